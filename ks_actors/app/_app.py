@@ -19,17 +19,17 @@ from ks_actors.app._orders import ENDS, AppOrders
 from ks_actors.app._signals import until_signal
 from ks_actors.config import opened
 from ks_actors.kernel import tell_if_missing
-from ks_actors.lifecycle import Closing, steady_time, try_step, wall_time, whole, work_time
+from ks_actors.lifecycle import Closing, shielded, steady_time, try_step, wall_time, work_time
 from ks_actors.log import patient
 from ks_actors.query import LocalStores, StoreQueries, answer, lags, serve
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.commit import let_calls_end
-from ks_actors.runtime.instance import INSTANCE_MAILBOX, Crew, Instance, Parts, WorkerMetadata
+from ks_actors.runtime.instance import INSTANCE_MAILBOX, Instance, Wiring, WorkerMetadata, Workers
 from ks_actors.runtime.shared import InstanceState, Metrics, UncaughtHandler, shut_down
 from ks_actors.runtime.stores import Progress, TaskMetrics, task_metrics
-from ks_actors.runtime.watch import Standing, longest_outage_ms, wait_of_instance
+from ks_actors.runtime.watch import PartitionStates, longest_outage_ms, wait_of_instance
 from ks_actors.system import raise_open_files
-from ks_actors.task import Setup
+from ks_actors.task import Environment
 from ks_actors.topology import enter_services
 
 if TYPE_CHECKING:
@@ -100,12 +100,12 @@ class App(AppOrders):
         self._closing = Closing()
         self._instance: Instance | None = None
         self._ref: Ref[m.InstanceMessage] | None = None
-        self._setup: Setup | None = None
+        self._setup: Environment | None = None
         # The log that is asked, be it started or not.
         self._asked: Log | None = None
         self._metrics = Metrics()
-        self._standing: Standing | None = None
-        self._crew = Crew(
+        self._standing: PartitionStates | None = None
+        self._crew = Workers(
             config.client_id, input_buffer_bytes=config.input_buffer_max_bytes, uncommitted_bytes=config.statestore_uncommitted_max_bytes
         )
         self._ended = asyncio.Event()
@@ -198,7 +198,7 @@ class App(AppOrders):
         return NotRunning(f"app {self.config.application_id} was closed before it had started; make a new one")
 
     def _spec(self, log: Log, system: System) -> Spec[m.InstanceMessage]:
-        setup = self._setup = Setup(
+        setup = self._setup = Environment(
             self._topology,
             self.config,
             wall_time=wall_time(system),
@@ -207,8 +207,8 @@ class App(AppOrders):
             partitions=lambda _: None,
             nodes=self._nodes,
         )
-        standing = self._standing = Standing(self._metrics, self._crew)
-        parts = Parts(setup, log, self._metrics, progress=self._progress, priority=self._priority, standing=standing, closing=self._closing)
+        standing = self._standing = PartitionStates(self._metrics, self._crew)
+        parts = Wiring(setup, log, self._metrics, progress=self._progress, priority=self._priority, standing=standing, closing=self._closing)
         instance = self._instance = Instance(parts, setup, self._crew, self._metrics, uncaught=self._uncaught, on_state=self._note_state)
         return Spec(lambda: instance, mailbox=INSTANCE_MAILBOX, stop_within=self.config.task_timeout_ms / 1000)
 
@@ -249,7 +249,7 @@ class App(AppOrders):
                 async with stack:
                     if self._ref is not None and self.state is not InstanceState.ERROR:
                         # The actor goes on to its end anyway: one that is cancelled meanwhile would leave its last message undelivered.
-                        await whole(self._stop_instance(self._ref, leave=leave_group))
+                        await shielded(self._stop_instance(self._ref, leave=leave_group))
             finally:
                 self._gone.set()
         elif starting is None:

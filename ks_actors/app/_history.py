@@ -12,8 +12,8 @@ from ks_actors.app._reset import reset
 from ks_actors.config import StreamsConfig, opened
 from ks_actors.log import NewTopic
 from ks_actors.processors.api import check_kind
-from ks_actors.runtime.snapshots import Seeder
-from ks_actors.task import Setup, nodes_of
+from ks_actors.runtime.snapshots import Bootstrap
+from ks_actors.task import Environment, nodes_of
 from ks_actors.topology import check_serdes, check_topology
 
 if TYPE_CHECKING:
@@ -136,9 +136,11 @@ class AppOverHistory:
             raise NotRunning(f"app {self.config.application_id} has been started: hand state over before that")
         async with opened(self.config, self._given_log) as log:
             await self._create_topics(log)
-            setup = Setup(self._topology, self.config, wall_time=lambda: time.time_ns() // 1_000_000, partitions=lambda _: None, nodes=self._nodes)
+            setup = Environment(
+                self._topology, self.config, wall_time=lambda: time.time_ns() // 1_000_000, partitions=lambda _: None, nodes=self._nodes
+            )
             specs = {subtopology.id: setup.store_specs(subtopology.stores) for subtopology in self._topology.subtopologies()}
-            return await Seeder(setup, log, specs).seed(uri, if_seeded)
+            return await Bootstrap(setup, log, specs).seed(uri, if_seeded)
 
     async def reset(
         self,

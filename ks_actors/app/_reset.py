@@ -15,7 +15,7 @@ import msgspec
 from ks_actors._errors import ConfigError, IllegalGeneration, KsActorsError, ResetIncomplete, ResetRefused, StateLocked, UnknownTopicOrPartition
 from ks_actors.app._reset_plan import Planner
 from ks_actors.config import is_target, opened
-from ks_actors.lifecycle import in_thread
+from ks_actors.lifecycle import run_in_thread
 from ks_actors.log import ManagesGroups, OffsetAndMetadata
 from ks_actors.runtime.shared import PROCESS_FILE, StateDirectory
 from ks_actors.snapshots import delete_snapshot
@@ -189,11 +189,11 @@ class _Resetter:
             if plan.state_directory is not None:
                 self.step = f"to delete the state in {plan.state_directory}"
                 self._done.append("local state")
-                await in_thread(partial(_empty, plan.state_directory))
+                await run_in_thread(partial(_empty, plan.state_directory))
             for place in plan.snapshots:
                 self.step = f"to delete snapshot {place}"
                 self._done.append(f"snapshot {place}")
-                await in_thread(partial(delete_snapshot, place))
+                await run_in_thread(partial(delete_snapshot, place))
             if plan.internal_topics:
                 await self._check_empty(groups)
                 self.step = f"to delete topics {', '.join(plan.internal_topics)}"

@@ -11,7 +11,7 @@ import msgspec
 
 from ks_actors._errors import ResetRefused
 from ks_actors.config import ShiftBy, clamped, milliseconds
-from ks_actors.lifecycle import in_thread
+from ks_actors.lifecycle import run_in_thread
 from ks_actors.log import IsolationLevel
 from ks_actors.records import TopicPartition
 from ks_actors.snapshots import find_snapshots
@@ -217,7 +217,7 @@ class Planner:
         if uri is None:
             return ()
         try:
-            found, refused = await in_thread(partial(find_snapshots, uri, self._id))
+            found, refused = await run_in_thread(partial(find_snapshots, uri, self._id))
         except OSError as error:
             raise ResetRefused(f"the snapshots at {uri} cannot be looked at: {error}; nothing has changed") from error
         gone = []

@@ -18,7 +18,7 @@ from ks_actors.batch._reading import Bounds, LogAddress, SharedLog, address_of
 from ks_actors.batch.backfill import Backfill, Recipe, RowFiles, Target, TaskRun, commit_snapshot, make_plan, make_setup, new_snapshot, probe, tell
 from ks_actors.batch.spark import on_spark
 from ks_actors.config import opened
-from ks_actors.lifecycle import in_thread
+from ks_actors.lifecycle import run_in_thread
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.topology import check_serdes, enter_services
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ks_actors.config import StreamsConfig
     from ks_actors.log import Log
     from ks_actors.snapshots import SnapshotManifest, SnapshotWriter
-    from ks_actors.task import Setup
+    from ks_actors.task import Environment
     from ks_actors.topology import Topology
 
 Engine: TypeAlias = Literal["local", "spark"]
@@ -81,7 +81,7 @@ async def backfill(
             local = _Local(recipe, SharedLog(used, asyncio.get_running_loop()), place, snapshot_uri, progress)
             async with AsyncExitStack() as services:
                 await enter_services(services, topology)
-                return await in_thread(partial(local.run, began), local.given_up.set)
+                return await run_in_thread(partial(local.run, began), local.given_up.set)
         except BaseException:
             await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
             raise
@@ -119,7 +119,7 @@ class _Local:
         self._log = log
         self._directory = directory
         self._progress = progress
-        self._setup: Setup = make_setup(recipe.topology, recipe.config, recipe.plan.counts)
+        self._setup: Environment = make_setup(recipe.topology, recipe.config, recipe.plan.counts)
         self._snapshot: SnapshotWriter | None = None if snapshot_uri is None else new_snapshot(self._setup, snapshot_uri)
         self._files = RowFiles(directory / "rows")
         self._done: list[TaskDone] = []

@@ -1,12 +1,12 @@
 """Start, wait, retry, shield and end."""
 
 from ks_actors.lifecycle._attempt import try_step
-from ks_actors.lifecycle._background import beside
-from ks_actors.lifecycle._backoff import Rests, TaskRests
+from ks_actors.lifecycle._background import in_background
+from ks_actors.lifecycle._backoff import RetryBackoff, TaskBackoff
 from ks_actors.lifecycle._clock import elapsed_time, steady_time, wall_time, work_time
 from ks_actors.lifecycle._closing import CALLS, ROLLED_BACK, Closing
-from ks_actors.lifecycle._shield import in_thread, whole
-from ks_actors.lifecycle._slow_log import NoAnswer, Outage, Patience, patiently, told
+from ks_actors.lifecycle._shield import run_in_thread, shielded
+from ks_actors.lifecycle._slow_log import LogRetries, NoAnswer, Outage, told, warn_if_slow
 from ks_actors.lifecycle._state_machine import Cycle, Transitions
 
 __all__ = [
@@ -14,20 +14,20 @@ __all__ = [
     "ROLLED_BACK",
     "Closing",
     "Cycle",
+    "LogRetries",
     "NoAnswer",
     "Outage",
-    "Patience",
-    "Rests",
-    "TaskRests",
+    "RetryBackoff",
+    "TaskBackoff",
     "Transitions",
-    "beside",
     "elapsed_time",
-    "in_thread",
-    "patiently",
+    "in_background",
+    "run_in_thread",
+    "shielded",
     "steady_time",
     "told",
     "try_step",
     "wall_time",
-    "whole",
+    "warn_if_slow",
     "work_time",
 ]

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 @asynccontextmanager
-async def beside(work: Coroutine[Any, Any, None], name: str) -> AsyncIterator[None]:
+async def in_background(work: Coroutine[Any, Any, None], name: str) -> AsyncIterator[None]:
     """Do `work` beside the body of the `async with`, whose end waits for it and raises what it raises.
 
     When the body fails, or is cancelled, the work is cancelled, and whatever it raises is not told: one error is enough.

@@ -15,7 +15,7 @@ _LONGEST_SECONDS = 5.0
 _LIVED_SECONDS = 60.0
 
 
-class Rests:
+class RetryBackoff:
     """The rests between attempts: none before the first, then longer and longer ones, for what has failed at once may fail again.
 
     They begin from none again after a success, or when the last attempt has held for a minute.
@@ -37,20 +37,20 @@ class Rests:
         return rest
 
 
-class TaskRests:
-    """The rests before tasks are processed again that have failed: `Rests` per partition, as long as no later record of it is what fails."""
+class TaskBackoff:
+    """The rests before tasks are processed again that have failed: `RetryBackoff` per partition, as long as no later record of it is what fails."""
 
     def __init__(self) -> None:
-        self._failed: dict[tuple[TaskId | None, str | None, int | None], tuple[int, Rests]] = {}
+        self._failed: dict[tuple[TaskId | None, str | None, int | None], tuple[int, RetryBackoff]] = {}
 
     def next(self, task: TaskId | None, cause: Exception, now: float) -> float:
         """Return how many seconds a task is to rest that fails by `cause`; None for a task that is not known."""
         at = cause if isinstance(cause, StreamsError) else StreamsError("")
         place = (task, at.topic, at.partition)
         offset = -1 if at.offset is None else at.offset
-        furthest, rests = self._failed.get(place, (offset, Rests()))
+        furthest, rests = self._failed.get(place, (offset, RetryBackoff()))
         if offset > furthest:
-            furthest, rests = offset, Rests()
+            furthest, rests = offset, RetryBackoff()
         self._failed[place] = furthest, rests
         return rests.next(now)
 

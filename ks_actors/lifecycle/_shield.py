@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-async def whole(work: Awaitable[T], give_up: Callable[[], None] | None = None) -> T:
+async def shielded(work: Awaitable[T], give_up: Callable[[], None] | None = None) -> T:
     """Wait for work to its end also when cancelled, which is raised behind it; it is told to `give_up` then. Cancelled twice, it is cancelled."""
     job = asyncio.ensure_future(work)
     try:
@@ -25,6 +25,6 @@ async def whole(work: Awaitable[T], give_up: Callable[[], None] | None = None) -
         raise
 
 
-async def in_thread(function: Callable[[], T], give_up: Callable[[], None] | None = None) -> T:
+async def run_in_thread(function: Callable[[], T], give_up: Callable[[], None] | None = None) -> T:
     """Run a function in a thread; when this is cancelled, it is told to `give_up` and waited for all the same: what it works on ends after that."""
-    return await whole(asyncio.to_thread(function), give_up)
+    return await shielded(asyncio.to_thread(function), give_up)

@@ -25,7 +25,7 @@ _NAMED: Final = 5
 _log = logging.getLogger("ks_actors")
 
 
-async def patiently(who: str, what: str, work: Awaitable[T]) -> T:
+async def warn_if_slow(who: str, what: str, work: Awaitable[T]) -> T:
     """Await something that has a deadline, or none; after ten seconds say in the log who waits for what."""
     told = asyncio.get_running_loop().call_later(_SECONDS, _log.warning, "%s waits for %s, for %g s by now", who, what, _SECONDS)
     try:
@@ -39,7 +39,7 @@ class NoAnswer(LogTimeout):
 
 
 @final
-class Patience:
+class LogRetries:
     """Ask the log for something until it answers, for up to so many `seconds`; then NoAnswer says for how long, and what was asked.
 
     `what` follows "asked" in logs and errors, `about` are the partitions or topics behind it. Between two attempts there is a pause of 0.05 to 1 s.
@@ -52,9 +52,9 @@ class Patience:
         self.seconds: float = seconds
         self._closing: Closing = Closing() if closing is None else closing
 
-    def share(self, part: float) -> Patience:
+    def share(self, part: float) -> LogRetries:
         """Return patience for a part of the time."""
-        return Patience(self.seconds * part, self._closing)
+        return LogRetries(self.seconds * part, self._closing)
 
     async def ask(self, what: str, call: Callable[[], Awaitable[T]], about: Collection[object] = (), *, waits: float = 0.0) -> T:
         """Make a call, which may wait for so many seconds even if all is well, until it does not raise LogTimeout.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from ks_actors.lifecycle import Patience
+from ks_actors.lifecycle import LogRetries
 from ks_actors.log._port import WritesBytes
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def patient(log: Log, timeout_ms: int, closing: Closing | None = None) -> Patien
 
     When the app is `closing`, all is over by the deadline of that; also how readers, writers and members end.
     """
-    return (_PatientLogOfBytes if isinstance(log, WritesBytes) else PatientLog)(log, Patience(timeout_ms / 1000, closing))
+    return (_PatientLogOfBytes if isinstance(log, WritesBytes) else PatientLog)(log, LogRetries(timeout_ms / 1000, closing))
 
 
 class PatientLog:
@@ -52,7 +52,7 @@ class PatientLog:
     repeats. The next event of the group is waited for without an end.
     """
 
-    def __init__(self, log: Log, patience: Patience) -> None:
+    def __init__(self, log: Log, patience: LogRetries) -> None:
         self._log = log
         self._patience = patience
 
@@ -134,7 +134,7 @@ class _PatientLogOfBytes(PatientLog):
 
 
 class _Fetcher:
-    def __init__(self, patience: Patience, inner: Fetcher) -> None:
+    def __init__(self, patience: LogRetries, inner: Fetcher) -> None:
         self._patience = patience
         self._inner = inner
         self._assigned: Collection[TopicPartition] = ()
@@ -156,7 +156,7 @@ class _Fetcher:
 
 
 class _Writer:
-    def __init__(self, patience: Patience, inner: Writer) -> None:
+    def __init__(self, patience: LogRetries, inner: Writer) -> None:
         self._patience = patience
         self._writer = inner
 
@@ -169,13 +169,13 @@ class _Writer:
 
 
 class _Producer(_Writer):
-    def __init__(self, patience: Patience, inner: Producer) -> None:
+    def __init__(self, patience: LogRetries, inner: Producer) -> None:
         super().__init__(patience, inner)
         self.abandon = inner.abandon
 
 
 class _TransactionalProducer(_Writer):
-    def __init__(self, patience: Patience, inner: TransactionalProducer, name: str) -> None:
+    def __init__(self, patience: LogRetries, inner: TransactionalProducer, name: str) -> None:
         super().__init__(patience, inner)
         self._inner = inner
         self._name = name
@@ -189,7 +189,7 @@ class _TransactionalProducer(_Writer):
 
 
 class _Membership:
-    def __init__(self, patience: Patience, inner: Membership) -> None:
+    def __init__(self, patience: LogRetries, inner: Membership) -> None:
         self._patience = patience
         self._inner = inner
         self._ended: bool = False

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ks_actors.config import StreamsConfig
     from ks_actors.state import AnyReader, At
-    from ks_actors.task import Resident, Setup
+    from ks_actors.task import Environment, RegisteredStores
     from ks_actors.topology import StoreSpec, Topology
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ class Part:
 
     __slots__ = ("_local", "_resident", "partition", "reader")
 
-    def __init__(self, local: LocalStores, resident: Resident, reader: AnyReader) -> None:
+    def __init__(self, local: LocalStores, resident: RegisteredStores, reader: AnyReader) -> None:
         self.partition: int = resident.task.partition
         self.reader: Any = reader
         self._local = local
@@ -129,7 +129,9 @@ def _position(at: At) -> Position:
 class LocalStores:
     """Find the stores of this instance by their names, and say what is the matter when they are not there."""
 
-    def __init__(self, topology: Topology, config: StreamsConfig, *, setup: Callable[[], Setup | None], state: Callable[[], InstanceState]) -> None:
+    def __init__(
+        self, topology: Topology, config: StreamsConfig, *, setup: Callable[[], Environment | None], state: Callable[[], InstanceState]
+    ) -> None:
         self._topology = topology
         self._setup = setup
         self._state = state
@@ -157,7 +159,7 @@ class LocalStores:
         """Return whether a store is one of the whole, not of partitions."""
         return store in self._topology.global_stores
 
-    def setup(self) -> Setup:
+    def setup(self) -> Environment:
         """Return the setup of the app, which runs."""
         setup = self._setup()
         assert setup is not None
@@ -170,7 +172,7 @@ class LocalStores:
             told = "its stores can be read once it is started" if state is InstanceState.CREATED else "its stores can no longer be read"
             raise NotRunning(f"the app is {state.name}: {told}")
 
-    def resident(self, task: TaskId) -> Resident | None:
+    def resident(self, task: TaskId) -> RegisteredStores | None:
         """Return where a task's stores are."""
         return self.setup().residents.get(task)
 
@@ -212,7 +214,7 @@ class LocalStores:
         subtopology = self._subtopology(store)
         return [self._part(store, resident) for resident in self.setup().residents if resident.task.subtopology == subtopology]
 
-    def _part(self, store: str, resident: Resident) -> Part:
+    def _part(self, store: str, resident: RegisteredStores) -> Part:
         return Part(self, resident, reader_of(resident.stores.kept(store)))
 
     def readable(self, store: str, partition: int | None, *, stale: bool) -> list[Part]:

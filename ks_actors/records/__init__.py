@@ -1,8 +1,8 @@
 """Values that travel between all parts: batches, task ids, windows."""
 
 from ks_actors.records._batch import Batch, Headers
-from ks_actors.records._encoded_batch import WrittenBatch
-from ks_actors.records._lazy_batch import WORTHWHILE, CompactBatch
+from ks_actors.records._encoded_batch import EncodedBatch
+from ks_actors.records._lazy_batch import WORTHWHILE, LazyBatch
 from ks_actors.records._packed_batch import PackedBatch
 from ks_actors.records._partitioner import Partitioner, partition, warm_up
 from ks_actors.records._task_id import TaskId
@@ -15,8 +15,9 @@ __all__ = [
     "PUT_RETURN_CODE_VALID_TO_UNDEFINED",
     "WORTHWHILE",
     "Batch",
-    "CompactBatch",
+    "EncodedBatch",
     "Headers",
+    "LazyBatch",
     "PackedBatch",
     "Partitioner",
     "TaskId",
@@ -24,7 +25,6 @@ __all__ = [
     "VersionedRecord",
     "Window",
     "Windowed",
-    "WrittenBatch",
     "partition",
     "warm_up",
 ]

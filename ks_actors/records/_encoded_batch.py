@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from ks_actors.kernel import kernel as _kernel
-from ks_actors.records._lazy_batch import CompactBatch
+from ks_actors.records._lazy_batch import LazyBatch
 
 if TYPE_CHECKING:
     from ks_actors.records._lazy_batch import Columns
 
 
 @final
-class WrittenBatch(CompactBatch):
+class EncodedBatch(LazyBatch):
     """`count` records as they are in a record batch, without its header; `first` is the timestamp of the first, `latest` the latest of all."""
 
     __slots__ = ("_count", "_data", "_first", "_latest")

@@ -15,7 +15,7 @@ WORTHWHILE: Final = 200
 """Records from which on to leave them as they are is worth a batch of their own."""
 
 
-class CompactBatch(Batch):
+class LazyBatch(Batch):
     """Records without headers whose columns are made when one is asked for, and not if they are only written."""
 
     __slots__ = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from ks_actors.records._lazy_batch import CompactBatch
+from ks_actors.records._lazy_batch import LazyBatch
 
 if TYPE_CHECKING:
     from ks_actors.kernel import Rows
@@ -15,7 +15,7 @@ _TIME, _CONTENT = 4, 5
 
 
 @final
-class PackedBatch(CompactBatch):
+class PackedBatch(LazyBatch):
     """Rows of a window store as the records of its changelog. They are what they are until a rollback takes the rows out of the store."""
 
     __slots__ = ("_first", "_last", "_rows")

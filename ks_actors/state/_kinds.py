@@ -8,16 +8,16 @@ from typing import Any, Final, TypeAlias
 from ks_actors.state._custom import CustomReader, CustomStore
 from ks_actors.state.core import Codec
 from ks_actors.state.disk import Engine
-from ks_actors.state.join_window import SpanWindows
+from ks_actors.state.join_window import JoinWindowLookups
 from ks_actors.state.key_value import KeyValueBase, KeyValueReader, KeyValueStore, TimestampedKeyValueStore
 from ks_actors.state.session import SessionReader, SessionStore
 from ks_actors.state.versioned import VersionCodec, VersionedKeyValueStore, VersionedReader
 from ks_actors.state.window import (
+    ByStartTimestampedWindowStore,
+    ByStartWindowStore,
     DuplicatesReader,
     DuplicatesTimestampedWindowStore,
     DuplicatesWindowStore,
-    PanesTimestampedWindowStore,
-    PanesWindowStore,
     SingleTimestampedWindowStore,
     SingleWindowStore,
     WindowReader,
@@ -31,8 +31,8 @@ AnyStore: TypeAlias = (
     | TimestampedKeyValueStore[Any, Any]
     | SingleWindowStore[Any, Any]
     | SingleTimestampedWindowStore[Any, Any]
-    | PanesWindowStore[Any, Any]
-    | PanesTimestampedWindowStore[Any, Any]
+    | ByStartWindowStore[Any, Any]
+    | ByStartTimestampedWindowStore[Any, Any]
     | DuplicatesWindowStore[Any, Any]
     | DuplicatesTimestampedWindowStore[Any, Any]
     | SessionStore[Any, Any]
@@ -82,7 +82,7 @@ TIMESTAMPED: Final = frozenset({StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.TIMES
 READERS: Final[dict[type[Any], Callable[[Any], AnyReader]]] = {
     KeyValueBase: KeyValueReader,
     Windows: WindowReader,
-    SpanWindows: DuplicatesReader,
+    JoinWindowLookups: DuplicatesReader,
     SessionStore: SessionReader,
     VersionedKeyValueStore: VersionedReader,
     CustomStore: CustomReader,

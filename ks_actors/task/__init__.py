@@ -1,14 +1,14 @@
 """One task at work: sources, operators, sinks and their context; no actor."""
 
-from ks_actors.task._environment import Setup, is_internal, nodes_of
+from ks_actors.task._environment import Environment, is_internal, nodes_of
 from ks_actors.task._make_stores import GLOBAL, make_stores
 from ks_actors.task._offset_metadata import Position, contained, decode_position, encode_position
 from ks_actors.task._output_buffer import UNKNOWN_PARTITION, Unplaced
 from ks_actors.task._punctuation import BACK_MS
-from ks_actors.task._record_context import Current
+from ks_actors.task._record_context import RecordContextHolder
 from ks_actors.task._record_queue import RecordQueue
 from ks_actors.task._states import TaskState
-from ks_actors.task._store_registry import Resident, Residents, Role
+from ks_actors.task._store_registry import RegisteredStores, Role, StoreRegistry
 from ks_actors.task._task import Task
 from ks_actors.task._topic_sizes import TopicSizes
 from ks_actors.task._unreadable_batch import left_out, passed_over
@@ -17,13 +17,13 @@ __all__ = [
     "BACK_MS",
     "GLOBAL",
     "UNKNOWN_PARTITION",
-    "Current",
+    "Environment",
     "Position",
+    "RecordContextHolder",
     "RecordQueue",
-    "Resident",
-    "Residents",
+    "RegisteredStores",
     "Role",
-    "Setup",
+    "StoreRegistry",
     "Task",
     "TaskState",
     "TopicSizes",

@@ -12,7 +12,7 @@ from ks_actors.config import ProcessingGuarantee
 from ks_actors.log import TransactionScope
 from ks_actors.serdes import is_told, with_default
 from ks_actors.task._cache_budget import CacheBudget
-from ks_actors.task._store_registry import Residents
+from ks_actors.task._store_registry import StoreRegistry
 from ks_actors.task._topic_sizes import TopicSizes
 from ks_actors.task.calls import check_threads, needs_thread
 from ks_actors.topology import FailOnInvalidTimestamp, ProcessorNode, SinkNode, SourceNode, StoreKind, wanted_by
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _OWN_TIME = FailOnInvalidTimestamp()
 
 
-class Setup:
+class Environment:
     """The topology with its topics by the names they have in the log, the settings, and the clock.
 
     `partitions` tells how many partitions a topic has, None when that is not known (yet). `nodes` tells the nodes of a task. `work_time` is what
@@ -70,7 +70,7 @@ class Setup:
         self.cached_stores: Mapping[str, StoreSpec] = {}
         if self.cache.limit:
             self.cached_stores = {name: self._store_spec(spec) for name, spec in topology.stores.items() if spec.caching}
-        self.residents: Residents = Residents(_behind(topology, self.cached_stores))
+        self.residents: StoreRegistry = StoreRegistry(_behind(topology, self.cached_stores))
         self._internal = frozenset(topology.internal_topics)
         self._sources: dict[str, SourceNode] = {
             self.topic(topic): node for node in topology.nodes.values() if isinstance(node, SourceNode) for topic in node.topics

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from ks_actors._errors import StreamsError
     from ks_actors.config import DeadLetter
     from ks_actors.records import Headers, TaskId
-    from ks_actors.task._environment import Setup
-    from ks_actors.task._record_context import Current
+    from ks_actors.task._environment import Environment
+    from ks_actors.task._record_context import RecordContextHolder
     from ks_actors.task.origins import RawRecord
 
 
@@ -27,7 +27,9 @@ class Faults:
     transaction they go the way of all that the task did, and are void with it.
     """
 
-    def __init__(self, task_id: TaskId, setup: Setup, current: Current, output: OutputBuffer, dropped: Callable[[int], None]) -> None:
+    def __init__(
+        self, task_id: TaskId, setup: Environment, current: RecordContextHolder, output: OutputBuffer, dropped: Callable[[int], None]
+    ) -> None:
         self.task_id: TaskId = task_id
         self.dropped: Callable[[int], None] = dropped
         self._setup = setup

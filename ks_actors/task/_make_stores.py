@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ks_actors.state import SharedResources
-    from ks_actors.task._record_context import Current
+    from ks_actors.task._record_context import RecordContextHolder
     from ks_actors.topology import StoreSpec
 
 GLOBAL = "global"
@@ -24,7 +24,7 @@ def make_stores(
     *,
     directory: Path | None,
     shared: SharedResources | None,
-    current: Current,
+    current: RecordContextHolder,
     expired: Callable[[int], None],
     topics: Mapping[str, str],
     exact: bool = False,

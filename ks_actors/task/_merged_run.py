@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
 from ks_actors.processors.joins import Woven
-from ks_actors.task.origins import Leaf
+from ks_actors.task.origins import OriginLeaf
 
 if TYPE_CHECKING:
     from ks_actors.processors.api import RecordMetadata
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from ks_actors.task._compiler import Plan
     from ks_actors.task._join_pairs import Pair
     from ks_actors.task._partition_group import PartitionGroup
-    from ks_actors.task._record_context import Current
+    from ks_actors.task._record_context import RecordContextHolder
     from ks_actors.task._record_queue import RecordQueue
     from ks_actors.task.origins import Chunk, Place, RawRecord
 
 
-class Weave:
+class MergedRun:
     """What was taken from two queues: `order` has the places of the records, those of the second queue behind all of the first.
 
     They are at most so many, and not further apart than `longest_ms` where times ascend. As a page it knows records by their ranks in the order.
@@ -70,7 +70,7 @@ class Weave:
     def origin(self, offset: int) -> Place:
         """Return the page of the record of a rank, and its offset there."""
         page, offset = self._find(offset)
-        return Leaf(page, 0), offset
+        return OriginLeaf(page, 0), offset
 
     def bare(self) -> None:
         """Tell nothing: without its records there are no ranks."""
@@ -120,10 +120,10 @@ def _merged_by_heads(first: list[int], second: list[int]) -> tuple[list[int], in
     return [next(places[not is_first]) for is_first in of_first], at
 
 
-class PairedTurns:
+class MergedTurns:
     """Process records of both streams of a join in runs of both."""
 
-    def __init__(self, pair: Pair, plan: Plan, group: PartitionGroup, current: Current) -> None:
+    def __init__(self, pair: Pair, plan: Plan, group: PartitionGroup, current: RecordContextHolder) -> None:
         self._pair = pair
         self._entrances = plan.entrances
         self._current = current
@@ -136,7 +136,7 @@ class PairedTurns:
         queues = self._queues
         if queues is None or queues[0].plain is None or queues[1].plain is None:
             return 0
-        weave = Weave(queues, limit, self._pair.join.run_ms)
+        weave = MergedRun(queues, limit, self._pair.join.run_ms)
         current = self._current
         current.page, current.offset, current.headers = weave, 0, ()
         before = current.stream_time
@@ -147,7 +147,7 @@ class PairedTurns:
             self._one_by_one(weave)
         return len(weave.order)
 
-    def _one_by_one(self, weave: Weave) -> None:
+    def _one_by_one(self, weave: MergedRun) -> None:
         current = self._current
         entrances = [self._entrances[queue.source.name].process for queue in weave.queues]
         for place in weave.order:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ks_actors.records import Batch, Headers, TaskId
     from ks_actors.task._error_handling import Faults
     from ks_actors.task._punctuation import Schedule
-    from ks_actors.task._record_context import Current
+    from ks_actors.task._record_context import RecordContextHolder
     from ks_actors.task._update_cache import Caches, HeldUpdates
 
 
@@ -27,7 +27,7 @@ class TaskServices:
         *,
         application_id: str,
         task_id: TaskId,
-        current: Current,
+        current: RecordContextHolder,
         faults: Faults,
         stores: Mapping[str, Any],
         global_stores: Mapping[str, Any],
@@ -40,7 +40,7 @@ class TaskServices:
     ) -> None:
         self.application_id: str = application_id
         self.task_id: TaskId = task_id
-        self.current: Current = current
+        self.current: RecordContextHolder = current
         self.faults: Faults = faults
         self.stores: Mapping[str, Any] = stores
         self.global_stores: Mapping[str, Any] = global_stores
@@ -149,7 +149,7 @@ def guarded(process: Process, work: NodeWork) -> Process:
     return guard
 
 
-def one_by_one(process: Process, current: Current) -> ProcessBatch:
+def one_by_one(process: Process, current: RecordContextHolder) -> ProcessBatch:
     """Return a function that takes a batch record by record, and tells the task where it is."""
 
     def batch(records: Batch) -> None:

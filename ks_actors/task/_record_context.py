@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ks_actors.processors.api import RecordMetadata
     from ks_actors.records import Headers
-    from ks_actors.task.origins import Page, RawRecord
+    from ks_actors.task.origins import OriginPage, RawRecord
 
 
-class Current:
+class RecordContextHolder:
     """What is known of the source record that is being processed; one object per task, changed from record to record.
 
     The record is the one at `offset` of `page`; without a page it is none, or nobody knows which. In batch mode it is exact for the page, and about
@@ -21,7 +21,7 @@ class Current:
     __slots__ = ("headers", "offset", "page", "stream_time", "timestamp")
 
     def __init__(self) -> None:
-        self.page: Page | None = None
+        self.page: OriginPage | None = None
         self.offset: int = -1
         self.timestamp: int = -1
         self.headers: Headers = ()

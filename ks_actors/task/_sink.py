@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ks_actors.serdes import Serde
     from ks_actors.task._error_handling import Faults
     from ks_actors.task._output_buffer import Column, OutputBuffer
-    from ks_actors.task._record_context import Current
+    from ks_actors.task._record_context import RecordContextHolder
     from ks_actors.task._topic_sizes import TopicSizes
     from ks_actors.topology import SinkNode
 
@@ -42,7 +42,7 @@ class Sink:
         serdes: tuple[Serde[Any], Serde[Any]],
         output: OutputBuffer,
         sizes: TopicSizes,
-        current: Current,
+        current: RecordContextHolder,
         faults: Faults,
         spread_each: bool = False,
     ) -> None:

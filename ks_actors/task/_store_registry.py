@@ -36,7 +36,7 @@ class Role(Enum):
     STANDBY = "standby"
 
 
-class Resident:
+class RegisteredStores:
     """The stores of one task, while they are open.
 
     `positions` are the next offsets of the task's partitions as of the last commit, `metadata` what was committed with them, once something was.
@@ -86,7 +86,7 @@ class Resident:
         return merged(known, contained(self.next_offsets(store, committed=committed)))
 
 
-class Residents:
+class StoreRegistry:
     """Know where the stores of each task are, from when they are open until they are to be closed.
 
     Whoever has a task tells: the state manager while it restores, or is kept as a standby; the task manager while it is processed. Everything is on
@@ -95,26 +95,26 @@ class Residents:
 
     def __init__(self, behind_caches: frozenset[str] = frozenset()) -> None:
         self._behind: frozenset[str] = behind_caches
-        self._residents: dict[TaskId, Resident] = {}
+        self._residents: dict[TaskId, RegisteredStores] = {}
         # Positions of tasks without stores, as of the last commit.
         self.stateless: dict[TaskId, Mapping[TopicPartition, int]] = {}
 
     def restoring(self, task: TaskId, stores: TaskStores) -> None:
         """Note that the stores of a task are open, and being restored."""
-        self._residents[task] = Resident(task, stores, Role.RESTORING, None, {})
+        self._residents[task] = RegisteredStores(task, stores, Role.RESTORING, None, {})
 
     def standby(self, task: TaskId, stores: TaskStores) -> None:
         """Note that the stores of a task are open, and follow the changelogs."""
-        self._residents[task] = Resident(task, stores, Role.STANDBY, None, {})
+        self._residents[task] = RegisteredStores(task, stores, Role.STANDBY, None, {})
 
-    def active(self, task: Task, positions: Mapping[TopicPartition, int]) -> Resident | None:
+    def active(self, task: Task, positions: Mapping[TopicPartition, int]) -> RegisteredStores | None:
         """Note that a task is processed, from these offsets on."""
         if task.stores is None:
             self.stateless[task.id] = positions
             return None
         if task.id.subtopology >= 0:  # global stores are filled as they are processed
             task.stores.begin_processing(contained(positions))
-        resident = self._residents[task.id] = Resident(task.id, task.stores, Role.ACTIVE, task, positions, self._behind)
+        resident = self._residents[task.id] = RegisteredStores(task.id, task.stores, Role.ACTIVE, task, positions, self._behind)
         return resident
 
     def committed(self, task: TaskId, frozen: Frozen) -> None:
@@ -136,7 +136,7 @@ class Residents:
         if resident is not None:
             resident.stores.end_reading(f"task {task} has left this instance")
 
-    def get(self, task: TaskId) -> Resident | None:
+    def get(self, task: TaskId) -> RegisteredStores | None:
         """Return what is here of a task."""
         return self._residents.get(task)
 
@@ -159,6 +159,6 @@ class Residents:
         except TimeoutError:
             raise TaskTimeout(f"a thread did not come back from task {task} within {_PATIENCE_SECONDS:g} s: a processor does not return") from None
 
-    def __iter__(self) -> Iterator[Resident]:
+    def __iter__(self) -> Iterator[RegisteredStores]:
         """Iterate over all there is, by task."""
         return iter([self._residents[task] for task in sorted(self._residents)])

@@ -8,19 +8,19 @@ from ks_actors._errors import StreamsError
 from ks_actors.processors.api import PunctuationType
 from ks_actors.task._compiler import Compiler
 from ks_actors.task._error_handling import Faults
-from ks_actors.task._merged_run import PairedTurns
+from ks_actors.task._merged_run import MergedTurns
 from ks_actors.task._node import TaskServices
 from ks_actors.task._offset_metadata import encode_position, merged_progress
 from ks_actors.task._output_buffer import OutputBuffer
 from ks_actors.task._partition_group import PartitionGroup
 from ks_actors.task._punctuation import PunctuationQueue, Schedule
-from ks_actors.task._record_context import Current
+from ks_actors.task._record_context import RecordContextHolder
 from ks_actors.task._record_queue import RecordQueue
 from ks_actors.task._sink import Sink
 from ks_actors.task._source import TopicSource
 from ks_actors.task._states import TASK_TRANSITIONS, TaskLife, TaskState
 from ks_actors.task._update_cache import Caches
-from ks_actors.task.calls import Absence, Draining, in_flight_node
+from ks_actors.task.calls import Draining, ThreadGuard, in_flight_node
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ks_actors.records import Batch, TaskId, TopicPartition
     from ks_actors.state import TaskStores
     from ks_actors.task._compiler import Plan
-    from ks_actors.task._environment import Setup
+    from ks_actors.task._environment import Environment
     from ks_actors.task._node import NodeWork
     from ks_actors.task._offset_metadata import Position
     from ks_actors.task.calls import InFlight
@@ -53,12 +53,12 @@ class Task:
     def __init__(
         self,
         task_id: TaskId,
-        setup: Setup,
+        setup: Environment,
         positions: Mapping[TopicPartition, Position],
         stores: TaskStores | None,
         *,
         wake: Callable[[], None],
-        current: Current | None = None,
+        current: RecordContextHolder | None = None,
     ) -> None:
         self.id: TaskId = task_id
         self.life: TaskLife = TASK_TRANSITIONS.start(TaskState.CREATED)
@@ -66,13 +66,13 @@ class Task:
         self.commit_requested: bool = False
         self.commit_needed: bool = False
         self.broken: bool = False
-        self.absence: Absence = Absence()
+        self.absence: ThreadGuard = ThreadGuard()
         self.processed: int = 0
         self.dropped: int = 0
         self._setup = setup
         self._wake = wake
         self._uncommitted: int = 0
-        self._current = current if current is not None else Current()
+        self._current = current if current is not None else RecordContextHolder()
         self._output = OutputBuffer()
         self._faults = Faults(task_id, setup, self._current, self._output, self._count_dropped)
         self.parting: OutputBuffer = self._faults.parting
@@ -80,7 +80,7 @@ class Task:
         self._wall_punctuation = PunctuationQueue()
         self._run: int = _FIRST_RUN
         self._plan: Plan | None = None
-        self._paired: PairedTurns | None = None
+        self._paired: MergedTurns | None = None
         self.draining: Draining = Draining((), ())
         places = sorted(positions.items())
         queues = [RecordQueue(one, self._source(one.topic), at.offset, at.time, logged=one.topic not in setup.unlogged) for one, at in places]
@@ -363,7 +363,7 @@ class Task:
             return in_flight_node(node.operator, work, current=self._current, wake=self._wake, replayable=setup.replayable)
 
         plan = Compiler(setup.topology, setup.node_names(self.id), services, sink=sink, make_async=asynchronous).compile()
-        self._paired = None if plan.pair is None else PairedTurns(plan.pair, plan, self.group, self._current)
+        self._paired = None if plan.pair is None else MergedTurns(plan.pair, plan, self.group, self._current)
         self.draining = Draining(plan.asynchronous, plan.caches, replayable=setup.replayable, apart=setup.transactional)
         return plan
 

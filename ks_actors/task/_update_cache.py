@@ -13,7 +13,7 @@ from ks_actors.records import Batch, Windowed
 from ks_actors.state.core import average
 from ks_actors.task._cache_budget import weigh
 from ks_actors.task._hit_ratio import HitRatio
-from ks_actors.task.origins import NONE_LATE, Flushed, Recent
+from ks_actors.task.origins import NONE_LATE, CachedOrigins, Flushed
 from ks_actors.topology import StoreKind
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ks_actors.processors.api import Process, ProcessBatch
     from ks_actors.records import Headers, Window
     from ks_actors.task._cache_budget import CacheBudget
-    from ks_actors.task._record_context import Current
+    from ks_actors.task._record_context import RecordContextHolder
     from ks_actors.task.origins import Place
     from ks_actors.topology import StoreSpec
 
@@ -50,7 +50,7 @@ class HeldUpdates:
         spec: StoreSpec,
         store: Any,
         budget: CacheBudget,
-        current: Current,
+        current: RecordContextHolder,
         forward: Process,
         forward_batch: ProcessBatch,
         *,
@@ -88,7 +88,7 @@ class HeldUpdates:
         self._fresh: int = 0
         self._next: int = 0
         self._updates: int = 0
-        self._recent = Recent(current, self._row, windowed=self._windowed)
+        self._recent = CachedOrigins(current, self._row, windowed=self._windowed)
         self.hit_ratio: HitRatio = HitRatio()
 
     def __len__(self) -> int:
@@ -108,7 +108,7 @@ class HeldUpdates:
         return self._mutable and self.send_old
 
     @property
-    def current(self) -> Current:
+    def current(self) -> RecordContextHolder:
         """The record that the task is at."""
         return self._current
 
@@ -374,7 +374,7 @@ class HeldUpdates:
 class Caches:
     """The caches of one task, one per store that is to have one."""
 
-    def __init__(self, budget: CacheBudget, specs: Mapping[str, StoreSpec], current: Current) -> None:
+    def __init__(self, budget: CacheBudget, specs: Mapping[str, StoreSpec], current: RecordContextHolder) -> None:
         self._budget = budget
         self._specs = specs
         self._current = current

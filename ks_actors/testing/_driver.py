@@ -14,7 +14,7 @@ from actors.testing import VirtualLoop
 from ks_actors._errors import NotRunning, TaskTimeout, UnknownTopicOrPartition
 from ks_actors.config import StreamsConfig
 from ks_actors.records import Batch, TaskId, TopicPartition
-from ks_actors.task import GLOBAL, Current, Position, Setup, Task, make_stores
+from ks_actors.task import GLOBAL, Environment, Position, RecordContextHolder, Task, make_stores
 from ks_actors.testing._topics import TestInputTopic, TestOutputTopic
 from ks_actors.topology import check_serdes, check_topology
 
@@ -43,7 +43,7 @@ class _Driver:
         check_serdes(topology, key=config.default_key_serde, value=config.default_value_serde)
         self._topology = topology
         self._now: int = initial_wall_clock_ms
-        self._setup = Setup(topology, config, wall_time=lambda: self._now, partitions=lambda _: 1, nodes=self._nodes)
+        self._setup = Environment(topology, config, wall_time=lambda: self._now, partitions=lambda _: 1, nodes=self._nodes)
         self._records: dict[str, deque[tuple[bytes | None, bytes | None, int, Headers]]] = {}
         self._ends: dict[str, int] = {}
         self._directory: tempfile.TemporaryDirectory[str] | None = None
@@ -130,9 +130,9 @@ class _Driver:
                 # Known to be empty: nothing has to be waited for.
                 task.add(partition, Batch([], [], [], None, ()), 0, 0)
 
-    def _stores(self, name: str, specs: Mapping[str, StoreSpec]) -> tuple[Current, TaskStores | None]:
+    def _stores(self, name: str, specs: Mapping[str, StoreSpec]) -> tuple[RecordContextHolder, TaskStores | None]:
         assert self._directory is not None
-        current = Current()
+        current = RecordContextHolder()
         stores = make_stores(
             name,
             self._setup.store_specs(specs),

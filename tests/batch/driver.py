@@ -169,7 +169,7 @@ async def seed(order: Order) -> bool:
 def die_at(point: Point) -> None:
     """Have the hand-over kill this process when it gets to that point."""
     if point == "begun":
-        _die(_bootstrap.Seeder, "_join", after=True)
+        _die(_bootstrap.Bootstrap, "_join", after=True)
     elif point == "handing over":
         _die(_bootstrap._Transfer, "_hand_over_store", at=3)
     elif point in {"handed over", "committed"}:

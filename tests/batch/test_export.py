@@ -252,7 +252,7 @@ class Node(msgspec.Struct):
     name: str
     next: Node | None = None
     others: list[Node] = []
-    beside: tuple[Leaf, Leaf] | None = None
+    in_background: tuple[Leaf, Leaf] | None = None
 
 
 class Leaf(TypedDict):
@@ -264,13 +264,13 @@ def test_types_within_themselves_are_json_text_there() -> None:
     text = pa.string()
     leaf = pa.struct([("of", text)])
     shape = shape_of(Node)
-    beside = pa.struct([("_1", leaf), ("_2", leaf)])
-    assert shape.type == pa.struct([("name", text), ("next", text), ("others", pa.list_(text)), ("beside", beside)])
+    in_background = pa.struct([("_1", leaf), ("_2", leaf)])
+    assert shape.type == pa.struct([("name", text), ("next", text), ("others", pa.list_(text)), ("in_background", in_background)])
     assert shape.convert is not None
     inner = Node("b", Node("c"))
     told = msgspec.json.encode(inner).decode()
     found = pa.array([shape.convert(Node("a", inner, [inner], ({"of": inner}, {"of": None})))], shape.type)
-    assert found.to_pylist() == [{"name": "a", "next": told, "others": [told], "beside": {"_1": {"of": told}, "_2": {"of": None}}}]
+    assert found.to_pylist() == [{"name": "a", "next": told, "others": [told], "in_background": {"_1": {"of": told}, "_2": {"of": None}}}]
 
 
 def test_serdes_that_do_not_tell_their_type_leave_bytes() -> None:

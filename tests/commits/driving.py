@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from random import Random
 
-Piece = tuple[str, list[tuple[str, int, int]], bool]
+InFlightBatch = tuple[str, list[tuple[str, int, int]], bool]
 """A topic, keys, numbers and times of records, and whether a commit follows."""
 
 
@@ -28,7 +28,7 @@ class Case(NamedTuple):
     store: str
     hoards: bool
     cache_bytes: int
-    pieces: list[Piece]
+    pieces: list[InFlightBatch]
 
     @classmethod
     def random(cls, random: Random) -> Case:

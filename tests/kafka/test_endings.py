@@ -13,12 +13,12 @@ from ks_actors.log import GroupMetadata, NewMember, OffsetAndMetadata, TopicPart
 from ks_actors.log.kafka.admin._committed_offsets import fetch_committed, fetch_unstable
 from ks_actors.log.kafka.client._client import KafkaClient
 from ks_actors.log.kafka.client._connections import Unavailable
-from ks_actors.log.kafka.group._local_members import Neighbours
+from ks_actors.log.kafka.group._local_members import LocalMembers
 from ks_actors.log.kafka.producer._send_call import Outbox
 from ks_actors.log.kafka.producer._sender import EpochRefused
 from ks_actors.log.kafka.transactions import _transaction_coordinator, _transactional_producer
-from ks_actors.log.kafka.transactions._hanging_transactions import Ended, Endings
-from ks_actors.log.kafka.transactions._transaction_coordinator import Coordination
+from ks_actors.log.kafka.transactions._hanging_transactions import Ended, HangingTransactions
+from ks_actors.log.kafka.transactions._transaction_coordinator import TransactionCoordinator
 from ks_actors.runtime.shared._state_directory import StateDirectory
 from tests.chaos.checks import EXACTLY_ONCE
 from tests.kafka.broker import Broker, require_kafka
@@ -110,7 +110,7 @@ async def test_neighbours_end_what_is_pending_of_a_process_that_has_died(
     """Also of one that was no member any more."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     found = await left(log, commit=commit)
-    died = Neighbours(believing_broker.bootstrap, found.group, "died", found.name)
+    died = LocalMembers(believing_broker.bootstrap, found.group, "died", found.name)
     died.enter()
     died.leave(known=False)
     member = await log.join(
@@ -139,32 +139,32 @@ async def test_who_takes_an_id_over_goes_on_with_what_another_one_has_begun(
 ) -> None:
     """Who is overtaken at it, or has died at it, has left to the coordinator what it was to be."""
     found = await left(log, commit=commit)
-    overtaken = Coordination(log._client, found.name, 60_000)
+    overtaken = TransactionCoordinator(log._client, found.name, 60_000)
     last = await overtaken.look()
-    real = getattr(Coordination, step)
+    real = getattr(TransactionCoordinator, step)
 
-    async def overtake(self: Coordination, *arguments: Any, **options: Any) -> Any:
+    async def overtake(self: TransactionCoordinator, *arguments: Any, **options: Any) -> Any:
         if self is overtaken:
             await log.transactional_producer(found.name, client_id="t", timeout_ms=60_000, scope=found.scope)
         return await real(self, *arguments, **options)
 
-    monkeypatch.setattr(Coordination, step, overtake)
+    monkeypatch.setattr(TransactionCoordinator, step, overtake)
     with pytest.raises(EpochRefused):
-        await Endings(log._client, overtaken, found.scope).settle(last, last.identity)
+        await HangingTransactions(log._client, overtaken, found.scope).settle(last, last.identity)
     await found.check(commit=commit)
 
 
 async def test_a_producer_that_is_overtaken_while_it_starts_starts_again(log: KafkaLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neighbours may be at the same."""
     found = await left(log, commit=True)
-    real, refused = Coordination.end, [EpochRefused("by a neighbour")]
+    real, refused = TransactionCoordinator.end, [EpochRefused("by a neighbour")]
 
-    async def end(self: Coordination, identity: Identity, *, commit: bool) -> None:
+    async def end(self: TransactionCoordinator, identity: Identity, *, commit: bool) -> None:
         await real(self, identity, commit=commit)
         if refused:
             raise refused.pop()
 
-    monkeypatch.setattr(Coordination, "end", end)
+    monkeypatch.setattr(TransactionCoordinator, "end", end)
     producer = await log.transactional_producer(found.name, client_id="t", timeout_ms=60_000, scope=found.scope)
     assert refused == []
     await write(producer, found.two, b"next")
@@ -197,15 +197,15 @@ async def test_what_could_not_be_ended_and_is_not_pending_any_more_keeps_nobody_
     producer = await log.transactional_producer(group_name(), client_id="t", timeout_ms=60_000)
     other = await log.transactional_producer(group_name(), client_id="o", timeout_ms=60_000)
     await write(other, one, b"other's")
-    real, lost = Coordination.add_partitions, [LogTimeout("away")] if answer == "lost" else []
+    real, lost = TransactionCoordinator.add_partitions, [LogTimeout("away")] if answer == "lost" else []
 
-    async def add(self: Coordination, identity: Identity, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    async def add(self: TransactionCoordinator, identity: Identity, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         asked = list(partitions)
         if asked == [one] and lost:
             raise lost.pop()
         return {one: 29} if asked == [one] else await real(self, identity, asked)
 
-    monkeypatch.setattr(Coordination, "add_partitions", add)
+    monkeypatch.setattr(TransactionCoordinator, "add_partitions", add)
     producer._unconfirmed = Ended({one}, {}, commit=True)
     if answer == "lost":
         with pytest.raises(LogTimeout):
@@ -239,18 +239,18 @@ async def test_an_end_in_which_an_answer_was_lost_is_looked_at_once_more(log: Ka
     """Whichever end it is: its coordinator may have been away between the request and the markers."""
     (one,) = await new_topic(log)
     producer = await log.transactional_producer(group_name(), client_id="t", timeout_ms=60_000)
-    real, completed = Coordination.end, []
+    real, completed = TransactionCoordinator.end, []
 
-    async def end(self: Coordination, identity: Identity, *, commit: bool) -> None:
+    async def end(self: TransactionCoordinator, identity: Identity, *, commit: bool) -> None:
         self._client._connections.lost += 1
         await real(self, identity, commit=commit)
 
-    async def complete(_: Endings, __: Identity, ended: Ended) -> None:
+    async def complete(_: HangingTransactions, __: Identity, ended: Ended) -> None:
         completed.append(ended)
 
     await write(producer, one, b"a")
-    monkeypatch.setattr(Coordination, "end", end)
-    monkeypatch.setattr(Endings, "complete", complete)
+    monkeypatch.setattr(TransactionCoordinator, "end", end)
+    monkeypatch.setattr(HangingTransactions, "complete", complete)
     await (producer.commit({}, GroupMetadata("", -1, "")) if commit else producer.abort())
     assert producer._confirming is not None
     await soon(producer._confirming)
@@ -261,18 +261,18 @@ async def test_who_is_closed_looks_at_its_last_end_no_more(log: KafkaLog, monkey
     """Though it is its own end that was not smooth, and nobody answers who could tell."""
     (one,) = await new_topic(log)
     producer = await log.transactional_producer(group_name(), client_id="t", timeout_ms=60_000)
-    real = Coordination.end
+    real = TransactionCoordinator.end
 
-    async def end(self: Coordination, identity: Identity, *, commit: bool) -> None:
+    async def end(self: TransactionCoordinator, identity: Identity, *, commit: bool) -> None:
         self._client._connections.lost += 1
         await real(self, identity, commit=commit)
 
-    async def complete(_: Endings, __: Identity, ended: Ended) -> None:
+    async def complete(_: HangingTransactions, __: Identity, ended: Ended) -> None:
         raise LogTimeout(f"{ended}")
 
     await write(producer, one, b"a")
-    monkeypatch.setattr(Coordination, "end", end)
-    monkeypatch.setattr(Endings, "complete", complete)
+    monkeypatch.setattr(TransactionCoordinator, "end", end)
+    monkeypatch.setattr(HangingTransactions, "complete", complete)
     await soon(producer.close())
     assert producer._unconfirmed is not None
     assert [task for task in asyncio.all_tasks() if task.get_name().startswith("end of a transaction")] == []
@@ -323,7 +323,7 @@ async def test_an_app_gets_on_whose_former_self_left_offsets_pending(believing_b
             await here.feed()
             await here.counted()
         directory = StateDirectory(tmp_path / "one" / here.name)
-        coordination = Coordination(here.log._client, f"{here.name}-{directory.open()}-1", 60_000)
+        coordination = TransactionCoordinator(here.log._client, f"{here.name}-{directory.open()}-1", 60_000)
         directory.close()
         partitions = [TopicPartition(here.source, number) for number in range(PARTITIONS)]
         offsets = await fetch_committed(here.log._client, here.name, partitions)

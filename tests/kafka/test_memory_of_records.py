@@ -95,9 +95,9 @@ def test_no_record_takes_more_than_it_is_measured_at(header: Header, count: int)
     assert len(columns.headers[0]) == count
     measure, _ = _plain_record_reader._measure(raw, 0)
     # Without the kernel a list of the library's is there beside the tuple, and a copy of the batch.
-    beside = 10_000 + 10 * count + 2 * len(raw)
-    assert peak < measure.size + beside
-    assert peak < _record_reader._MOST_GROWTH * len(raw) + beside
+    in_background = 10_000 + 10 * count + 2 * len(raw)
+    assert peak < measure.size + in_background
+    assert peak < _record_reader._MOST_GROWTH * len(raw) + in_background
 
 
 def test_what_is_measured_is_no_more_than_a_few_times_the_content() -> None:

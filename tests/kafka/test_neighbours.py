@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ks_actors import LogError
-from ks_actors.log.kafka.group._local_members import Neighbours
+from ks_actors.log.kafka.group._local_members import LocalMembers
 from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
 from tests.kafka.counting import PATIENCE_S, counting
 from tests.kafka.helpers import module_process
@@ -50,11 +50,11 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def neighbours(client_id: str, group: str = GROUP, servers: str = SERVERS) -> Neighbours:
-    return Neighbours(servers, group, client_id)
+def neighbours(client_id: str, group: str = GROUP, servers: str = SERVERS) -> LocalMembers:
+    return LocalMembers(servers, group, client_id)
 
 
-def entered(client_id: str, group: str = GROUP, servers: str = SERVERS) -> Neighbours:
+def entered(client_id: str, group: str = GROUP, servers: str = SERVERS) -> LocalMembers:
     found = neighbours(client_id, group, servers)
     found.know(client_id)
     found.enter()
@@ -62,12 +62,12 @@ def entered(client_id: str, group: str = GROUP, servers: str = SERVERS) -> Neigh
     return found
 
 
-def place_of(member: Neighbours) -> Path:
+def place_of(member: LocalMembers) -> Path:
     assert member._directory is not None
     return member._directory
 
 
-def dead(looker: Neighbours) -> list[str]:
+def dead(looker: LocalMembers) -> list[str]:
     found = list(looker.dead())
     for each in found:
         each.release()

@@ -11,7 +11,7 @@ from ks_actors._errors import Fenced, LogClosed, NotAuthorized
 from ks_actors.log import GroupMetadata, OffsetAndMetadata, TransactionScope
 from ks_actors.log.kafka.client._connections import Unavailable
 from ks_actors.log.kafka.transactions import _transactional_producer
-from ks_actors.log.kafka.transactions._transaction_coordinator import Coordination
+from ks_actors.log.kafka.transactions._transaction_coordinator import TransactionCoordinator
 from tests.kafka.helpers import soon
 from tests.kafka.tampering import error_code
 from tests.log.helpers import COMMITTED, UNCOMMITTED, group_name, join, new_topic, values_of, write
@@ -49,13 +49,13 @@ async def committed(log: KafkaLog, group: str, partition: TopicPartition) -> int
 @pytest.fixture
 def held_back(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """Hold back what makes offsets part of transactions, until the event is set."""
-    opened, real = asyncio.Event(), Coordination.add_offsets
+    opened, real = asyncio.Event(), TransactionCoordinator.add_offsets
 
-    async def add_offsets(self: Coordination, identity: Identity, group: str) -> None:
+    async def add_offsets(self: TransactionCoordinator, identity: Identity, group: str) -> None:
         await opened.wait()
         await real(self, identity, group)
 
-    monkeypatch.setattr(Coordination, "add_offsets", add_offsets)
+    monkeypatch.setattr(TransactionCoordinator, "add_offsets", add_offsets)
     return opened
 
 
@@ -227,10 +227,10 @@ async def test_who_is_fenced_while_it_asks_hears_it_from_its_commit(log: KafkaLo
 async def test_what_nobody_has_thought_of_is_told(log: KafkaLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is no error of the log, so it is not tried once more in silence; the transaction can be aborted."""
 
-    async def add_offsets(_: Coordination, identity: Identity, group: str) -> None:
+    async def add_offsets(_: TransactionCoordinator, identity: Identity, group: str) -> None:
         raise LookupError(f"{group} {identity}")
 
-    monkeypatch.setattr(Coordination, "add_offsets", add_offsets)
+    monkeypatch.setattr(TransactionCoordinator, "add_offsets", add_offsets)
     (partition,) = await new_topic(log)
     group = group_name()
     producer = await begun(log, partition, group)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from ks_actors.lifecycle._background import beside
+from ks_actors.lifecycle._background import in_background
 
 
 async def _fail() -> None:
@@ -29,7 +29,7 @@ async def test_the_end_of_the_body_waits_for_the_work() -> None:
         await gate.wait()
         done.append("work")
 
-    async with beside(work(), "work"):
+    async with in_background(work(), "work"):
         done.append("body")
         gate.set()
     assert done == ["body", "work"]
@@ -39,7 +39,7 @@ async def test_the_end_of_the_body_raises_what_the_work_raised() -> None:
     """Not before: the body is not interrupted."""
     reached = False
     with pytest.raises(ValueError, match="the work"):
-        async with beside(_fail(), "work"):
+        async with in_background(_fail(), "work"):
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             reached = True
@@ -50,7 +50,7 @@ async def test_a_body_that_fails_ends_the_work() -> None:
     """Its own error is what is told, and the work has ended by then."""
     ended: list[str] = []
     with pytest.raises(KeyError, match="the body"):
-        async with beside(_wait(ended), "work"):
+        async with in_background(_wait(ended), "work"):
             await asyncio.sleep(0)
             raise KeyError("the body")
     assert ended == ["work"]
@@ -59,7 +59,7 @@ async def test_a_body_that_fails_ends_the_work() -> None:
 async def test_of_two_errors_that_of_the_body_is_told() -> None:
     """The other one is not left for the loop to complain about, which would be an error of this test."""
     with pytest.raises(KeyError, match="the body"):
-        async with beside(_fail(), "work"):
+        async with in_background(_fail(), "work"):
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             raise KeyError("the body")
@@ -71,7 +71,7 @@ async def test_who_is_cancelled_ends_the_work() -> None:
         ended: list[str] = []
 
         async def both(in_body: bool = in_body, ended: list[str] = ended) -> None:
-            async with beside(_wait(ended), "work"):
+            async with in_background(_wait(ended), "work"):
                 if in_body:
                     await asyncio.Event().wait()
 

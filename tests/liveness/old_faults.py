@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ks_actors.log.kafka.consumer._fetch_broker import LONG_MS, FetchBroker
-from ks_actors.log.kafka.consumer._fetch_loop import Fetching
+from ks_actors.log.kafka.consumer._fetch_loop import FetchLoop
 from ks_actors.log.kafka.consumer._partition_reader import Source
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.commit import _drains
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pytest
 
     from ks_actors.log import TopicPartition
-    from ks_actors.log.kafka.consumer._fetch_broker import Line
+    from ks_actors.log.kafka.consumer._fetch_broker import BrokerTurn
     from ks_actors.task._task import Task
 
 _SHORT_MS = 50
@@ -37,27 +37,27 @@ class OldFault(NamedTuple):
 def leave_idle_partitions_out(patch: pytest.MonkeyPatch) -> None:
     """Have two requests take turns, and leave what was idle out of each that goes out while the other one is short."""
     idle: set[TopicPartition] = set()
-    take = Fetching._take
+    take = FetchLoop._take
 
-    def free_line(broker: FetchBroker) -> Line | None:
+    def free_line(broker: FetchBroker) -> BrokerTurn | None:
         out = [line for line in broker.lines if line.out]
         if len(out) == len(broker.lines) or not _to_ask(broker, out):
             return None
         return next(line for line in broker.lines if not line.out)
 
-    def _to_ask(broker: FetchBroker, out: list[Line]) -> dict[TopicPartition, Source]:
+    def _to_ask(broker: FetchBroker, out: list[BrokerTurn]) -> dict[TopicPartition, Source]:
         asked = out[0].session.told if out else {}
         short = bool(out) and not out[0].long
         return {name: source for name, source in broker.wanted.items() if name not in asked and not (short and name in idle)}
 
-    def begin(broker: FetchBroker, line: Line, now: float) -> int:
+    def begin(broker: FetchBroker, line: BrokerTurn, now: float) -> int:
         out = [line for line in broker.lines if line.out]
         line.session.lose()
         line.session.turn_to(_to_ask(broker, out))
         line.out, line.long = True, not out
         return _SHORT_MS if out else LONG_MS
 
-    def note_idle(fetching: Fetching, broker: FetchBroker, line: Line, response: Any) -> None:
+    def note_idle(fetching: FetchLoop, broker: FetchBroker, line: BrokerTurn, response: Any) -> None:
         brought = {(topic, number) for topic, partitions in response.topics for number, *_, raw in partitions if raw}
         for name in line.session.told:
             (idle.discard if name in brought else idle.add)(name)
@@ -66,7 +66,7 @@ def leave_idle_partitions_out(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(FetchBroker, "free_line", free_line)
     patch.setattr(FetchBroker, "begin", begin)
     patch.setattr(FetchBroker, "due", lambda broker, _: broker.not_before)
-    patch.setattr(Fetching, "_take", note_idle)
+    patch.setattr(FetchLoop, "_take", note_idle)
 
 
 def ask_for_nothing_without_room(patch: pytest.MonkeyPatch) -> None:

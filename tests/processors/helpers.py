@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ks_actors._errors import ProcessingFailed, StreamsError
 from ks_actors.records._task_id import TaskId
-from ks_actors.task._record_context import Current
+from ks_actors.task._record_context import RecordContextHolder
 from ks_actors.task.origins._record_origins import HeldBack
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ class Node:
         return None
 
     def origins(self) -> HeldBack:
-        return HeldBack(Current())
+        return HeldBack(RecordContextHolder())
 
     def schedule(self, interval_ms: int, punctuation: str, callback: Callable[[int], None], start_ms: int | None = None) -> Callable[[], None]:
         self.scheduled.append((interval_ms, punctuation, start_ms))

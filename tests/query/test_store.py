@@ -34,7 +34,7 @@ from ks_actors.records._partitioner import partition as partition_of
 from ks_actors.runtime import InstanceState
 from ks_actors.runtime.messages import Frozen
 from ks_actors.state.core import _row_scan
-from ks_actors.task.calls._thread_guard import Absence
+from ks_actors.task.calls._thread_guard import ThreadGuard
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from tests.query.helpers import COMMITTED, ENGINES, STRINGS, UNCOMMITTED, everything, processed, put
 from tests.runtime.helpers import GUARANTEES, Bomb, counting
@@ -591,7 +591,7 @@ def test_what_a_cache_holds_back_is_read_all_the_same(engine: StoreType) -> None
 
 def test_nobody_visits_a_task_whose_thread_goes_on() -> None:
     """Visits wait until a thread has come to its end; one that is not waited for any more may not have."""
-    absence = Absence()
+    absence = ThreadGuard()
     visited: list[int] = []
     for quiet, visits in ((False, []), (True, [1])):
         absence.begin()

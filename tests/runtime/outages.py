@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from ks_actors.log import Log
-    from ks_actors.task._store_registry import Resident
+    from ks_actors.task._store_registry import RegisteredStores
     from ks_actors.testing import AppHarness
 
 STORE = "counts"
@@ -153,7 +153,7 @@ class Line(Connection):
 # --- what must hold -----------------------------------------------------------------------------------------------------------
 
 
-def committed_counts(resident: Resident) -> Counter[str]:
+def committed_counts(resident: RegisteredStores) -> Counter[str]:
     """Return the counts that a task's store holds as committed, whatever is open or being committed."""
     store: Any = resident.stores._stores[STORE]
     codec, engine, prefix = store._codec, store.engine, store.prefix

@@ -13,7 +13,7 @@ from actors.testing import VirtualLoop
 from ks_actors.processors import AsyncOptions, Retry
 from ks_actors.processors.stateless._batched import Batched
 from ks_actors.processors.stateless._stateless import MapValues
-from ks_actors.task._record_context import Current
+from ks_actors.task._record_context import RecordContextHolder
 from ks_actors.task.calls._async_node import AsyncNode
 from ks_actors.task.calls._batch_node import BatchNode
 
@@ -45,7 +45,7 @@ class _Node(AsyncNode):
         self.surroundings: _Work = _Work()
         self.wakes: int = 0
         chosen = AsyncOptions(**options)
-        super().__init__(cast("NodeWork", self.surroundings), MapValues(function, chosen), chosen, current=Current(), wake=self._note)
+        super().__init__(cast("NodeWork", self.surroundings), MapValues(function, chosen), chosen, current=RecordContextHolder(), wake=self._note)
 
     def _note(self) -> None:
         self.wakes += 1
@@ -224,7 +224,7 @@ async def test_a_plain_function_of_many_records_is_leaving_until_it_returns(fail
         return records
 
     work = _Work()
-    node = BatchNode(cast("NodeWork", work), Batched(blocks, 1, 0, AsyncOptions(order="partition")), current=Current(), wake=woken.set)
+    node = BatchNode(cast("NodeWork", work), Batched(blocks, 1, 0, AsyncOptions(order="partition")), current=RecordContextHolder(), wake=woken.set)
     node.process("k", "v", 0, ())
     assert await asyncio.to_thread(entered.wait, 30)
     (call,) = node._calls._running

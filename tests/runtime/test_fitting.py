@@ -10,7 +10,7 @@ from ks_actors import TopologyError
 from ks_actors.assignment import TopologyInfo
 from ks_actors.log import TopicPartition
 from ks_actors.records._task_id import TaskId
-from ks_actors.runtime.input._assignment_check import Fitting
+from ks_actors.runtime.input._assignment_check import AssignmentCheck
 from ks_actors.task._topic_sizes import TopicSizes
 
 if TYPE_CHECKING:
@@ -25,13 +25,13 @@ def of(*topics: str, number: int = 0) -> tuple[TopicPartition, ...]:
     return tuple(TopicPartition(topic, number) for topic in topics)
 
 
-def fitting_of(*matched: str) -> Fitting:
+def fitting_of(*matched: str) -> AssignmentCheck:
     """Return that of an app that reads a and b, and has read what `matched` a pattern."""
 
     def matched_of(partitions: Iterable[TopicPartition]) -> frozenset[str]:
         return frozenset(matched).intersection(one.topic for one in partitions)
 
-    return Fitting(lambda: TOPOLOGY, TopicSizes(COUNTS.get), matched_of)
+    return AssignmentCheck(lambda: TOPOLOGY, TopicSizes(COUNTS.get), matched_of)
 
 
 def test_tasks_that_fit_are_begun() -> None:

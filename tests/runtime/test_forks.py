@@ -13,7 +13,7 @@ import pytest
 
 from ks_actors import StateLocked
 from ks_actors.log.embedded import EmbeddedLog
-from ks_actors.log.kafka.group._local_members import Neighbours
+from ks_actors.log.kafka.group._local_members import LocalMembers
 from ks_actors.system._file_locks import close_locked, open_locked
 from tests.runtime.forking import counting_app
 
@@ -89,13 +89,13 @@ def test_a_child_lets_go_of_nothing(tmp_path: Path) -> None:
 def test_a_member_with_a_child_is_seen_to_die(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neighbours of a group notice that a member has died, though a process lives that it has forked."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    one = Neighbours("localhost:9092", "group", "one")
+    one = LocalMembers("localhost:9092", "group", "one")
     one.enter()
     ready, held = os.pipe()
     heard, forked = os.pipe()
 
     def enter_fork_and_die() -> None:
-        victim = Neighbours("localhost:9092", "group", "victim")
+        victim = LocalMembers("localhost:9092", "group", "victim")
         victim.enter()
         victim.know("victim-1")
         if not os.fork():

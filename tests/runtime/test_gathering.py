@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from ks_actors import TaskId
 from ks_actors.log import TopicPartition
-from ks_actors.runtime.commit._first_commit import GATHERING_S, LOOK_AGAIN_S, Gathering
+from ks_actors.runtime.commit._first_commit import GATHERING_S, LOOK_AGAIN_S, FirstCommit
 from ks_actors.testing import run_app
 from tests.runtime.helpers import ALOS, EOS, echo
 
@@ -28,10 +28,10 @@ class Begun:
         self.commit_needed = commit_needed
 
 
-def gathering(**tasks: Begun) -> tuple[Gathering, dict[TaskId, Begun]]:
+def gathering(**tasks: Begun) -> tuple[FirstCommit, dict[TaskId, Begun]]:
     known = {TaskId(0, number): task for number, task in enumerate(tasks.values())}
     tasks_known = cast("dict[TaskId, Task]", known)
-    return Gathering(tasks_known, tasks_known.values), known
+    return FirstCommit(tasks_known, tasks_known.values), known
 
 
 def test_it_waits_until_all_that_begin_together_have_something_to_commit() -> None:
@@ -55,7 +55,7 @@ def test_tasks_that_have_begun_are_not_gone_through() -> None:
             return super().items()
 
     task, touched = Begun(), list[Begun]()
-    looked = Gathering(cast("dict[TaskId, Task]", Watched({ONE: task})), lambda: cast("list[Task]", touched))
+    looked = FirstCommit(cast("dict[TaskId, Task]", Watched({ONE: task})), lambda: cast("list[Task]", touched))
     assert not looked.waits(0.0)
     assert looks == 0
     task.commit_needed = True

@@ -10,7 +10,7 @@ import pytest
 
 from actors.testing import VirtualLoop
 from ks_actors import LogError, LogTimeout
-from ks_actors.lifecycle._slow_log import NoAnswer, Outage, Patience, told
+from ks_actors.lifecycle._slow_log import LogRetries, NoAnswer, Outage, told
 from ks_actors.log import IsolationLevel, NewTopic, TopicPartition
 from ks_actors.log._retrying_log import patient
 from ks_actors.log.embedded import EmbeddedLog
@@ -156,7 +156,7 @@ def test_what_cannot_be_repeated_is_asked_once() -> None:
     calls: list[int] = []
 
     async def test() -> None:
-        patience = Patience(30)
+        patience = LogRetries(30)
         with pytest.raises(LogTimeout, match="nobody knows"):
             await patience.ask_once("to write", fail)
         assert calls == [1]
@@ -175,7 +175,7 @@ def test_the_last_reason_is_told_and_each_attempt_logged(caplog: pytest.LogCaptu
 
     async def test() -> None:
         with pytest.raises(LogTimeout, match="when it was asked for the end offsets of in-0: broker 3 is away"):
-            await Patience(10).ask("for the end offsets of", fail, ["in-0"])
+            await LogRetries(10).ask("for the end offsets of", fail, ["in-0"])
         assert "asked for the end offsets of in-0: broker 3 is away" in caplog.text
 
     in_virtual_time(test)
@@ -234,12 +234,12 @@ def test_who_has_no_patience_makes_each_call_once() -> None:
     calls: list[float] = []
 
     async def test() -> None:
-        none = Patience(0)
+        none = LogRetries(0)
         assert await none.ask("for records", lambda: slow(20)) == "done"
         with pytest.raises(LogTimeout, match="for 30 s, when it was asked for records: late"):
             await none.ask("for records", lambda: slow(30, LogTimeout("late")))
         assert calls == [20, 30]
-        assert await Patience(10).ask("for records", lambda: slow(11), waits=5) == "done"
+        assert await LogRetries(10).ask("for records", lambda: slow(11), waits=5) == "done"
 
     in_virtual_time(test)
 

@@ -156,13 +156,13 @@ def test_a_run_that_ends_the_task_names_the_record() -> None:
 def test_most_of_a_join_is_done_in_runs(gap: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Records that are in time, with key and value, are not taken one by one, however far apart they are."""
     singles = []
-    one_by_one = _merged_run.PairedTurns._one_by_one
+    one_by_one = _merged_run.MergedTurns._one_by_one
 
     def counted(turns: Any, weave: Any) -> None:
         singles.append(len(weave.order))
         one_by_one(turns, weave)
 
-    monkeypatch.setattr(_merged_run.PairedTurns, "_one_by_one", counted)
+    monkeypatch.setattr(_merged_run.MergedTurns, "_one_by_one", counted)
     windows = JoinWindows.of_time_difference_and_grace(100, 100)
     topology = joining(windows, key=serdes.STRING, value=serdes.STRING, store_type=None, keyed=False, sink=serdes.STRING)
     inputs: dict[str, list[Row]] = {side: [(f"k{number % 297}", side, number * gap, ()) for number in range(5000)] for side in ("left", "right")}

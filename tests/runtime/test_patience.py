@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from actors.testing import VirtualLoop
-from ks_actors.lifecycle._slow_log import patiently
+from ks_actors.lifecycle._slow_log import warn_if_slow
 
 
 def test_who_waits_for_long_says_for_what(caplog: pytest.LogCaptureFixture) -> None:
@@ -21,12 +21,12 @@ def test_who_waits_for_long_says_for_what(caplog: pytest.LogCaptureFixture) -> N
         raise OSError("it does not go")
 
     async def test() -> None:
-        assert await patiently("a commit", "the disk", after(9)) == "done"
+        assert await warn_if_slow("a commit", "the disk", after(9)) == "done"
         with pytest.raises(OSError, match="does not go"):
-            await patiently("a commit", "the disk", fail())
+            await warn_if_slow("a commit", "the disk", fail())
         await asyncio.sleep(20)
         assert caplog.text == ""
-        assert await patiently("a commit", "the disk", after(30)) == "done"
+        assert await warn_if_slow("a commit", "the disk", after(30)) == "done"
         assert [record.message for record in caplog.records] == ["a commit waits for the disk, for 10 s by now"]
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ks_actors import ProcessingFailed
-from ks_actors.lifecycle._backoff import TaskRests
+from ks_actors.lifecycle._backoff import TaskBackoff
 from ks_actors.records._task_id import TaskId
 from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.testing import run_app
@@ -120,7 +120,7 @@ def failed(partition: int, offset: int | None) -> ProcessingFailed:
 
 def test_rests_grow_as_long_as_a_partition_does_not_get_on() -> None:
     """A later record that fails begins from none; an earlier one does not, nor does one of which nobody knows where it is."""
-    rests, task = TaskRests(), TaskId(0, 0)
+    rests, task = TaskBackoff(), TaskId(0, 0)
     assert [rests.next(task, failed(0, 5), 1.0) for _ in range(3)] == [0, 0.1, 0.2]
     assert rests.next(task, failed(0, 4), 1.0) == 0.4
     assert rests.next(task, failed(1, 4), 1.0) == 0

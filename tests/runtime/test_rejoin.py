@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from ks_actors import LogError, StreamsError
-from ks_actors.lifecycle._backoff import Rests
+from ks_actors.lifecycle._backoff import RetryBackoff
 from ks_actors.log import Assigned
 from ks_actors.runtime import UncaughtResponse
 from ks_actors.runtime import messages as m
@@ -27,7 +27,7 @@ TOPICS = {"in": 2, "out": 1}
 
 def test_rests_become_longer() -> None:
     """The first time there is none; then they double up to a bound, and begin anew when something has come of it."""
-    rests, now = Rests(), 0.0
+    rests, now = RetryBackoff(), 0.0
     found: list[float] = []
     for _ in range(9):
         found.append(rests.next(now))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ks_actors import TaskId
-from ks_actors.runtime.processing._alarms import Alarms
+from ks_actors.runtime.processing._alarms import DueTimes
 from ks_actors.runtime.processing._scheduler import PATIENCE_S, STARVED_S, Schedule
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def test_the_schedule_holds_what_has_entered(steps: list[tuple[str, int, int]]) 
 @given(st.lists(st.tuples(st.integers(0, 5), st.none() | st.integers(0, 50), st.booleans()), max_size=300))
 def test_alarms_ring_once_at_their_time(steps: list[tuple[int, int | None, bool]]) -> None:
     """The next alarm is the earliest of those that are set, and each that is due rings once."""
-    alarms = Alarms()
+    alarms = DueTimes()
     times: dict[int, int] = {}
     for number, at, look in steps:
         alarms.set(TaskId(0, number), at)

@@ -12,10 +12,10 @@ from ks_actors import Consumed, Materialized, StreamsBuilder, StreamsConfig, Top
 from ks_actors.log import NewTopic, TopicPartition, open_log
 from ks_actors.records._task_id import TaskId
 from ks_actors.runtime import InstanceState
-from ks_actors.runtime.input._assignment_check import Fitting
+from ks_actors.runtime.input._assignment_check import AssignmentCheck
 from ks_actors.runtime.shared._internal_topics import prepare_topics
 from ks_actors.runtime.shared._topic_configs import misfits
-from ks_actors.task._environment import Setup
+from ks_actors.task._environment import Environment
 from ks_actors.testing import run_app
 from tests.runtime.helpers import counting
 
@@ -41,8 +41,8 @@ class _Slow:
         await self._log.create_topics(wanted)
 
 
-def setup_of(topology: Topology) -> Setup:
-    return Setup(
+def setup_of(topology: Topology) -> Environment:
+    return Environment(
         topology, StreamsConfig(application_id="app"),
         wall_time=lambda: 0, work_time=time.perf_counter, partitions=lambda _: None, nodes=lambda _: (),
     )  # fmt: skip
@@ -60,7 +60,7 @@ def test_a_topic_that_a_pattern_has_matched_may_be_gone() -> None:
     assert setup.matched == {"in-a"}
     assert setup.matched_of(assigned) == {"in-a", "in-b"}
     assert setup.source_of("in-b") is setup.source_of("in-a")
-    assert Fitting.of(setup, ()).fit({TaskId(1, 0): tuple(assigned[1:])}) == ({TaskId(1, 0): tuple(assigned[1:])}, False)
+    assert AssignmentCheck.of(setup, ()).fit({TaskId(1, 0): tuple(assigned[1:])}) == ({TaskId(1, 0): tuple(assigned[1:])}, False)
 
 
 @pytest.mark.parametrize("partitions", [3, 2])

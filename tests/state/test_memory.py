@@ -17,7 +17,7 @@ from ks_actors.runtime.stores._flusher import Flusher, Writing
 from ks_actors.serdes import LONG
 from ks_actors.state import SharedResources, TaskStores
 from ks_actors.state.core._memory_budget import MemoryBudget, TaskMemory, level
-from ks_actors.task._store_registry import Residents
+from ks_actors.task._store_registry import StoreRegistry
 
 from .helpers import Task, key_value, window
 
@@ -214,7 +214,7 @@ def test_all_is_written_while_there_is_nothing_else_to_do(tmp_path: Path, shared
     open_stores: dict[TaskId, TaskStores] = {}
     writing = Writing(
         open_stores,
-        Residents(),
+        StoreRegistry(),
         pausing=lambda: False,
         clock=lambda: 0.0,
         soon=lambda: soon.append(None),

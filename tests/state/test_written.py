@@ -15,11 +15,11 @@ from ks_actors.log import Outgoing, TopicPartition, WritesBytes
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
 from ks_actors.log.kafka.wire._batch_writer import Encoder
-from ks_actors.records._encoded_batch import WrittenBatch
+from ks_actors.records._encoded_batch import EncodedBatch
 from ks_actors.records._lazy_batch import WORTHWHILE
 from ks_actors.records._packed_batch import PackedBatch
 from ks_actors.runtime.output._coalesce import merged
-from ks_actors.runtime.output._pending_bytes import Waiting
+from ks_actors.runtime.output._pending_bytes import PendingBytes
 from ks_actors.serdes import BYTES, INTEGER, LONG, STRING, Serde
 from ks_actors.state.core._undo_log import SLICE
 from ks_actors.state.core._write_back import Transactional
@@ -61,7 +61,7 @@ def test_what_is_written_is_what_columns_say(kind: str, key: Any, value: Any, pl
     for number in range(0, MANY, 3):
         put(task.store, kind, KEYS[key](number), number, None if number % 4 else (VALUES[value](number + 1), 8))
     written, plain = frozen(task, token, written=True), frozen(task, token, written=False)
-    assert [type(batch) for batch in written] == [WrittenBatch]
+    assert [type(batch) for batch in written] == [EncodedBatch]
     assert columns(written) == columns(plain)
     task.stores.keep(token, {"s": MANY})
     task.close()
@@ -84,7 +84,7 @@ def test_what_the_kernel_does_not_know_is_written_by_columns(what: str, kind: st
         put(task.store, kind, "k5", 5, (1, 1))
     token = task.stores.freeze()
     written = frozen(task, token, written=True)
-    assert WrittenBatch not in {type(batch) for batch in written}
+    assert EncodedBatch not in {type(batch) for batch in written}
     assert columns(written) == columns(frozen(task, token, written=False))
     task.close()
 
@@ -97,15 +97,15 @@ def test_versions_are_written_by_columns(tmp_path: Path) -> None:
     token = task.stores.freeze()
     assert isinstance(task.store, Transactional)
     written = frozen(task, token, written=True)
-    assert WrittenBatch not in {type(batch) for batch in written}
+    assert EncodedBatch not in {type(batch) for batch in written}
     assert columns(written) == columns(frozen(task, token, written=False))
     task.close()
 
 
-def written_batch(count: int) -> WrittenBatch:
+def written_batch(count: int) -> EncodedBatch:
     view = {f"k{number}": (number, 1_000 - number) for number in range(count)}
     found = kernel.write_changes((view, {}, {}), list(view), (0, 1, 2), 1 << 20)
-    return WrittenBatch(found[0], count, *found[1:])
+    return EncodedBatch(found[0], count, *found[1:])
 
 
 def test_a_written_batch_is_like_others() -> None:
@@ -190,7 +190,7 @@ def test_the_last_slice_has_columns_when_its_last_record_is_marked(count: int, t
     token = task.stores.freeze({("in", 3): 7})
     store = task.store
     marked = list(store.changelog(batch_bytes=1 << 20, marked=True))
-    assert [type(batch) is WrittenBatch for batch in marked] == [True] * (count // SLICE) + [False]
+    assert [type(batch) is EncodedBatch for batch in marked] == [True] * (count // SLICE) + [False]
     assert columns(marked) == columns(list(store.changelog()))
     task.stores.keep(token, {"s": count})
     task.close()
@@ -222,7 +222,7 @@ def test_what_waits_is_counted_however_it_is_held() -> None:
     partition, rows, many = TopicPartition("log", 0), kernel.Rows(0, True, False), written_batch(300)
     rows.add_all(["k"] * 9, list(range(9)), list(range(9)), [b"v"] * 9)
     plain, written, packed = (Outgoing(partition, batch) for batch in (Batch([b"k"], [b"v" * 799], [1]), many, PackedBatch(rows, 0, 9)))
-    waiting = Waiting()
+    waiting = PendingBytes()
     waiting.come([plain])
     one = waiting.bytes
     assert one == waiting.bytes_of(plain.batch) == 220

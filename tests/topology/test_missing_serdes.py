@@ -38,7 +38,7 @@ from ks_actors import (
 )
 from ks_actors.batch import backfill
 from ks_actors.log.embedded import EmbeddedLog
-from ks_actors.task._environment import Setup, nodes_of
+from ks_actors.task._environment import Environment, nodes_of
 from ks_actors.testing import TopologyTestDriver
 from ks_actors.topology import ProcessorNode, SinkNode, SourceNode
 
@@ -255,7 +255,7 @@ def test_what_looks_later_names_it_too(place: str, defaults: set[str]) -> None:
     """Each node and store, asked for one by one, has all its serdes, or its error names it; the whole topology is refused exactly if one is."""
     topology = PLACES[place][0]()
     config = config_of(**{f"default_{which}_serde": S for which in defaults})
-    setup = Setup(topology, config, wall_time=int, partitions=lambda _: 1, nodes=lambda task: nodes_of(topology, task))
+    setup = Environment(topology, config, wall_time=int, partitions=lambda _: 1, nodes=lambda task: nodes_of(topology, task))
     missing: dict[str, str] = {}
     asked: list[tuple[str, Any]] = [(f"node {name}", node) for name, node in topology.nodes.items() if isinstance(node, SourceNode | SinkNode)]
     asked += [(f"store {name}", spec) for name, spec in {**topology.stores, **topology.global_stores}.items()]

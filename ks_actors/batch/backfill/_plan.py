@@ -18,7 +18,7 @@ from ks_actors.records import (
 )
 from ks_actors.runtime.shared import plan_topics
 from ks_actors.state import has_rows
-from ks_actors.task import Setup, nodes_of
+from ks_actors.task import Environment, nodes_of
 from ks_actors.topology import ProcessorNode
 
 if TYPE_CHECKING:
@@ -80,12 +80,12 @@ def first_source(plan: Plan, stage: Stage) -> int:
     return sum(len(each.tasks) for each in plan.stages[: plan.stages.index(stage)])
 
 
-def make_setup(topology: Topology, config: StreamsConfig, counts: Mapping[str, int]) -> Setup:
+def make_setup(topology: Topology, config: StreamsConfig, counts: Mapping[str, int]) -> Environment:
     """Return what tasks of a backfill have in common: they wait for all that the log has of a time before they process it.
 
     What they write is the same when it is done again: nothing of it depends on a clock. So there are no caches, whose flushes would.
     """
-    setup = Setup(
+    setup = Environment(
         topology,
         config.replace(max_task_idle_ms=0, statestore_cache_max_bytes=0),
         wall_time=lambda: time.time_ns() // 1_000_000,
@@ -135,7 +135,7 @@ def _task_plan(task: TaskId, partitions: Iterable[TopicPartition], ranges: Mappi
     return TaskPlan(task, read, tuple(one for one in partitions if one not in ranges))
 
 
-def _writers(setup: Setup) -> dict[str, list[int]]:
+def _writers(setup: Environment) -> dict[str, list[int]]:
     """Return which subtopologies write each topic that is known by name."""
     writers: dict[str, list[int]] = {}
     for subtopology in setup.topology.subtopologies():
@@ -144,7 +144,7 @@ def _writers(setup: Setup) -> dict[str, list[int]]:
     return writers
 
 
-def _in_order(setup: Setup) -> list[int]:
+def _in_order(setup: Environment) -> list[int]:
     """Return the subtopologies so that each comes after those that write its repartition topics."""
     writers = _writers(setup)
     needs: dict[int, set[int]] = {
@@ -164,7 +164,7 @@ def _in_order(setup: Setup) -> list[int]:
     return order
 
 
-def _reasons(setup: Setup, tasks: Mapping[int, int], sources: Mapping[int, Collection[str]], *, snapshot: bool) -> Iterable[tuple[str, str]]:
+def _reasons(setup: Environment, tasks: Mapping[int, int], sources: Mapping[int, Collection[str]], *, snapshot: bool) -> Iterable[tuple[str, str]]:
     """Yield what would not be as it is in a stream, and by which choice it is allowed all the same."""
     writers = _writers(setup)
     for subtopology in setup.topology.subtopologies():
@@ -184,13 +184,13 @@ def _reasons(setup: Setup, tasks: Mapping[int, int], sources: Mapping[int, Colle
                 yield "incomplete_snapshot", _INCOMPLETE.format(spec.name, why)
 
 
-def _dependent(setup: Setup, subtopology: Subtopology) -> list[str]:
+def _dependent(setup: Environment, subtopology: Subtopology) -> list[str]:
     """Return the nodes with stores, but for those that count: any order gives the same number."""
     nodes = (setup.topology.nodes[name] for name in subtopology.nodes)
     return [node.name for node in nodes if isinstance(node, ProcessorNode) and node.stores and not isinstance(node.operator, StreamCount)]
 
 
-def stores_of(setup: Setup, task: TaskId) -> list[StoreSpec]:
+def stores_of(setup: Environment, task: TaskId) -> list[StoreSpec]:
     """Return the stores of a task."""
     stores = next(each.stores for each in setup.topology.subtopologies() if each.id == task.subtopology)
     return setup.stores_of(task, setup.store_specs(stores))

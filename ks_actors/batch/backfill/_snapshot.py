@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ks_actors.batch.backfill._result import TaskDone
     from ks_actors.snapshots import Place, Shape, SnapshotManifest, StoreSnapshot
     from ks_actors.state import Rows, SharedResources, TaskStores
-    from ks_actors.task import Setup
+    from ks_actors.task import Environment
     from ks_actors.topology import StoreSpec
 
 
@@ -32,7 +32,7 @@ class Target(NamedTuple):
         return StoreWriter(self.place, task, shape, attempt=self.attempt)
 
 
-def write_memory(setup: Setup, task: str, specs: Iterable[StoreSpec], stores: TaskStores, target: Target) -> list[StoreSnapshot]:
+def write_memory(setup: Environment, task: str, specs: Iterable[StoreSpec], stores: TaskStores, target: Target) -> list[StoreSnapshot]:
     """Write the stores of a task that are in memory, while they are open; return what the manifest is to say of them. Blocks."""
     written = []
     for spec in specs:
@@ -61,7 +61,9 @@ def _rows(store: Any) -> Rows:
     return rows
 
 
-def write_disk(setup: Setup, task: str, specs: Iterable[StoreSpec], directory: Path, target: Target, shared: SharedResources) -> list[StoreSnapshot]:
+def write_disk(
+    setup: Environment, task: str, specs: Iterable[StoreSpec], directory: Path, target: Target, shared: SharedResources
+) -> list[StoreSnapshot]:
     """Write the stores of a task that are on disk, from its directory, when they are closed; return what the manifest is to say of them. Blocks.
 
     They have no offsets in their changelogs: whoever goes on from them has to write those first, from the rows.
@@ -88,7 +90,7 @@ def commit_snapshot(writer: SnapshotWriter, done: Iterable[TaskDone]) -> Snapsho
     return writer.commit()
 
 
-def new_snapshot(setup: Setup, uri: str) -> SnapshotWriter:
+def new_snapshot(setup: Environment, uri: str) -> SnapshotWriter:
     """Return what writes the snapshot of a backfill."""
     specs = {subtopology.id: setup.store_specs(subtopology.stores) for subtopology in setup.topology.subtopologies()}
     return SnapshotWriter(uri, setup.application_id, created_ms=setup.wall_time(), topology=topology_fingerprint(specs))

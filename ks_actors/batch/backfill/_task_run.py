@@ -16,7 +16,7 @@ from ks_actors.batch.backfill._result import TaskDone
 from ks_actors.batch.backfill._snapshot import write_disk, write_memory
 from ks_actors.records import Batch, TaskId, TopicPartition
 from ks_actors.state import SharedResources
-from ks_actors.task import GLOBAL, UNKNOWN_PARTITION, Current, Position, Task, make_stores
+from ks_actors.task import GLOBAL, UNKNOWN_PARTITION, Position, RecordContextHolder, Task, make_stores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ks_actors.config import StreamsConfig
     from ks_actors.log import OffsetAndMetadata, Outgoing
     from ks_actors.state import TaskStores
-    from ks_actors.task import Setup
+    from ks_actors.task import Environment
     from ks_actors.topology import StoreSpec, Topology
 
 _SLICE_SECONDS = 0.2
@@ -73,7 +73,7 @@ class TaskRun:
         self._shared: SharedResources = SharedResources.within(recipe.config.statestore_memory_max_bytes)
         most = recipe.config.statestore_uncommitted_max_bytes
         self._uncommitted: float = inf if most < 0 else most
-        self._setup: Setup = make_setup(recipe.topology, recipe.config, recipe.plan.counts)
+        self._setup: Environment = make_setup(recipe.topology, recipe.config, recipe.plan.counts)
         self.specs: list[StoreSpec] = stores_of(self._setup, work.task)
         self._sources: dict[TopicPartition, Generator[Batch, None, None]] = {
             TopicPartition(one.topic, one.partition): read(one) for one in work.ranges
@@ -140,8 +140,8 @@ class TaskRun:
         self._task.start()
         self._check_clock()
 
-    def _make(self, name: str, specs: list[StoreSpec]) -> tuple[Current, TaskStores | None]:
-        current = Current()
+    def _make(self, name: str, specs: list[StoreSpec]) -> tuple[RecordContextHolder, TaskStores | None]:
+        current = RecordContextHolder()
         stores = make_stores(
             name,
             specs,

@@ -11,7 +11,7 @@ Work: TypeAlias = "Callable[[Any], Any]"
 """What a job does, in a thread: it is given the session of pyspark."""
 
 
-class JobProgress(Message, frozen=True, tag="PROGRESS"):
+class JobProgress(Message, frozen=True):
     """How far a job is: Spark's tasks that are done, of those that are known by now. Spark Connect tells of them every two seconds or so."""
 
     job: str
@@ -20,7 +20,7 @@ class JobProgress(Message, frozen=True, tag="PROGRESS"):
     seconds: float
 
 
-class RunJob(Message, frozen=True, tag="RUN_JOB"):
+class RunJob(Message, frozen=True):
     """Do `work(session)` in a thread, and answer with what it returns.
 
     Jobs beyond the settings' `max_jobs` wait for their turn. `deadline_ms` counts from when the job begins; one that is not done by then is
@@ -35,7 +35,7 @@ class RunJob(Message, frozen=True, tag="RUN_JOB"):
     progress: Ref[JobProgress] | None = None
 
 
-class CancelJob(Message, frozen=True, tag="CANCEL"):
+class CancelJob(Message, frozen=True):
     """Cancel a job; answered with whether there was one. The job itself is answered with JobCancelled when it has ended, after 30 s at most."""
 
     reply: Reply[bool]
@@ -50,7 +50,7 @@ RESTART: Final = Restart(limit=3, within=600.0, backoff=(1.0, 60.0))
 """How often a streaming query is begun anew, unless it is said otherwise."""
 
 
-class QueryStarted(Message, frozen=True, tag="QUERY_STARTED"):
+class QueryStarted(Message, frozen=True):
     """A streaming query runs: for the first time, or again, from its checkpoint; `run` is Spark's id of this run."""
 
     query: str
@@ -58,7 +58,7 @@ class QueryStarted(Message, frozen=True, tag="QUERY_STARTED"):
     restarts: int
 
 
-class QueryProgress(Message, frozen=True, tag="QUERY_PROGRESS"):
+class QueryProgress(Message, frozen=True):
     """How far a streaming query is: the last micro-batch that Spark has told of, with its rows, and all that Spark says about it in `details`."""
 
     query: str
@@ -68,7 +68,7 @@ class QueryProgress(Message, frozen=True, tag="QUERY_PROGRESS"):
     details: dict[str, Any]
 
 
-class QueryFailed(Message, frozen=True, tag="QUERY_FAILED"):
+class QueryFailed(Message, frozen=True):
     """A run of a streaming query has failed; whether there is another one is for its `restart` to say. The error's cause is what was raised."""
 
     query: str
@@ -76,7 +76,7 @@ class QueryFailed(Message, frozen=True, tag="QUERY_FAILED"):
     restarts: int
 
 
-class QueryEnded(Message, frozen=True, tag="QUERY_ENDED"):
+class QueryEnded(Message, frozen=True):
     """The last that is heard of a streaming query: it was stopped or has come to its end (None), or has failed too often."""
 
     query: str
@@ -87,7 +87,7 @@ QueryEvent: TypeAlias = QueryStarted | QueryProgress | QueryFailed | QueryEnded
 """What the listener of a streaming query is told."""
 
 
-class StartQuery(Message, frozen=True, tag="START_QUERY"):
+class StartQuery(Message, frozen=True):
     """Run a streaming query, and see to it that it runs; answered with None when it does for the first time.
 
     `query(session)` is called in a thread for each run, which goes on from `checkpoint`, a directory. A run that fails is followed by another as
@@ -104,37 +104,37 @@ class StartQuery(Message, frozen=True, tag="START_QUERY"):
     stop_ms: int = 30_000
 
 
-class StopQuery(Message, frozen=True, tag="STOP_QUERY"):
+class StopQuery(Message, frozen=True):
     """Stop a streaming query; answered when it has ended, with whether there was one."""
 
     reply: Reply[bool]
     name: str
 
 
-class QueryAllowed(Message, frozen=True, tag="QUERY_ALLOWED"):
+class QueryAllowed(Message, frozen=True):
     """There is a session that a query can run on (internal)."""
 
     order: StartQuery
 
 
-class QueryRefused(Message, frozen=True, tag="QUERY_REFUSED"):
+class QueryRefused(Message, frozen=True):
     """There is none (internal)."""
 
     order: StartQuery
     error: Exception
 
 
-class QueryBegun(Message, frozen=True, tag="QUERY_BEGUN"):
+class QueryBegun(Message, frozen=True):
     """Spark runs a query (internal)."""
 
     run: str
 
 
-class LookAtQuery(Message, frozen=True, tag="LOOK_AT_QUERY"):
+class LookAtQuery(Message, frozen=True):
     """See how far a query is (internal)."""
 
 
-class QuerySeen(Message, frozen=True, tag="QUERY_SEEN"):
+class QuerySeen(Message, frozen=True):
     """How far a query is (internal)."""
 
     active: bool
@@ -142,7 +142,7 @@ class QuerySeen(Message, frozen=True, tag="QUERY_SEEN"):
     error: Exception | None
 
 
-class QueryBroken(Message, frozen=True, tag="QUERY_BROKEN"):
+class QueryBroken(Message, frozen=True):
     """A query could not be started, or looked at (internal)."""
 
     error: Exception
@@ -151,7 +151,7 @@ class QueryBroken(Message, frozen=True, tag="QUERY_BROKEN"):
 QueryMessage: TypeAlias = QueryBegun | LookAtQuery | QuerySeen | QueryBroken
 
 
-class JobEnded(Message, frozen=True, tag="JOB_ENDED"):
+class JobEnded(Message, frozen=True):
     """A job's thread is done with it (internal)."""
 
     name: str
@@ -159,23 +159,23 @@ class JobEnded(Message, frozen=True, tag="JOB_ENDED"):
     error: Exception | None
 
 
-class JobLate(Message, frozen=True, tag="JOB_LATE"):
+class JobLate(Message, frozen=True):
     """A job's deadline is over, or the time that it had to end (internal)."""
 
     name: str
 
 
-class InterruptJob(Message, frozen=True, tag="INTERRUPT"):
+class InterruptJob(Message, frozen=True):
     """A job that is to end may have begun something at Spark since it was last interrupted (internal)."""
 
     name: str
 
 
-class LookAtJobs(Message, frozen=True, tag="LOOK_AT_JOBS"):
+class LookAtJobs(Message, frozen=True):
     """See how far the jobs are (internal)."""
 
 
-class JobsSeen(Message, frozen=True, tag="JOBS_SEEN"):
+class JobsSeen(Message, frozen=True):
     """How far the jobs are (internal)."""
 
     progress: dict[str, tuple[int, int]]

@@ -15,7 +15,7 @@ from ks_actors.batch._reading import Bounds, LogReader, SharedLog, address_of
 from ks_actors.batch.tables._arrow_types import Decoding, decoding_of
 from ks_actors.batch.tables._columns import HEADERS, TopicColumns, latest
 from ks_actors.batch.tables._parquet import write_file
-from ks_actors.task import Setup, nodes_of
+from ks_actors.task import Environment, nodes_of
 from ks_actors.topology import SinkNode, SourceNode, StoreKind
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Exporter:
         self._topology = topology
         self._raw = raw
         self._types = types
-        self._setup = Setup(
+        self._setup = Environment(
             topology,
             config,
             wall_time=lambda: time.time_ns() // 1_000_000,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-Changes: TypeAlias = "list[tuple[bytes, bytes | None]]"
+UndoLog: TypeAlias = "list[tuple[bytes, bytes | None]]"
 """Keys with their new values, None to delete; each key once."""
 
 _logger = logging.getLogger("ks_actors.log")
@@ -41,7 +41,7 @@ class Database:
         self._read_only: bool = read_only
         self._rdict: Rdict | None = None
         # What was under the keys of a failed write.
-        self._undo: Changes | None = None
+        self._undo: UndoLog | None = None
 
     def open(self) -> None:
         """Take the lock, and make the directory if need be. Raises LogError, StorageFull, LogCorrupted."""
@@ -116,7 +116,7 @@ class Database:
             raise self._said(error, "read") from error
         return found
 
-    def write(self, changes: Changes) -> None:
+    def write(self, changes: UndoLog) -> None:
         """Write all changes or none, so that they survive the process. Raises StorageFull, LogError."""
         if self._read_only:
             raise LogError(f"the log in {self._directory} was opened to be read: open it without read_only to write")
@@ -136,7 +136,7 @@ class Database:
             self._undo = self._undo or []
             _logger.warning("log in %s keeps records that were deleted until it is opened again: %s", self._directory, error)
 
-    def _write(self, rdict: Rdict, changes: Changes) -> None:
+    def _write(self, rdict: Rdict, changes: UndoLog) -> None:
         batch = WriteBatch(raw_mode=True)
         for key, value in changes:
             if value is None:
@@ -150,7 +150,7 @@ class Database:
             self._undo = [(key, self.get(key)) for key, _ in changes]
             raise self._said(error, "written") from error
 
-    def _reopen(self, undo: Changes) -> None:
+    def _reopen(self, undo: UndoLog) -> None:
         rdict = self._rdict
         if rdict is not None:
             # Opening writes out what is in memory: without room for that the database would be lost for readers too.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from ks_actors.log.embedded._database import Changes
+    from ks_actors.log.embedded._database import UndoLog
     from ks_actors.log.embedded._partition import Partition
     from ks_actors.log.embedded._segment import Segment
     from ks_actors.log.embedded._topic import Topic
@@ -75,7 +75,7 @@ class RocksStorage:
 
     def append(self, added: Sequence[tuple[Partition, Segment, Batch]]) -> None:
         """Write new segments at once."""
-        changes: Changes = []
+        changes: UndoLog = []
         for partition, segment, batch in added:
             _put(changes, partition, segment, batch)
         self._database.write(changes)
@@ -84,7 +84,7 @@ class RocksStorage:
 
     def end(self, markers: Sequence[tuple[Partition, Segment]], group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Write all markers and offsets at once."""
-        changes: Changes = [(_codec.entry_key(*_place(partition), marker.base), _codec.encode_entry(marker)) for partition, marker in markers]
+        changes: UndoLog = [(_codec.entry_key(*_place(partition), marker.base), _codec.encode_entry(marker)) for partition, marker in markers]
         for (topic, number), committed in offsets.items():
             record = _codec.OffsetRecord(group_id, topic, number, committed.offset, committed.metadata)
             changes.append((_codec.offset_key(group_id, topic, number), _codec.encode(record)))
@@ -105,7 +105,7 @@ class RocksStorage:
 
     def remove_topic(self, topic: Topic, offsets: Mapping[str, Iterable[TopicPartition]]) -> None:
         """Forget a topic at once; its records are wiped after that: nobody can find them any more."""
-        changes: Changes = [(_codec.topic_key(topic.id), None)]
+        changes: UndoLog = [(_codec.topic_key(topic.id), None)]
         changes.extend((_codec.offset_key(group_id, *partition), None) for group_id, partitions in offsets.items() for partition in partitions)
         self._database.write(changes)
         self._database.wipe(_codec.ranges_of_topic(topic.id))
@@ -132,7 +132,7 @@ class RocksStorage:
             changes[_codec.records_key(*place, segment.base)] = None
         changes[_codec.bounds_key(*place)] = _codec.encode_bounds(partition.begin, partition.end)
         if new is not None:
-            added: Changes = []
+            added: UndoLog = []
             _put(added, partition, new, batch)
             changes.update(added)
         self._database.write(list(changes.items()))
@@ -204,7 +204,7 @@ def _cost(segment: Segment) -> int:
     return segment.size + _BATCH_BYTES + _RECORD_BYTES * segment.count
 
 
-def _put(changes: Changes, partition: Partition, segment: Segment, batch: Batch) -> None:
+def _put(changes: UndoLog, partition: Partition, segment: Segment, batch: Batch) -> None:
     segment.newest = max(batch.timestamps)
     key = (*_place(partition), segment.base)
     changes += [(_codec.records_key(*key), _codec.encode_batch(batch)), (_codec.entry_key(*key), _codec.encode_entry(segment))]

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar, final
 
 from ks_actors._errors import LogClosed, LogError
-from ks_actors.lifecycle import beside
+from ks_actors.lifecycle import in_background
 from ks_actors.log._types import IsolationLevel
 from ks_actors.log.kafka.admin import Admin
 from ks_actors.log.kafka.client import KafkaClient, KafkaOptions, LoopThread
@@ -145,7 +145,7 @@ class KafkaLog:
         """Start a producer, and find out meanwhile how large records of its topics may be; nothing of it is left when that is cancelled."""
         self._parts[part] = None
         try:
-            async with beside(self._admin.try_to_learn_limits(topics), f"limits for {part.client_id}"):
+            async with in_background(self._admin.try_to_learn_limits(topics), f"limits for {part.client_id}"):
                 await part.start()
         except BaseException:
             await part.close()

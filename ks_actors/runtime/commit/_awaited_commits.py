@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @final
-class Awaited:
+class AwaitedCommits:
     """Requests for a commit that has left tasks out: each is answered when later commits have taken those, or when one of them fails, or goes.
 
     A task that drains asks for a commit when it is at rest. One that was fed after the commit had begun does not: for that one `commit_again` is

@@ -18,13 +18,13 @@ from ks_actors._errors import (
     TransactionAborted,
     UnknownTopicOrPartition,
 )
-from ks_actors.lifecycle import Outage, Rests, TaskRests, patiently
+from ks_actors.lifecycle import Outage, RetryBackoff, TaskBackoff, warn_if_slow
 from ks_actors.runtime import messages as m
-from ks_actors.runtime.commit._awaited_commits import Awaited, answer
+from ks_actors.runtime.commit._awaited_commits import AwaitedCommits, answer
 from ks_actors.runtime.commit._drains import lots, undrained
-from ks_actors.runtime.commit._first_commit import LOOK_AGAIN_S, Gathering
+from ks_actors.runtime.commit._first_commit import LOOK_AGAIN_S, FirstCommit
 from ks_actors.runtime.commit._phases import COMMITTING, Phase, TasksBroken, Uncertain
-from ks_actors.runtime.input import told_of_sources
+from ks_actors.runtime.input import missing_sources
 from ks_actors.runtime.messages import CommitterMessage
 
 if TYPE_CHECKING:
@@ -87,8 +87,8 @@ class Committer(Actor[CommitterMessage]):
         # Why the tasks cannot be committed any more: they are to be given up.
         self._void: Exception | None = None
         self._fruitful: bool = False
-        self._rests = Rests()
-        self._task_rests = TaskRests()
+        self._rests = RetryBackoff()
+        self._task_rests = TaskBackoff()
         self._outage = Outage(self._timeout)
         self._instance = instance
         self._manager = manager
@@ -98,8 +98,8 @@ class Committer(Actor[CommitterMessage]):
         self._purger = purger
         self._matched = matched
         self._metrics = metrics
-        self._gathering = Gathering(metrics.tasks, lambda: metrics.touched().values())
-        self._awaited = Awaited(lambda: self.ctx.self_ref.tell(m.Commit(None, "a task that a commit is waited for was fed meanwhile")))
+        self._gathering = FirstCommit(metrics.tasks, lambda: metrics.touched().values())
+        self._awaited = AwaitedCommits(lambda: self.ctx.self_ref.tell(m.Commit(None, "a task that a commit is waited for was fed meanwhile")))
         self._workers: tuple[Ref[m.WorkerMessage], ...] = ()
         self._phase = COMMITTING.start(Phase.IDLE)
 
@@ -113,7 +113,7 @@ class Committer(Actor[CommitterMessage]):
         match message:
             case m.Commit():
                 await self._commit_when_due(message)
-            case m.HoldCommits():
+            case m.DeferCommits():
                 self._held = message.held
                 if not message.held:
                     self._rebalancing = self._moved_on = False
@@ -207,7 +207,7 @@ class Committer(Actor[CommitterMessage]):
     async def _freeze(self, request: m.Commit, began: float) -> m.Frozen:
         """Let workers stand still, freeze what they have done, and let them go on in the next epoch."""
         if self._transactional:
-            self._collector.tell(m.KeepLots(lots(self._metrics.tasks.values())))
+            self._collector.tell(m.KeepBatches(lots(self._metrics.tasks.values())))
         try:
             await self._manager.ask(m.Drain, request.due_only or request.rebalancing or request.hold, request.calm).within(self._drain)
         except AskTimeout as late:
@@ -238,13 +238,13 @@ class Committer(Actor[CommitterMessage]):
             except (Fenced, IllegalGeneration, TransactionAborted):
                 raise
             except Exception as error:
-                raise Uncertain(told_of_sources(error, self._matched(frozen.positions))) from error
+                raise Uncertain(missing_sources(error, self._matched(frozen.positions))) from error
         else:
             await self._state.ask(m.PersistUnlogged, frozen).within(self._timeout)
             try:
                 await self._wait("the offsets to be committed", self._poller().ask(m.CommitOffsets, frozen.positions))
             except UnknownTopicOrPartition as error:
-                raise told_of_sources(error, self._matched(frozen.positions)) from error
+                raise missing_sources(error, self._matched(frozen.positions)) from error
         # From here on it has happened.
         self._collector.tell(m.NextEpoch(self._epoch))
         self._manager.tell(m.CommittedTasks(frozen.positions))
@@ -252,14 +252,14 @@ class Committer(Actor[CommitterMessage]):
         try:
             if self._transactional:
                 await self._state.ask(m.PersistUnlogged, frozen).within(self._timeout)
-            await self._state.ask(m.Keep, frozen, ends).within(self._timeout)
+            await self._state.ask(m.CommitSucceeded, frozen, ends).within(self._timeout)
         except Exception as error:  # noqa: BLE001 - the log has it, the stores do not: they are opened anew, from the log
             self._void = error
             self._poller().tell(m.Rejoin(error))
 
     async def _wait(self, what: str, answer: Ask[T]) -> T:
         try:
-            return await patiently("a commit", what, answer.within(self._timeout + _GRACE))
+            return await warn_if_slow("a commit", what, answer.within(self._timeout + _GRACE))
         except AskTimeout as late:
             raise TaskTimeout(f"a commit waited for {what} for {late.seconds:g} s: look what holds it up, or raise task_timeout_ms") from late
 
@@ -272,7 +272,7 @@ class Committer(Actor[CommitterMessage]):
     async def _pause(self) -> None:
         for worker in self._workers:
             try:
-                await patiently("a commit", f"{worker.path} to stand still", worker.ask(m.PauseForCommit, self._epoch).within(self._timeout))
+                await warn_if_slow("a commit", f"{worker.path} to stand still", worker.ask(m.PauseForCommit, self._epoch).within(self._timeout))
             except (ActorStopped, NoReply):
                 # It stands still for good; what it had leased is known to be broken.
                 self._workers = tuple(each for each in self._workers if each is not worker)
@@ -285,7 +285,7 @@ class Committer(Actor[CommitterMessage]):
             self._resume()
 
     def _resume(self, *, failed: bool = False) -> None:
-        self._manager.tell(m.Refed(failed))
+        self._manager.tell(m.ResumeFeeding(failed))
         for worker in self._workers:
             worker.tell(m.Resume(self._epoch))
 
@@ -379,14 +379,16 @@ class Committer(Actor[CommitterMessage]):
         try:
             rewinding = self._manager.ask(m.Rewind, tasks, self._fetch_epoch, failed, tasks_rest)
             # The manager gives up on calls that do not end by itself, and tells which.
-            positions = await patiently("a rollback", "calls in flight to end", rewinding.within(self._timeout + self._drain))
+            positions = await warn_if_slow("a rollback", "calls in flight to end", rewinding.within(self._timeout + self._drain))
         except TaskCorrupted as spoiled:
             # Tasks are given up, and opened anew; until then nothing is committed. Workers go on: what they still have is waited for.
             self._void = spoiled
             self._resume(failed=True)
             self._poller().tell(m.Rejoin(spoiled))
             return
-        await patiently("a rollback", "fetching to go back", self._poller().ask(m.SeekAll, positions, self._fetch_epoch, rest).within(self._timeout))
+        await warn_if_slow(
+            "a rollback", "fetching to go back", self._poller().ask(m.SeekAll, positions, self._fetch_epoch, rest).within(self._timeout)
+        )
         self._resume(failed=not alone)
 
     async def _drop_output(self) -> None:

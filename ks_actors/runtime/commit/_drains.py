@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, final
 
 from ks_actors._errors import TaskTimeout
-from ks_actors.runtime.commit._last_calls import Calm
+from ks_actors.runtime.commit._last_calls import LastCalls
 from ks_actors.runtime.commit._phases import TasksBroken
 from ks_actors.runtime.messages import Commit, Frozen, Undrained
 from ks_actors.task import contained
@@ -89,7 +89,7 @@ class Drains:
         self._late: bool = False
         # From the beginning of a commit until its state is frozen.
         self._collecting: bool = False
-        self.calm: Calm | None = None
+        self.calm: LastCalls | None = None
 
     def begin(self, drain: Drain, now: float, suspended: Container[TaskId]) -> None:
         """Begin with the tasks that were touched and are not draining yet; answer when those are at rest that the commit waits for.
@@ -98,7 +98,7 @@ class Drains:
         all the time. Those that are suspended are committed whenever they are at rest.
         """
         if drain.calm and self.calm is None:
-            self.calm = Calm(self._tasks.values(), self._draining)
+            self.calm = LastCalls(self._tasks.values(), self._draining)
         self._reply, self._collecting, self._until, self._late = drain.reply, True, now + _GRACE_S, False
         self._fresh.clear()
         for task in self._touched.values():

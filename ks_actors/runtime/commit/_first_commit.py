@@ -17,7 +17,7 @@ LOOK_AGAIN_S: Final = 0.02
 
 
 @final
-class Gathering:
+class FirstCommit:
     """Have the first commit of tasks that begin together hold something of each.
 
     Tasks are handed over one after the other, and fetched for one after the other. A commit that comes due in between would hold the first one's

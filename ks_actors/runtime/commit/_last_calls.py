@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from actors import Ref
     from ks_actors.lifecycle import Closing
     from ks_actors.records import TaskId
-    from ks_actors.runtime.watch import Standing
+    from ks_actors.runtime.watch import PartitionStates
     from ks_actors.task import Task
 
 # Calls that take longer are not begun any more; the last commit waits for those that take less time (s).
@@ -25,7 +25,7 @@ _log = logging.getLogger("ks_actors")
 
 
 @final
-class Calm:
+class LastCalls:
     """Know which tasks are given nothing new, for their calls, or those of others of the same subtopology, take long.
 
     Held are also those of a subtopology in which calls are in flight that a commit has left out, as long as these are, and all that have calls and
@@ -51,7 +51,7 @@ class Calm:
             self._slow.add(task.id.subtopology)
 
 
-async def let_calls_end(standing: Standing, closing: Closing) -> None:
+async def let_calls_end(standing: PartitionStates, closing: Closing) -> None:
     """Wait until calls in flight that take long have ended and are committed, while other tasks go on: for as long as an app that closes may."""
     committer, tasks = standing.committer, standing.metrics.tasks
     if committer is None or not any(task.draining.calls and task.in_flight for task in tasks.values()):

@@ -9,7 +9,7 @@ import msgspec
 from ks_actors._errors import TaskCorrupted
 from ks_actors.records import TopicPartition
 from ks_actors.state import CustomStore
-from ks_actors.task import GLOBAL, Current, make_stores
+from ks_actors.task import GLOBAL, RecordContextHolder, make_stores
 from ks_actors.task.calls import needs_thread
 from ks_actors.topology import StoreKind
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ks_actors.log import IsolationLevel, Log
     from ks_actors.state import SharedResources, TaskStores
-    from ks_actors.task import Setup
+    from ks_actors.task import Environment
 
 
 @final
@@ -32,10 +32,10 @@ class GlobalStores:
     threads, and where a store is the user's own, all are in memory: threads read them while others write.
     """
 
-    def __init__(self, setup: Setup, directory: Path, shared: SharedResources) -> None:
+    def __init__(self, setup: Environment, directory: Path, shared: SharedResources) -> None:
         specs = setup.store_specs(setup.topology.global_stores)
         self._on_disk = not any(map(needs_thread, setup.topology.nodes.values())) and all(spec.kind is not StoreKind.CUSTOM for spec in specs)
-        self.current: Current = Current()
+        self.current: RecordContextHolder = RecordContextHolder()
         self.begins: Mapping[TopicPartition, int] = {}
         self.ends: Mapping[TopicPartition, int] = {}
         self.topics: dict[str, tuple[TopicPartition, ...]] = {

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ks_actors.runtime.globals._global_stores import GlobalStores
     from ks_actors.runtime.output import Letters
     from ks_actors.runtime.shared import Metrics
-    from ks_actors.task import Setup
+    from ks_actors.task import Environment
 
 GLOBAL_MAILBOX = Mailbox(capacity=10_000, overflow="fail_system")
 _SLICE = 0.005
@@ -32,25 +32,25 @@ GLOBAL_TASK = TaskId(-1, 0)
 """The task that has the global stores."""
 
 
-class AwaitFilled(Message, frozen=True, tag="AWAIT_FILLED"):
+class AwaitFilled(Message, frozen=True):
     """Answer when the global stores hold all that their topics held at the start."""
 
     reply: Reply[None]
 
 
-class Look(Message, frozen=True, tag="LOOK"):
+class Look(Message, frozen=True):
     """Go on with what is buffered (internal)."""
 
 
-class CommitGlobals(Message, frozen=True, tag="COMMIT_GLOBALS"):
+class CommitGlobals(Message, frozen=True):
     """Have stores of the user's own commit (internal)."""
 
 
-class LettersWritten(Message, frozen=True, tag="LETTERS_WRITTEN"):
+class LettersWritten(Message, frozen=True):
     """Go on: the log has the dead letters (internal)."""
 
 
-class LettersFailed(Message, frozen=True, tag="LETTERS_FAILED"):
+class LettersFailed(Message, frozen=True):
     """End: dead letters cannot be written (internal)."""
 
     error: Exception
@@ -69,7 +69,7 @@ class GlobalTables(Actor[GlobalMessage]):
 
     def __init__(
         self,
-        setup: Setup,
+        setup: Environment,
         stores: GlobalStores,
         fetcher: Fetcher,
         letters: Letters,

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
     from ks_actors.log import Log
     from ks_actors.records import TaskId, TopicPartition
-    from ks_actors.task import Setup, TopicSizes
+    from ks_actors.task import Environment, TopicSizes
 
 _Reading: TypeAlias = "tuple[int, str]"
 _log = logging.getLogger("ks_actors")
 
 
 @final
-class Fitting:
+class AssignmentCheck:
     """Find tasks that are not as the topology says: with partitions that it does not read, or without some that it does.
 
     That is the case when the leader was not told of the topology: a static member that comes back with a new version is given what the old one had,
@@ -40,7 +40,7 @@ class Fitting:
         self._asked: tuple[frozenset[_Reading], frozenset[_Reading]] = frozenset(), frozenset()
 
     @classmethod
-    def of(cls, setup: Setup, stateful: Collection[int]) -> Self:
+    def of(cls, setup: Environment, stateful: Collection[int]) -> Self:
         """Return that of an instance, of which these subtopologies have state with changelogs."""
         groups = setup.copartition_groups()
         return cls(lambda: TopologyInfo.of(setup.subtopology_topics(), groups, stateful, setup.matched), setup.partitions, setup.matched_of)

@@ -21,7 +21,7 @@ _AGAIN_S: Final = 0.1
 
 
 @final
-class Parting:
+class DepartingTasks:
     """Give tasks up as each comes to rest: one that has nothing in hand does not wait for the calls of others.
 
     The group is told that the tasks in `tasks` are here, so it gives them to nobody. Each time that some have gone it is asked for an assignment. To

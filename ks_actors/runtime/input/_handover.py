@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar, final
 
 from actors import AskTimeout
 from ks_actors._errors import TaskTimeout
-from ks_actors.lifecycle import patiently
+from ks_actors.lifecycle import warn_if_slow
 from ks_actors.runtime import messages as m
 
 if TYPE_CHECKING:
@@ -67,12 +67,12 @@ class Handover:
             _log.warning("the commit of tasks that move to another member failed: %s", error)
         tasks -= busy
         try:
-            await self._wait(who, "workers to be done with them", self._manager.ask(m.CloseTasks, tasks))
+            await self._wait(who, "workers to be done with them", self._manager.ask(m.Close, tasks))
             if tasks & standbys:
                 await self._wait(who, "stores that stay open", self._state.ask(m.Recycle, tasks & standbys))
             await self.close(tasks - standbys)
         finally:
-            self._committer.tell(m.HoldCommits(held=False))
+            self._committer.tell(m.DeferCommits(held=False))
         return busy
 
     async def until_one_rests(self, tasks: frozenset[TaskId]) -> frozenset[TaskId] | None:
@@ -98,7 +98,7 @@ class Handover:
         except AskTimeout as late:
             raise TaskTimeout(f"a processor does not return, {self._seconds:g} s after its task was lost: {cause}") from late
         fruitful = await self._wait(who, "what is not committed to be dropped", self._committer.ask(m.Rollback, None, cause, give_up=True))
-        await self._wait(who, "workers to be done with them", self._manager.ask(m.CloseTasks, None))
+        await self._wait(who, "workers to be done with them", self._manager.ask(m.Close, None))
         await self._wait(who, "stores to be closed", self._state.ask(m.CloseStores, None, clean=False, standbys=False))
         await self._look()
         return fruitful
@@ -107,4 +107,4 @@ class Handover:
         self.offsets = await self._wait("a handover", "how far the state is", self._state.ask(m.AskOffsets))
 
     async def _wait(self, who: str, what: str, answer: Ask[T]) -> T:
-        return await patiently(who, what, answer.within(self._seconds))
+        return await warn_if_slow(who, what, answer.within(self._seconds))

@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from actors import Reply
     from ks_actors.log import Log, MemberAssignment, Membership
     from ks_actors.records import TaskId, TopicPartition
-    from ks_actors.runtime.input._assignment_check import Fitting
+    from ks_actors.runtime.input._assignment_check import AssignmentCheck
     from ks_actors.runtime.messages import CommitOffsets
 
 
 class GroupView:
     """Read assignments, and say what the leader has to know of this instance."""
 
-    def __init__(self, process_id: str, rebalance_timeout_ms: int, fitting: Fitting | None = None) -> None:
+    def __init__(self, process_id: str, rebalance_timeout_ms: int, fitting: AssignmentCheck | None = None) -> None:
         self.rebalance_seconds: float = rebalance_timeout_ms / 1000
         self._process_id: str = process_id
         self._counter: int = 0
         self._task_of: dict[TopicPartition, TaskId] = {}
         self._processes: frozenset[str] = frozenset()
-        self._fitting: Fitting | None = fitting
+        self._fitting: AssignmentCheck | None = fitting
         # Whether the last assignment does not fit the topology, and the leader is to be told of it.
         self.asks_again: bool = False
         # The tasks that the group was last told to be here: it gives none of them to others.

@@ -17,7 +17,7 @@ _TOGETHER_S: Final = 0.01
 
 
 @final
-class Newcomers:
+class NewTasks:
     """Collect tasks that become ready within 10 ms: each assignment of a fetcher goes through all partitions, so one is for all of them.
 
     The first one does not wait, and nobody waits when no other task is still to come.

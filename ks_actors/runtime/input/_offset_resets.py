@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @final
-class Resets:
+class OffsetResets:
     """Have partitions that are being reset fetched no more until their new position is known.
 
     The position is asked for beside the messages of the poller: the group is heard and other partitions are fetched meanwhile. Partitions that are

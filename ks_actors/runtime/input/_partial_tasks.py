@@ -17,7 +17,7 @@ _AGAIN_S: Final = 1.0
 
 
 @final
-class Lacking:
+class PartialTasks:
     """Note such tasks until the next assignment, by which they are begun anew: if the topic is there again by then, they read it.
 
     The assignment may name the same partitions as the last one, so it alone does not tell that something is to be done.
@@ -39,7 +39,7 @@ class Lacking:
         lacking = [task for task, partitions in tasks.items() if any(one not in there for one in partitions)]
         self._tasks.update(lacking)
         if lacking:
-            timers.once("lacking", _AGAIN_S, m.EnterAnew())
+            timers.once("lacking", _AGAIN_S, m.ReenterGroup())
 
     def take(self) -> frozenset[TaskId]:
         """Return the tasks, and forget them."""

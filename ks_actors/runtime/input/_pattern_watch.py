@@ -15,29 +15,29 @@ if TYPE_CHECKING:
 
     from actors import Ref, Signal
     from ks_actors.log import Log
-    from ks_actors.task import Setup
+    from ks_actors.task import Environment
 
 PATTERN_WATCH_MAILBOX = Mailbox(capacity=1_000, overflow="fail_system")
 _log = logging.getLogger("ks_actors")
 
 
-class LookForTopics(Message, frozen=True, tag="LOOK_FOR_TOPICS"):
+class LookForTopics(Message, frozen=True):
     """Look which topics there are."""
 
 
-class AllTopics(Message, frozen=True, tag="ALL_TOPICS"):
+class AllTopics(Message, frozen=True):
     """The names of all topics there are (internal)."""
 
     names: frozenset[str]
 
 
-class TopicsPrepared(Message, frozen=True, tag="TOPICS_PREPARED"):
+class TopicsPrepared(Message, frozen=True):
     """All topics there are, with their numbers of partitions, those that the app makes for itself among them (internal)."""
 
     counts: Mapping[str, int]
 
 
-class TopicsNotPrepared(Message, frozen=True, tag="TOPICS_NOT_PREPARED"):
+class TopicsNotPrepared(Message, frozen=True):
     """The log did not tell, or the topics do not fit (internal)."""
 
     error: Exception
@@ -53,7 +53,7 @@ class PatternWatch(Actor[PatternWatchMessage]):
     the TopologyError that says so. Requests that fail are told of at level WARNING, and made again the next time.
     """
 
-    def __init__(self, log: Log, setup: Setup, max_age_ms: int, *, poller: Ref[m.PollerMessage], instance: Ref[m.InstanceMessage]) -> None:
+    def __init__(self, log: Log, setup: Environment, max_age_ms: int, *, poller: Ref[m.PollerMessage], instance: Ref[m.InstanceMessage]) -> None:
         self._log = log
         self._setup = setup
         self._seconds: float = max_age_ms / 1000
@@ -83,7 +83,7 @@ class PatternWatch(Actor[PatternWatchMessage]):
             case TopicsPrepared():
                 self._asking = False
                 self._setup.know_topics(message.counts)
-                self._poller.tell(m.EnterAnew())
+                self._poller.tell(m.ReenterGroup())
             case TopicsNotPrepared():
                 self._asking = False
                 if isinstance(message.error, TopologyError):
@@ -100,7 +100,9 @@ class PatternWatch(Actor[PatternWatchMessage]):
                 _log.info("topic %s matches a pattern and %s", topic, word)
 
 
-def pattern_watch(log: Log, setup: Setup, *, poller: Ref[m.PollerMessage], instance: Ref[m.InstanceMessage]) -> Spec[PatternWatchMessage] | None:
+def pattern_watch(
+    log: Log, setup: Environment, *, poller: Ref[m.PollerMessage], instance: Ref[m.InstanceMessage]
+) -> Spec[PatternWatchMessage] | None:
     """Return the spec of the actor, None when the topology reads no pattern."""
     if not any(subtopology.source_patterns for subtopology in setup.topology.subtopologies()):
         return None

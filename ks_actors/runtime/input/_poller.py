@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, assert_never
 
 from actors import Actor, Mailbox, Signal, Started, Stopping
 from ks_actors._errors import FencedInstanceId, KsActorsError, LogClosed, OffsetOutOfRange, StreamsError, UnknownTopicOrPartition
-from ks_actors.lifecycle import Rests, patiently
+from ks_actors.lifecycle import RetryBackoff, warn_if_slow
 from ks_actors.log import Assigned, IsolationLevel, Lost, Revoked
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.input._assignment_check import moved
-from ks_actors.runtime.input._departing_tasks import Parting
+from ks_actors.runtime.input._departing_tasks import DepartingTasks
 from ks_actors.runtime.input._handover import Handover
 from ks_actors.runtime.input._membership import OffsetCommits, answered
-from ks_actors.runtime.input._new_tasks import Newcomers
-from ks_actors.runtime.input._offset_resets import Resets
-from ks_actors.runtime.input._partial_tasks import Lacking
-from ks_actors.runtime.input._start_positions import begin_positions, gone_topics, told_of_sources
+from ks_actors.runtime.input._new_tasks import NewTasks
+from ks_actors.runtime.input._offset_resets import OffsetResets
+from ks_actors.runtime.input._partial_tasks import PartialTasks
+from ks_actors.runtime.input._start_positions import begin_positions, gone_topics, missing_sources
 from ks_actors.task import passed_over
 
 if TYPE_CHECKING:
@@ -81,17 +81,17 @@ class Poller(Actor[m.PollerMessage]):
         self._standbys: frozenset[TaskId] = frozenset()
         self._pending: set[TaskId] = set()
         self._positions: dict[TopicPartition, int] = {}
-        self._newcomers = Newcomers()
+        self._newcomers = NewTasks()
         self._stopped: Final[set[TopicPartition]] = set()  # others look into it
-        self._lacking = Lacking(group)
-        self._resets = Resets(log, fetcher, reset, stopped=self._stopped, assigned=lambda: self._positions)
+        self._lacking = PartialTasks(group)
+        self._resets = OffsetResets(log, fetcher, reset, stopped=self._stopped, assigned=lambda: self._positions)
         self._work: asyncio.Future[Any] | None = None
         self._events: deque[MembershipEvent] = deque()
         self._rejoin: Exception | None = None
         self._handover = Handover(manager=manager, state=state, committer=committer, seconds=group.rebalance_seconds)
-        self._parting = Parting(self._handover, membership, group, here=lambda: self._tasks)
+        self._parting = DepartingTasks(self._handover, membership, group, here=lambda: self._tasks)
         self._fenced: FencedInstanceId | None = None  # set when somebody else has the place in the group: nothing is to be done for it any more
-        self._rests = Rests()
+        self._rests = RetryBackoff()
         # `leaving`: about to close, nothing new is begun, but the group is followed until the last commit is done.
         self._leaving = self._fetching = self._closing = self._waiting = self._following = self._ask_again = False
 
@@ -163,7 +163,7 @@ class Poller(Actor[m.PollerMessage]):
             case m.AtRest():
                 self._parting.note_rest()
                 self._go_on()
-            case m.EnterAnew():
+            case m.ReenterGroup():
                 self._parting.ask()
             case m.Rejoin():
                 self._rejoin = message.cause
@@ -235,7 +235,7 @@ class Poller(Actor[m.PollerMessage]):
         elif passed := passed_over(error, self._fetcher, self._positions):
             self._manager.tell(m.Records(passed, self._epoch))
         elif not isinstance(error, OffsetOutOfRange):
-            self._give_up(told_of_sources(error))
+            self._give_up(missing_sources(error))
         elif error.partition in self._positions and (search := self._resets.begin(error)) is not None:
             self.ctx.pipe(search, partial(m.PositionKnown, error), partial(m.FetchFailed, epoch=_ENDS))
 
@@ -277,7 +277,7 @@ class Poller(Actor[m.PollerMessage]):
             self._give_up(self._fenced)
             return
         if "rest" not in self.ctx.timers:
-            self.ctx.timers.once("rest", self._rests.next(self.ctx.time()), m.EnterAnew())
+            self.ctx.timers.once("rest", self._rests.next(self.ctx.time()), m.ReenterGroup())
         self._following = False
         self._go_on()
 
@@ -300,7 +300,7 @@ class Poller(Actor[m.PollerMessage]):
                 self._handover.assignments += 1
                 for late in self._commits.next_generation():
                     self.ctx.self_ref.tell(late)
-                self._committer.tell(m.HoldCommits(held=False))
+                self._committer.tell(m.DeferCommits(held=False))
                 self._take_over(event)
             case Lost():
                 if event.fenced:
@@ -340,7 +340,7 @@ class Poller(Actor[m.PollerMessage]):
         self, gone: frozenset[TaskId], migrated: frozenset[TaskId], new: Mapping[TaskId, tuple[TopicPartition, ...]], event: Assigned, number: int
     ) -> int:
         """Give up what is gone, begin what is new: tasks first, then standbys."""
-        await patiently("an assignment", "transactions of members that have gone", self._bury(self._group.take_gone(event.assignment)))
+        await warn_if_slow("an assignment", "transactions of members that have gone", self._bury(self._group.take_gone(event.assignment)))
         if gone:
             self._forget(gone)
             self._ask_again |= await self._parting.give_up(gone, self._standbys, number - 1)
@@ -356,7 +356,7 @@ class Poller(Actor[m.PollerMessage]):
         self._pending -= self._parting.tasks
         self._tasks = {task: partitions for task, partitions in self._tasks.items() if task not in self._parting.tasks}
         looking = begin_positions(new, self._standbys, self._group, self._membership, self._log, self._reset)
-        positions = await patiently("an assignment", "committed offsets", looking)
+        positions = await warn_if_slow("an assignment", "committed offsets", looking)
         if self._leaving:
             return
         self._lacking.begun(new, positions, self.ctx.timers)

@@ -95,11 +95,11 @@ async def gone_topics(
     topics = {partition.topic for partition in partitions}
     gone = topics - (await log.describe_topics(topics, configs=False)).keys()
     if not gone <= may_go(partitions):
-        raise told_of_sources(error)
+        raise missing_sources(error)
     return frozenset(gone)
 
 
-def told_of_sources(error: Exception, matched: frozenset[str] = frozenset()) -> Exception:
+def missing_sources(error: Exception, matched: frozenset[str] = frozenset()) -> Exception:
     """Return what the failure to read a topic, or to commit offsets of it, is to be called: that it is gone is what to do something about.
 
     Topics that only `matched` a pattern may go: then the group assigns anew, without them. It finds out if it was another topic.

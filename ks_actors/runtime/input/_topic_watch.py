@@ -12,23 +12,23 @@ if TYPE_CHECKING:
 
     from actors import Signal
     from ks_actors.log import Log, TopicDescription
-    from ks_actors.task import Setup, TopicSizes
+    from ks_actors.task import Environment, TopicSizes
 
 TOPIC_WATCH_MAILBOX = Mailbox(capacity=1_000, overflow="fail_system")
 _log = logging.getLogger("ks_actors")
 
 
-class LookUp(Message, frozen=True, tag="LOOK_UP"):
+class LookUp(Message, frozen=True):
     """Look up the topics in use (internal)."""
 
 
-class TopicsFound(Message, frozen=True, tag="TOPICS_FOUND"):
+class TopicsFound(Message, frozen=True):
     """The topics in use that there are (internal)."""
 
     topics: Mapping[str, TopicDescription]
 
 
-class TopicsNotFound(Message, frozen=True, tag="TOPICS_NOT_FOUND"):
+class TopicsNotFound(Message, frozen=True):
     """The log did not tell which topics there are (internal)."""
 
     error: Exception
@@ -84,7 +84,7 @@ class TopicWatch(Actor[TopicWatchMessage]):
         self._sizes.know(counts)
 
 
-def topic_watch(log: Log, setup: Setup) -> Spec[TopicWatchMessage]:
+def topic_watch(log: Log, setup: Environment) -> Spec[TopicWatchMessage]:
     """Return the watch of an app's topics, to be spawned."""
     age, tables = setup.config.metadata_max_age_ms, setup.topology.global_topics
     return Spec(lambda: TopicWatch(log, setup.topics_in_use, setup.partitions, age, tables), mailbox=TOPIC_WATCH_MAILBOX)

@@ -2,14 +2,14 @@
 
 from ks_actors.runtime.instance._consumer_lag import offsets_behind
 from ks_actors.runtime.instance._instance import INSTANCE_MAILBOX, Instance
-from ks_actors.runtime.instance._wiring import Parts
-from ks_actors.runtime.instance._workers import Crew, WorkerMetadata
+from ks_actors.runtime.instance._wiring import Wiring
+from ks_actors.runtime.instance._workers import WorkerMetadata, Workers
 
 __all__ = [
     "INSTANCE_MAILBOX",
-    "Crew",
     "Instance",
-    "Parts",
+    "Wiring",
     "WorkerMetadata",
+    "Workers",
     "offsets_behind",
 ]

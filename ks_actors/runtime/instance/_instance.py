@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from actors import HANDLED, Actor, ActorsError, Handled, Mailbox, Signal, Spec, Stopping, Terminated
 from ks_actors._errors import ConfigError, FencedInstanceId, KsActorsError, LogClosed, NotRunning, StreamsError, TopologyError
-from ks_actors.lifecycle import whole
+from ks_actors.lifecycle import shielded
 from ks_actors.log import PatientLog
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.messages import InstanceMessage
 from ks_actors.runtime.processing import WORKER_MAILBOX, Worker
 from ks_actors.runtime.shared import INSTANCE_TRANSITIONS, InstanceState, UncaughtResponse
-from ks_actors.runtime.watch import WATCH_MAILBOX, Watch, told_of_outages, wait_of_instance
+from ks_actors.runtime.watch import WATCH_MAILBOX, Watch, outages_text, wait_of_instance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from actors import Ask, Ref, Reply
     from ks_actors.log import Log
     from ks_actors.records import TaskId
-    from ks_actors.runtime.instance._wiring import Parts
-    from ks_actors.runtime.instance._workers import Crew
+    from ks_actors.runtime.instance._wiring import Wiring
+    from ks_actors.runtime.instance._workers import Workers
     from ks_actors.runtime.shared import Metrics, UncaughtHandler
     from ks_actors.runtime.watch import Wait
     from ks_actors.snapshots import SnapshotManifest
-    from ks_actors.task import Setup
+    from ks_actors.task import Environment
 
 INSTANCE_MAILBOX = Mailbox(capacity=10_000, overflow="fail_system")
 _FINAL = (LogClosed, FencedInstanceId, TopologyError)
@@ -45,9 +45,9 @@ class Instance(Actor[InstanceMessage]):
 
     def __init__(
         self,
-        parts: Parts,
-        setup: Setup,
-        crew: Crew,
+        parts: Wiring,
+        setup: Environment,
+        crew: Workers,
         metrics: Metrics,
         *,
         uncaught: UncaughtHandler,
@@ -187,7 +187,7 @@ class Instance(Actor[InstanceMessage]):
         await self._start_watch()
         for _ in range(self._setup.config.num_stream_threads):
             # As soon as it is there it may have a task, of which nobody else would know that it is to be waited for.
-            await whole(self._hire())
+            await shielded(self._hire())
 
     @property
     def _bare_log(self) -> Log:
@@ -201,11 +201,11 @@ class Instance(Actor[InstanceMessage]):
             setup,
             self._bare_log,
             parts._isolation,
-            unreachable=partial(told_of_outages, self._bare_log),
+            unreachable=partial(outages_text, self._bare_log),
             runs=self._running,
             wall_time=setup.wall_time,
         )
-        await whole(self.ctx.spawn(Spec(lambda: watch, mailbox=WATCH_MAILBOX), "watch"))
+        await shielded(self.ctx.spawn(Spec(lambda: watch, mailbox=WATCH_MAILBOX), "watch"))
         self._watch = watch
 
     def _fail_start(self, error: Exception) -> None:

@@ -10,22 +10,31 @@ from typing import TYPE_CHECKING, Any
 from actors import Spec
 from ks_actors.assignment import TaskAssignor
 from ks_actors.config import ProcessingGuarantee
-from ks_actors.lifecycle import Closing, try_step, whole
+from ks_actors.lifecycle import Closing, shielded, try_step
 from ks_actors.log import IsolationLevel, Lease, NewMember, WritesBytes
 from ks_actors.records import warm_up
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.commit import COMMITTER_MAILBOX, Committer, Purger
 from ks_actors.runtime.globals import GLOBAL_MAILBOX, AwaitFilled, GlobalStores, GlobalTables
-from ks_actors.runtime.input import POLLER_MAILBOX, Fitting, GroupView, Poller, end_transactions_of, nothing_to_end, pattern_watch, topic_watch
+from ks_actors.runtime.input import (
+    POLLER_MAILBOX,
+    AssignmentCheck,
+    GroupView,
+    Poller,
+    end_transactions_of,
+    nothing_to_end,
+    pattern_watch,
+    topic_watch,
+)
 from ks_actors.runtime.instance._last_commit import LastCommit
-from ks_actors.runtime.output import COLLECTOR_MAILBOX, Collector, Letters, Production
+from ks_actors.runtime.output import COLLECTOR_MAILBOX, Collector, Letters, RejectedRecords
 from ks_actors.runtime.processing import TASK_MANAGER_MAILBOX, TaskManager
 from ks_actors.runtime.shared import StateDirectory, check_sizes, topics_prepared
 from ks_actors.runtime.snapshots import SNAPSHOTS_MAILBOX, Snapshots, SnapshotSource
 from ks_actors.runtime.stores import RESTORER_MAILBOX, STATE_MANAGER_MAILBOX, Disk, Limits, Restorer, StateManager, restore_fetcher
 from ks_actors.snapshots import Place
 from ks_actors.state import SharedResources
-from ks_actors.task import Current, make_stores
+from ks_actors.task import RecordContextHolder, make_stores
 from ks_actors.task.calls import needs_thread
 
 if TYPE_CHECKING:
@@ -36,27 +45,27 @@ if TYPE_CHECKING:
     from ks_actors.records import TaskId
     from ks_actors.runtime.shared import Metrics
     from ks_actors.runtime.stores import Progress
-    from ks_actors.runtime.watch import Standing
+    from ks_actors.runtime.watch import PartitionStates
     from ks_actors.state import TaskStores
-    from ks_actors.task import Setup
+    from ks_actors.task import Environment
 
 _FIRST_EPOCH = 1
 _AFTER_FAILURE = 1.0
 _log = logging.getLogger("ks_actors")
 
 
-class Parts:
+class Wiring:
     """Make the actors of an instance as its children, in an order in which each finds those that it needs; end them in one that loses nothing."""
 
     def __init__(
         self,
-        setup: Setup,
+        setup: Environment,
         log: Log,
         metrics: Metrics,
         *,
         progress: Progress,
         priority: Callable[[TaskId], int] | None,
-        standing: Standing,
+        standing: PartitionStates,
         closing: Closing | None = None,
     ) -> None:
         self._setup = setup
@@ -97,10 +106,10 @@ class Parts:
             self._setup.know_topics(counts)
             if max(counts.values(), default=1) > 1:
                 # What partitions keys is loaded now, not in the middle of the first records.
-                await whole(context.blocking(warm_up))
-            process_id = await whole(context.blocking(self._directory.open))
+                await shielded(context.blocking(warm_up))
+            process_id = await shielded(context.blocking(self._directory.open))
             self._shared = SharedResources.within(self._config.statestore_memory_max_bytes, statistics=self._config.metrics_recording_level != "INFO")
-            await whole(context.blocking(partial(self._disk.remember, self._shared, self._config.state_cleanup_dir_max_age_ms)))
+            await shielded(context.blocking(partial(self._disk.remember, self._shared, self._config.state_cleanup_dir_max_age_ms)))
             await self._start_collector(context, process_id)
             await self._start_state(context)
         await self._spawn(context, topic_watch(self._log, self._setup), "topic-watch")
@@ -115,7 +124,7 @@ class Parts:
         renew = partial(self._transactional_producer, process_id)
         topics = self._setup.transaction_scope().topics
         producer = await renew() if self._transactional else await log.producer(client_id=config.client_id, lease=self._lease, topics=topics)
-        production = Production(self._setup, self._metrics)
+        production = RejectedRecords(self._setup, self._metrics)
         collector = Collector(
             producer,
             log,
@@ -189,7 +198,7 @@ class Parts:
         stores = GlobalStores(self._setup, self._directory.path, self._shared)
         await stores.look(self._log, self._isolation)
         # What is open has somebody to close it.
-        ref = await whole(self._open_globals(context, stores))
+        ref = await shielded(self._open_globals(context, stores))
         await ref.ask(AwaitFilled).within(inf)
 
     async def _open_globals(self, context: Context[Any], stores: GlobalStores) -> Ref[Any]:
@@ -222,7 +231,7 @@ class Parts:
     async def _start_poller(self, context: Context[Any], process_id: str) -> None:
         setup, config, log = self._setup, self._config, self._log
         stateful = [number for number, specs in self._specs.items() if any(spec.logging for spec in specs)]
-        fitting = Fitting.of(setup, stateful)
+        fitting = AssignmentCheck.of(setup, stateful)
         group = GroupView(process_id, config.max_poll_interval_ms, fitting)
         assignor = TaskAssignor.of(fitting.topology, replicas=config.num_standby_replicas, check=partial(check_sizes, setup))
         membership = self._membership = await log.join(
@@ -257,7 +266,7 @@ class Parts:
             state=self._state,
             committer=self.committer,
         )
-        await whole(self._spawn_poller(context, poller))
+        await shielded(self._spawn_poller(context, poller))
         if watch := pattern_watch(log, setup, poller=self._the_poller(), instance=context.self_ref):
             await self._spawn(context, watch, "pattern-watch")
 
@@ -266,7 +275,7 @@ class Parts:
 
     async def _spawn(self, context: Context[Any], spec: Spec[Any], name: str) -> Ref[Any]:
         # It has what it is made of: it is there to close that, or nobody is.
-        ref = await whole(context.spawn(spec, name))
+        ref = await shielded(context.spawn(spec, name))
         self._started.append(ref)
         return ref
 
@@ -285,8 +294,8 @@ class Parts:
         assert self.standing.poller is not None
         return self.standing.poller.ctx.self_ref
 
-    def _make_stores(self, task: TaskId) -> tuple[TaskStores | None, Current]:
-        current = Current()
+    def _make_stores(self, task: TaskId) -> tuple[TaskStores | None, RecordContextHolder]:
+        current = RecordContextHolder()
 
         def expired(count: int) -> None:
             found = self._metrics.tasks.get(task)
@@ -350,7 +359,7 @@ class Parts:
             await try_step(last.in_time(self.committer.ask(m.EndCommits).within(_AFTER_FAILURE if errors else patience)), errors)
         if not clean or errors or given_up or last.workers_missing:
             self._drop_workers()
-        await try_step(self.manager.ask(m.CloseTasks, None).within(patience), errors)
+        await try_step(self.manager.ask(m.Close, None).within(patience), errors)
         await try_step(self._state.ask(m.CloseStores, None, clean=clean).within(patience), errors)
         await try_step(poller.ask(m.LeaveGroup, for_good=leave).within(patience), errors)
 

@@ -22,7 +22,7 @@ class WorkerMetadata(msgspec.Struct, frozen=True):
     uncommitted_bytes: int
 
 
-class Crew:
+class Workers:
     """The living workers by name, `<client id>-Worker-<n>`, with the smallest free number first (KIP-663).
 
     The budgets are those of the instance; every worker has an equal share, which changes with their number.

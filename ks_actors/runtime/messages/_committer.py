@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ks_actors.runtime.messages._worker import WorkerMessage
 
 
-class Commit(Message, frozen=True, tag="COMMIT"):
+class Commit(Message, frozen=True):
     """Commit all tasks that are at rest; several that come during one commit are served by the next one.
 
     `hold`: and none after this one until HOLD ends. `rebalancing`: from now until HOLD ends the group may move on to its next generation at any
@@ -35,24 +35,24 @@ class Commit(Message, frozen=True, tag="COMMIT"):
         return self.reply is not None and not (self.reply.wanted() or self.hold or self.rebalancing)
 
 
-class CommitTimer(Message, frozen=True, tag="COMMIT_TIMER"):
+class CommitTimer(Message, frozen=True):
     """The commit interval has gone by (internal)."""
 
 
-class WorkersChanged(Message, frozen=True, tag="WORKERS"):
+class WorkersChanged(Message, frozen=True):
     """These are the workers now."""
 
     workers: tuple[Ref[WorkerMessage], ...]
 
 
-class Undrained(Message, frozen=True, tag="UNDRAINED"):
+class Undrained(Message, frozen=True):
     """A task that has begun to drain at `since` has calls in flight after the longest time that they may take."""
 
     task: TaskId
     since: float
 
 
-class Rollback(Message, frozen=True, tag="ROLLBACK"):
+class Rollback(Message, frozen=True):
     """Bring tasks back to their last commit: `tasks` under at least once, all of them under exactly once.
 
     `give_up`: they are going to be given up; nothing is committed until HOLD ends. Answered with whether a commit has succeeded since the last time
@@ -65,22 +65,22 @@ class Rollback(Message, frozen=True, tag="ROLLBACK"):
     give_up: bool = False
 
 
-class Purged(Message, frozen=True, tag="PURGED"):
+class Purged(Message, frozen=True):
     """Deleting records of repartition topics is over (internal)."""
 
     error: Exception | None
 
 
-class HoldCommits(Message, frozen=True, tag="HOLD"):
+class DeferCommits(Message, frozen=True):
     """Commit nothing while `held`: the group is between two generations, and would refuse it."""
 
     held: bool
 
 
-class EndCommits(Message, frozen=True, tag="END_COMMITS"):
+class EndCommits(Message, frozen=True):
     """Commit nothing and roll nothing back any more: the app closes. Answered when nothing of that is under way."""
 
     reply: Reply[None]
 
 
-CommitterMessage: TypeAlias = Commit | CommitTimer | WorkersChanged | Rollback | Undrained | Purged | HoldCommits | EndCommits
+CommitterMessage: TypeAlias = Commit | CommitTimer | WorkersChanged | Rollback | Undrained | Purged | DeferCommits | EndCommits

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ks_actors.records import TaskId, TopicPartition
 
 
-class Restore(Message, frozen=True, tag="ASSIGN"):
+class Restore(Message, frozen=True):
     """Read these changelogs of a task, from these offsets to their end. A position of None begins at the log's first record.
 
     What is being read of them goes on from where it is. The answer has the `ticket`.
@@ -24,7 +24,7 @@ class Restore(Message, frozen=True, tag="ASSIGN"):
     ticket: int
 
 
-class Follow(Message, frozen=True, tag="FOLLOW"):
+class Follow(Message, frozen=True):
     """Read these changelogs of a standby, from these offsets on, until told otherwise; in all else as for ASSIGN."""
 
     task: TaskId
@@ -32,14 +32,14 @@ class Follow(Message, frozen=True, tag="FOLLOW"):
     ticket: int
 
 
-class StopRestoring(Message, frozen=True, tag="CLOSE"):
+class StopRestoring(Message, frozen=True):
     """Read the changelogs of these tasks no more (None: of none); answered when nothing more will be said of them."""
 
     reply: Reply[None]
     tasks: frozenset[TaskId] | None
 
 
-class ChangelogEnds(Message, frozen=True, tag="ENDS"):
+class ChangelogEnds(Message, frozen=True):
     """Where changelogs begin and end (internal)."""
 
     order: Restore | Follow
@@ -48,32 +48,32 @@ class ChangelogEnds(Message, frozen=True, tag="ENDS"):
     limits: Mapping[TopicPartition, int]
 
 
-class LookAtLimits(Message, frozen=True, tag="LOOK_AT_LIMITS"):
+class LookAtLimits(Message, frozen=True):
     """It is time to see how far standbys may be read that follow source topics (internal)."""
 
 
-class LookAtProgress(Message, frozen=True, tag="LOOK_AT_PROGRESS"):
+class LookAtProgress(Message, frozen=True):
     """It is time to see whether restoring gets on (internal)."""
 
 
-class LimitsKnown(Message, frozen=True, tag="LIMITS"):
+class LimitsKnown(Message, frozen=True):
     """How far standbys may be read that follow source topics; without those of which it could not be found out (internal)."""
 
     limits: Mapping[TopicPartition, int]
 
 
-class EndsUnknown(Message, frozen=True, tag="ENDS_UNKNOWN"):
+class EndsUnknown(Message, frozen=True):
     """Where changelogs begin and end could not be found out (internal)."""
 
     order: Restore | Follow
     error: Exception
 
 
-class TakenIn(Message, frozen=True, tag="TAKEN_IN"):
+class TakenIn(Message, frozen=True):
     """What one RESTORED_RECORDS brought is in the stores: there is room for more."""
 
 
-class FollowAgain(Message, frozen=True, tag="FOLLOW_AGAIN"):
+class FollowAgain(Message, frozen=True):
     """The rest after a failure is over (internal)."""
 
 

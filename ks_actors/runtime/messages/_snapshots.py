@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ks_actors.state import Rows, TaskStores
 
 
-class Point(msgspec.Struct, frozen=True):
+class Checkpoint(msgspec.Struct, frozen=True):
     """The state of a task as it was committed at one moment.
 
     `stores` are the task's, to be read by `rows` alone, which has those in memory; `directory` has the database as it was then, if there is one.
@@ -38,38 +38,38 @@ class Point(msgspec.Struct, frozen=True):
 # --- to the StateManager --------------------------------------------------------------------------------------------------------
 
 
-class TakePoint(Message, frozen=True, tag="TAKE_POINT"):
+class TakeCheckpoint(Message, frozen=True):
     """Bring to disk what is committed of a task, and link it into a new directory; None when the task is not processed here (any more)."""
 
-    reply: Reply[Point | None]
+    reply: Reply[Checkpoint | None]
     task: TaskId
     directory: Path
 
 
-class PointStep(Message, frozen=True, tag="POINT_STEP"):
+class CheckpointStep(Message, frozen=True):
     """Write a little of what a point is to have (internal)."""
 
 
 # --- to the Snapshots -----------------------------------------------------------------------------------------------------------
 
 
-class TakeSnapshot(Message, frozen=True, tag="TAKE_SNAPSHOT"):
+class TakeSnapshot(Message, frozen=True):
     """Take a snapshot now; one that is under way serves as well."""
 
     reply: Reply[SnapshotManifest]
 
 
-class SnapshotTimer(Message, frozen=True, tag="SNAPSHOT_TIMER"):
+class SnapshotTimer(Message, frozen=True):
     """The interval has gone by (internal)."""
 
 
-class SnapshotTaken(Message, frozen=True, tag="SNAPSHOT_TAKEN"):
+class SnapshotTaken(Message, frozen=True):
     """A snapshot is whole (internal)."""
 
     manifest: SnapshotManifest
 
 
-class SnapshotNotTaken(Message, frozen=True, tag="SNAPSHOT_NOT_TAKEN"):
+class SnapshotNotTaken(Message, frozen=True):
     """A snapshot could not be taken (internal)."""
 
     error: Exception

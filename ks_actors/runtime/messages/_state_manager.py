@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from actors import Message, Reply
-from ks_actors.runtime.messages._snapshots import PointStep, TakePoint
+from ks_actors.runtime.messages._snapshots import CheckpointStep, TakeCheckpoint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # --- to the StateManager --------------------------------------------------------------------------------------------------------
 
 
-class OpenTask(Message, frozen=True, tag="ASSIGN"):
+class OpenTask(Message, frozen=True):
     """Make this task: open its stores, restore them, pass it on. `assignment`: which one it came by, counted by the poller."""
 
     task: TaskId
@@ -27,58 +27,58 @@ class OpenTask(Message, frozen=True, tag="ASSIGN"):
     assignment: int
 
 
-class OpenStandby(Message, frozen=True, tag="STAND_BY"):
+class OpenStandby(Message, frozen=True):
     """Keep the stores of this task up to date from now on, if you do not yet; it is processed elsewhere."""
 
     task: TaskId
 
 
-class Recycle(Message, frozen=True, tag="RECYCLE"):
+class Recycle(Message, frozen=True):
     """These tasks, which the task manager has given back, are standbys from now on; what they have not committed is void. Answered when it is so."""
 
     reply: Reply[None]
     tasks: frozenset[TaskId]
 
 
-class AskOffsets(Message, frozen=True, tag="ASK_OFFSETS"):
+class AskOffsets(Message, frozen=True):
     """Tell how far the state is of all tasks that are not processed: standbys, and what is on disk, as sums of the changelogs' offsets."""
 
     reply: Reply[Mapping[TaskId, int]]
 
 
-class Opened(Message, frozen=True, tag="OPENED"):
+class Opened(Message, frozen=True):
     """The stores of a task are open (internal)."""
 
     task: TaskId
 
 
-class OpenFailed(Message, frozen=True, tag="OPEN_FAILED"):
+class OpenFailed(Message, frozen=True):
     """The stores of a task could not be opened (internal)."""
 
     task: TaskId
     error: Exception
 
 
-class RestoredRecords(Message, frozen=True, tag="RESTORED_RECORDS"):
+class RestoredRecords(Message, frozen=True):
     """Changelog records, straight from the log; TAKEN_IN tells the restorer when they are in the stores."""
 
     fetched: Sequence[Fetched]
 
 
-class Restored(Message, frozen=True, tag="RESTORED"):
+class Restored(Message, frozen=True):
     """The changelogs of a task are read to their end, as the order of that number wanted."""
 
     task: TaskId
     ticket: int
 
 
-class RestoreFailed(Message, frozen=True, tag="RESTORE_FAILED"):
+class RestoreFailed(Message, frozen=True):
     """Reading changelogs failed."""
 
     error: Exception
 
 
-class CloseStores(Message, frozen=True, tag="CLOSE_STORES"):
+class CloseStores(Message, frozen=True):
     """Close the stores of these tasks (None: of all); answered when they are. `clean` writes what is committed first.
 
     Without `standbys` those of all tasks that are standbys stay.
@@ -90,7 +90,7 @@ class CloseStores(Message, frozen=True, tag="CLOSE_STORES"):
     standbys: bool = True
 
 
-class EncodeChangelog(Message, frozen=True, tag="FLUSH"):
+class EncodeChangelog(Message, frozen=True):
     """Write the changelog records of a commit to the collector; answered when that is done."""
 
     reply: Reply[None]
@@ -98,14 +98,14 @@ class EncodeChangelog(Message, frozen=True, tag="FLUSH"):
     epoch: int
 
 
-class PersistUnlogged(Message, frozen=True, tag="PERSIST"):
+class PersistUnlogged(Message, frozen=True):
     """Write stores without a changelog to disk."""
 
     reply: Reply[None]
     frozen: Frozen
 
 
-class Keep(Message, frozen=True, tag="KEEP"):
+class CommitSucceeded(Message, frozen=True):
     """The commit has succeeded: the frozen state is final; `ends` are the changelogs' ends. Answered when it is kept: then the next may be frozen."""
 
     reply: Reply[None]
@@ -113,11 +113,11 @@ class Keep(Message, frozen=True, tag="KEEP"):
     ends: Mapping[TopicPartition, int]
 
 
-class LookIdle(Message, frozen=True, tag="LOOK_IDLE"):
+class LookIdle(Message, frozen=True):
     """See whether there is time to write what is committed (internal)."""
 
 
-class Corrupted(Message, frozen=True, tag="CORRUPTED"):
+class Corrupted(Message, frozen=True):
     """Give up stores of a task that do not fit their changelogs, for the reasons given, or all of them without any, and restore these."""
 
     task: TaskId
@@ -125,15 +125,15 @@ class Corrupted(Message, frozen=True, tag="CORRUPTED"):
     changelogs: Mapping[TopicPartition, str] = {}
 
 
-class FlushStep(Message, frozen=True, tag="FLUSH_STEP"):
+class FlushStep(Message, frozen=True):
     """Write a little of the committed layers to disk (internal)."""
 
 
-class CleanUp(Message, frozen=True, tag="CLEAN_UP"):
+class CleanUp(Message, frozen=True):
     """Delete the directories of tasks that have not been here for long (internal)."""
 
 
-class CleanedUp(Message, frozen=True, tag="CLEANED_UP"):
+class CleanedUp(Message, frozen=True):
     """Directories are deleted, or why they are not (internal)."""
 
     error: Exception | None
@@ -154,12 +154,12 @@ StateManagerMessage: TypeAlias = (
     | CloseStores
     | EncodeChangelog
     | PersistUnlogged
-    | Keep
+    | CommitSucceeded
     | FlushStep
     | LookIdle
     | Corrupted
-    | TakePoint
-    | PointStep
+    | TakeCheckpoint
+    | CheckpointStep
 )
 
 # --- to the Restorer ------------------------------------------------------------------------------------------------------------

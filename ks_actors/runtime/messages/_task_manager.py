@@ -16,30 +16,30 @@ if TYPE_CHECKING:
     from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.messages._worker import WorkerMessage
     from ks_actors.state import TaskStores, Token
-    from ks_actors.task import Current, Position, Task
+    from ks_actors.task import Position, RecordContextHolder, Task
 
 
 # --- to the TaskManager ---------------------------------------------------------------------------------------------------------
 
 
-class AssignTask(Message, frozen=True, tag="ASSIGN"):
+class Assign(Message, frozen=True):
     """A task's stores are restored: it is yours to run, from these positions (offset and partition time). `assignment`: which one it came by."""
 
     task: TaskId
     positions: Mapping[TopicPartition, Position]
     stores: TaskStores | None
-    current: Current
+    current: RecordContextHolder
     assignment: int
 
 
-class Records(Message, frozen=True, tag="RECORDS"):
+class Records(Message, frozen=True):
     """What a fetch brought."""
 
     fetched: Sequence[Fetched]
     epoch: int
 
 
-class PositionReset(Message, frozen=True, tag="POSITION_RESET"):
+class PositionReset(Message, frozen=True):
     """A position was not in the log, which begins at `begin`: its partition is read on from `position`."""
 
     partition: TopicPartition
@@ -48,13 +48,13 @@ class PositionReset(Message, frozen=True, tag="POSITION_RESET"):
     epoch: int
 
 
-class NextTask(Message, frozen=True, tag="NEXT_TASK"):
+class NextTask(Message, frozen=True):
     """A worker is free."""
 
     worker: Ref[WorkerMessage]
 
 
-class TaskDone(Message, frozen=True, tag="TASK_DONE"):
+class TaskDone(Message, frozen=True):
     """A lease has ended, with so many records of `tasks`; those `untouched` come back as they were. A worker that `dies` keeps the one it died of."""
 
     worker: Ref[WorkerMessage]
@@ -64,13 +64,13 @@ class TaskDone(Message, frozen=True, tag="TASK_DONE"):
     dies: bool = False
 
 
-class Wake(Message, frozen=True, tag="WAKE"):
+class Wake(Message, frozen=True):
     """Look again whether there is something to do: in this task, or where time has come (internal)."""
 
     task: TaskId | None = None
 
 
-class SuspendTasks(Message, frozen=True, tag="SUSPEND"):
+class SuspendTasks(Message, frozen=True):
     """Have these tasks (None: all) processed no more, and take none of them that came by `assignment`, or one before it.
 
     Answered when no worker has any of them.
@@ -81,21 +81,21 @@ class SuspendTasks(Message, frozen=True, tag="SUSPEND"):
     assignment: int
 
 
-class CloseTasks(Message, frozen=True, tag="CLOSE"):
+class Close(Message, frozen=True):
     """Give these tasks back (None: all), processors closed; answered with their ids when no worker has any of them."""
 
     reply: Reply[frozenset[TaskId]]
     tasks: frozenset[TaskId] | None
 
 
-class AskBusy(Message, frozen=True, tag="ASK_BUSY"):
+class AskBusy(Message, frozen=True):
     """Tell which of these tasks have something in hand, or done, that no commit has taken."""
 
     reply: Reply[frozenset[TaskId]]
     tasks: frozenset[TaskId]
 
 
-class Drain(Message, frozen=True, tag="DRAIN"):
+class Drain(Message, frozen=True):
     """Let the records in flight come to an end and feed no new ones to asynchronous processors.
 
     Answered when none is left, or only those of calls that take longer: their tasks go on to drain, and are not part of the commit.
@@ -107,7 +107,7 @@ class Drain(Message, frozen=True, tag="DRAIN"):
     calm: bool = False
 
 
-class Freeze(Message, frozen=True, tag="FREEZE"):
+class Freeze(Message, frozen=True):
     """All workers stand still: freeze the stores of all tasks, and tell what to commit."""
 
     reply: Reply[Frozen]
@@ -123,13 +123,13 @@ class Frozen(msgspec.Struct, frozen=True):
     left_out: frozenset[TaskId] = frozenset()
 
 
-class Refed(Message, frozen=True, tag="FEED"):
+class ResumeFeeding(Message, frozen=True):
     """After DRAIN: asynchronous processors may be fed again, those that still drain only when the commit has failed."""
 
     failed: bool
 
 
-class Rewind(Message, frozen=True, tag="REWIND"):
+class Rewind(Message, frozen=True):
     """All workers stand still: throw away what these tasks (None: all) did since the last commit; answered with where to fetch from.
 
     Records that were fetched before `epoch` are stale for them. The one that has `failed` (None: all) is not processed for `rest` seconds.
@@ -142,44 +142,44 @@ class Rewind(Message, frozen=True, tag="REWIND"):
     rest: float
 
 
-class RestOver(Message, frozen=True, tag="REST_OVER"):
+class RestOver(Message, frozen=True):
     """The task has rested for long enough after it has failed (internal)."""
 
     task: TaskId
 
 
-class CommittedTasks(Message, frozen=True, tag="COMMITTED"):
+class CommittedTasks(Message, frozen=True):
     """These positions are final."""
 
     positions: Mapping[TopicPartition, OffsetAndMetadata]
 
 
-class OutputPressure(Message, frozen=True, tag="OUTPUT_PRESSURE"):
+class OutputPressure(Message, frozen=True):
     """The collector has too much (`high`), or has room again."""
 
     high: bool
 
 
-class PauseProcessing(Message, frozen=True, tag="PAUSE_PROCESSING"):
+class PauseProcessing(Message, frozen=True):
     """Give out no leases (`paused`), or again."""
 
     paused: bool
 
 
-class RetireWorker(Message, frozen=True, tag="RETIRE_WORKER"):
+class RetireWorker(Message, frozen=True):
     """Give this worker no more leases, and tell it to close when it has none."""
 
     worker: Ref[WorkerMessage]
 
 
-class WorkerLost(Message, frozen=True, tag="WORKER_LOST"):
+class WorkerLost(Message, frozen=True):
     """This worker is dead; what it had leased is taken back."""
 
     worker: Ref[WorkerMessage]
 
 
 TaskManagerMessage: TypeAlias = (
-    AssignTask
+    Assign
     | Records
     | EndsKnown
     | PositionReset
@@ -187,10 +187,10 @@ TaskManagerMessage: TypeAlias = (
     | TaskDone
     | Wake
     | SuspendTasks
-    | CloseTasks
+    | Close
     | AskBusy
     | Drain
-    | Refed
+    | ResumeFeeding
     | Freeze
     | Rewind
     | RestOver

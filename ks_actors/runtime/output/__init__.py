@@ -2,11 +2,11 @@
 
 from ks_actors.runtime.output._collector import COLLECTOR_MAILBOX, Collector
 from ks_actors.runtime.output._dead_letters import Letters
-from ks_actors.runtime.output._rejected_records import Production
+from ks_actors.runtime.output._rejected_records import RejectedRecords
 
 __all__ = [
     "COLLECTOR_MAILBOX",
     "Collector",
     "Letters",
-    "Production",
+    "RejectedRecords",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ks_actors.log import Outgoing
-from ks_actors.records import WORTHWHILE, Batch, CompactBatch, TopicPartition
+from ks_actors.records import WORTHWHILE, Batch, LazyBatch, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,7 +33,7 @@ def _joined(parts: list[Batch], largest: int) -> list[Batch]:
     joined: list[Batch] = []
     last: Batch | None = None
     for part in parts:
-        if isinstance(part, CompactBatch) and len(part) >= WORTHWHILE:
+        if isinstance(part, LazyBatch) and len(part) >= WORTHWHILE:
             last = None
             joined.append(part)
         elif last is not None and len(last) + len(part) <= largest:

@@ -15,9 +15,9 @@ from ks_actors.runtime import messages as m
 from ks_actors.runtime.messages import CollectorMessage
 from ks_actors.runtime.output._abort import aborted
 from ks_actors.runtime.output._coalesce import LARGEST, LARGEST_OF_BYTES, merged, split
-from ks_actors.runtime.output._linger import Pace
-from ks_actors.runtime.output._next_epoch import Apart
-from ks_actors.runtime.output._pending_bytes import Waiting
+from ks_actors.runtime.output._linger import Linger
+from ks_actors.runtime.output._next_epoch import NextEpochOutput
+from ks_actors.runtime.output._pending_bytes import PendingBytes
 from ks_actors.runtime.output._rejected_records import LeftOut
 from ks_actors.task import UNKNOWN_PARTITION, Unplaced
 
@@ -74,7 +74,7 @@ class Collector(Actor[CollectorMessage]):
         self._renew = renew
         self._lease = lease
         self._patience: float = patience
-        self._pace = Pace(linger)
+        self._pace = Linger(linger)
         self._log = log
         self._largest: int = LARGEST_OF_BYTES if isinstance(log, WritesBytes) else LARGEST
         self._epoch: int = epoch
@@ -85,8 +85,8 @@ class Collector(Actor[CollectorMessage]):
         self._metrics = metrics
         self._ready: list[Outgoing] = []
         self._held: dict[int, list[Outgoing]] = {}
-        self._apart = Apart()
-        self._waiting = Waiting()
+        self._apart = NextEpochOutput()
+        self._waiting = PendingBytes()
         self._sending = self._sizing = False
         # Records that came for this epoch and are not sent yet.
         self._gathered: int = 0
@@ -119,7 +119,7 @@ class Collector(Actor[CollectorMessage]):
             case m.Flush():
                 self._gather(self._apart.take(message.lots, message.epoch))
                 self._flush = message
-            case m.KeepLots():
+            case m.KeepBatches():
                 self._waiting.gone(self._apart.keep(message.lots))
                 self._press()
             case m.CommitTransaction():

@@ -6,12 +6,12 @@ from functools import partial
 from typing import TYPE_CHECKING, final
 
 from ks_actors._errors import LogTimeout, ProduceFailed, ProductionFailed
-from ks_actors.lifecycle import Patience
+from ks_actors.lifecycle import LogRetries
 from ks_actors.log import Outgoing
 from ks_actors.records import Batch, TopicPartition
 from ks_actors.records import partition as default_partition
 from ks_actors.runtime.output._coalesce import split
-from ks_actors.runtime.output._rejected_records import Production
+from ks_actors.runtime.output._rejected_records import RejectedRecords
 from ks_actors.task import UNKNOWN_PARTITION
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ks_actors.lifecycle import Closing
     from ks_actors.log import Log, Producer
     from ks_actors.runtime.shared import Metrics
-    from ks_actors.task import Setup
+    from ks_actors.task import Environment
 
 
 @final
@@ -33,12 +33,12 @@ class Letters:
     it refuses.
     """
 
-    def __init__(self, setup: Setup, log: Log, metrics: Metrics, closing: Closing) -> None:
+    def __init__(self, setup: Environment, log: Log, metrics: Metrics, closing: Closing) -> None:
         self._setup = setup
         self._log = log
         self._metrics = metrics
-        self._patience = Patience(setup.config.task_timeout_ms / 1000, closing)
-        self._production = Production(setup, metrics)
+        self._patience = LogRetries(setup.config.task_timeout_ms / 1000, closing)
+        self._production = RejectedRecords(setup, metrics)
         self._producer: Producer | None = None
 
     async def write(self, letters: Sequence[Outgoing]) -> None:

@@ -13,7 +13,7 @@ _MUCH: Final = 256 << 10
 
 
 @final
-class Pace:
+class Linger:
     """Let output that trickles rest until half of `linger` seconds after the last send, so that it is gathered; 0: not at all.
 
     Fetches are paced by all of `linger`: half of it keeps what several brokers bring together, and adds little where there is one. Output after a

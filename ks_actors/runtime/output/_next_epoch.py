@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 @final
-class Apart:
+class NextEpochOutput:
     """Keep the output of tasks with calls in flight since their last commit, by lot.
 
     There is one transaction for all tasks: what a task has written may be in it only if the task's offsets are. So nothing of such a task is sent

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
-from ks_actors.records import CompactBatch
+from ks_actors.records import LazyBatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,7 +16,7 @@ _RECORD_BYTES: Final = 120
 
 
 @final
-class Waiting:
+class PendingBytes:
     """About how many bytes of memory the records take that wait to be written, or are on their way.
 
     Those that are bytes already are counted. Of others it is known how many there are; they are taken for as large as those were that came last.
@@ -43,7 +43,7 @@ class Waiting:
         for outgoing in batches:
             batch = outgoing.batch
             self._add(batch, 1)
-        if batch is not None and len(batch) and not isinstance(batch, CompactBatch):
+        if batch is not None and len(batch) and not isinstance(batch, LazyBatch):
             last = _RECORD_BYTES + len(batch.keys[-1] or b"") + len(batch.values[-1] or b"")
             self._typical += (last - self._typical) // 8
 
@@ -54,13 +54,13 @@ class Waiting:
 
     def set_out(self, batch: Batch) -> None:
         """Take note that it is a batch's turn: what lies in a store is copied now."""
-        if isinstance(batch, CompactBatch) and not batch.own_bytes:
+        if isinstance(batch, LazyBatch) and not batch.own_bytes:
             self._records += len(batch)
 
     def gone(self, batches: Iterable[Outgoing]) -> None:
         """Take note that batches are written, or have failed."""
         for outgoing in batches:
-            if isinstance(outgoing.batch, CompactBatch) and not outgoing.batch.own_bytes:
+            if isinstance(outgoing.batch, LazyBatch) and not outgoing.batch.own_bytes:
                 self._records -= len(outgoing.batch)
             else:
                 self._add(outgoing.batch, -1)
@@ -74,11 +74,11 @@ class Waiting:
         self._records = self._written = 0
 
     def _add(self, batch: Batch, sign: int) -> None:
-        if isinstance(batch, CompactBatch):
+        if isinstance(batch, LazyBatch):
             self._written += sign * batch.own_bytes
         else:
             self._records += sign * len(batch)
 
 
 def _own_bytes(batch: Batch) -> int:
-    return batch.own_bytes if isinstance(batch, CompactBatch) else 0
+    return batch.own_bytes if isinstance(batch, LazyBatch) else 0

@@ -13,7 +13,7 @@ from ks_actors.records import TaskId
 if TYPE_CHECKING:
     from ks_actors.records import Batch, TopicPartition
     from ks_actors.runtime.shared import Metrics
-    from ks_actors.task import Setup
+    from ks_actors.task import Environment
 
 _FATAL = (Fenced, LogClosed, StorageFull, TransactionAborted)
 Letters: TypeAlias = Sequence[DeadLetter]
@@ -41,10 +41,10 @@ class Refused:
         return self
 
 
-class Production:
+class RejectedRecords:
     """Ask the production handler about each record that was refused; some errors are not about records, and nobody is asked."""
 
-    def __init__(self, setup: Setup, metrics: Metrics) -> None:
+    def __init__(self, setup: Environment, metrics: Metrics) -> None:
         self._setup = setup
         self._metrics = metrics
 

@@ -13,7 +13,7 @@ _SPARE: Final = 64
 
 
 @final
-class Alarms:
+class DueTimes:
     """One time per task, in ms of whatever clock, of which the earliest is found without looking at the others."""
 
     def __init__(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Protocol, final
 
-from ks_actors.runtime.processing._alarms import Alarms
+from ks_actors.runtime.processing._alarms import DueTimes
 from ks_actors.runtime.processing._scheduler import Schedule
 from ks_actors.task import BACK_MS
 
@@ -39,8 +39,8 @@ class ReadyTasks:
         self._draining = Schedule(priority)
         # Since when tasks have been ready that are being drained, or are leased and may come back untouched.
         self._passed_over: dict[TaskId, float] = {}
-        self._punctuations = Alarms()
-        self._deadlines = Alarms()
+        self._punctuations = DueTimes()
+        self._deadlines = DueTimes()
         self._wall_seen: int = 0
         # While all stands still nobody is passed over.
         self._stood: float = 0.0

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from ks_actors.log import OffsetAndMetadata
     from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.shared import Metrics
-    from ks_actors.task import Setup
+    from ks_actors.task import Environment
 
 _log = logging.getLogger("ks_actors")
 # The requests of a commit are not to wait behind all that was fetched.
-TASK_MANAGER_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system", urgent=(m.Drain, m.Freeze, m.Refed, m.PauseProcessing))
+TASK_MANAGER_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system", urgent=(m.Drain, m.Freeze, m.ResumeFeeding, m.PauseProcessing))
 _CLOSE_S = 0.0005
 
 
@@ -40,7 +40,7 @@ class TaskManager(Actor[TaskManagerMessage]):
 
     def __init__(
         self,
-        setup: Setup,
+        setup: Environment,
         *,
         instance: Ref[m.InstanceMessage],
         poller: Callable[[], Ref[m.PollerMessage]],
@@ -63,7 +63,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._broken: set[TaskId] = set()
         self._idle: deque[Ref[m.WorkerMessage]] = deque()
         self._retiring: set[Ref[m.WorkerMessage]] = set()
-        self._closing: list[m.CloseTasks] = []
+        self._closing: list[m.Close] = []
         self._suspending: list[m.SuspendTasks] = []
         self._suspended: set[TaskId] = set()
         self._void: dict[TaskId | None, int] = {}
@@ -108,11 +108,11 @@ class TaskManager(Actor[TaskManagerMessage]):
                 if message.task is None:
                     self._drains.tick(self.ctx.time())
                 self._look(() if message.task is None else (message.task,))
-            case m.AssignTask():
+            case m.Assign():
                 self._assign(message)
             case m.SuspendTasks():
                 self._suspend(message)
-            case m.CloseTasks():
+            case m.Close():
                 self._closing.append(message)
                 self._settle()
             case m.AskBusy():
@@ -120,7 +120,7 @@ class TaskManager(Actor[TaskManagerMessage]):
             case m.Drain():
                 self._drains.begin(message, self.ctx.time(), self._suspended)
                 self._look(task_id for task_id in {**self._touched, **dict.fromkeys(self._ready.ids)} if self._tasks[task_id].drains)
-            case m.Refed():
+            case m.ResumeFeeding():
                 self._look(self._drains.end(self.ctx.time(), failed=message.failed))
             case m.Freeze():
                 self._freeze(message)
@@ -228,7 +228,7 @@ class TaskManager(Actor[TaskManagerMessage]):
 
     # --- tasks come and go ----------------------------------------------------------------------------------------------------
 
-    def _assign(self, message: m.AssignTask) -> None:
+    def _assign(self, message: m.Assign) -> None:
         if message.assignment <= max(self._void.get(message.task, -1), self._void.get(None, -1)):
             _log.debug("task %s was given up while it was on its way", message.task)
             return

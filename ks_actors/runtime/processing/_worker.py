@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ks_actors.records import TaskId
     from ks_actors.runtime.messages import CollectorMessage, TaskManagerMessage
     from ks_actors.runtime.output import Letters
-    from ks_actors.task import Setup, Task
+    from ks_actors.task import Environment, Task
 
 WORKER_MAILBOX = Mailbox(capacity=64, overflow="fail_system", urgent=(PauseForCommit, Resume))  # in one lane: neither overtakes the other
 _log = logging.getLogger("ks_actors")
@@ -35,7 +35,7 @@ class Worker(Actor[WorkerMessage]):
     """
 
     def __init__(
-        self, name: str, manager: Ref[TaskManagerMessage], collector: Ref[CollectorMessage], letters: Callable[[], Letters], setup: Setup
+        self, name: str, manager: Ref[TaskManagerMessage], collector: Ref[CollectorMessage], letters: Callable[[], Letters], setup: Environment
     ) -> None:
         self.name: str = name
         self.life = WORKER_TRANSITIONS.start(WorkerState.CREATED)

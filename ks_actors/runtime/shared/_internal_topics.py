@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from ks_actors._errors import ConfigError, MissingSinkTopics, MissingSourceTopics, TopicExists, TopologyError
-from ks_actors.lifecycle import beside
+from ks_actors.lifecycle import in_background
 from ks_actors.log import NewTopic
 from ks_actors.runtime.shared._topic_configs import AFTER_MAX, changelog_configs, misfits, repartition_configs
 from ks_actors.topology import SinkNode
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
     from ks_actors.log import Log, TopicDescription
-    from ks_actors.task import Setup
+    from ks_actors.task import Environment
     from ks_actors.topology import Subtopology
 
 
-async def prepare_topics(log: Log, setup: Setup) -> dict[str, int]:
+async def prepare_topics(log: Log, setup: Environment) -> dict[str, int]:
     """Check the topics that are read, make repartition and changelog topics, and return how many partitions every topic has.
 
     Raises MissingSourceTopics or MissingSinkTopics, which name all that are missing, NotAuthorized, and TopologyError for internal topics that are
@@ -30,17 +30,17 @@ async def prepare_topics(log: Log, setup: Setup) -> dict[str, int]:
 
 
 @asynccontextmanager
-async def topics_prepared(log: Log, setup: Setup) -> AsyncIterator[dict[str, int]]:
+async def topics_prepared(log: Log, setup: Environment) -> AsyncIterator[dict[str, int]]:
     """Do what `prepare_topics` does; whether topics that were there keep what they are to is known at the end of what is done meanwhile."""
     counts, wanted, existing = await plan_topics(log, setup)
     await _check_sinks(log, setup, existing)
     new = [topic for topic in wanted if topic.name not in existing]
     await _create(log, setup, new, counts)
-    async with beside(_check_configs(log, [topic for topic in wanted if topic.name in existing]), "check internal topics"):
+    async with in_background(_check_configs(log, [topic for topic in wanted if topic.name in existing]), "check internal topics"):
         yield counts
 
 
-async def plan_topics(log: Log, setup: Setup) -> tuple[dict[str, int], list[NewTopic], Mapping[str, TopicDescription]]:
+async def plan_topics(log: Log, setup: Environment) -> tuple[dict[str, int], list[NewTopic], Mapping[str, TopicDescription]]:
     """Return how many partitions every topic has or is to have, the internal topics that there have to be, and all that exist. Changes nothing.
 
     Raises what `prepare_topics` raises.
@@ -55,7 +55,7 @@ async def plan_topics(log: Log, setup: Setup) -> tuple[dict[str, int], list[NewT
     return counts, wanted, existing
 
 
-async def _create(log: Log, setup: Setup, topics: Sequence[NewTopic], counts: Mapping[str, int]) -> None:
+async def _create(log: Log, setup: Environment, topics: Sequence[NewTopic], counts: Mapping[str, int]) -> None:
     """Create topics; another instance that starts at the same time may be faster with some of them, which then have to be as wanted."""
     try:
         await log.create_topics(topics)
@@ -70,7 +70,7 @@ async def _create(log: Log, setup: Setup, topics: Sequence[NewTopic], counts: Ma
         _check_internal(setup, topics, counts, {name: topic.partitions for name, topic in described.items()}.get)
 
 
-async def _check_sources(log: Log, setup: Setup, subtopologies: Iterable[Subtopology], existing: Mapping[str, TopicDescription]) -> None:
+async def _check_sources(log: Log, setup: Environment, subtopologies: Iterable[Subtopology], existing: Mapping[str, TopicDescription]) -> None:
     internal = setup.topology.internal_topics
     needed = {topic for subtopology in subtopologies for topic in subtopology.source_topics if topic not in internal}
     missing = sorted((needed | set(setup.topology.global_topics)) - existing.keys())
@@ -82,7 +82,7 @@ async def _check_sources(log: Log, setup: Setup, subtopologies: Iterable[Subtopo
         )
 
 
-async def _check_sinks(log: Log, setup: Setup, existing: Mapping[str, TopicDescription]) -> None:
+async def _check_sinks(log: Log, setup: Environment, existing: Mapping[str, TopicDescription]) -> None:
     """Raise MissingSinkTopics for topics of sinks, and dead letters, that nobody makes; those that functions tell are not known."""
     writers: dict[str, list[str]] = {}
     for node in setup.topology.nodes.values():
@@ -102,7 +102,7 @@ async def _check_sinks(log: Log, setup: Setup, existing: Mapping[str, TopicDescr
         )
 
 
-def _repartition_counts(setup: Setup, subtopologies: Iterable[Subtopology], counts: Mapping[str, int]) -> dict[str, int]:
+def _repartition_counts(setup: Environment, subtopologies: Iterable[Subtopology], counts: Mapping[str, int]) -> dict[str, int]:
     """Return the sizes of repartition topics: given, or that of the largest topic they are copartitioned with, or of those upstream."""
     internal = setup.topology.internal_topics
     found = {name: topic.partitions for name, topic in internal.items() if topic.partitions is not None}
@@ -126,7 +126,7 @@ def _repartition_counts(setup: Setup, subtopologies: Iterable[Subtopology], coun
 
 
 def _repartition_count(
-    name: str, setup: Setup, subtopologies: Iterable[Subtopology], found: Mapping[str, int], counts: Mapping[str, int]
+    name: str, setup: Environment, subtopologies: Iterable[Subtopology], found: Mapping[str, int], counts: Mapping[str, int]
 ) -> int | None:
     internal = setup.topology.internal_topics
     upstream = [subtopology for subtopology in subtopologies if name in subtopology.sink_topics]
@@ -144,11 +144,11 @@ def _repartition_count(
     return max(sizes, default=1)
 
 
-def _matched(setup: Setup, subtopology: Subtopology, topics: Iterable[str]) -> list[str]:
+def _matched(setup: Environment, subtopology: Subtopology, topics: Iterable[str]) -> list[str]:
     return [topic for topic, node in setup.matching(topics).items() if node.name in subtopology.nodes]
 
 
-def _waiting_for_topics(setup: Setup, subtopologies: Iterable[Subtopology], counts: Mapping[str, int]) -> bool:
+def _waiting_for_topics(setup: Environment, subtopologies: Iterable[Subtopology], counts: Mapping[str, int]) -> bool:
     """Return whether a pattern has found no topic yet, which sizes may depend on."""
     return any(each.source_patterns and not each.source_topics and not _matched(setup, each, counts) for each in subtopologies)
 
@@ -171,7 +171,7 @@ def _align_copartitioned(
                     found[topic] = fixed
 
 
-def _changelogs(setup: Setup, subtopologies: Iterable[Subtopology], counts: Mapping[str, int]) -> list[NewTopic]:
+def _changelogs(setup: Environment, subtopologies: Iterable[Subtopology], counts: Mapping[str, int]) -> list[NewTopic]:
     topics = []
     for subtopology in subtopologies:
         tasks = max((counts[topic] for topic in _sources(setup, subtopology, counts) if topic in counts), default=0)
@@ -185,12 +185,12 @@ def _changelogs(setup: Setup, subtopologies: Iterable[Subtopology], counts: Mapp
     return topics
 
 
-def _sources(setup: Setup, subtopology: Subtopology, counts: Iterable[str]) -> list[str]:
+def _sources(setup: Environment, subtopology: Subtopology, counts: Iterable[str]) -> list[str]:
     """Return the topics that a subtopology reads, by their names in the log."""
     return [*map(setup.topic, subtopology.source_topics), *_matched(setup, subtopology, counts)]
 
 
-def _check_internal(setup: Setup, wanted: Iterable[NewTopic], counts: Mapping[str, int], found: Callable[[str], int | None]) -> None:
+def _check_internal(setup: Environment, wanted: Iterable[NewTopic], counts: Mapping[str, int], found: Callable[[str], int | None]) -> None:
     """Raise TopologyError for internal topics that have another number of partitions than `counts`, the sizes of all topics, ask for."""
     wrong = [
         f"{topic.name} has {there} partitions and needs {topic.partitions}{_as_many_as(setup, topic, counts)}"
@@ -206,7 +206,7 @@ def _check_internal(setup: Setup, wanted: Iterable[NewTopic], counts: Mapping[st
         )
 
 
-def _as_many_as(setup: Setup, internal: NewTopic, counts: Mapping[str, int]) -> str:
+def _as_many_as(setup: Environment, internal: NewTopic, counts: Mapping[str, int]) -> str:
     """Say which topics give an internal one its number of partitions; nothing for one that is told its number."""
     own = {setup.topic(name): name for name in setup.topology.internal_topics}
     name = own.get(internal.name)
@@ -222,7 +222,7 @@ def _as_many_as(setup: Setup, internal: NewTopic, counts: Mapping[str, int]) -> 
     return f", as many as {', '.join(causes)} has" if len(causes) == 1 else f", as many as {', '.join(causes)} have" if causes else ""
 
 
-def check_sizes(setup: Setup, counts: Mapping[str, int]) -> None:
+def check_sizes(setup: Environment, counts: Mapping[str, int]) -> None:
     """Raise TopologyError when topics that are read, of these sizes, ask for other internal topics than there are. May be called in any thread.
 
     The sizes of internal topics are those of the start: nobody but a user changes them.
@@ -235,7 +235,7 @@ def check_sizes(setup: Setup, counts: Mapping[str, int]) -> None:
     _check_internal(setup, wanted, all_counts, lambda topic: counts.get(topic, setup.partitions(topic)))
 
 
-def _wanted(setup: Setup, subtopologies: Sequence[Subtopology], counts: dict[str, int]) -> list[NewTopic]:
+def _wanted(setup: Environment, subtopologies: Sequence[Subtopology], counts: dict[str, int]) -> list[NewTopic]:
     """Return the internal topics that there have to be, and note in `counts`, which has those of all others, how many partitions they have."""
     repartitions = _repartition_counts(setup, subtopologies, counts)
     wanted = [NewTopic(setup.topic(name), count, repartition_configs(setup.topology.internal_topics[name])) for name, count in repartitions.items()]

@@ -11,12 +11,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, final
 
 from ks_actors._errors import IllegalGeneration, SnapshotFailed, SnapshotRefused
-from ks_actors.lifecycle import in_thread
+from ks_actors.lifecycle import run_in_thread
 from ks_actors.log import Assigned, IsolationLevel, MemberAssignment, NewMember, Outgoing
 from ks_actors.records import Batch
 from ks_actors.runtime.input import GroupView
 from ks_actors.runtime.shared import StateDirectory, prepare_topics
-from ks_actors.runtime.snapshots._bootstrap_plan import SeedPlan, choose_snapshot
+from ks_actors.runtime.snapshots._bootstrap_plan import BootstrapPlan, choose_snapshot
 from ks_actors.runtime.snapshots._bootstrap_versions import by_time
 from ks_actors.state import Ingest, SharedResources
 from ks_actors.topology import StoreKind
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ks_actors.records import TaskId, TopicPartition
     from ks_actors.snapshots import SnapshotManifest
     from ks_actors.state import StoreIngest
-    from ks_actors.task import Setup
+    from ks_actors.task import Environment
     from ks_actors.topology import StoreSpec
 
 IfSeeded: TypeAlias = Literal["refuse", "skip", "overwrite"]
@@ -39,7 +39,7 @@ _log = logging.getLogger("ks_actors")
 
 
 @final
-class Seeder:
+class Bootstrap:
     """Hand a snapshot over to an application that does not run.
 
     All that the log gets is one transaction, under either guarantee: the rows of every store, as records of its changelog; deletions of what was in
@@ -51,7 +51,7 @@ class Seeder:
     get that far, or on another machine, tasks are restored from their changelogs, as ever.
     """
 
-    def __init__(self, setup: Setup, log: Log, specs: Mapping[int, Sequence[StoreSpec]]) -> None:
+    def __init__(self, setup: Environment, log: Log, specs: Mapping[int, Sequence[StoreSpec]]) -> None:
         self._setup = setup
         self._config = setup.config
         self._log = log
@@ -71,12 +71,12 @@ class Seeder:
 
     async def _seed(self, uri: str, if_seeded: IfSeeded, stack: AsyncExitStack) -> SnapshotManifest | None:
         setup, config = self._setup, self._config
-        snapshot = await in_thread(partial(choose_snapshot, uri, config.application_id))
+        snapshot = await run_in_thread(partial(choose_snapshot, uri, config.application_id))
         setup.know_topics(await prepare_topics(self._log, setup))
-        plan = SeedPlan(setup, self._specs, snapshot)
+        plan = BootstrapPlan(setup, self._specs, snapshot)
         offsets = plan.offsets(await self._ranges(plan.sources))
         directory = StateDirectory(config.state_dir / config.application_id)
-        process_id = await in_thread(directory.open)
+        process_id = await run_in_thread(directory.open)
         stack.callback(directory.close)
         membership = await self._join(process_id, stack)
         committed = await membership.committed(plan.sources)
@@ -145,7 +145,7 @@ class _Transfer:
 
     def __init__(
         self,
-        plan: SeedPlan,
+        plan: BootstrapPlan,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         log: Log,
         producer: TransactionalProducer,
@@ -169,11 +169,11 @@ class _Transfer:
         ingest: Ingest | None = None
         if any(_on_disk(spec) for spec in specs):
             path = self._directory.path / str(task)
-            await in_thread(partial(path.mkdir, parents=True, exist_ok=True))
-            ingest = await in_thread(partial(Ingest, str(task), path, self._shared, self._plan.all_specs(task)))
+            await run_in_thread(partial(path.mkdir, parents=True, exist_ok=True))
+            ingest = await run_in_thread(partial(Ingest, str(task), path, self._shared, self._plan.all_specs(task)))
             self._ingests.append(ingest)
         for spec in specs:
-            on_disk = await in_thread(partial(ingest.store, spec)) if ingest is not None and _on_disk(spec) else None
+            on_disk = await run_in_thread(partial(ingest.store, spec)) if ingest is not None and _on_disk(spec) else None
             await self._hand_over_store(task, spec, on_disk)
 
     async def _hand_over_store(self, task: TaskId, spec: StoreSpec, on_disk: StoreIngest | None) -> None:
@@ -255,12 +255,12 @@ class _Transfer:
     async def finish(self) -> None:
         """Put the databases in their places. What cannot be is restored from the changelog."""
         for ingest in self._ingests:
-            await in_thread(partial(ingest.finish, f"snapshot {self._plan.snapshot.place} is handed over"))
+            await run_in_thread(partial(ingest.finish, f"snapshot {self._plan.snapshot.place} is handed over"))
 
     async def close(self) -> None:
         """Delete the databases that are not finished."""
         for ingest in self._ingests:
-            await in_thread(ingest.__exit__)
+            await run_in_thread(ingest.__exit__)
 
 
 def _on_disk(spec: StoreSpec) -> bool:
@@ -278,7 +278,7 @@ def _written(batches: Iterator[Batch], on_disk: StoreIngest | None) -> Iterator[
 
 async def _each(batches: Iterator[Batch]) -> AsyncIterator[Batch]:
     """Yield batches that are made in a thread."""
-    while (batch := await in_thread(partial(next, batches, None))) is not None:
+    while (batch := await run_in_thread(partial(next, batches, None))) is not None:
         yield batch
 
 

@@ -14,7 +14,7 @@ from ks_actors.task import encode_position
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ks_actors.task import Setup
+    from ks_actors.task import Environment
     from ks_actors.topology import StoreSpec
 
 _UNKNOWN_TIME = -1
@@ -38,13 +38,13 @@ def choose_snapshot(uri: str, application_id: str) -> SnapshotReader:
 
 
 @final
-class SeedPlan:
+class BootstrapPlan:
     """Everything that a hand-over writes. Raises SnapshotRefused when the snapshot does not have all that the topology needs, or has more.
 
     `ranges` are the offsets there are of the partitions that are read.
     """
 
-    def __init__(self, setup: Setup, specs: Mapping[int, Sequence[StoreSpec]], snapshot: SnapshotReader) -> None:
+    def __init__(self, setup: Environment, specs: Mapping[int, Sequence[StoreSpec]], snapshot: SnapshotReader) -> None:
         self._setup = setup
         self._specs = specs
         self.snapshot = snapshot

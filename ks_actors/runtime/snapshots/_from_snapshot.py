@@ -13,7 +13,7 @@ from ks_actors.config import ProcessingGuarantee
 from ks_actors.log import IsolationLevel
 from ks_actors.records import TopicPartition
 from ks_actors.runtime.snapshots._snapshot_files import shape_of
-from ks_actors.runtime.stores import Loaded
+from ks_actors.runtime.stores import LoadedEntry
 from ks_actors.snapshots import find_snapshots
 from ks_actors.state import Ingest, clear_drafts, fill, has_database, has_rows, stored_offsets, without_copy
 from ks_actors.task import contained
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from ks_actors.log import Log
     from ks_actors.records import TaskId
     from ks_actors.runtime.shared import Metrics
-    from ks_actors.runtime.stores import Held
+    from ks_actors.runtime.stores import StoreEntry
     from ks_actors.snapshots import SnapshotReader, StoreSnapshot, TaskSnapshot
     from ks_actors.state import SharedResources
-    from ks_actors.task import Setup
+    from ks_actors.task import Environment
     from ks_actors.topology import StoreSpec
 
     T = TypeVar("T")
@@ -66,7 +66,7 @@ class SnapshotSource:
 
     def __init__(
         self,
-        setup: Setup,
+        setup: Environment,
         log: Log,
         *,
         specs: Mapping[int, Sequence[StoreSpec]],
@@ -86,7 +86,7 @@ class SnapshotSource:
         self._looked: float = -_FRESH_SECONDS
         self._found: list[SnapshotReader] = []
 
-    async def open(self, held: Held, blocking: Blocking) -> None:
+    async def open(self, held: StoreEntry, blocking: Blocking) -> None:
         """Open the stores of a task. Raises what opening them does; not what is wrong with snapshots."""
         specs = [spec for spec in self._setup.stores_of(held.task, self._specs[held.task.subtopology]) if has_rows(spec)]
         snapshot: SnapshotReader | None = None
@@ -104,7 +104,7 @@ class SnapshotSource:
             told = snapshot.manifest.tasks[str(held.task)].positions
             held.stores.positions.advance(held.loaded.rows, contained({TopicPartition(one.topic, one.partition): one.offset for one in told}))
 
-    async def _begin(self, held: Held, specs: list[StoreSpec], blocking: Blocking) -> SnapshotReader | None:
+    async def _begin(self, held: StoreEntry, specs: list[StoreSpec], blocking: Blocking) -> SnapshotReader | None:
         task, directory = str(held.task), self._directory / str(held.task)
         await blocking(partial(clear_drafts, directory))
         found = [snapshot for snapshot in await self._snapshots(blocking) if task in snapshot.manifest.tasks]
@@ -177,7 +177,7 @@ class SnapshotSource:
 
     async def _ingest_if_worth(
         self,
-        held: Held,
+        held: StoreEntry,
         snapshot: SnapshotReader,
         specs: list[StoreSpec],
         local: Mapping[str, int],
@@ -196,11 +196,11 @@ class SnapshotSource:
         if gain <= 0 or (local and gain < WORTH):
             return
         rows = await blocking(partial(self._ingest, held, snapshot, disk))
-        held.loaded = Loaded(snapshot.place.name, rows, offsets)
+        held.loaded = LoadedEntry(snapshot.place.name, rows, offsets)
         self._metrics.snapshots_used += 1
         _log.info("task %s begins with snapshot %s, %d rows", held.task, snapshot.place, sum(rows.values()))
 
-    def _ingest(self, held: Held, snapshot: SnapshotReader, specs: list[StoreSpec]) -> dict[str, int]:
+    def _ingest(self, held: StoreEntry, snapshot: SnapshotReader, specs: list[StoreSpec]) -> dict[str, int]:
         task, steps = str(held.task), 0
 
         def goes_on() -> None:
@@ -224,16 +224,16 @@ class SnapshotSource:
             ingest.finish(f"snapshot {snapshot.place} has more of it")
         return rows
 
-    async def _fill_all(self, held: Held, snapshot: SnapshotReader, specs: list[StoreSpec], blocking: Blocking) -> None:
+    async def _fill_all(self, held: StoreEntry, snapshot: SnapshotReader, specs: list[StoreSpec], blocking: Blocking) -> None:
         stores = snapshot.manifest.tasks[str(held.task)].stores
-        loaded = held.loaded or Loaded(snapshot.place.name, {}, {})
+        loaded = held.loaded or LoadedEntry(snapshot.place.name, {}, {})
         try:
             for spec in specs:
                 stored = stores.get(spec.name)
                 if stored is not None and stored.next_offset:
                     rows = await self._fill(held, snapshot, stored, blocking)
                     offsets = {**loaded.next_offsets, spec.name: stored.next_offset}
-                    loaded = Loaded(loaded.snapshot, {**loaded.rows, spec.name: rows}, offsets)
+                    loaded = LoadedEntry(loaded.snapshot, {**loaded.rows, spec.name: rows}, offsets)
         except Exception as error:  # noqa: BLE001 - the changelog has it all
             self._refused(held.task, error if isinstance(error, SnapshotRefused) else SnapshotRefused(f"{snapshot.place} cannot be read: {error!r}"))
             await blocking(partial(held.stores.close, clean=False))  # what is in memory is void
@@ -241,7 +241,7 @@ class SnapshotSource:
         else:
             held.loaded = loaded if loaded.rows else None
 
-    async def _fill(self, held: Held, snapshot: SnapshotReader, stored: StoreSnapshot, blocking: Blocking) -> int:
+    async def _fill(self, held: StoreEntry, snapshot: SnapshotReader, stored: StoreSnapshot, blocking: Blocking) -> int:
         name, count = stored.shape.name, 0
         held.stores.begin_with(name, stored.next_offset or 0, observed=stored.observed, sequence=stored.sequence)
         batches = snapshot.batches(str(held.task), name)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ks_actors.records import TopicPartition
-    from ks_actors.runtime.messages import Point
+    from ks_actors.runtime.messages import Checkpoint
     from ks_actors.snapshots import LeftOut, SnapshotWriter, StoreSnapshot
     from ks_actors.state import SharedResources
     from ks_actors.topology import StoreSpec
@@ -51,7 +51,7 @@ def topology_fingerprint(specs: Mapping[int, Sequence[StoreSpec]]) -> str:
 
 
 def write_checkpoint_rows(
-    point: Point,
+    point: Checkpoint,
     specs: Iterable[StoreSpec],
     writer: SnapshotWriter,
     shared: SharedResources,

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ks_actors.runtime.shared import Metrics
     from ks_actors.snapshots import Shape, SnapshotManifest, StoreSnapshot, StoreWriter
     from ks_actors.state import Rows, SharedResources
-    from ks_actors.task import Setup
+    from ks_actors.task import Environment
     from ks_actors.topology import StoreSpec
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ class Snapshots(Actor[SnapshotsMessage]):
 
     def __init__(
         self,
-        setup: Setup,
+        setup: Environment,
         *,
         specs: Mapping[int, Sequence[StoreSpec]],
         shared: SharedResources,
@@ -170,7 +170,7 @@ class Snapshots(Actor[SnapshotsMessage]):
         for resident in self._setup.residents:
             if resident.role is Role.ACTIVE:
                 directory = self._directory / f"{resident.task}-{next(self._numbers)}"
-                point = await self._state.ask(m.TakePoint, resident.task, directory).within(self._config.snapshot_timeout_ms / 1000)
+                point = await self._state.ask(m.TakeCheckpoint, resident.task, directory).within(self._config.snapshot_timeout_ms / 1000)
                 if point is not None:
                     await self._write_task(point, writer, stop)
         for task, positions in self._setup.residents.stateless.items():
@@ -179,7 +179,7 @@ class Snapshots(Actor[SnapshotsMessage]):
             raise SnapshotFailed(f"no task is processed here, so there is nothing in snapshot {writer.name}")
         return await self._in_thread(writer.commit)
 
-    async def _write_task(self, point: m.Point, writer: SnapshotWriter, stop: Callable[[], bool]) -> None:
+    async def _write_task(self, point: m.Checkpoint, writer: SnapshotWriter, stop: Callable[[], bool]) -> None:
         specs = self._setup.stores_of(point.task, self._specs[point.task.subtopology])
         stores: list[StoreSnapshot] = []
         try:
@@ -196,7 +196,7 @@ class Snapshots(Actor[SnapshotsMessage]):
                 await self._in_thread(partial(shutil.rmtree, point.directory, ignore_errors=True))
         writer.add(str(point.task), *stores, positions=positions_of(point.positions, point.metadata), left_out=left_out(specs, stores))
 
-    async def _write_rows(self, point: m.Point, spec: StoreSpec, rows: Rows, writer: SnapshotWriter) -> StoreSnapshot:
+    async def _write_rows(self, point: m.Checkpoint, spec: StoreSpec, rows: Rows, writer: SnapshotWriter) -> StoreSnapshot:
         """Write a store that is in memory: read on the event loop, some rows at a time."""
         store = self._store(point, spec)
         shape = shape_of(spec)
@@ -221,7 +221,7 @@ class Snapshots(Actor[SnapshotsMessage]):
         changelog = self._setup.changelog(spec.name)
         return await self._in_thread(partial(out.close, changelog=changelog, next_offset=offset, observed=observed, sequence=sequence))
 
-    def _store(self, point: m.Point, spec: StoreSpec) -> Any:
+    def _store(self, point: m.Checkpoint, spec: StoreSpec) -> Any:
         resident = self._setup.residents.get(point.task)
         if resident is None or resident.stores is not point.stores:
             raise _Gone("it has left this instance meanwhile")

@@ -6,7 +6,7 @@ from ks_actors.runtime.stores._restore_limits import Limits
 from ks_actors.runtime.stores._restore_progress import Progress
 from ks_actors.runtime.stores._restorer import RESTORER_MAILBOX, Restorer
 from ks_actors.runtime.stores._state_manager import STATE_MANAGER_MAILBOX, StateManager
-from ks_actors.runtime.stores._store_entry import Held, Loaded
+from ks_actors.runtime.stores._store_entry import LoadedEntry, StoreEntry
 from ks_actors.runtime.stores._store_metrics import TaskMetrics, task_metrics
 from ks_actors.runtime.stores._task_directories import Disk
 
@@ -15,12 +15,12 @@ __all__ = [
     "STATE_MANAGER_MAILBOX",
     "Disk",
     "Flusher",
-    "Held",
     "Limits",
-    "Loaded",
+    "LoadedEntry",
     "Progress",
     "Restorer",
     "StateManager",
+    "StoreEntry",
     "TaskMetrics",
     "restore_fetcher",
     "task_metrics",

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
     from ks_actors.records import TaskId
     from ks_actors.state import TaskStores
-    from ks_actors.task import Resident, Residents
+    from ks_actors.task import RegisteredStores, StoreRegistry
 
 _REST_SECONDS = 0.001
 
 
 @final
-class Points:
+class Checkpoints:
     """Part of the state manager: bring tasks to points, one after the other.
 
     What is committed is written to the database in two rounds. In the first commits go on, so that at its end the database has some of what was
@@ -36,7 +36,7 @@ class Points:
     def __init__(
         self,
         stores: Mapping[TaskId, TaskStores],
-        residents: Residents,
+        residents: StoreRegistry,
         turn: Callable[[float | None], Awaitable[float]],
         blocking: Callable[[Callable[[], None]], Awaitable[None]],
         step_in: Callable[[float], None],
@@ -48,12 +48,12 @@ class Points:
         self._blocking = blocking
         self._step_in = step_in
         self._pausing = pausing
-        self._asked: deque[m.TakePoint] = deque()
+        self._asked: deque[m.TakeCheckpoint] = deque()
         self._steps: Iterator[None] | None = None
 
-    async def take_part(self, message: m.TakePoint | m.PointStep) -> None:
+    async def take_part(self, message: m.TakeCheckpoint | m.CheckpointStep) -> None:
         """Begin, or go a step on."""
-        if isinstance(message, m.TakePoint):
+        if isinstance(message, m.TakeCheckpoint):
             self._asked.append(message)
             if len(self._asked) == 1:
                 self._step_in(_REST_SECONDS)
@@ -63,14 +63,14 @@ class Points:
         except Exception as error:  # noqa: BLE001 - whoever wants a snapshot is told, the task is not harmed
             self._done().reply.fail(error)
 
-    def _done(self) -> m.TakePoint:
+    def _done(self) -> m.TakeCheckpoint:
         self._steps = None
         done = self._asked.popleft()
         if self._asked:
             self._step_in(_REST_SECONDS)
         return done
 
-    async def _step(self, order: m.TakePoint) -> None:
+    async def _step(self, order: m.TakeCheckpoint) -> None:
         stores, resident = self._stores.get(order.task), self._residents.get(order.task)
         if stores is None or resident is None or resident.role is not Role.ACTIVE:
             self._done().reply.tell(None)
@@ -86,7 +86,7 @@ class Points:
         point = await self._finish(order, stores, resident)
         self._done().reply.tell(point)
 
-    async def _finish(self, order: m.TakePoint, stores: TaskStores, resident: Resident) -> m.Point:
+    async def _finish(self, order: m.TakeCheckpoint, stores: TaskStores, resident: RegisteredStores) -> m.Checkpoint:
         began = await self._turn(None)
         readers = self._readers(stores, resident)
         for reader in readers.values():
@@ -108,9 +108,9 @@ class Points:
         if stores.on_disk:
             directory = order.directory
             await self._blocking(partial(stores.checkpoint, directory))
-        return m.Point(order.task, stores, directory, next_offsets, positions, metadata, rows, facts)
+        return m.Checkpoint(order.task, stores, directory, next_offsets, positions, metadata, rows, facts)
 
-    def _readers(self, stores: TaskStores, resident: Resident) -> dict[str, object]:
+    def _readers(self, stores: TaskStores, resident: RegisteredStores) -> dict[str, object]:
         task = resident.processing
         if task is None or task.blocking:
             return {}

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ks_actors.records import TopicPartition
-    from ks_actors.runtime.stores._store_entry import Held
+    from ks_actors.runtime.stores._store_entry import StoreEntry
     from ks_actors.task import Position
 
 _REMEDY = (
@@ -19,7 +19,7 @@ _REMEDY = (
 _log = logging.getLogger("ks_actors")
 
 
-def continued(held: Held, begun: Mapping[TopicPartition, Position], *, exact: bool) -> Mapping[TopicPartition, Position]:
+def continued(held: StoreEntry, begun: Mapping[TopicPartition, Position], *, exact: bool) -> Mapping[TopicPartition, Position]:
     """Return where a task begins to read whose stores are open and restored: not with records that they have already.
 
     That concerns partitions of which the group has no offset, where `begun` is what `auto_offset_reset` says. Where all was written `exact`ly once

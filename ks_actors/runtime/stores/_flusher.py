@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from ks_actors.records import TaskId
     from ks_actors.state import TaskStores
-    from ks_actors.task import Residents
+    from ks_actors.task import StoreRegistry
 
 _PRESSED_SECONDS = 0.010
 
@@ -110,7 +110,7 @@ class Writing:
     def __init__(
         self,
         stores: Mapping[TaskId, TaskStores],
-        residents: Residents,
+        residents: StoreRegistry,
         *,
         pausing: Callable[[], bool],
         clock: Callable[[], float],

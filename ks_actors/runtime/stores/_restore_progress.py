@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from ks_actors.log import Fetched
     from ks_actors.records import TopicPartition
-    from ks_actors.runtime.stores._store_entry import Held
+    from ks_actors.runtime.stores._store_entry import StoreEntry
 
 
 @final
@@ -27,7 +27,7 @@ class Progress:
         self._restoring = (*self._restoring, restoring)
         self._standby = (*self._standby, standby)
 
-    def started(self, held: Held, names: Mapping[TopicPartition, str], starts: Mapping[TopicPartition, int | None]) -> None:
+    def started(self, held: StoreEntry, names: Mapping[TopicPartition, str], starts: Mapping[TopicPartition, int | None]) -> None:
         """Tell that reading begins, and what it begins with."""
         held.restored = {}
         loaded, held.loaded = held.loaded, None
@@ -41,7 +41,7 @@ class Progress:
             for listener in self._restoring if held.order is not None else ():
                 listener.on_restore_start(changelog, name, starts[changelog])
 
-    def moved(self, held: Held, name: str, fetched: Fetched) -> None:
+    def moved(self, held: StoreEntry, name: str, fetched: Fetched) -> None:
         """Tell that records are in the store."""
         changelog, count = fetched.partition, len(fetched.batch)
         held.restored[name] = held.restored.get(name, 0) + count
@@ -53,30 +53,30 @@ class Progress:
             for following in self._standby:
                 following.on_batch_loaded(changelog, name, held.task, fetched.next_offset, count, fetched.end_offset)
 
-    def ended(self, held: Held, names: Mapping[TopicPartition, str]) -> None:
+    def ended(self, held: StoreEntry, names: Mapping[TopicPartition, str]) -> None:
         """Tell that all is restored."""
         for changelog, name in names.items():
             for listener in self._restoring:
                 listener.on_restore_end(changelog, name, held.restored.get(name, 0))
 
-    def suspended(self, held: Held, names: Mapping[TopicPartition, str]) -> None:
+    def suspended(self, held: StoreEntry, names: Mapping[TopicPartition, str]) -> None:
         """Tell that restoring ends before all is restored."""
         for changelog, name in names.items():
             for listener in self._restoring:
                 listener.on_restore_suspended(changelog, name, held.restored.get(name, 0))
 
-    def promoted(self, held: Held, names: Mapping[TopicPartition, str]) -> None:
+    def promoted(self, held: StoreEntry, names: Mapping[TopicPartition, str]) -> None:
         """Tell that a standby is to be processed here."""
         self._standby_ended(held, names, SuspendReason.PROMOTED)
 
-    def closed(self, held: Held, names: Mapping[TopicPartition, str]) -> None:
+    def closed(self, held: StoreEntry, names: Mapping[TopicPartition, str]) -> None:
         """Tell that the stores are closed."""
         if held.standing_by:
             self._standby_ended(held, names, SuspendReason.MIGRATED)
         elif held.restoring:
             self.suspended(held, names)
 
-    def _standby_ended(self, held: Held, names: Mapping[TopicPartition, str], reason: SuspendReason) -> None:
+    def _standby_ended(self, held: StoreEntry, names: Mapping[TopicPartition, str], reason: SuspendReason) -> None:
         for changelog, name in names.items():
             offset = held.stores.next_offset(name) or 0
             for listener in self._standby:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from actors import Actor, Mailbox, Signal, Started, Stopping
 from ks_actors._errors import LogClosed, OffsetOutOfRange
-from ks_actors.lifecycle import Rests
+from ks_actors.lifecycle import RetryBackoff
 from ks_actors.log import IsolationLevel
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.messages import RestorerMessage
@@ -58,7 +58,7 @@ class Restorer(Actor[RestorerMessage]):
         self._reading: dict[TopicPartition, int] = {}
         self._unknown: dict[TaskId, m.Follow] = {}
         self._given: int = 0
-        self._rests = Rests()
+        self._rests = RetryBackoff()
         self._epoch: int = 0
         # Where what is read to its end was when it was last looked at.
         self._seen: dict[TopicPartition, int] = {}

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from actors import Ref
     from ks_actors.records import TaskId
     from ks_actors.state import TaskStores
-    from ks_actors.task import Residents
+    from ks_actors.task import StoreRegistry
 
 # Records that are worth a message.
 _TOGETHER: Final = 500
@@ -33,7 +33,7 @@ class StateCommit:
         stores: Mapping[TaskId, TaskStores],
         changelog: Callable[[str], str],
         collector: Ref[m.CollectorMessage],
-        residents: Residents,
+        residents: StoreRegistry,
         turn: Callable[[float | None], Awaitable[float]],
         *,
         batch_bytes: int,
@@ -45,7 +45,7 @@ class StateCommit:
         self._turn = turn
         self._batch_bytes: int = batch_bytes
 
-    async def take_part(self, message: m.EncodeChangelog | m.PersistUnlogged | m.Keep) -> None:
+    async def take_part(self, message: m.EncodeChangelog | m.PersistUnlogged | m.CommitSucceeded) -> None:
         """Do a step of a commit, and answer."""
         try:
             match message:
@@ -54,7 +54,7 @@ class StateCommit:
                 case m.PersistUnlogged():
                     for task, token in message.frozen.tokens.items():
                         self._stores[task].persist_unlogged(token)
-                case m.Keep():
+                case m.CommitSucceeded():
                     self._keep(message)
                 case _:
                     assert_never(message)
@@ -80,7 +80,7 @@ class StateCommit:
         if batches:
             self._collector.tell(m.Output(batches, message.epoch))
 
-    def _ends(self, task: TaskId, stores: TaskStores, message: m.Keep) -> dict[str, int]:
+    def _ends(self, task: TaskId, stores: TaskStores, message: m.CommitSucceeded) -> dict[str, int]:
         """Return where the changelogs go on: one that the task reads, where the task does."""
         found: dict[str, int] = {}
         for name in stores.logged:
@@ -90,7 +90,7 @@ class StateCommit:
                 found[name] = end
         return found
 
-    def _keep(self, message: m.Keep) -> None:
+    def _keep(self, message: m.CommitSucceeded) -> None:
         for task in message.frozen.tasks.keys() & self._residents.stateless.keys():
             self._residents.committed(task, message.frozen)
         for task, token in message.frozen.tokens.items():

@@ -13,12 +13,12 @@ from ks_actors._errors import TaskCorrupted
 from ks_actors.records import TopicPartition
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.messages import StateManagerMessage
-from ks_actors.runtime.stores._checkpoints import Points
+from ks_actors.runtime.stores._checkpoints import Checkpoints
 from ks_actors.runtime.stores._expired_offsets import continued
 from ks_actors.runtime.stores._flusher import Writing
 from ks_actors.runtime.stores._foreign_records import unrestored
 from ks_actors.runtime.stores._state_commit import StateCommit
-from ks_actors.runtime.stores._store_entry import Held
+from ks_actors.runtime.stores._store_entry import StoreEntry
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ks_actors.runtime.stores._restore_progress import Progress
     from ks_actors.runtime.stores._task_directories import Disk
     from ks_actors.state import TaskStores
-    from ks_actors.task import Current, Residents
+    from ks_actors.task import RecordContextHolder, StoreRegistry
 
 _IDLE_SECONDS = 10.0
 # The restorer waits for nothing itself: only a loop that stands still keeps it from answering.
@@ -39,7 +39,7 @@ _TURN_SECONDS = 0.002
 _REST_SECONDS = 0.001
 _NONE: Mapping[str, str] = {}
 _log = logging.getLogger("ks_actors")
-STATE_MANAGER_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system", urgent=(m.EncodeChangelog, m.PersistUnlogged, m.Keep))
+STATE_MANAGER_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system", urgent=(m.EncodeChangelog, m.PersistUnlogged, m.CommitSucceeded))
 
 
 class StateManager(Actor[StateManagerMessage]):
@@ -52,7 +52,7 @@ class StateManager(Actor[StateManagerMessage]):
     def __init__(
         self,
         *,
-        make: Callable[[TaskId], tuple[TaskStores | None, Current]],
+        make: Callable[[TaskId], tuple[TaskStores | None, RecordContextHolder]],
         changelog: Callable[[str], str],
         restorer: Callable[[], Ref[m.RestorerMessage]],
         manager: Ref[m.TaskManagerMessage],
@@ -61,7 +61,7 @@ class StateManager(Actor[StateManagerMessage]):
         progress: Progress,
         disk: Disk,
         cleanup_seconds: float,
-        residents: Residents,
+        residents: StoreRegistry,
         work_time: Callable[[], float],
         pausing: Callable[[], bool],
         source: SnapshotSource | None = None,
@@ -81,7 +81,7 @@ class StateManager(Actor[StateManagerMessage]):
         self._work_time = work_time
         self._pausing = pausing
         self._source = source
-        self._held: dict[TaskId, Held] = {}
+        self._held: dict[TaskId, StoreEntry] = {}
         # Those that are open.
         self._stores: dict[TaskId, TaskStores] = {}
         self._by_changelog: dict[TopicPartition, tuple[TaskId, str]] = {}
@@ -100,7 +100,7 @@ class StateManager(Actor[StateManagerMessage]):
     def signal(self, signal: Signal) -> None:
         """Look for idle times, and for what may be deleted, from the start on."""
         if isinstance(signal, Started):
-            self._points = Points(self._stores, self._residents, self._turn, self.ctx.blocking, self._point_in, self._pausing)
+            self._points = Checkpoints(self._stores, self._residents, self._turn, self.ctx.blocking, self._point_in, self._pausing)
             self.ctx.timers.every("idle", _IDLE_SECONDS, m.LookIdle())
             self.ctx.timers.every("cleanup", self._cleanup_seconds, m.CleanUp())
 
@@ -139,9 +139,9 @@ class StateManager(Actor[StateManagerMessage]):
                     self._hand_over(held)
             case m.RestoreFailed():
                 self._instance.tell(m.Fatal(message.error, rolled_back=False))
-            case m.EncodeChangelog() | m.PersistUnlogged() | m.Keep():
+            case m.EncodeChangelog() | m.PersistUnlogged() | m.CommitSucceeded():
                 await self._commit.take_part(message)
-                if isinstance(message, m.Keep):
+                if isinstance(message, m.CommitSucceeded):
                     self._kept += 1
                     self._writing.begin(changed=message.frozen.tokens)
             case m.LookIdle():
@@ -151,7 +151,7 @@ class StateManager(Actor[StateManagerMessage]):
                 await self._start_over(message)
             case m.FlushStep():
                 self._writing.step()
-            case m.TakePoint() | m.PointStep():
+            case m.TakeCheckpoint() | m.CheckpointStep():
                 await self._points.take_part(message)
             case m.CleanUp() | m.CleanedUp():
                 self._clean_up(message)
@@ -186,14 +186,14 @@ class StateManager(Actor[StateManagerMessage]):
         stores, current = self._make(task)
         if stores is None:
             if order is not None:
-                self._manager.tell(m.AssignTask(task, order.positions, None, current, order.assignment))
+                self._manager.tell(m.Assign(task, order.positions, None, current, order.assignment))
             return
-        held = self._held[task] = Held(task, stores, current, order)
+        held = self._held[task] = StoreEntry(task, stores, current, order)
         held.wiped, stores.unfit = wiped, unfit
         held.offsets = self._disk.used(task)
         self.ctx.pipe(self._open_stores(held), partial(_opened, task=task), partial(m.OpenFailed, task))
 
-    async def _open_stores(self, held: Held) -> None:
+    async def _open_stores(self, held: StoreEntry) -> None:
         try:
             await (self.ctx.blocking(held.stores.open) if self._source is None else self._source.open(held, self.ctx.blocking))
         finally:
@@ -210,7 +210,7 @@ class StateManager(Actor[StateManagerMessage]):
             self._disk.released(failed.task, held.offsets)
             self._instance.tell(m.Fatal(failed.error, rolled_back=False))
 
-    async def _give_up(self, held: Held, reason: str) -> None:
+    async def _give_up(self, held: StoreEntry, reason: str) -> None:
         try:
             await self.ctx.blocking(partial(held.stores.give_up, reason))
         except Exception as error:  # noqa: BLE001 - a disk that cannot be written, for one: the handler decides
@@ -234,7 +234,7 @@ class StateManager(Actor[StateManagerMessage]):
         else:
             await self._give_up(held, message.reason)
 
-    def _changelogs(self, held: Held) -> dict[TopicPartition, str]:
+    def _changelogs(self, held: StoreEntry) -> dict[TopicPartition, str]:
         return {TopicPartition(self._changelog(name), held.task.partition): name for name in held.stores.logged}
 
     def _read_on(self, task: TaskId) -> None:
@@ -285,14 +285,14 @@ class StateManager(Actor[StateManagerMessage]):
             await asyncio.sleep(0)
         return self._work_time()
 
-    def _hand_over(self, held: Held) -> None:
+    def _hand_over(self, held: StoreEntry) -> None:
         order = held.order
         assert order is not None
         self._progress.ended(held, self._changelogs(held))
         held.lent = True
         held.stores.restoring = False
         positions = continued(held, order.positions, exact=self._exact)
-        self._manager.tell(m.AssignTask(held.task, positions, held.stores, held.current, order.assignment))
+        self._manager.tell(m.Assign(held.task, positions, held.stores, held.current, order.assignment))
         self._writing.begin(changed=(held.task,))  # now there may be more of it than a crash may cost
 
     # --- standbys -------------------------------------------------------------------------------------------------------------
@@ -306,7 +306,7 @@ class StateManager(Actor[StateManagerMessage]):
                 await self._make_standby(held)
         message.reply.tell(None)
 
-    async def _make_standby(self, held: Held) -> None:
+    async def _make_standby(self, held: StoreEntry) -> None:
         if held.restoring and held.is_open:
             self._progress.suspended(held, self._changelogs(held))
         held.order, held.lent, held.stores.restoring = None, False, False
@@ -338,7 +338,7 @@ class StateManager(Actor[StateManagerMessage]):
         self.ctx.timers.once("flush", _REST_SECONDS, m.FlushStep())
 
     def _point_in(self, seconds: float) -> None:
-        self.ctx.timers.once("point", seconds, m.PointStep())
+        self.ctx.timers.once("point", seconds, m.CheckpointStep())
 
     def _clean_up(self, message: m.CleanUp | m.CleanedUp) -> None:
         if isinstance(message, m.CleanedUp):

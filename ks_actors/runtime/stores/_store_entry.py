@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.messages import OpenTask
     from ks_actors.state import TaskStores
-    from ks_actors.task import Current
+    from ks_actors.task import RecordContextHolder
 
 
 @final
-class Held:
+class StoreEntry:
     """A task whose stores are opened, restored or kept up to date here, or lent to the task manager, which processes it.
 
     `order` is what asked for the task to be processed; a standby has none. The stores are the same object whatever becomes of the task.
     """
 
-    def __init__(self, task: TaskId, stores: TaskStores, current: Current, order: OpenTask | None) -> None:
+    def __init__(self, task: TaskId, stores: TaskStores, current: RecordContextHolder, order: OpenTask | None) -> None:
         self.task: TaskId = task
         self.stores: TaskStores = stores
-        self.current: Current = current
+        self.current: RecordContextHolder = current
         self.order: OpenTask | None = order
         self.opened: asyncio.Event = asyncio.Event()
         self.is_open: bool = False
@@ -43,7 +43,7 @@ class Held:
         # Whoever opens the stores is to come to an end.
         self.stop: threading.Event = threading.Event()
         # The snapshot that they have begun with.
-        self.loaded: Loaded | None = None
+        self.loaded: LoadedEntry | None = None
         self.restored: dict[str, int] = {}
         self.ends: dict[TopicPartition, int] = {}
 
@@ -63,7 +63,7 @@ class Held:
         return self.stores.offset_sum if self.is_open else self.offsets
 
 
-class Loaded(msgspec.Struct, frozen=True):
+class LoadedEntry(msgspec.Struct, frozen=True):
     """What a task has begun with: a snapshot's name, and rows and next offset of each store that is from there."""
 
     snapshot: str

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ks_actors.records import TaskId
-    from ks_actors.task import Resident, Task
+    from ks_actors.task import RegisteredStores, Task
 
 
 class TaskMetrics(NamedTuple):
@@ -27,7 +27,7 @@ class TaskMetrics(NamedTuple):
     """About how much of its state each store has in Python's memory, see `statestore_memory_max_bytes`."""
 
 
-async def task_metrics(residents: Iterable[Resident]) -> dict[TaskId, TaskMetrics]:
+async def task_metrics(residents: Iterable[RegisteredStores]) -> dict[TaskId, TaskMetrics]:
     """Look at all tasks; their databases are asked in a thread."""
     found = list(residents)
     caches = [_cache_figures(one.processing) for one in found]

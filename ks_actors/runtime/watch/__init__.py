@@ -1,17 +1,17 @@
 """The watchdog: records that wait, and their reasons."""
 
-from ks_actors.runtime.watch._partition_state import Standing
-from ks_actors.runtime.watch._unreachable import longest_outage_ms, told_of_outages, wait_of_instance
+from ks_actors.runtime.watch._partition_state import PartitionStates
+from ks_actors.runtime.watch._unreachable import longest_outage_ms, outages_text, wait_of_instance
 from ks_actors.runtime.watch._waits import Wait, WaitReason
 from ks_actors.runtime.watch._watchdog import WATCH_MAILBOX, Watch
 
 __all__ = [
     "WATCH_MAILBOX",
-    "Standing",
+    "PartitionStates",
     "Wait",
     "WaitReason",
     "Watch",
     "longest_outage_ms",
-    "told_of_outages",
+    "outages_text",
     "wait_of_instance",
 ]

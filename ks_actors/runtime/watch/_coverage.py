@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from ks_actors.log import IsolationLevel, Log
-    from ks_actors.task import Setup
+    from ks_actors.task import Environment
 
 _FETCH_MS = 100
 _NAMES = 10
 _NONE: Mapping[TopicPartition, int] = {}
 
 
-class Elsewhere(NamedTuple):
+class ReadElsewhere(NamedTuple):
     """Partitions that other members have and no member has, each with the offsets that are not committed; None while the group assigns anew."""
 
     others: Mapping[TopicPartition, int] = _NONE
@@ -46,7 +46,7 @@ class Coverage:
     A log that cannot be asked about its groups is taken to have all partitions read.
     """
 
-    def __init__(self, log: Log, setup: Setup, isolation: IsolationLevel, mine: Callable[[], Collection[TopicPartition]]) -> None:
+    def __init__(self, log: Log, setup: Environment, isolation: IsolationLevel, mine: Callable[[], Collection[TopicPartition]]) -> None:
         self._log = log
         self._setup = setup
         self._isolation = isolation
@@ -71,7 +71,7 @@ class Coverage:
         nobodys = missing - given - frozenset(self._mine())
         return {partition: lag for partition, lag in (await self._lags(self._log, nobodys, each=True)).items() if lag} if nobodys else {}
 
-    async def look(self) -> Elsewhere:
+    async def look(self) -> ReadElsewhere:
         """Ask the log which partitions there are, who has them, and how much of them is not committed. Raises LogError."""
         setup = self._setup
         known = frozenset(setup.source_topics)
@@ -80,15 +80,15 @@ class Coverage:
         topics = known | setup.matching(described).keys()
         missing = _partitions({topic: described[topic].partitions for topic in topics if topic in described}).difference(self._mine())
         if not missing or not isinstance(self._log, TellsGroups):
-            return Elsewhere()
+            return ReadElsewhere()
         given = await self._given(self._log)
         if given is None:
-            return Elsewhere(assigned=False)
+            return ReadElsewhere(assigned=False)
         lags = await self._lags(self._log, missing, each=False)
         # A topic that a pattern has not noticed yet is none to wait for when it is empty.
         unread = {partition: lags[partition] for partition in sorted(missing - given) if lags[partition] or partition.topic in known}
         others = {partition: lags[partition] for partition in sorted(missing & given) if lags[partition]}
-        return Elsewhere(others, unread)
+        return ReadElsewhere(others, unread)
 
     async def _given(self, groups: TellsGroups) -> frozenset[TopicPartition] | None:
         given: frozenset[TopicPartition] = frozenset()

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.commit import Committer
     from ks_actors.runtime.input import Poller
-    from ks_actors.runtime.instance import Crew
+    from ks_actors.runtime.instance import Workers
     from ks_actors.runtime.messages import WorkerMessage
     from ks_actors.runtime.processing import TaskManager
     from ks_actors.runtime.shared import Metrics
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ks_actors.task.calls import Call
 
 
-class Place(NamedTuple):
+class PartitionState(NamedTuple):
     """Where a partition stands: the offset that is processed next, None when it is not known yet; records in memory; offsets in the log behind them.
 
     `task` is the task at work; None while its stores are being opened or restored. Of a task that a thread is at, `absent` tells since when that is.
@@ -36,12 +36,12 @@ class Place(NamedTuple):
 
 
 @final
-class Standing:
+class PartitionStates:
     """Look at the parts of an instance from beside them, on the loop: nothing is asked for, and nothing changed."""
 
-    def __init__(self, metrics: Metrics, crew: Crew) -> None:
+    def __init__(self, metrics: Metrics, crew: Workers) -> None:
         self.metrics: Metrics = metrics
-        self.crew: Crew = crew
+        self.crew: Workers = crew
         self.manager: TaskManager | None = None
         self.poller: Poller | None = None
         self.committer: Committer | None = None
@@ -58,7 +58,7 @@ class Standing:
         """The workers that have tasks in hand, also those that have died and that the task manager has not been told of."""
         return [] if self.manager is None else list(self.manager._leased.values())
 
-    def places(self, ends: Mapping[TopicPartition, int]) -> Iterator[Place]:
+    def places(self, ends: Mapping[TopicPartition, int]) -> Iterator[PartitionState]:
         """Iterate over the partitions of all tasks that are assigned; `ends` is how far the log was found to go where no fetch has told."""
         tasks = self.metrics.tasks
         for task in tuple(tasks.values()):
@@ -66,7 +66,7 @@ class Standing:
                 absent = task.absence.since
                 position = queue._behind if absent is not None else queue.position
                 lag = _further(queue.lag, ends.get(partition), queue._behind)
-                yield Place(task.id, partition, task, position, queue.buffered, lag, absent)
+                yield PartitionState(task.id, partition, task, position, queue.buffered, lag, absent)
         poller, keeper = self.poller, self.keeper
         if poller is None or keeper is None:
             return
@@ -77,7 +77,7 @@ class Standing:
             known = {} if held is None or held.order is None else held.order.positions
             for partition in poller._tasks.get(task_id, ()):
                 at = known[partition].offset if partition in known else None
-                yield Place(task_id, partition, None, at, 0, None if at is None else _further(None, ends.get(partition), at))
+                yield PartitionState(task_id, partition, None, at, 0, None if at is None else _further(None, ends.get(partition), at))
 
     @property
     def assigned(self) -> frozenset[TopicPartition]:
@@ -100,6 +100,6 @@ def _further(lag: int | None, end: int | None, behind: int) -> int | None:
     return max(lag or 0, end - behind, 0)
 
 
-def worker_of(crew: Crew, ref: Any) -> str:
+def worker_of(crew: Workers, ref: Any) -> str:
     """Return what a worker is called."""
     return crew.name_of(ref) or "a worker that is ending"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ks_actors.config import StreamsConfig
     from ks_actors.runtime.input import Poller
     from ks_actors.runtime.processing import TaskManager
-    from ks_actors.runtime.watch._partition_state import Place, Standing
+    from ks_actors.runtime.watch._partition_state import PartitionState, PartitionStates
     from ks_actors.task import RecordQueue, Task
 
 Reason: TypeAlias = "tuple[Why, str]"
@@ -24,12 +24,12 @@ Reason: TypeAlias = "tuple[Why, str]"
 class Reasons:
     """Find out why a place does not move. `unreachable` tells in words which brokers do not answer, and is empty when all do."""
 
-    def __init__(self, standing: Standing, config: StreamsConfig, unreachable: Callable[[], str]) -> None:
+    def __init__(self, standing: PartitionStates, config: StreamsConfig, unreachable: Callable[[], str]) -> None:
         self._standing = standing
         self._config = config
         self._unreachable = unreachable
 
-    def of(self, place: Place, call: str) -> Reason:
+    def of(self, place: PartitionState, call: str) -> Reason:
         """Return the reason, from what stops all tasks to what is about one partition. `call` is one that has been under way for long, if any."""
         manager, poller = self._standing.manager, self._standing.poller
         if manager is None or poller is None:
@@ -47,7 +47,7 @@ class Reasons:
 
     # --- a task that is not processed yet, or not any more ------------------------------------------------------------------------
 
-    def _on_its_way(self, place: Place) -> Reason:
+    def _on_its_way(self, place: PartitionState) -> Reason:
         keeper, reader = self._standing.keeper, self._standing.reader
         held = None if keeper is None else keeper._held.get(place.task_id)
         if held is None or held.order is None:
@@ -112,7 +112,7 @@ class Reasons:
 
     # --- what holds up one partition ----------------------------------------------------------------------------------------------
 
-    def _unprocessed(self, place: Place, task: Task, manager: TaskManager, poller: Poller) -> Reason:
+    def _unprocessed(self, place: PartitionState, task: Task, manager: TaskManager, poller: Poller) -> Reason:
         other = self._missing(task)
         if other is not None:
             return Why.PARTITION, f"the task waits for {other.partition}, {self._why_missing(other, poller)}"
@@ -154,7 +154,7 @@ class Reasons:
             return f"{told}: its fetching has stopped, {self._buffers()}"
         return f"{told}{self._away()}"
 
-    def _unfetched(self, place: Place, poller: Poller) -> Reason:
+    def _unfetched(self, place: PartitionState, poller: Poller) -> Reason:
         if place.partition in poller._stopped:
             return Why.INPUT_BUFFER, f"fetching has stopped, {self._buffers()}"
         if away := self._unreachable():

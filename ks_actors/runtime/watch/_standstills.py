@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ks_actors.records import TaskId, TopicPartition
-    from ks_actors.runtime.watch._partition_state import Place, Standing
+    from ks_actors.runtime.watch._partition_state import PartitionState, PartitionStates
     from ks_actors.task.calls import Call
 
 _log = logging.getLogger("ks_actors")
@@ -20,12 +20,12 @@ _SLOW_S = 1.0
 
 
 @final
-class Still:
+class StandstillSince:
     """A partition as it was seen: `still` is when its position has moved last, `since` when its records began to wait, None while none do."""
 
     __slots__ = ("absent", "furthest", "last", "moves", "since", "still", "told")
 
-    def __init__(self, place: Place, now: float) -> None:
+    def __init__(self, place: PartitionState, now: float) -> None:
         self.furthest: int = -1 if place.position is None else place.position
         self.last: int = self.furthest
         self.absent: float | None = place.absent
@@ -39,8 +39,8 @@ class Still:
 class Found(NamedTuple):
     """A place, what was seen of it, and a call of its task that takes long, in words, if there is one."""
 
-    place: Place
-    still: Still
+    place: PartitionState
+    still: StandstillSince
     call: str
 
     def waited(self, now: float) -> float:
@@ -55,17 +55,17 @@ class _UnderWay(NamedTuple):
 
 
 @final
-class Stills:
+class StandstillTimes:
     """Compare where each partition is with where it was at the last look.
 
     Only what is further than ever before counts as going on: after a failure records are processed again, perhaps up to the one that fails. Without a
     failure a position that has gone back was set anew.
     """
 
-    def __init__(self, standing: Standing, bound: float) -> None:
+    def __init__(self, standing: PartitionStates, bound: float) -> None:
         self._standing = standing
         self._slow: float = max(bound, 2 * _SLOW_S) / 2
-        self._seen: dict[_Key, Still] = {}
+        self._seen: dict[_Key, StandstillSince] = {}
         self._calls: dict[tuple[TaskId, str], _UnderWay] = {}
         self._commits: int = 0
 
@@ -88,7 +88,7 @@ class Stills:
             slow = calls.get(place.task_id)
             origin = None if slow is None else slow.call.origin
             here = origin is not None and origin[:2] == place.partition
-            still = self._seen[key] = before.get(key) or Still(place, now)
+            still = self._seen[key] = before.get(key) or StandstillSince(place, now)
             self._follow(still, place, now, slow if here else None)
             full = place.buffered > 0 and place.task is not None and slow is not None and place.task.draining.room() == 0
             found.append(Found(place, still, _told(slow) if slow is not None and (here or full) else ""))
@@ -108,7 +108,7 @@ class Stills:
                 slowest[task.id] = one
         return slowest
 
-    def _follow(self, still: Still, place: Place, now: float, call: _UnderWay | None) -> None:
+    def _follow(self, still: StandstillSince, place: PartitionState, now: float, call: _UnderWay | None) -> None:
         position = still.last if place.position is None else place.position
         goes_on = self._goes_on(still, place, position)
         still.moves = position != still.last or (place.absent is not None and place.absent != still.absent)
@@ -130,11 +130,11 @@ class Stills:
         if waits and still.since is None:
             still.since = call.since if call is not None else now if place.lag is not None or place.buffered else still.still
 
-    def _unknown(self, still: Still, place: Place, now: float) -> bool:
+    def _unknown(self, still: StandstillSince, place: PartitionState, now: float) -> bool:
         """Return whether records are taken to wait though it is not known whether there are any: the log should have told by now."""
         return place.task is None or now - still.still >= self._slow * 2
 
-    def _goes_on(self, still: Still, place: Place, position: int) -> bool:
+    def _goes_on(self, still: StandstillSince, place: PartitionState, position: int) -> bool:
         if place.absent is not None:
             # A thread is at the task: all that is known is whether that is still for the same slice.
             return place.absent != still.absent

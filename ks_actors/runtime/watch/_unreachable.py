@@ -11,7 +11,7 @@ def longest_outage_ms(log: object) -> int:
     return int(max((outage.seconds for outage in log.outages()), default=0.0) * 1000) if isinstance(log, TellsOutages) else 0
 
 
-def told_of_outages(log: object) -> str:
+def outages_text(log: object) -> str:
     """Return which brokers do not answer, since when and why; nothing when all that are asked do."""
     outages = log.outages() if isinstance(log, TellsOutages) else ()
     return "; ".join(f"the log has not answered for {outage.seconds:.0f} s: {outage.reason}" for outage in outages)
@@ -19,7 +19,7 @@ def told_of_outages(log: object) -> str:
 
 def wait_of_instance(log: object, wall_time_ms: int) -> Wait:
     """Return what an instance waits for that has no tasks yet."""
-    away, waited = told_of_outages(log), longest_outage_ms(log)
+    away, waited = outages_text(log), longest_outage_ms(log)
     return Wait(
         task=None,
         partition=None,

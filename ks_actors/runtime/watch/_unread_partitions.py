@@ -17,7 +17,7 @@ _NAMES = 50
 _log = logging.getLogger("ks_actors")
 
 
-class Nobodys(NamedTuple):
+class NotAssigned(NamedTuple):
     """A partition that nobody reads: since when, and how many offsets wait."""
 
     since: float
@@ -25,12 +25,12 @@ class Nobodys(NamedTuple):
 
 
 @final
-class Unread:
+class UnreadPartitions:
     """Keep what was found of partitions that nobody reads, and say so: after `bound` seconds, twice that, four times that, and so on."""
 
     def __init__(self, bound: float) -> None:
         self._bound: float = bound
-        self._found: dict[TopicPartition, Nobodys] = {}
+        self._found: dict[TopicPartition, NotAssigned] = {}
         self._told: dict[TopicPartition, int] = {}
 
     def forget(self) -> None:
@@ -43,19 +43,19 @@ class Unread:
         before, self._found = self._found, {}
         for partition, lag in lags.items():
             since = before[partition].since if partition in before else now
-            self._found[partition] = Nobodys(since, lag)
+            self._found[partition] = NotAssigned(since, lag)
         for partition in before.keys() - lags.keys():
             if self._told.pop(partition, 0):
                 _log.info("%s is read again, or holds nothing more, after nobody had read it for %.0f s", partition, now - before[partition].since)
 
-    def all(self, still: Callable[[], frozenset[TopicPartition]]) -> dict[TopicPartition, Nobodys]:
+    def all(self, still: Callable[[], frozenset[TopicPartition]]) -> dict[TopicPartition, NotAssigned]:
         """Return the partitions that nobody reads, but for those that this instance has come to read: that is not `still` so."""
         if not self._found:
             return {}
         missing = still()
         return {partition: one for partition, one in sorted(self._found.items()) if partition in missing}
 
-    def tell(self, unread: Mapping[TopicPartition, Nobodys], now: float) -> int:
+    def tell(self, unread: Mapping[TopicPartition, NotAssigned], now: float) -> int:
         """Warn of those that have waited for long; return how many there are."""
         stalled = {partition: one for partition, one in unread.items() if now - one.since >= self._bound}
         due = [partition for partition, one in stalled.items() if now - one.since >= self._bound * 2 ** self._told.get(partition, 0)]

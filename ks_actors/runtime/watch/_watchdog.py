@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 from actors import Actor, Mailbox, Message, Started
 from ks_actors.runtime.watch._coverage import Coverage
 from ks_actors.runtime.watch._reasons import Reasons
-from ks_actors.runtime.watch._standstills import Stills
-from ks_actors.runtime.watch._unread_partitions import UNREAD_TEXT, Unread
+from ks_actors.runtime.watch._standstills import StandstillTimes
+from ks_actors.runtime.watch._unread_partitions import UNREAD_TEXT, UnreadPartitions
 from ks_actors.runtime.watch._waits import Wait, WaitReason
 
 if TYPE_CHECKING:
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from actors import Signal
     from ks_actors.log import IsolationLevel, Log
     from ks_actors.records import TaskId, TopicPartition
-    from ks_actors.runtime.watch._partition_state import Standing
+    from ks_actors.runtime.watch._partition_state import PartitionStates
     from ks_actors.runtime.watch._standstills import Found
-    from ks_actors.task import Setup
+    from ks_actors.task import Environment
 
 WATCH_MAILBOX = Mailbox(capacity=1_000, overflow="fail_system")
 _LOOK_S = 1.0
@@ -32,29 +32,29 @@ _FRESH = frozenset({WaitReason.NOT_FETCHED, WaitReason.SCHEDULE, WaitReason.WORK
 _log = logging.getLogger("ks_actors")
 
 
-class Look(Message, frozen=True, tag="LOOK"):
+class Look(Message, frozen=True):
     """Look at everything (internal)."""
 
 
-class EndsFound(Message, frozen=True, tag="ENDS_FOUND"):
+class EndsFound(Message, frozen=True):
     """So far the log goes, where no fetch has told (internal)."""
 
     ends: Mapping[TopicPartition, int]
 
 
-class EndsNotFound(Message, frozen=True, tag="ENDS_NOT_FOUND"):
+class EndsNotFound(Message, frozen=True):
     """The log did not tell how far it goes (internal)."""
 
     error: Exception
 
 
-class UnreadFound(Message, frozen=True, tag="UNREAD_FOUND"):
+class UnreadFound(Message, frozen=True):
     """The partitions that nobody in the group reads, with how many offsets wait; None while the group assigns anew (internal)."""
 
     lags: Mapping[TopicPartition, int] | None
 
 
-class UnreadNotFound(Message, frozen=True, tag="UNREAD_NOT_FOUND"):
+class UnreadNotFound(Message, frozen=True):
     """The log did not tell which partitions the members of the group have (internal)."""
 
     error: Exception
@@ -73,8 +73,8 @@ class Watch(Actor[WatchMessage]):
 
     def __init__(
         self,
-        standing: Standing,
-        setup: Setup,
+        standing: PartitionStates,
+        setup: Environment,
         log: Log,
         isolation: IsolationLevel,
         *,
@@ -90,8 +90,8 @@ class Watch(Actor[WatchMessage]):
         self._reasons = Reasons(standing, setup.config, unreachable)
         self.coverage = Coverage(log, setup, isolation, lambda: standing.assigned)
         self._bound: float = setup.config.stall_warning_ms / 1000
-        self._stills = Stills(standing, self._bound)
-        self._unread = Unread(self._bound)
+        self._stills = StandstillTimes(standing, self._bound)
+        self._unread = UnreadPartitions(self._bound)
         self._ends: Mapping[TopicPartition, int] = {}
         # When the log may be asked the next time, and whether it is being asked.
         self._ask_at: float = 0.0

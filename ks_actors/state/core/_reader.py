@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
     from ks_actors.state.core._codec import Entry
     from ks_actors.state.core._write_back import Transactional
-    from ks_actors.state.join_window import Spans
+    from ks_actors.state.join_window import JoinWindowRows
 
-S = TypeVar("S", bound="Transactional[Any] | Spans")
+S = TypeVar("S", bound="Transactional[Any] | JoinWindowRows")
 MANY: Final = 2000
 """Keys that are put in order in one go, at most."""
 STEP: Final = 500

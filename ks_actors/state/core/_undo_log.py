@@ -15,7 +15,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from ks_actors.kernel import kernel as _kernel
-from ks_actors.records import WORTHWHILE, Batch, WrittenBatch
+from ks_actors.records import WORTHWHILE, Batch, EncodedBatch
 from ks_actors.state.core._codec import TIME_BYTES, Codec, unpack_time
 from ks_actors.state.core._memory_budget import Measured
 
@@ -47,7 +47,7 @@ Handle = TypeVar("Handle")
 """What a change is noted under: a key, or a key and a window."""
 
 
-class Changes(ABC, Measured, Generic[Handle]):
+class UndoLog(ABC, Measured, Generic[Handle]):
     """What is uncommitted of one store's data. What is public here is for TaskStores alone."""
 
     def __init__(self, codec: Codec, record_time: Callable[[], int]) -> None:
@@ -118,7 +118,7 @@ class Changes(ABC, Measured, Generic[Handle]):
             return None
         entries, forms = known
         written = _kernel.write_changes((entries, self._dirty, self._frozen_deleted), handles, forms, limit)
-        return None if written is None else WrittenBatch(written[0], len(handles), *written[1:])
+        return None if written is None else EncodedBatch(written[0], len(handles), *written[1:])
 
     def _known_forms(self) -> tuple[dict[Any, Any], tuple[int, int, int]] | None:
         """Return the dict that entries are in, with the forms of it, keys and values as the kernel knows them; None when it does not."""

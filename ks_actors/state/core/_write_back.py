@@ -21,7 +21,7 @@ from weakref import WeakSet
 
 from ks_actors.kernel import kernel as _kernel
 from ks_actors.state.core._closed import Closed
-from ks_actors.state.core._undo_log import MISSING, Changes, Handle
+from ks_actors.state.core._undo_log import MISSING, Handle, UndoLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -48,7 +48,7 @@ _never: Final = object()
 _first: Final = itemgetter(0)
 
 
-class Transactional(Changes[Handle], Generic[Handle]):
+class Transactional(UndoLog[Handle], Generic[Handle]):
     """The life of one store's data. What is public here is for TaskStores alone."""
 
     def __init__(self, codec: Codec, engine: Engine | None, prefix: bytes, record_time: Callable[[], int], *, logged: bool) -> None:

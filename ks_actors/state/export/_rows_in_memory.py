@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ks_actors.records import Batch
 from ks_actors.state.core import pack_time
-from ks_actors.state.join_window import Spans
+from ks_actors.state.join_window import JoinWindowRows
 from ks_actors.state.key_value import KeyValueReader
 from ks_actors.state.session import ENDS, LATEST, SessionReader, Sessions
-from ks_actors.state.timed import FACTS, SEGMENT, SUFFIX, Tracks
+from ks_actors.state.timed import FACTS, SEGMENT, SUFFIX, KeyIndex
 from ks_actors.state.versioned import TOMBSTONE, VersionedReader, Versions
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def log_batch(store: Any, rows: Sequence[tuple[Any, Any, Entry]]) -> Batch:
     if isinstance(store, Versions):
         return _versions(codec, rows)
     values, times = [codec.value(entry[0]) for _, _, entry in rows], [entry[1] for _, _, entry in rows]
-    if not isinstance(store, Tracks | Spans):
+    if not isinstance(store, KeyIndex | JoinWindowRows):
         return Batch([encoded for encoded, _, _ in rows], values, times)
     if store._segmented:
         return Batch([place[SEGMENT.size :] for place, _, _ in rows], values, times)

@@ -6,7 +6,7 @@ from itertools import compress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ks_actors.kernel import kernel as _kernel
-from ks_actors.state.join_window._lookups import SpanWindows
+from ks_actors.state.join_window._lookups import JoinWindowLookups
 from ks_actors.state.join_window._packed_segment import PackedSegment
 from ks_actors.state.join_window._segment import Raw
 from ks_actors.state.timed import SEQUENCE_MASK
@@ -21,7 +21,7 @@ Met = tuple[int, int, Any]
 """Which of those that looked, start, and value."""
 
 
-class SpanRuns(SpanWindows[K], Generic[K]):
+class JoinWindowBatchLookups(JoinWindowLookups[K], Generic[K]):
     """A window store with duplicates, for operators that work on batches. `indexes` are what stands for keys in its dicts."""
 
     @property

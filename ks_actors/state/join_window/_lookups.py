@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from ks_actors.state.join_window._packed_segment import PackedSegment
-from ks_actors.state.join_window._rows_by_time import Spans
+from ks_actors.state.join_window._rows_by_time import JoinWindowRows
 from ks_actors.state.join_window._segment import Raw
 from ks_actors.state.timed import SEGMENT, SEQUENCE_BITS, SEQUENCE_MASK, SUFFIX
 
@@ -23,7 +23,7 @@ Found = tuple[bytes, int, int, "Entry"]
 """Key bytes, start, sequence number and entry."""
 
 
-class SpanWindows(Spans, Generic[K]):
+class JoinWindowLookups(JoinWindowRows, Generic[K]):
     """Entries by key and start (ms), as many as were put. Expiry is that of `Windows`."""
 
     def __init__(

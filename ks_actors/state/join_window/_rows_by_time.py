@@ -32,7 +32,7 @@ BACKLOG: Final = 2_000
 """Rows that have expired and are in memory, from which on somebody should let go of them."""
 
 
-class Spans(Measured):
+class JoinWindowRows(Measured):
     """Rows by time, key, and the order in which they came.
 
     A put never changes what is there: it adds a row to the segment of its time. So a transaction is what lies behind a place in each, a rollback

@@ -7,7 +7,7 @@ from bisect import bisect_left, insort
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from ks_actors.state.core import MISSING, pack_time
-from ks_actors.state.timed import SEGMENT, TimedTracks, take_out
+from ks_actors.state.timed import SEGMENT, TimedKeyIndex, take_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,7 @@ Found = tuple[int, int, "Entry"]
 """A session's start and end, both included, and its entry."""
 
 
-class Sessions(TimedTracks, Generic[K]):
+class Sessions(TimedKeyIndex, Generic[K]):
     """Entries by key and session, from `start` to `end` (ms), both included. `get_entry`, `put_entry` and `find_entries` are for operators.
 
     A slot is end and start in one number, so that slots are in the order in which Kafka Streams has sessions on disk. Expiry is that of Kafka

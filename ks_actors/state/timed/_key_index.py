@@ -38,7 +38,7 @@ TRACK_BYTES: Final = 300
 _FEW: Final = 8
 
 
-class Tracks(Transactional[tuple[Any, int]]):
+class KeyIndex(Transactional[tuple[Any, int]]):
     """Values by key and slot, which tells a window among others of its key: as far as this class goes, its start.
 
     What starts at the low-water mark `_low` or later is all in memory; what is older may be on disk only, and is asked for by key. The engine has

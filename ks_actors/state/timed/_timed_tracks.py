@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ks_actors.state.core import TEXTS, average, weigh
-from ks_actors.state.timed._key_index import Tracks
+from ks_actors.state.timed._key_index import KeyIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ks_actors.topology import StoreSpec
 
 
-class TimedTracks(Tracks):
+class TimedKeyIndex(KeyIndex):
     """What windows and sessions have in common."""
 
     def __init__(

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
     from ks_actors.state.core import Entry, Row
-    from ks_actors.state.join_window import Spans
+    from ks_actors.state.join_window import JoinWindowRows
     from ks_actors.state.window import Windows
 
-W = TypeVar("W", bound="Windows[Any] | Spans")
+W = TypeVar("W", bound="Windows[Any] | JoinWindowRows")
 Found = tuple[Any, Any, Any]
 """What windows are in the order of, key and slot, and the value in memory or its bytes."""
 _first: Final = itemgetter(0)

@@ -3,10 +3,10 @@
 from ks_actors.state.window._by_key import Windows
 from ks_actors.state.window._reader import DuplicatesReader, WindowReader
 from ks_actors.state.window._store import (
+    ByStartTimestampedWindowStore,
+    ByStartWindowStore,
     DuplicatesTimestampedWindowStore,
     DuplicatesWindowStore,
-    PanesTimestampedWindowStore,
-    PanesWindowStore,
     SingleTimestampedWindowStore,
     SingleWindowStore,
     TimestampedWindowStore,
@@ -15,11 +15,11 @@ from ks_actors.state.window._store import (
 )
 
 __all__ = [
+    "ByStartTimestampedWindowStore",
+    "ByStartWindowStore",
     "DuplicatesReader",
     "DuplicatesTimestampedWindowStore",
     "DuplicatesWindowStore",
-    "PanesTimestampedWindowStore",
-    "PanesWindowStore",
     "SingleTimestampedWindowStore",
     "SingleWindowStore",
     "TimestampedWindowStore",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from ks_actors._errors import SerializationError
 from ks_actors.kernel import kernel as _kernel
 from ks_actors.state.core import BY_KEY_AND_START, MISSING, pack_time
-from ks_actors.state.timed import SEGMENT, SUFFIX, TimedTracks
+from ks_actors.state.timed import SEGMENT, SUFFIX, TimedKeyIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ K = TypeVar("K")
 _FEW = 8
 
 
-class Windows(TimedTracks, Generic[K]):
+class Windows(TimedKeyIndex, Generic[K]):
     """Entries by key and window start (ms). `get_entry`, `put_entry` and `fetch_entries` are for operators.
 
     Expiry is that of Kafka Streams: nothing is seen that starts at or before the latest start put minus the retention. A put that old is dropped and

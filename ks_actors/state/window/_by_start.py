@@ -31,7 +31,7 @@ def has_panes(spec: StoreSpec) -> bool:
     return spec.advance_ms > 0 and spec.retention_ms // spec.advance_ms <= MANY
 
 
-class Panes(Windows[K], Generic[K]):
+class WindowsByStart(Windows[K], Generic[K]):
     """Windows whose starts all keys have in common, as tumbling and hopping ones have: values by start, then key.
 
     A record finds its window in one dict, that of the time in which most records are: so a window costs an entry in it, and no dict of its key's own,

@@ -6,7 +6,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from ks_actors.state.core import MISSING, NotingReader, Reader, pack_time, step
-from ks_actors.state.join_window import Raw, SpanWindows
+from ks_actors.state.join_window import JoinWindowLookups, Raw
 from ks_actors.state.timed import Found, Timeline, into_chunks
 from ks_actors.state.window._by_key import Windows
 
@@ -72,12 +72,12 @@ class WindowReader(NotingReader[Windows[Any]]):
         rows.looking = False
 
 
-class DuplicatesReader(Reader[SpanWindows[Any]]):
+class DuplicatesReader(Reader[JoinWindowLookups[Any]]):
     """Reads a window store that keeps duplicates, in which a put never changes what is there."""
 
-    def __init__(self, store: SpanWindows[Any]) -> None:
+    def __init__(self, store: JoinWindowLookups[Any]) -> None:
         super().__init__(store)
-        self._line: Timeline[SpanWindows[Any]] = Timeline(store, duplicates=True)
+        self._line: Timeline[JoinWindowLookups[Any]] = Timeline(store, duplicates=True)
 
     def _entry(self, _: tuple[Any, int], value: Any) -> Entry | None:
         """Return the entry of a value with its time, or of its bytes on disk; one that may be changed in place is a copy."""

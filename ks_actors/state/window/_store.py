@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, final, overload
 
 from ks_actors.state.core import StoreIterator
-from ks_actors.state.join_window import SpanRuns
+from ks_actors.state.join_window import JoinWindowBatchLookups
 from ks_actors.state.key_value import ValueAndTimestamp
 from ks_actors.state.window._by_key import Windows
-from ks_actors.state.window._by_start import Panes, has_panes
+from ks_actors.state.window._by_start import WindowsByStart, has_panes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -155,22 +155,22 @@ class SingleTimestampedWindowStore(Windows[K], TimestampedWindowStore[K, V], Gen
 
 
 @final
-class PanesWindowStore(Panes[K], WindowStore[K, V], Generic[K, V]):
+class ByStartWindowStore(WindowsByStart[K], WindowStore[K, V], Generic[K, V]):
     """One value per key and window, where all keys have the same windows."""
 
 
 @final
-class PanesTimestampedWindowStore(Panes[K], TimestampedWindowStore[K, V], Generic[K, V]):
+class ByStartTimestampedWindowStore(WindowsByStart[K], TimestampedWindowStore[K, V], Generic[K, V]):
     """One value with its timestamp per key and window, where all keys have the same windows."""
 
 
 @final
-class DuplicatesWindowStore(SpanRuns[K], WindowStore[K, V], Generic[K, V]):
+class DuplicatesWindowStore(JoinWindowBatchLookups[K], WindowStore[K, V], Generic[K, V]):
     """All values that were put, per key and window."""
 
 
 @final
-class DuplicatesTimestampedWindowStore(SpanRuns[K], TimestampedWindowStore[K, V], Generic[K, V]):
+class DuplicatesTimestampedWindowStore(JoinWindowBatchLookups[K], TimestampedWindowStore[K, V], Generic[K, V]):
     """All values that were put with their timestamps, per key and window."""
 
 
@@ -179,8 +179,8 @@ def window_class(
 ) -> type[
     SingleWindowStore[Any, Any]
     | SingleTimestampedWindowStore[Any, Any]
-    | PanesWindowStore[Any, Any]
-    | PanesTimestampedWindowStore[Any, Any]
+    | ByStartWindowStore[Any, Any]
+    | ByStartTimestampedWindowStore[Any, Any]
     | DuplicatesWindowStore[Any, Any]
     | DuplicatesTimestampedWindowStore[Any, Any]
 ]:
@@ -188,5 +188,5 @@ def window_class(
     if spec.retain_duplicates:
         return DuplicatesTimestampedWindowStore if timestamped else DuplicatesWindowStore
     if has_panes(spec):
-        return PanesTimestampedWindowStore if timestamped else PanesWindowStore
+        return ByStartTimestampedWindowStore if timestamped else ByStartWindowStore
     return SingleTimestampedWindowStore if timestamped else SingleWindowStore

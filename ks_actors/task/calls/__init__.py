@@ -5,13 +5,13 @@ from ks_actors.task.calls._batch_node import in_flight_node
 from ks_actors.task.calls._blocking import blocking, check_threads, needs_thread
 from ks_actors.task.calls._drain import Draining
 from ks_actors.task.calls._in_flight import InFlight
-from ks_actors.task.calls._thread_guard import Absence
+from ks_actors.task.calls._thread_guard import ThreadGuard
 
 __all__ = [
-    "Absence",
     "Call",
     "Draining",
     "InFlight",
+    "ThreadGuard",
     "blocking",
     "check_threads",
     "in_flight_node",

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from ks_actors.processors.api import AsyncOperator, AsyncOptions, RecordMetadata
     from ks_actors.records import Headers
     from ks_actors.task._node import NodeWork
-    from ks_actors.task._record_context import Current
-    from ks_actors.task.origins import Page
+    from ks_actors.task._record_context import RecordContextHolder
+    from ks_actors.task.origins import OriginPage
 
 _UNHASHABLE = object()
 
@@ -26,12 +26,12 @@ class Call:
 
     __slots__ = ("deadline", "error", "headers", "key", "lane", "late", "offset", "over", "page", "result", "task", "timestamp", "value")
 
-    def __init__(self, key: Any, value: Any, timestamp: int, headers: Headers, current: Current) -> None:
+    def __init__(self, key: Any, value: Any, timestamp: int, headers: Headers, current: RecordContextHolder) -> None:
         self.key: Any = key
         self.value: Any = value
         self.timestamp: int = timestamp
         self.headers: Headers = headers
-        self.page: Page | None = current.page
+        self.page: OriginPage | None = current.page
         self.offset: int = current.offset
         self.lane: Any = None
         self.deadline: float = inf
@@ -64,7 +64,7 @@ class AsyncNode:
         operator: AsyncOperator,
         options: AsyncOptions,
         *,
-        current: Current,
+        current: RecordContextHolder,
         wake: Callable[[], None],
         replayable: bool = False,
     ) -> None:

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from ks_actors.processors.api import AsyncOperator, Operator
     from ks_actors.records import Headers
     from ks_actors.task._node import NodeWork
-    from ks_actors.task._record_context import Current
+    from ks_actors.task._record_context import RecordContextHolder
     from ks_actors.task.calls._async_node import Call
     from ks_actors.task.calls._in_flight import InFlight
-    from ks_actors.task.origins import Page
+    from ks_actors.task.origins import OriginPage
 
 _AT_ONCE = 1000
 
@@ -32,7 +32,7 @@ class _Lot:
 
     def __init__(self) -> None:
         self.records: list[Record[Any, Any]] = []
-        self.places: list[tuple[Page | None, int]] = []
+        self.places: list[tuple[OriginPage | None, int]] = []
 
 
 @final
@@ -46,7 +46,9 @@ class BatchNode:
     no clock: a lot goes when it is full or flushed.
     """
 
-    def __init__(self, work: NodeWork, operator: Batched, *, current: Current, wake: Callable[[], None], replayable: bool = False) -> None:
+    def __init__(
+        self, work: NodeWork, operator: Batched, *, current: RecordContextHolder, wake: Callable[[], None], replayable: bool = False
+    ) -> None:
         self.node: str = work.node
         self.in_flight: int = 0
         self._work = work
@@ -193,7 +195,7 @@ class BatchNode:
         current.timestamp, current.headers = record.timestamp, record.headers
 
 
-def in_flight_node(operator: Operator, work: NodeWork, *, current: Current, wake: Callable[[], None], replayable: bool) -> InFlight:
+def in_flight_node(operator: Operator, work: NodeWork, *, current: RecordContextHolder, wake: Callable[[], None], replayable: bool) -> InFlight:
     """Make the node of an operator whose user code is asynchronous."""
     if isinstance(operator, Batched):
         return BatchNode(work, operator, current=current, wake=wake, replayable=replayable)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class Absence:
+class ThreadGuard:
     """Tell whether a thread is at a task: then nothing on the event loop may look at it. `since` is when that began.
 
     Whoever wants to look at the task adds a function to `visits`, which is called when the thread is done with it, before the next one can begin.

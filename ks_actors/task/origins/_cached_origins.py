@@ -5,16 +5,16 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
-from ks_actors.task.origins._leaves import Leaf, Leaves
+from ks_actors.task.origins._leaves import OriginLeaf, OriginLeaves
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from ks_actors.processors.api import RecordMetadata
     from ks_actors.records import Batch, Window
-    from ks_actors.task._record_context import Current
+    from ks_actors.task._record_context import RecordContextHolder
     from ks_actors.task.origins._leaves import Place
-    from ks_actors.task.origins._pages import Page, RawRecord
+    from ks_actors.task.origins._pages import OriginPage, RawRecord
 
 NONE_LATE: Final[Mapping[int, int | None]] = MappingProxyType({})
 
@@ -47,14 +47,14 @@ class _Found(NamedTuple):
 
 
 @final
-class Recent(Leaves[_Batch]):
+class CachedOrigins(OriginLeaves[_Batch]):
     """The records that have come to a cache since it was empty, as far as they are kept.
 
     Batches are noted as such, at no cost per record: which of their records was the last one of a row is found when somebody asks, which is after an
     error. `row` tells under which name a cache has a key.
     """
 
-    def __init__(self, current: Current, row: Callable[[Any], Any], *, windowed: bool) -> None:
+    def __init__(self, current: RecordContextHolder, row: Callable[[Any], Any], *, windowed: bool) -> None:
         super().__init__(current)
         self._row: Callable[[Any], Any] = row
         self._windowed: bool = windowed
@@ -66,7 +66,7 @@ class Recent(Leaves[_Batch]):
         self._begin(_Batch(batch, skipped, late, whole))
         self._seen = None
         # A record that comes by itself is later than these.
-        self.page, self.leaf = None, Leaf(None, self._number)
+        self.page, self.leaf = None, OriginLeaf(None, self._number)
 
     def seen(self) -> Seen:
         """Return what has come so far."""
@@ -81,9 +81,9 @@ class Recent(Leaves[_Batch]):
         self._kept.clear()
         self._weight = 0
         self._seen = self._last = self.page = None
-        self.leaf = Leaf(None, self._number)
+        self.leaf = OriginLeaf(None, self._number)
 
-    def _let_go(self, leaf: Leaf, extra: _Batch) -> None:  # noqa: ARG002 - for those that count what each holds
+    def _let_go(self, leaf: OriginLeaf, extra: _Batch) -> None:  # noqa: ARG002 - for those that count what each holds
         self._gone, self._seen = leaf.number, None
 
 
@@ -93,9 +93,9 @@ class Seen:
 
     __slots__ = ("_index", "_row", "_weight", "_windowed", "batches", "gone")
 
-    def __init__(self, batches: Sequence[tuple[Leaf, _Batch]], weight: int, gone: int, row: Callable[[Any], Any], *, windowed: bool) -> None:
+    def __init__(self, batches: Sequence[tuple[OriginLeaf, _Batch]], weight: int, gone: int, row: Callable[[Any], Any], *, windowed: bool) -> None:
         self.gone: int = gone
-        self.batches: Sequence[tuple[Leaf, _Batch]] = batches
+        self.batches: Sequence[tuple[OriginLeaf, _Batch]] = batches
         self._weight: int = weight
         self._row: Callable[[Any], Any] = row
         self._windowed: bool = windowed
@@ -121,7 +121,7 @@ class Seen:
         index: dict[Any, list[_Found]] = {}
         row, windowed = self._row, self._windowed
         for leaf, (batch, skipped, late, whole) in self.batches:
-            nowhere = Leaf(None, leaf.number)
+            nowhere = OriginLeaf(None, leaf.number)
             for number, (key, timestamp, offset) in enumerate(zip(batch.keys, batch.timestamps, batch.offsets, strict=True)):
                 if key is None or number in skipped:
                     continue
@@ -175,7 +175,7 @@ class Flushed:
     def __len__(self) -> int:
         return len(self._keys) + len(self._seen)
 
-    def place(self, number: int) -> tuple[Page | None, int]:
+    def place(self, number: int) -> tuple[OriginPage | None, int]:
         """Return the page of the last record of a row, None when that is not known, and its offset there."""
         place = self._found(number)
         return (None, -1) if place is None else (place[0].page, place[1])

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, Protocol, final
 
 from ks_actors.processors.api import RecordMetadata
-from ks_actors.task.origins._leaves import Leaf
+from ks_actors.task.origins._leaves import OriginLeaf
 
 if TYPE_CHECKING:
     from ks_actors.records import Batch, Headers, TopicPartition
@@ -28,7 +28,7 @@ class RawRecord:
         self.headers: Headers = raw.headers[index] if raw.headers is not None else ()
 
 
-class Page(Protocol):
+class OriginPage(Protocol):
     """Source records, each known by its offset, or by another number that its batch has in the place of the offset."""
 
     def metadata(self, offset: int) -> RecordMetadata | None:
@@ -43,7 +43,7 @@ class Page(Protocol):
         """Return whether the log has the record; if not, its offset counts the records of a history."""
         ...
 
-    def bare(self) -> Page | None:
+    def bare(self) -> OriginPage | None:
         """Return a page that still tells where records came from, and keeps none of their bytes; None when there is no such page."""
         ...
 
@@ -95,7 +95,7 @@ class Chunk:
 
     def origin(self, offset: int) -> Place:
         """Return this page."""
-        return Leaf(self, 0), offset
+        return OriginLeaf(self, 0), offset
 
     def bare(self) -> Chunk:
         """Return the partition alone."""

@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from ks_actors.records import TopicPartition
-from ks_actors.task.origins._leaves import Leaves
+from ks_actors.task.origins._leaves import OriginLeaves
 from ks_actors.task.origins._pages import Chunk
 
 if TYPE_CHECKING:
     from ks_actors.processors.api import Origin
     from ks_actors.records import Headers
-    from ks_actors.task.origins._pages import Page
+    from ks_actors.task.origins._pages import OriginPage
 
-Place = tuple["Page | None", int, int, "Headers"]
+Place = tuple["OriginPage | None", int, int, "Headers"]
 
 
 @final
-class HeldBack(Leaves[None]):
+class HeldBack(OriginLeaves[None]):
     """The places of the records that one node holds back; and the way to these, and back."""
 
     def origin(self) -> Origin:

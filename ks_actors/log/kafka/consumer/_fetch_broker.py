@@ -21,7 +21,7 @@ _SPACING_S: Final = 0.02
 
 
 @final
-class Line:
+class BrokerTurn:
     """A connection to a broker, with at most one request under way (`out`). It is `long` when the broker may take its time."""
 
     __slots__ = ("channel", "long", "out", "session")
@@ -46,7 +46,7 @@ class FetchBroker:
 
     def __init__(self, node: int, channels: tuple[str, str]) -> None:
         self.node: int = node
-        self.lines: tuple[Line, Line] = (Line(channels[0]), Line(channels[1]))
+        self.lines: tuple[BrokerTurn, BrokerTurn] = (BrokerTurn(channels[0]), BrokerTurn(channels[1]))
         self.wanted: dict[TopicPartition, Source] = {}
         self.failures: Failures = Failures()
         # Before that time of the loop, in seconds, nothing is sent.
@@ -58,7 +58,7 @@ class FetchBroker:
         self.timer_due: float = 0.0
         # Whether a partition has come to be wanted, from where it reads on by now, since the last request.
         self._fresh: bool = False
-        self._last: Line = self.lines[0]
+        self._last: BrokerTurn = self.lines[0]
 
     def change(self, partition: TopicPartition, source: Source | None) -> None:
         """Have a partition asked for from where its source reads on; None: not any more."""
@@ -71,7 +71,7 @@ class FetchBroker:
         for line in self.lines:
             line.session.change(partition)
 
-    def free_line(self) -> Line | None:
+    def free_line(self) -> BrokerTurn | None:
         """Return the connection for the next request; None: there is nothing to ask for, or a request is back at once."""
         if not self.wanted:
             return None
@@ -91,7 +91,7 @@ class FetchBroker:
         alone = not (self.lines[0].out or self.lines[1].out)
         return max(self.not_before, self._sent_at + (linger_s if alone or self._fresh else max(linger_s, _SPACING_S)))
 
-    def begin(self, line: Line, now: float) -> int:
+    def begin(self, line: BrokerTurn, now: float) -> int:
         """Put the wanted partitions into the next request of a connection; return how long the broker is to wait for records, in ms."""
         alone = not (self.lines[0].out or self.lines[1].out)
         under_way = [other.session.told for other in self.lines if other.out and not other.long]

@@ -41,7 +41,7 @@ class Owner(Protocol):
 
 
 @final
-class FetchTroubles:
+class FetchErrors:
     """Look up leaders and offsets, and hold partitions back meanwhile."""
 
     def __init__(self, client: KafkaClient, sources: Mapping[TopicPartition, Source], owner: Owner, *, client_id: str) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from ks_actors._errors import LogClosed, LogCorrupted, LogError
 from ks_actors.log.kafka.client import Unavailable
 from ks_actors.log.kafka.consumer._fetch_broker import FetchBroker
-from ks_actors.log.kafka.consumer._fetch_errors import FetchTroubles, unexpected
+from ks_actors.log.kafka.consumer._fetch_errors import FetchErrors, unexpected
 from ks_actors.log.kafka.consumer._fetch_session import INVALID_EPOCH, NOT_FOUND
 from ks_actors.log.kafka.wire import RETRIABLE, Chunk, Unpacking, error_of
 from ks_actors.records import TopicPartition
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from ks_actors.log.kafka.client import KafkaClient
-    from ks_actors.log.kafka.consumer._fetch_broker import Line
+    from ks_actors.log.kafka.consumer._fetch_broker import BrokerTurn
     from ks_actors.log.kafka.consumer._partition_reader import Budget, Source
     from ks_actors.log.kafka.wire import FetchResponse
 
@@ -30,7 +30,7 @@ _log = logging.getLogger("ks_actors")
 
 
 @final
-class Fetching:
+class FetchLoop:
     """Keep requests under way for all partitions that want more, as they come to want it.
 
     Every change of a partition is told by `change`; what has not changed is not looked at again. A partition that is wanted is in a request within
@@ -57,7 +57,7 @@ class Fetching:
         self._linger_s: float = client.options.linger_ms / 1000
         self._channel: str = f"fetch-{next(_numbers)}"
         self.unpacking: Unpacking = Unpacking(self.begin, news)
-        self._troubles: FetchTroubles = FetchTroubles(client, sources, self, client_id=client_id)
+        self._troubles: FetchErrors = FetchErrors(client, sources, self, client_id=client_id)
         self._brokers: dict[int, FetchBroker] = {}
         # Where the partitions are wanted that are, and those of which this may not be right any more.
         self._nodes: dict[TopicPartition, int] = {}
@@ -168,7 +168,7 @@ class Fetching:
 
     # --- a request --------------------------------------------------------------------------------------------------------
 
-    async def _request(self, broker: FetchBroker, line: Line, wait_ms: int) -> None:
+    async def _request(self, broker: FetchBroker, line: BrokerTurn, wait_ms: int) -> None:
         options = self._client.options
         # A partition that has nothing buffered has room for a fetch, whatever others have.
         most = max(options.fetch_max_bytes - self._budget.used, options.max_partition_fetch_bytes)
@@ -191,7 +191,7 @@ class Fetching:
             line.session.lose()
         self._pump_soon()
 
-    def _current(self, line: Line, partition: TopicPartition) -> Source | None:
+    def _current(self, line: BrokerTurn, partition: TopicPartition) -> Source | None:
         """Return the partition if an answer to the last request of a connection is what comes next of it.
 
         Raises KeyError for one that was not asked for.
@@ -202,7 +202,7 @@ class Fetching:
             return None
         return source
 
-    def _asked(self, line: Line) -> list[Source]:
+    def _asked(self, line: BrokerTurn) -> list[Source]:
         """Return the partitions for which an answer to the last request of a connection counts."""
         return [source for partition in line.session.told if (source := self._current(line, partition)) is not None]
 
@@ -215,7 +215,7 @@ class Fetching:
     def _rest(self, broker: FetchBroker, *, away: bool = False) -> None:
         broker.not_before = asyncio.get_running_loop().time() + broker.failures.pause_s(self._client.options, away=away)
 
-    def _take(self, broker: FetchBroker, line: Line, response: FetchResponse) -> None:
+    def _take(self, broker: FetchBroker, line: BrokerTurn, response: FetchResponse) -> None:
         if response.throttle_time_ms > 0:
             broker.not_before = asyncio.get_running_loop().time() + response.throttle_time_ms / 1000
         if response.error_code:
@@ -241,7 +241,7 @@ class Fetching:
         line.session.answered(response.session_id)
         broker.eager = broker.eager or size >= _MUCH
 
-    def _refused(self, broker: FetchBroker, line: Line, code: int) -> None:
+    def _refused(self, broker: FetchBroker, line: BrokerTurn, code: int) -> None:
         """Deal with a request that was refused as a whole."""
         if code not in RETRIABLE:
             for source in self._asked(line):

@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, final
 
 from ks_actors._errors import LogClosed, LogError
-from ks_actors.log.kafka.consumer._fetch_loop import Fetching
+from ks_actors.log.kafka.consumer._fetch_loop import FetchLoop
 from ks_actors.log.kafka.consumer._partition_reader import Budget, Source
 from ks_actors.log.kafka.wire import check_aiokafka
 from ks_actors.records import TopicPartition
@@ -41,7 +41,7 @@ class KafkaFetcher:
         # Those that have something to say, in the order of their turns.
         self._ready: dict[TopicPartition, None] = {}
         self._budget: Budget = Budget(client.options.fetch_max_bytes)
-        self._fetching: Fetching = Fetching(client, self._sources, self._news, budget=self._budget, client_id=client_id, committed=committed)
+        self._fetching: FetchLoop = FetchLoop(client, self._sources, self._news, budget=self._budget, client_id=client_id, committed=committed)
         self._on_close = closed
         self._waiter: asyncio.Future[None] | None = None
         self._late = False

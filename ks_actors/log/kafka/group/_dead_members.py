@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from ks_actors._errors import LogError, LogTimeout
 from ks_actors.log.kafka.client import GROUP
-from ks_actors.log.kafka.group._local_members import Neighbours
-from ks_actors.log.kafka.transactions import Coordination, Endings
+from ks_actors.log.kafka.group._local_members import LocalMembers
+from ks_actors.log.kafka.transactions import HangingTransactions, TransactionCoordinator
 from ks_actors.log.kafka.wire import NONE, DescribeGroupsRequest, leave_group
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _log = logging.getLogger("ks_actors")
 
 
 @final
-class Burials:
+class DeadMembers:
     """Make members leave whose process has died, and abort what they left open: former selves at the start, and then neighbours, as they die.
 
     No rebalance of the group would be over before the sessions of those are. Of a former self the client id tells, since nobody else can have it;
@@ -40,7 +40,7 @@ class Burials:
         self._client: KafkaClient = client
         self._group_id: str = group_id
         self._scope: TransactionScope | None = scope
-        self._neighbours: Neighbours = Neighbours(client.bootstrap_servers, group_id, client.client_id, transactional_id or "")
+        self._neighbours: LocalMembers = LocalMembers(client.bootstrap_servers, group_id, client.client_id, transactional_id or "")
         self._watching: asyncio.Task[None] | None = None
 
     @property
@@ -120,11 +120,11 @@ class Burials:
 
         One that is not open any more may still not be ended everywhere. Raises LogTimeout.
         """
-        coordination = Coordination(self._client, transactional_id, _TRANSACTION_MS)
+        coordination = TransactionCoordinator(self._client, transactional_id, _TRANSACTION_MS)
         try:
             async with asyncio.timeout(_END_S):
                 last = await coordination.look()
-                await Endings(self._client, coordination, self._scope).settle(last, last.identity)
+                await HangingTransactions(self._client, coordination, self._scope).settle(last, last.identity)
         except TimeoutError:
             raise LogTimeout(f"the last transaction of {transactional_id} could not be ended within {_END_S} s") from None
         except LogTimeout:

@@ -12,8 +12,8 @@ from ks_actors._errors import LogClosed, LogError, LogTimeout
 from ks_actors.log._lease import Lease
 from ks_actors.log._types import GroupMetadata, MemberAssignment
 from ks_actors.log.kafka.client import GROUP, begin_in_thread
-from ks_actors.log.kafka.group._dead_members import Burials
-from ks_actors.log.kafka.group._member_errors import ThrownOut, check_standing
+from ks_actors.log.kafka.group._dead_members import DeadMembers
+from ks_actors.log.kafka.group._member_errors import MemberRemoved, check_standing
 from ks_actors.log.kafka.wire import (
     MEMBER_ID_REQUIRED,
     NONE,
@@ -67,7 +67,7 @@ class Coordinator:
         self._instance_id: str | None = new.instance_id
         self._assignor: Assignor = new.assignor
         self._lease: Lease = new.lease or Lease()
-        self._burials: Burials | None = Burials(client, group_id, new.transactional_id, new.transaction_scope) if new.takes_over else None
+        self._burials: DeadMembers | None = DeadMembers(client, group_id, new.transactional_id, new.transaction_scope) if new.takes_over else None
         self._beat_seconds: float = min(HEARTBEAT_MS, new.session_timeout_ms / 3, new.rebalance_timeout_ms / 4) / 1000
         self._group: GroupMetadata = GroupMetadata(group_id, -1, "")
         self._counter = 0
@@ -165,7 +165,7 @@ class Coordinator:
                 self._let_go = False
                 self._post(self._owner.on_revoke, self._turn)
                 await self._until(lambda: self._let_go)
-            except ThrownOut as thrown:
+            except MemberRemoved as thrown:
                 _log.warning("the member %s of group %s is out: %s", self._group.member_id, self._group.group_id, thrown)
                 await self._out(thrown)
                 self._post(partial(self._owner.on_lost, fenced=thrown.fenced))
@@ -185,7 +185,7 @@ class Coordinator:
         failed.__cause__ = error
         return failed
 
-    async def _out(self, thrown: ThrownOut | None) -> None:
+    async def _out(self, thrown: MemberRemoved | None) -> None:
         self._lease.end()
         await self._quiet()
         self._back = False
@@ -206,7 +206,7 @@ class Coordinator:
             await self._quiet()
             try:
                 assignment = await self._join_once()
-            except ThrownOut as thrown:
+            except MemberRemoved as thrown:
                 if thrown.forget:
                     # The owner may count on what it let go of for the rebalance being its own until others are given it: by now they may be.
                     raise
@@ -362,7 +362,7 @@ class Coordinator:
 
     async def _beat_meanwhile(self, group: GroupMetadata) -> None:
         """Go on as the member of the last generation until there is a next one: it has its partitions, and its lease, as long."""
-        with suppress(ThrownOut):
+        with suppress(MemberRemoved):
             while True:
                 await self._beat_once(group)
                 await asyncio.sleep(self._beat_seconds)
@@ -392,7 +392,7 @@ class Coordinator:
         if stuck_ms > self._rebalance_ms:
             if self._instance_id is None:
                 await self._leave()
-            raise ThrownOut(
+            raise MemberRemoved(
                 f"its loop, or a function that is marked as blocking, has not returned for {stuck_ms} ms, and {self._rebalance_ms} is the limit "
                 "(max_poll_interval_ms)",
                 forget=True,

@@ -53,7 +53,7 @@ class Dead:
 
 
 @final
-class Neighbours:
+class LocalMembers:
     """The members of a group on this machine, of this user. Nothing of it waits; each call is a few looks at a small directory.
 
     A directory that cannot be used, or that others could write to, leaves everybody unseen, and nobody looked at.

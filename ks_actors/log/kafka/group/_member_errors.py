@@ -5,7 +5,7 @@ from __future__ import annotations
 from ks_actors.log.kafka.wire import FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID, error_of
 
 
-class ThrownOut(Exception):
+class MemberRemoved(Exception):
     """The member is none any more; with `forget` the group does not even know its id, with `fenced` another one has its place."""
 
     def __init__(self, why: str, *, forget: bool, fenced: bool = False) -> None:
@@ -18,8 +18,8 @@ def check_standing(code: int, group_id: str, what: str) -> None:
     """Raise what a code means for the membership: ThrownOut, or the error that it is; `what` is what was wanted of the group."""
     if code in (UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID):
         fenced = code == FENCED_INSTANCE_ID
-        raise ThrownOut("another member has its instance id" if fenced else "the group does not know it any more", forget=True, fenced=fenced)
+        raise MemberRemoved("another member has its instance id" if fenced else "the group does not know it any more", forget=True, fenced=fenced)
     if code in (ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS):
-        raise ThrownOut("the group has moved on", forget=False)
+        raise MemberRemoved("the group has moved on", forget=False)
     if code:
         raise error_of(code, f"it was not possible to {what} group {group_id!r}")

@@ -30,7 +30,7 @@ NOBODY = Identity(-1, -1)
 
 
 @final
-class Piece:
+class InFlightBatch:
     """One record batch, until it is known what has become of it.
 
     `number` orders the pieces of a lane as they were sent; what one was split into has the same. `sequence` is what brokers know it by, -1 before it
@@ -49,14 +49,14 @@ class Piece:
         self.sequence = -1
         self.repeated = False
 
-    def cut(self, encoder: Encoder) -> list[Piece]:
+    def cut(self, encoder: Encoder) -> list[InFlightBatch]:
         """Return smaller pieces that have, together, the records and the sequence of this one."""
-        made = list[Piece]()
+        made = list[InFlightBatch]()
         half, sequence = self.batch.count // 2, self.sequence
         for part in (self.records.slice(0, half), self.records.slice(half, self.batch.count)):
             start = 0
             for batch in encoder.encode(part, self.batch.size - 1):
-                smaller = Piece(batch, part.slice(start, start + batch.count), self.behind.get_loop().create_future(), self.deadline)
+                smaller = InFlightBatch(batch, part.slice(start, start + batch.count), self.behind.get_loop().create_future(), self.deadline)
                 smaller.sequence, smaller.number = sequence, self.number
                 sequence, start = (sequence + batch.count) % _SEQUENCES, start + batch.count
                 made.append(smaller)
@@ -70,7 +70,7 @@ class Piece:
 
 
 @final
-class Lane:
+class PartitionQueue:
     """The queue to a partition.
 
     Sequences are given when a piece leaves for the first time, without gaps, and brokers refuse what does not follow the last one: so pieces that
@@ -86,8 +86,8 @@ class Lane:
 
     def __init__(self, partition: TopicPartition) -> None:
         self.partition: TopicPartition = partition
-        self.queue: deque[Piece] = deque()
-        self.flying: list[Piece] = []
+        self.queue: deque[InFlightBatch] = deque()
+        self.flying: list[InFlightBatch] = []
         self.next_sequence = 0
         self.numbers = 0
         self.abandoned = 0
@@ -104,7 +104,7 @@ class Lane:
         self.missing_since: float | None = None
         self.reason = "it had not been sent yet"
 
-    def put(self, piece: Piece) -> None:
+    def put(self, piece: InFlightBatch) -> None:
         """Take a new piece in, behind all others."""
         if self.refused is not None:
             piece.fail(self.refused)
@@ -135,7 +135,7 @@ class Lane:
             return False
         return not (self.queue[0].sequence < 0 and (recycling or self.spoiled))
 
-    def take(self) -> Piece:
+    def take(self) -> InFlightBatch:
         """Let the first piece leave, with a sequence."""
         piece = self.queue.popleft()
         if piece.sequence < 0:
@@ -145,11 +145,11 @@ class Lane:
         self.flying.append(piece)
         return piece
 
-    def landed(self, piece: Piece) -> None:
+    def landed(self, piece: InFlightBatch) -> None:
         """Note that an answer for the piece is there."""
         self.flying.remove(piece)
 
-    def written(self, piece: Piece, behind: int) -> None:
+    def written(self, piece: InFlightBatch, behind: int) -> None:
         """Note that the piece is there, and end it."""
         self.landed(piece)
         self.acknowledged = True
@@ -167,7 +167,7 @@ class Lane:
         self.since = None
         return True
 
-    def again(self, reason: str, *pieces: Piece) -> None:
+    def again(self, reason: str, *pieces: InFlightBatch) -> None:
         """Put a piece, or what it was split into, back where it was in the order, to be repeated."""
         self.reason = reason
         self.repeating = True
@@ -178,13 +178,13 @@ class Lane:
         for piece in reversed(pieces):
             queue.insert(place, piece)
 
-    def forget_sequences(self, first: Piece) -> None:
+    def forget_sequences(self, first: InFlightBatch) -> None:
         """Note that a piece in the queue is not there: nor is any behind it, as its leader takes them in their order."""
         for piece in self.queue:
             if piece.number >= first.number:
                 piece.sequence = -1
 
-    def unresolved_before(self, piece: Piece) -> bool:
+    def unresolved_before(self, piece: InFlightBatch) -> bool:
         """Return whether an earlier piece is not decided yet: then no broker can take this one now."""
         return any(other.number < piece.number for other in (*self.flying, *self.queue) if other.sequence >= 0)
 

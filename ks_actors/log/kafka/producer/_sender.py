@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 from ks_actors._errors import LogClosed, LogError, LogTimeout, TransactionAborted
 from ks_actors.log.kafka.client import LEAST_S, PRODUCE, Unavailable
 from ks_actors.log.kafka.producer._find_batch import find_written
-from ks_actors.log.kafka.producer._partition_queue import NOBODY, SLOW_SECONDS, Identity, Lane, Piece, join
+from ks_actors.log.kafka.producer._partition_queue import NOBODY, SLOW_SECONDS, Identity, InFlightBatch, PartitionQueue, join
 from ks_actors.log.kafka.wire import (
     DUPLICATE_SEQUENCE_NUMBER,
     FENCED,
@@ -66,8 +66,8 @@ class Sender:
         self._lease: Lease | None = lease
         self._abandoned: LogError | None = None
         self.identity: Identity = NOBODY
-        self._lanes: dict[TopicPartition, Lane] = {}
-        self._waiting: dict[Lane, None] = {}
+        self._lanes: dict[TopicPartition, PartitionQueue] = {}
+        self._waiting: dict[PartitionQueue, None] = {}
         self._flights: dict[int, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -83,13 +83,13 @@ class Sender:
         """Queue record batches for a partition; return what will be the offset behind the last record of each."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._client.options.delivery_timeout_ms / 1000
-        lane = self._lanes.get(partition) or self._lanes.setdefault(partition, Lane(partition))
+        lane = self._lanes.get(partition) or self._lanes.setdefault(partition, PartitionQueue(partition))
         futures: list[asyncio.Future[int]] = []
         start = 0
         for batch in batches:
             stop = start + batch.count
             part = records if batch.count == len(records) else records.slice(start, stop)
-            piece = Piece(batch, part, loop.create_future(), deadline)
+            piece = InFlightBatch(batch, part, loop.create_future(), deadline)
             start = stop
             lane.put(piece)
             futures.append(piece.behind)
@@ -123,7 +123,7 @@ class Sender:
 
     def _launch(self, now: float) -> int:
         """Send one request to each broker that has something to get; return how many bytes those are."""
-        requests: dict[int, list[Lane]] = {}
+        requests: dict[int, list[PartitionQueue]] = {}
         sizes: dict[int, int] = {}
         for lane in tuple(self._waiting):
             self._expire(lane, now)
@@ -154,7 +154,7 @@ class Sender:
 
     # --- what becomes of a request ----------------------------------------------------------------------------------------
 
-    async def _fly(self, node: int, pieces: list[tuple[Lane, Piece]]) -> None:
+    async def _fly(self, node: int, pieces: list[tuple[PartitionQueue, InFlightBatch]]) -> None:
         by_place = {lane.partition: (lane, piece) for lane, piece in pieces}
         try:
             topics: dict[str, list[tuple[int, Any]]] = {}
@@ -193,7 +193,7 @@ class Sender:
             self._flights[node] -= 1
             self.go()
 
-    def _answered(self, lane: Lane, piece: Piece, code: int, offset: int) -> None:
+    def _answered(self, lane: PartitionQueue, piece: InFlightBatch, code: int, offset: int) -> None:
         if code == NONE and offset >= 0:
             lane.written(piece, offset + piece.batch.count)
         elif code in RETRIABLE:
@@ -206,7 +206,7 @@ class Sender:
             lane.landed(piece)
             self._refused(lane, piece, code)
 
-    async def _find(self, lane: Lane, piece: Piece) -> None:
+    async def _find(self, lane: PartitionQueue, piece: InFlightBatch) -> None:
         """Find out whether a piece is there that its leader refuses as one that does not follow; it is in flight until then."""
         what = f"repeated records for {lane.partition} were refused"
         try:
@@ -222,7 +222,7 @@ class Sender:
                 self._refused(lane, piece, OUT_OF_ORDER_SEQUENCE_NUMBER)
         self.go()
 
-    def _refused(self, lane: Lane, piece: Piece, code: int) -> None:
+    def _refused(self, lane: PartitionQueue, piece: InFlightBatch, code: int) -> None:
         transactional = self._transactional_id is not None
         if code == MESSAGE_TOO_LARGE and piece.batch.count > 1:
             self._split(lane, piece)
@@ -241,7 +241,7 @@ class Sender:
         else:
             self._fail(lane, piece, error_of(code, f"records for {lane.partition} were refused"))
 
-    def _again(self, lane: Lane, piece: Piece, reason: str, *, stale: bool, away: bool = False) -> None:
+    def _again(self, lane: PartitionQueue, piece: InFlightBatch, reason: str, *, stale: bool, away: bool = False) -> None:
         lane.landed(piece)
         if self._closed:
             self._fail(lane, piece, LogClosed(f"the producer was closed, and it is not known whether records for {lane.partition} are there"))
@@ -257,19 +257,19 @@ class Sender:
         if stale:
             self._refresh()
 
-    def _split(self, lane: Lane, piece: Piece) -> None:
+    def _split(self, lane: PartitionQueue, piece: InFlightBatch) -> None:
         """Make smaller pieces out of one, as the topic takes less than it did; together they have the sequence of the one."""
         made = piece.cut(self._encoder)
         lane.again("it was too large, and has been split", *made)
         self._waiting[lane] = None
         join([smaller.behind for smaller in made], piece.behind)
 
-    def _fail(self, lane: Lane, piece: Piece, error: LogError) -> None:
+    def _fail(self, lane: PartitionQueue, piece: InFlightBatch, error: LogError) -> None:
         if piece.sequence >= 0:
             self._spoil(lane)
         piece.fail(error)
 
-    def _spoil(self, lane: Lane) -> None:
+    def _spoil(self, lane: PartitionQueue) -> None:
         if self._transactional_id is None:
             lane.spoil(None)
             self._recycling = True
@@ -278,7 +278,7 @@ class Sender:
 
     # --- waiting ----------------------------------------------------------------------------------------------------------
 
-    def _expire(self, lane: Lane, now: float) -> None:
+    def _expire(self, lane: PartitionQueue, now: float) -> None:
         while lane.queue and not lane.flying and (lane.is_abandoned() or lane.queue[0].deadline <= now):
             error = self._abandoned if lane.is_abandoned() else None
             piece = lane.queue.popleft()
@@ -287,7 +287,7 @@ class Sender:
             late = LogTimeout(f"records for {lane.partition} were not written within {limit} ms ({known}): {lane.reason}")
             self._fail(lane, piece, error or late)
 
-    def _look_for(self, lane: Lane, now: float) -> None:
+    def _look_for(self, lane: PartitionQueue, now: float) -> None:
         """Look up the leader of a lane, but do not wait long for a partition that nobody has heard of."""
         wait = self._client.options.missing_topic_wait_ms / 1000
         if lane.missing_since is None:

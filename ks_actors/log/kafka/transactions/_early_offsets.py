@@ -10,22 +10,22 @@ from ks_actors._errors import LogClosed, LogError
 
 if TYPE_CHECKING:
     from ks_actors.log.kafka.producer import Identity
-    from ks_actors.log.kafka.transactions._transaction_coordinator import Coordination
+    from ks_actors.log.kafka.transactions._transaction_coordinator import TransactionCoordinator
     from ks_actors.records import TopicPartition
 
 _log = logging.getLogger("ks_actors")
 
 
 @final
-class OffsetsAhead:
+class EarlyOffsets:
     """Make a group's offsets part of a transaction while its records are written, so that its commit has less to wait for; of none if it is "".
 
     What fails is not told: the commit asks again then, and tells. No transaction may be ended before `settle` has returned: a request that comes
     after its end would open another one.
     """
 
-    def __init__(self, coordination: Coordination, group: str) -> None:
-        self._coordination: Coordination = coordination
+    def __init__(self, coordination: TransactionCoordinator, group: str) -> None:
+        self._coordination: TransactionCoordinator = coordination
         self._group: str = group
         self._asking: asyncio.Task[None] | None = None
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ks_actors.log._types import TransactionScope
     from ks_actors.log.kafka.client import KafkaClient
     from ks_actors.log.kafka.producer import Identity
-    from ks_actors.log.kafka.transactions._transaction_coordinator import Coordination, TransactionState
+    from ks_actors.log.kafka.transactions._transaction_coordinator import TransactionCoordinator, TransactionState
 
 _log = logging.getLogger("ks_actors")
 _LEADERS_S: Final = 5
@@ -46,13 +46,13 @@ class Ended(NamedTuple):
 
 
 @final
-class Endings:
+class HangingTransactions:
     """Look for what is pending of transactions of an id, and end it as they were; for those of whoever had the id before, in the scope."""
 
-    def __init__(self, client: KafkaClient, coordination: Coordination, scope: TransactionScope | None) -> None:
+    def __init__(self, client: KafkaClient, coordination: TransactionCoordinator, scope: TransactionScope | None) -> None:
         self._client: KafkaClient = client
         self._admin: Admin = Admin(client)
-        self._coordination: Coordination = coordination
+        self._coordination: TransactionCoordinator = coordination
         self._scope: TransactionScope | None = scope
         self._begun = False
 

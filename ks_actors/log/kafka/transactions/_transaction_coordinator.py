@@ -82,7 +82,7 @@ class TransactionState(NamedTuple):
 
 
 @final
-class Coordination:
+class TransactionCoordinator:
     """Requests of one transactional id. Each raises EpochRefused when a newer epoch is known, LogTimeout, and LogError for all else that is final."""
 
     def __init__(self, client: KafkaClient, name: str, timeout_ms: int) -> None:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, final
 from ks_actors._errors import Fenced, LogClosed, LogError, LogTimeout, NotAuthorized, TransactionAborted
 from ks_actors.log.kafka.client import PRODUCE
 from ks_actors.log.kafka.producer import NOBODY, EpochRefused, Identity, Outbox, Sender, missing
-from ks_actors.log.kafka.transactions._early_offsets import OffsetsAhead
-from ks_actors.log.kafka.transactions._hanging_transactions import Ended, Endings
-from ks_actors.log.kafka.transactions._transaction_coordinator import PROMPT_S, Coordination
+from ks_actors.log.kafka.transactions._early_offsets import EarlyOffsets
+from ks_actors.log.kafka.transactions._hanging_transactions import Ended, HangingTransactions
+from ks_actors.log.kafka.transactions._transaction_coordinator import PROMPT_S, TransactionCoordinator
 from ks_actors.log.kafka.wire import Encoder, error_of
 
 if TYPE_CHECKING:
@@ -50,10 +50,10 @@ class KafkaTransactionalProducer:
         self._client: KafkaClient = client
         self._admin: Admin = admin
         self._name: str = name
-        self._coordination: Coordination = Coordination(client, name, timeout_ms)
+        self._coordination: TransactionCoordinator = TransactionCoordinator(client, name, timeout_ms)
         self._scope: TransactionScope | None = scope
-        self._ahead: OffsetsAhead = OffsetsAhead(self._coordination, "" if scope is None else scope.group_id)
-        self._endings: Endings = Endings(client, self._coordination, scope)
+        self._ahead: EarlyOffsets = EarlyOffsets(self._coordination, "" if scope is None else scope.group_id)
+        self._endings: HangingTransactions = HangingTransactions(client, self._coordination, scope)
         self._encoder: Encoder = Encoder(client.options, transactional=True)
         self._sender: Sender = Sender(client, self._encoder, transactional_id=name)
         self._on_close = closed

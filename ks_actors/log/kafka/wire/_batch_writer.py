@@ -13,7 +13,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder  # type: i
 from ks_actors._errors import ConfigError, RecordTooLarge
 from ks_actors.kernel import kernel as _kernel
 from ks_actors.log.kafka.wire._batch_header import ATTRIBUTES_AT, BEHIND_LENGTH, CODECS, HEADER, MAGIC, TRANSACTIONAL, checksum
-from ks_actors.records import CompactBatch
+from ks_actors.records import LazyBatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -103,7 +103,7 @@ class Encoder:
 
     def _write(self, batch: Batch, start: int, size: int) -> tuple[bytearray, int]:
         """Return an uncompressed record batch of records from `start` on, and how many are in it."""
-        if isinstance(batch, CompactBatch):
+        if isinstance(batch, LazyBatch):
             buffer, count, first, highest = batch.write(start, size, HEADER.size)
         elif _kernel is None or type(batch.keys) is not list or type(batch.values) is not list:
             return self._write_one_by_one(batch, start, size)
