@@ -1,4 +1,4 @@
-"""How far an app is behind what its topics hold."""
+"""The lag of an app behind its input topics."""
 
 from __future__ import annotations
 
@@ -13,12 +13,16 @@ if TYPE_CHECKING:
 
 
 async def offsets_behind(metrics: Metrics, log: Log, config: StreamsConfig) -> int:
-    """Return how many offsets tasks have not processed; 1 or more as well while something of what they did is not committed."""
+    """Return the number of offsets that tasks have not processed.
+
+    At least 1 while some work is processed but not committed.
+    """
     positions: dict[TopicPartition, int] = {}
     unfinished = int(metrics.committing)
     for task in metrics.tasks.values():
         if task.broken or task.absence.since is not None:
-            unfinished += 1  # while a thread is at it nobody can tell where it is
+            # While a thread runs the task, its position is unknown.
+            unfinished += 1
             continue
         unfinished += task.commit_needed or task.in_flight > 0
         for partition, queue in task.group.queues.items():

@@ -1,4 +1,4 @@
-"""The root of everything that runs."""
+"""The root actor of an app."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ _log = logging.getLogger("ks_actors")
 
 
 class Instance(Actor[InstanceMessage]):
-    """Start, supervise and stop all other actors, and keep the state of the whole.
+    """Start, supervise and stop all other actors, and keep the app's state.
 
-    `on_state` is called with the new and the old state. When a worker dies, or something fails that concerns all, everything since the last commit
-    is rolled back, and the uncaught handler decides how to go on.
+    `on_state` is called with the new and the old state. When a worker dies, or an error concerns
+    all tasks, roll back to the last commit and let the uncaught handler decide how to go on.
     """
 
     def __init__(
@@ -71,17 +71,23 @@ class Instance(Actor[InstanceMessage]):
 
     @property
     def state(self) -> InstanceState:
-        """Where the instance is in its life."""
+        """The state of the instance."""
         return self._life.state
 
     def commit(self, reason: str) -> Ask[None]:
-        """Ask for a commit of all tasks; from any task of the loop. Raises NotRunning before there is anything to commit."""
+        """Ask for a commit of all tasks; callable from any task of the loop.
+
+        Raises NotRunning while the app is still starting.
+        """
         if not self._prepared:
             raise NotRunning("the app is still starting; nothing can be committed yet")
         return self._parts.committer.ask(m.Commit, reason).within(self._parts.patience)
 
     def snapshot(self) -> Ask[SnapshotManifest]:
-        """Ask for a snapshot; from any task of the loop. Raises NotRunning before there is anything to take one of, ConfigError without a place."""
+        """Ask for a snapshot; callable from any task of the loop.
+
+        Raises NotRunning while the app is still starting, ConfigError without `snapshot_uri`.
+        """
         if not self._prepared:
             raise NotRunning("the app is still starting; no snapshot can be taken yet")
         if self._parts.snapshots is None:
@@ -90,28 +96,31 @@ class Instance(Actor[InstanceMessage]):
 
     @property
     def removes_in_vain(self) -> bool:
-        """Whether a worker has been told to end, and nobody waits for that any more."""
+        """Whether a worker is ending and the caller no longer waits for that."""
         return any(not reply.wanted() for reply in self._removing.values())
 
     def waiting(self) -> tuple[Wait, ...]:
-        """Return what each task waits for now; from any task of the loop. Nothing when the instance has ended."""
+        """Return the wait of each task; callable from any task of the loop. Empty after the end."""
         found = () if self._watch is None or not self._running() else self._watch.waiting()
         if found or self.state not in {InstanceState.CREATED, InstanceState.REBALANCING}:
             return found
         return (wait_of_instance(self._bare_log, self._setup.wall_time()),)
 
     def give_up_start(self, why: Exception) -> None:
-        """Fail the start that is under way, or yet to come, whatever it waits for; from any task of the loop. Stop the instance then."""
+        """Fail the start that is under way or yet to come; callable from any task of the loop.
+
+        Cancels any wait of the start. The caller then stops the instance.
+        """
         self._given_up = why
         if self._preparing is not None:
             self._preparing.cancel()
         else:
             self._fail_start(why)
 
-    # --- messages -------------------------------------------------------------------------------------------------------------
+    # --- messages ---------------------------------------------------------------------------------
 
     async def receive(self, message: InstanceMessage) -> None:
-        """Start, stop, and change the crew."""
+        """Start, stop, and add or remove workers."""
         match message:
             case m.Start():
                 await self._start(message.reply)
@@ -135,7 +144,7 @@ class Instance(Actor[InstanceMessage]):
                 assert_never(message)
 
     async def signal(self, signal: Signal) -> Handled | None:
-        """Notice workers that end; let go of everything at the end."""
+        """Handle workers that end; release all resources at the end."""
         if isinstance(signal, Terminated):
             name = self._crew.name_of(signal.ref)
             if name is None and signal.ref not in self._parts.removed:
@@ -149,7 +158,7 @@ class Instance(Actor[InstanceMessage]):
             await self._parts.release()
         return HANDLED
 
-    # --- life -----------------------------------------------------------------------------------------------------------------
+    # --- lifecycle --------------------------------------------------------------------------------
 
     def _running(self) -> bool:
         return self.state in {InstanceState.RUNNING, InstanceState.REBALANCING}
@@ -186,7 +195,7 @@ class Instance(Actor[InstanceMessage]):
         self._prepared = True
         await self._start_watch()
         for _ in range(self._setup.config.num_stream_threads):
-            # As soon as it is there it may have a task, of which nobody else would know that it is to be waited for.
+            # A spawned worker may get a task at once, so register it even when cancelled.
             await shielded(self._hire())
 
     @property
@@ -248,7 +257,7 @@ class Instance(Actor[InstanceMessage]):
         _log.error("%s ends: %s", self._setup.config.client_id, error)
         self._to(InstanceState.PENDING_ERROR)
         try:
-            # Somebody else may do better: nobody is to wait for this one.
+            # Leave the group, so that another instance takes the tasks over at once.
             await self._parts.close(clean=clean, leave=True)
         except Exception as worse:  # noqa: BLE001 - the first error is what counts
             _log.error("closing failed as well: %s", worse)
@@ -256,7 +265,7 @@ class Instance(Actor[InstanceMessage]):
         self._dismiss_all()
         self._to(InstanceState.ERROR)
 
-    # --- orders: those that nobody waits for any more are dropped when their turn comes --------------------------------------------
+    # --- requests: dropped once their caller has given up -----------------------------------------
 
     def _pause(self, order: m.PauseAll | m.ResumeAll) -> None:
         if not order.reply.wanted():
@@ -275,7 +284,7 @@ class Instance(Actor[InstanceMessage]):
             self._end_worker(name)
         reply.tell(name)
 
-    # --- workers --------------------------------------------------------------------------------------------------------------
+    # --- workers ----------------------------------------------------------------------------------
 
     async def _hire(self) -> str:
         name = self._crew.next_name()
@@ -294,7 +303,7 @@ class Instance(Actor[InstanceMessage]):
         self._parts.committer.tell(m.WorkersChanged((*self._crew.refs, *self._parts.removed)))
 
     def _dismiss_all(self) -> None:
-        """Forget the workers, which have ended, or do so now."""
+        """Forget the workers, which have ended or are about to."""
         self._crew.dismiss()
         self._metrics.alive_workers = 0
 
@@ -312,7 +321,7 @@ class Instance(Actor[InstanceMessage]):
         ref = self._crew.worker(name)
         self._crew.remove(name, dying=True)
         self._parts.removed[ref] = name
-        # The committer goes on pausing it until it has ended: a slice may still be under way.
+        # The committer keeps pausing the worker until its end: a slice may still be under way.
         self._parts.manager.tell(m.RetireWorker(ref))
 
     def _worker_left(self, ref: Ref[Any], name: str | None) -> None:
@@ -353,10 +362,10 @@ class Instance(Actor[InstanceMessage]):
             return
         self._decide(cause, worker=name, rolled_back=True)
 
-    # --- what nobody has dealt with ---------------------------------------------------------------------------------------------
+    # --- uncaught errors --------------------------------------------------------------------------
 
     def _decide(self, error: Exception, *, worker: str | None, rolled_back: bool) -> None:
-        """Ask the handler, beside the messages: it may ask for workers itself."""
+        """Ask the handler outside the mailbox: it may itself ask for workers."""
         if self._running():
             self.ctx.pipe(
                 self._ask_handler(error),
@@ -371,7 +380,9 @@ class Instance(Actor[InstanceMessage]):
     async def _carry_out(self, decided: m.Decided) -> None:
         if not self._running():
             return
-        # A closed log stays so, a member in one's place would be thrown out in turn; topics that do not fit stay so, and what is done is committed.
+        # Shut down regardless of the handler: the log cannot reopen, and rejoining would fence the
+        # other instance. Topologies that do not fit their topics do not mend; commit their finished
+        # work.
         response = UncaughtResponse.SHUTDOWN_CLIENT if isinstance(decided.error, _FINAL) else decided.response
         if response is UncaughtResponse.SHUTDOWN_CLIENT or (not decided.rolled_back and response is UncaughtResponse.LOSE_WORKER):
             await self._end_in_error(decided.error, clean=isinstance(decided.error, TopologyError) and not decided.rolled_back)

@@ -1,4 +1,4 @@
-"""The last commit of an app that closes, and what is told when it cannot be done in time."""
+"""The last commit of an app that closes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ _log = logging.getLogger("ks_actors")
 
 @final
 class LastCommit:
-    """Commit all that is done, within the time that the app's `closing` leaves for it; `suspending` and `committing` bound its steps, in seconds."""
+    """Commit all finished work within the time that the app's `closing` leaves for it.
+
+    `suspending` and `committing` bound the two steps, in seconds.
+    """
 
     def __init__(
         self,
@@ -43,14 +46,18 @@ class LastCommit:
         self._suspending: float = suspending
         self._committing: float = committing
         self._exact: bool = exact
-        # Whether tasks were not given back: a worker has died, which nobody has had the time to notice, or its function does not return.
+        # Whether tasks were not returned: a worker died unnoticed, or its function does not return.
         self.workers_missing: bool = False
 
     async def given_up(self, poller: Ref[m.PollerMessage], errors: list[Exception]) -> bool:
-        """Commit; return whether that took longer than it may, which is told by a warning. Note in `errors` why it has failed otherwise."""
+        """Commit; return whether that took too long, which is logged as a warning.
+
+        Append other failures to `errors`.
+        """
         failed, rolled_back = list[Exception](), self._metrics.rolled_back
         uncommitted = self._uncommitted()
-        # A slice that comes after the last commit would write what nobody commits. The commit complains about functions that do not return.
+        # Suspend first: a later slice would write output that no commit covers. The commit itself
+        # reports functions that do not return.
         held = list[Exception]()
         await try_step(self.in_time(self._manager.ask(m.SuspendTasks, None, _ANY_ASSIGNMENT).within(self._suspending)), held)
         self.workers_missing = bool(held)
@@ -59,17 +66,21 @@ class LastCommit:
         if self._closing.too_late_to_commit and (failed or self._metrics.rolled_back != rolled_back):
             self._tell(uncommitted, failed)
             return True
-        # The next owner does what is somebody else's by now, and what a transaction has lost: the committer has warned of it.
+        # Ignore migrated tasks and aborted transactions: the next owner redoes the work, and the
+        # committer has logged a warning.
         errors += [error for error in failed if not isinstance(error, TaskMigrated | IllegalGeneration | TransactionAborted)]
         return False
 
     async def in_time(self, answer: Awaitable[object]) -> None:
-        """Wait for an answer, but not for longer than the last commit may take with its rollback. Raises TimeoutError."""
+        """Await an answer, at most as long as the last commit and its rollback may take.
+
+        Raises TimeoutError.
+        """
         async with self._closing.timeout_at(step=ROLLED_BACK):
             await answer
 
     def _uncommitted(self) -> Sequence[TaskId]:
-        """Return the tasks that have something to commit, or are being committed now."""
+        """Return the tasks with uncommitted work, and those in a running commit."""
         metrics = self._metrics
         return sorted(task for task, at in metrics.tasks.items() if metrics.committing or at.commit_needed or at.in_flight or at.held)
 

@@ -1,4 +1,4 @@
-"""The actors of an instance, put together and taken apart."""
+"""The actors of an instance and the order of their start and end."""
 
 from __future__ import annotations
 
@@ -55,7 +55,10 @@ _log = logging.getLogger("ks_actors")
 
 
 class Wiring:
-    """Make the actors of an instance as its children, in an order in which each finds those that it needs; end them in one that loses nothing."""
+    """Spawn the actors of an instance as its children, and end them.
+
+    Each starts after the actors that it needs. They end in an order that loses no records.
+    """
 
     def __init__(
         self,
@@ -93,19 +96,22 @@ class Wiring:
         self._restorer: Ref[m.RestorerMessage]
         self._membership: Membership
         self._poller: Ref[m.PollerMessage] | None = None
-        # With the whole of a commit, which waits for several things one after the other, and for some twice when it fails.
+        # In seconds. A commit waits for several steps in turn, and for some twice when it fails.
         self.patience: float = 4 * max(1, setup.config.task_timeout_ms) / 1000
         self.blocking: bool = any(map(needs_thread, setup.topology.nodes.values()))
 
-    # --- start ----------------------------------------------------------------------------------------------------------------
+    # --- start ------------------------------------------------------------------------------------
 
     async def start(self, context: Context[Any]) -> None:
-        """Make all actors but the workers, and enter the group. May be cancelled; `close` and `release` end what there is by then."""
+        """Spawn all actors but the workers, and join the group.
+
+        May be cancelled; `close` and `release` then end the actors that have started.
+        """
         self._context = context
         async with topics_prepared(self._log, self._setup) as counts:
             self._setup.know_topics(counts)
             if max(counts.values(), default=1) > 1:
-                # What partitions keys is loaded now, not in the middle of the first records.
+                # Load the partitioner's libraries now, not amid the first records.
                 await shielded(context.blocking(warm_up))
             process_id = await shielded(context.blocking(self._directory.open))
             self._shared = SharedResources.within(self._config.statestore_memory_max_bytes, statistics=self._config.metrics_recording_level != "INFO")
@@ -120,7 +126,7 @@ class Wiring:
 
     async def _start_collector(self, context: Context[Any], process_id: str) -> None:
         config, log = self._config, self._log
-        # The same id after a crash: that fences what is left of the instance before, and aborts its transaction.
+        # Keep the id after a crash: it fences the earlier instance and aborts its transaction.
         renew = partial(self._transactional_producer, process_id)
         topics = self._setup.transaction_scope().topics
         producer = await renew() if self._transactional else await log.producer(client_id=config.client_id, lease=self._lease, topics=topics)
@@ -186,7 +192,8 @@ class Wiring:
         restorer = self.standing.reader = Restorer(self._log, fetcher, self._state, limits, poll_ms=config.poll_ms, exact=self._transactional)
         self._restorer = await self._spawn(context, Spec(lambda: restorer, mailbox=RESTORER_MAILBOX), "restorer")
         if config.snapshot_uri is not None:
-            await context.blocking(partial(Place.of, config.snapshot_uri))  # what is wrong with it is said now
+            # Raise for a bad URI now.
+            await context.blocking(partial(Place.of, config.snapshot_uri))
             snapshots = Snapshots(**self._snapshot_parts(), state=self._state)
             self.snapshots = await self._spawn(context, Spec(lambda: snapshots, mailbox=SNAPSHOTS_MAILBOX), "snapshots")
 
@@ -197,7 +204,7 @@ class Wiring:
         assert self._shared is not None
         stores = GlobalStores(self._setup, self._directory.path, self._shared)
         await stores.look(self._log, self._isolation)
-        # What is open has somebody to close it.
+        # Shield this: once opened, the stores need an owner.
         ref = await shielded(self._open_globals(context, stores))
         await ref.ask(AwaitFilled).within(inf)
 
@@ -239,7 +246,8 @@ class Wiring:
             NewMember(
                 client_id=f"{config.client_id}-{process_id}",
                 instance_id=config.group_instance_id,
-                # Its directory is locked, so whoever is in the group by this process id has died. A static member is not to leave by that.
+                # The lock on the directory proves that the old member of this process id is dead. A
+                # static member must not leave by that.
                 takes_over=config.group_instance_id is None,
                 transactional_id=self._transactional_id(process_id) if self._transactional else None,
                 transaction_scope=setup.transaction_scope(),
@@ -274,12 +282,12 @@ class Wiring:
         self._poller = await self._spawn(context, Spec(lambda: poller, mailbox=POLLER_MAILBOX), "poller")
 
     async def _spawn(self, context: Context[Any], spec: Spec[Any], name: str) -> Ref[Any]:
-        # It has what it is made of: it is there to close that, or nobody is.
+        # The actor owns its resources, so finish spawning it even when cancelled.
         ref = await shielded(context.spawn(spec, name))
         self._started.append(ref)
         return ref
 
-    # --- what the parts ask for -------------------------------------------------------------------------------------------------
+    # --- parts for the actors ---------------------------------------------------------------------
 
     @property
     def _transactional(self) -> bool:
@@ -290,7 +298,7 @@ class Wiring:
         return IsolationLevel.READ_COMMITTED if self._transactional else IsolationLevel.READ_UNCOMMITTED
 
     def _the_poller(self) -> Ref[m.PollerMessage]:
-        # It is at work, and may have begun tasks, before the one who spawns it goes on.
+        # The poller may begin tasks before the spawning code resumes.
         assert self.standing.poller is not None
         return self.standing.poller.ctx.self_ref
 
@@ -319,19 +327,20 @@ class Wiring:
         return self._setup.source_of(topic).offset_reset or self._config.auto_offset_reset
 
     def letters(self) -> Letters:
-        """Return a way for dead letters that belong to no commit."""
+        """Return a writer of dead letters that belong to no commit."""
         return Letters(self._setup, self._log, self._metrics, self.closing)
 
     def rejoin(self, error: Exception) -> None:
-        """Give up all tasks and enter the group anew."""
+        """Give up all tasks and rejoin the group."""
         self._the_poller().tell(m.Rejoin(error))
 
-    # --- end ------------------------------------------------------------------------------------------------------------------
+    # --- end --------------------------------------------------------------------------------------
 
     async def close(self, *, clean: bool, leave: bool) -> None:
-        """End everything: committed first, when clean; a static member keeps its place, unless it is to `leave`.
+        """End all actors; when `clean`, commit first. A static member leaves only if `leave`.
 
-        Requests that the log does not answer in time are given up, with a warning. Raises the first error; the rest is closed all the same.
+        Give up requests that the log does not answer in time, with a warning. Raises the first
+        error after the remaining actors are closed.
         """
         self.closing.begin(self._config.close_timeout_ms / 1000)
         errors: list[Exception] = []
@@ -352,10 +361,10 @@ class Wiring:
         self.manager.tell(m.PauseProcessing(paused=True))
         last = self._last_commit()
         given_up = clean and await last.given_up(poller, errors)
-        # From here on nobody asks for anything of which those who would have to do it may have ended.
+        # From here on, send no requests: their receivers may have stopped.
         await try_step(poller.ask(m.StopFollowing).within(patience), errors)
         if clean and not given_up:
-            # A commit that has failed may have left something behind that does not come to its end.
+            # A failed commit may have left a step that never ends.
             await try_step(last.in_time(self.committer.ask(m.EndCommits).within(_AFTER_FAILURE if errors else patience)), errors)
         if not clean or errors or given_up or last.workers_missing:
             self._drop_workers()
@@ -368,7 +377,7 @@ class Wiring:
         return LastCommit(self.closing, self._metrics, self.manager, self.committer, exact=self._transactional, **times)
 
     def _drop_workers(self) -> None:
-        """End what still works, and what commits: nothing of it is wanted any more."""
+        """Kill all busy workers and the committer: their work is no longer needed."""
         context = self._context
         assert context is not None
         context.kill(self.committer)
@@ -378,7 +387,7 @@ class Wiring:
                 self.manager.tell(m.WorkerLost(ref))
 
     async def release(self) -> None:
-        """Let go of what is not an actor, when all actors have ended."""
+        """Release the stores, the shared memory and the directory after all actors have ended."""
         if self._keeper is not None and self._context is not None:
             await self._keeper.let_go(self._context.blocking)
         if self._shared is not None:

@@ -1,4 +1,4 @@
-"""The workers of an instance: their names, and what each may use."""
+"""The workers of an instance: their names and their budgets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 
 class WorkerMetadata(msgspec.Struct, frozen=True):
-    """A worker at one moment: its state, the task it is at (None: none), and its share of the instance's budgets in bytes."""
+    """A snapshot of one worker: its state, task and budgets.
+
+    `task` is None while the worker is idle. The budgets are its share of the instance's, in bytes.
+    """
 
     name: str
     state: str
@@ -23,9 +26,10 @@ class WorkerMetadata(msgspec.Struct, frozen=True):
 
 
 class Workers:
-    """The living workers by name, `<client id>-Worker-<n>`, with the smallest free number first (KIP-663).
+    """The live workers by name, `<client id>-Worker-<n>` with the smallest free number (KIP-663).
 
-    The budgets are those of the instance; every worker has an equal share, which changes with their number.
+    The budgets belong to the instance. Each worker has an equal share, which changes with the
+    number of workers.
     """
 
     def __init__(self, client_id: str, *, input_buffer_bytes: int, uncommitted_bytes: int) -> None:
@@ -44,31 +48,31 @@ class Workers:
         return tuple(ref for ref, _ in self._workers.values())
 
     def next_name(self) -> str:
-        """Return the first free name; that of a worker which is still dying is not free."""
+        """Return the first free name; the name of a dying worker is not free."""
         number = 1
         while (name := f"{self._client_id}-Worker-{number}") in self._workers or name in self._dying:
             number += 1
         return name
 
     def add(self, name: str, ref: Ref[WorkerMessage], worker: Worker) -> None:
-        """Note a worker, and share the budgets anew."""
+        """Add a worker and recompute the shares."""
         self._workers[name] = (ref, worker)
         self._share()
 
     def name_of(self, ref: Ref[object]) -> str | None:
-        """Return the name of a living worker."""
+        """Return the name of a live worker, or None."""
         return next((name for name, (own, _) in self._workers.items() if own == ref), None)
 
     def worker(self, name: str) -> Ref[WorkerMessage]:
-        """Return a living worker."""
+        """Return the live worker of this name."""
         return self._workers[name][0]
 
     def last(self) -> str | None:
-        """Return the name of the youngest worker that is not dying."""
+        """Return the name of the newest worker that is not dying, or None."""
         return next(reversed(self._workers), None)
 
     def remove(self, name: str, *, dying: bool = False) -> None:
-        """Forget a worker; its name is free at once, or when `buried`."""
+        """Remove a worker; its name is free at once, or after `buried` when it is `dying`."""
         del self._workers[name]
         if dying:
             self._dying.add(name)
@@ -80,11 +84,11 @@ class Workers:
         self._dying.clear()
 
     def buried(self, name: str) -> None:
-        """Free the name of a worker that has died."""
+        """Free the name of a dead worker."""
         self._dying.discard(name)
 
     def metadata(self) -> tuple[WorkerMetadata, ...]:
-        """Return what is known of each living worker."""
+        """Return the metadata of each live worker."""
         return tuple(
             WorkerMetadata(
                 name, worker.life.state.name, None if worker.at is None else str(worker.at.id), worker.input_bytes, worker.uncommitted_bytes

@@ -1,4 +1,4 @@
-"""The state of a task as it is committed at one moment, while commits go on."""
+"""Consistent copies of a task's committed state, taken while commits go on."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ _REST_SECONDS = 0.001
 
 @final
 class Checkpoints:
-    """Part of the state manager: bring tasks to points, one after the other.
+    """The part of the state manager that takes checkpoints of tasks, one after the other.
 
-    What is committed is written to the database in two rounds. In the first commits go on, so that at its end the database has some of what was
-    committed meanwhile. That is written in the second one, while nobody makes a commit final: it is short. At its end the database has what is
-    committed, no less and no more, and positions and offsets are known. Then it is linked into another directory.
+    Committed state is written to the database in two rounds. Commits go on during the first, so at
+    its end the database has part of the newer commits. The second, short round writes the rest
+    while no commit is published. At its end the database has exactly the committed state, with
+    known positions and offsets. Then its files are linked into another directory.
 
-    Stores in memory are read as they are at that moment, by a reader that commits do not disturb; not those of tasks that are processed in threads.
+    Stores in memory are read as of that moment, by a reader that commits do not disturb. That
+    excludes stores of tasks that are processed in threads.
     """
 
     def __init__(
@@ -52,7 +54,7 @@ class Checkpoints:
         self._steps: Iterator[None] | None = None
 
     async def take_part(self, message: m.TakeCheckpoint | m.CheckpointStep) -> None:
-        """Begin, or go a step on."""
+        """Begin a checkpoint, or do its next step."""
         if isinstance(message, m.TakeCheckpoint):
             self._asked.append(message)
             if len(self._asked) == 1:
@@ -79,7 +81,7 @@ class Checkpoints:
             self._steps = stores.flush_steps()
         if self._residents.look_later(order.task, partial(self._step_in, 0)):
             return
-        # While workers stand still for a commit nothing is done: they are not to wait for this.
+        # Do nothing while workers pause for a commit: they must not wait for this step.
         if self._pausing() or next(self._steps, self) is not self:
             self._step_in(_REST_SECONDS)
             return
@@ -99,7 +101,7 @@ class Checkpoints:
                 await asyncio.sleep(_REST_SECONDS)
             began = await self._turn(began)
             await self._residents.quiet(order.task)
-        # From here until all is noted nobody else has a turn.
+        # From here on, do not await until all is noted: no other task may run.
         rows = {name: committed_rows(reader) for name, reader in readers.items()}
         facts = {name: committed_facts(stores.store(name)) for name in readers}
         next_offsets = {name: stores.next_offset(name) or 0 for name in stores.logged}

@@ -1,4 +1,4 @@
-"""State that is there though the group has no committed offsets any more: they have expired, or were deleted."""
+"""Detect stores that have state while the group's offsets have expired or were deleted."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ _log = logging.getLogger("ks_actors")
 
 
 def continued(held: StoreEntry, begun: Mapping[TopicPartition, Position], *, exact: bool) -> Mapping[TopicPartition, Position]:
-    """Return where a task begins to read whose stores are open and restored: not with records that they have already.
+    """Return the start positions of a task with open, restored stores.
 
-    That concerns partitions of which the group has no offset, where `begun` is what `auto_offset_reset` says. Where all was written `exact`ly once
-    and the stores know up to which record they have the partition, the task goes on behind it. At least once stores may be ahead of the output: there
-    records are processed twice rather than left out. A warning tells what was found, and what was done.
+    This concerns partitions without a committed offset, where `begun` follows `auto_offset_reset`.
+    The task must not process records again that its stores already contain. With exactly-once
+    writes (`exact`), it resumes after the last record that the stores know of the partition. With
+    at-least-once, stores may be ahead of the output: records are processed twice rather than left
+    out. A warning describes the finding and the decision.
     """
     fresh = [partition for partition, position in begun.items() if position.fresh]
     stores = held.stores
@@ -52,7 +54,7 @@ def continued(held: StoreEntry, begun: Mapping[TopicPartition, Position], *, exa
             "the group has no committed offset of %s, but the stores of task %s have its records before offset %d; auto_offset_reset leads to "
             "offset %d: %s. %s", partition, held.task, there, at, done, _REMEDY,
         )  # fmt: skip
-    # A changelog may have an end and no records: its first transaction was aborted, say.
+    # A changelog may have an end but no records, for example after an aborted transaction.
     has_state = bool(held.offsets) or any(held.restored.values())
     if not known and has_state and len(fresh) == len(begun) and any(stores.next_offset(name) for name in stores.logged):
         _log.warning(

@@ -1,4 +1,4 @@
-"""What is committed goes to disk, bit by bit."""
+"""Write committed state to disk, step by step."""
 
 from __future__ import annotations
 
@@ -16,28 +16,32 @@ _PRESSED_SECONDS = 0.010
 
 @final
 class Flusher:
-    """Write the stores of one task after the other, a step at a time. `stores` are those that are open."""
+    """Write the stores of one task after the other, one step at a time.
+
+    `stores` are the open stores.
+    """
 
     def __init__(self, stores: Mapping[TaskId, TaskStores]) -> None:
         self._stores = stores
         self._steps: Iterator[None] | None = None
         self.task: TaskId | None = None
         self._last: TaskId | None = None
-        # Those that were changed since they were asked whether they want to be written.
+        # Tasks that changed since the last check for a needed flush.
         self._changed: dict[TaskId, None] = {}
-        # Those that had far more to write than they may when they had changed.
+        # Tasks that, at their last change, had far more to write than the limit.
         self._behind: set[TaskId] = set()
 
     @property
     def busy(self) -> bool:
-        """Whether a task is being written."""
+        """Whether a task's flush is under way."""
         return self._steps is not None
 
     def begin(self, *, idle: bool = False, changed: Iterable[TaskId] | None = None) -> bool:
-        """Find a task that is to be written, unless one is; return whether there is a first step to do.
+        """Choose a task to write, unless one is under way; return whether there is a first step.
 
-        Only those that have `changed` are asked, by this call or one before it; all (None) when memory is short. They take turns: one that always has
-        a little to write does not keep one waiting that has much.
+        Considers only tasks that have `changed`, by this call or an earlier one; None, or a
+        shortage of memory, means all. Tasks take turns: frequent small writes do not delay a large
+        one.
         """
         now = dict.fromkeys(self._stores if changed is None else changed)
         self._changed.update(now)
@@ -60,7 +64,10 @@ class Flusher:
         return False
 
     def turn(self, clock: Callable[[], float]) -> bool:
-        """Do one step, or as many as take longer than a worker's slice while writing is behind: so what is put waits for what is written."""
+        """Do one step, or while the flush is behind, as many as exceed a worker's slice.
+
+        So new writes wait for the flush.
+        """
         if self.task is not None:
             self._behind.add(self.task)
         self._behind = {task for task in self._behind if self._is_behind(task)}
@@ -71,7 +78,10 @@ class Flusher:
         return more
 
     def step(self) -> bool:
-        """Write a little; return whether there is more of this task. Raises what writing fails by: then the task is left as it is."""
+        """Write a little; return whether the task has more to write.
+
+        Raises the error of a failed write; then `task` stays set.
+        """
         if self._steps is None:
             return False
         try:
@@ -85,7 +95,7 @@ class Flusher:
         return True
 
     def leave(self, tasks: Collection[TaskId]) -> None:
-        """Write these no further."""
+        """Stop writing these tasks."""
         if self.task in tasks:
             self._steps = self.task = None
 
@@ -94,17 +104,19 @@ class Flusher:
         return stores is not None and stores.behind
 
     def _memory_is_short(self) -> bool:
-        """Tell whether memory is short, which no store has more of than before unless it has changed."""
+        """Return whether memory is short; only stores that have changed can have made it so."""
         asked = (stores.memory_is_short for task in self._changed if (stores := self._stores.get(task)) is not None)
         return next((short for short in asked if short is not None), False)
 
 
 @final
 class Writing:
-    """Write what is committed, a turn at a time, with turns of others in between; where a thread is at a task, between two of its slices.
+    """Write committed state in turns, between those of other work.
 
-    `soon` has `step` called in a moment, `failed` is told what writing fails by. What is restored waits in memory too, so whoever reads changelogs
-    reads no more than `taken` is called for: not while there is far more in memory than may be, as long as writing helps.
+    While a thread runs a task, write between two of its slices. `soon` schedules `step`; `failed`
+    receives the error of a failed write. Restored records also wait in memory, so the restorer
+    reads only as much as `taken` acknowledges. While memory holds far more than its limit and
+    flushing helps, nothing is acknowledged.
     """
 
     def __init__(
@@ -130,19 +142,22 @@ class Writing:
         self._idle: bool = False
 
     def begin(self, *, idle: bool = False, changed: Iterable[TaskId] | None = None) -> None:
-        """Begin to write, if there is enough of what has `changed` (None: of all); all there is while `idle`, until this is called again."""
+        """Begin to write if enough of the `changed` tasks (None: all) is pending.
+
+        When `idle`, write all that is pending, until the next call.
+        """
         self._idle = idle
         if self._flusher.begin(idle=idle, changed=changed):
             self._soon()
         self._go_on()
 
     def took_in(self, changed: Iterable[TaskId]) -> None:
-        """Take note that what was read is in the stores."""
+        """Count one message of restored records that the stores have taken in."""
         self._untold += 1
         self.begin(changed=changed)
 
     def step(self) -> None:
-        """Do a turn, unless workers stand still for a commit: they are not to wait for this."""
+        """Do a turn, unless workers pause for a commit: they must not wait for this."""
         flusher = self._flusher
         if not flusher.busy or (flusher.task is not None and self._residents.look_later(flusher.task, self.step)):
             return
@@ -161,7 +176,7 @@ class Writing:
                 self.begin(idle=self._idle, changed=None if self._idle else ())
 
     def leave(self, tasks: Collection[TaskId]) -> None:
-        """Write these no further."""
+        """Stop writing these tasks."""
         self._flusher.leave(tasks)
         self._go_on()
 

@@ -1,4 +1,4 @@
-"""Records of a changelog that are none of its store's."""
+"""Errors for changelog records that do not belong to their store."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _SHOWN: Final = 64
 
 
 def unrestored(task: TaskId, stores: TaskStores, store: str, fetched: Fetched, error: Exception) -> StreamsError:
-    """Return the error of a batch that a store could not take in; it names the record, unless the fault is one of the machine."""
+    """Return the error for a batch that a store could not restore.
+
+    It names the record, unless the fault lies with the machine.
+    """
     topic, partition = fetched.partition
     batch, offset, why = fetched.batch, None, ""
     for index in range(len(batch)) if isinstance(error, _OF_RECORDS) else ():

@@ -1,4 +1,4 @@
-"""What reads changelogs."""
+"""The fetcher for changelogs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 def restore_fetcher(log: Log, client_id: str, sources: Collection[str], isolation: IsolationLevel) -> Fetcher:
-    """Return a reader of changelogs, of which only what is committed counts, and of source topics, as the app reads these."""
+    """Return a fetcher for changelogs and for source topics that serve as changelogs.
+
+    Changelogs are read committed, source topics with the app's `isolation`.
+    """
     changelogs = log.fetcher(client_id=client_id, isolation=IsolationLevel.READ_COMMITTED)
     if not sources or isolation is IsolationLevel.READ_COMMITTED:
         return changelogs
@@ -24,7 +27,10 @@ def restore_fetcher(log: Log, client_id: str, sources: Collection[str], isolatio
 
 @final
 class TwoFetchers:
-    """One reader made of two, by topic: `others` reads these topics, `first` the rest. Both have their turns first."""
+    """Two fetchers behind one interface: `others` reads the given topics, `first` the rest.
+
+    The two take turns at being asked first.
+    """
 
     def __init__(self, first: Fetcher, others: Fetcher, topics: Collection[str]) -> None:
         self._fetchers: list[Fetcher] = [first, others]
@@ -44,11 +50,11 @@ class TwoFetchers:
         self._busy = [fetcher for fetcher, part in zip(self._fetchers, parts, strict=True) if part]
 
     def seek(self, partition: TopicPartition, offset: int, /) -> None:
-        """Read on from `offset`."""
+        """Continue from `offset`."""
         self._of(partition).seek(partition, offset)
 
     def position(self, partition: TopicPartition, /) -> int:
-        """Return the offset that the partition will be read from next."""
+        """Return the next offset to read from the partition."""
         return self._of(partition).position(partition)
 
     def pause(self, partitions: Iterable[TopicPartition], /) -> None:
@@ -62,7 +68,7 @@ class TwoFetchers:
             self._of(partition).resume((partition,))
 
     async def fetch(self, *, max_wait_ms: int, max_records: int = 10_000) -> Sequence[Fetched]:
-        """Return what one of the two has; when there are both, the one that was first before waits now."""
+        """Return records of one fetcher; if both have partitions, they take turns in waiting."""
         busy = self._busy or [self._first]
         if len(busy) > 1:
             busy.reverse()
@@ -72,5 +78,5 @@ class TwoFetchers:
         return await busy[-1].fetch(max_wait_ms=max_wait_ms, max_records=max_records)
 
     async def close(self) -> None:
-        """End both, whatever the end of one of them raises."""
+        """Close both, even if closing one of them raises."""
         await asyncio.gather(*(fetcher.close() for fetcher in self._fetchers))

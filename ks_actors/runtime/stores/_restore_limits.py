@@ -1,4 +1,4 @@
-"""How far topics may be read into stores that the app reads itself: up to what it has processed."""
+"""Restore limits of source topics that serve as changelogs: the app's committed offsets."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
 @final
 class Limits:
-    """The group's committed offsets of those changelogs that are source topics.
+    """The group's committed offsets for changelogs that are source topics.
 
-    What lies behind them is still to be processed: a store that has it already would not notice what it changes. Where nothing is committed the
-    limit is 0, as in Kafka Streams. `interval_ms` is how often to look whether they have gone on.
+    Later records are still to be processed: a store that already contained them would not notice
+    the changes that they make. Without a committed offset the limit is 0, as in Kafka Streams.
+    `interval_ms` is the interval between looks at the committed offsets.
     """
 
     def __init__(
@@ -37,17 +38,17 @@ class Limits:
         return bool(self._topics)
 
     def among(self, changelogs: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Return those that have limits."""
+        """Return the changelogs that have limits."""
         return [changelog for changelog in changelogs if changelog.topic in self._topics]
 
     async def look(self, changelogs: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the limits of those that have one, as they are now. Raises what the log does."""
+        """Return the current limits of those that have one. Raises the log's errors."""
         wanted = self.among(changelogs)
         found = await self._membership().committed(wanted) if wanted else {}
         return {changelog: found[changelog].offset if changelog in found else 0 for changelog in wanted}
 
     def note(self, limits: Mapping[TopicPartition, int]) -> None:
-        """Take note of limits; they never go back."""
+        """Store limits; they never decrease."""
         for changelog, limit in limits.items():
             self._limits[changelog] = max(limit, self._limits.get(changelog, 0))
 
@@ -56,16 +57,16 @@ class Limits:
         self._limits.pop(changelog, None)
 
     def end(self, changelog: TopicPartition, end: int) -> int:
-        """Return where reading ends, at the end of the log or at the limit."""
+        """Return the offset to stop at: the end of the log or the limit."""
         return min(end, self._limits.get(changelog, end))
 
     def reached(self, changelog: TopicPartition, position: int) -> bool:
-        """Return whether nothing may be read from there on."""
+        """Return whether the position is at or beyond the limit."""
         limit = self._limits.get(changelog)
         return limit is not None and position >= limit
 
     def within(self, fetched: Fetched) -> Fetched:
-        """Return what was fetched as far as the limit goes."""
+        """Return the fetched records before the limit."""
         limit = self._limits.get(fetched.partition)
         if limit is None or fetched.next_offset <= limit:
             return fetched

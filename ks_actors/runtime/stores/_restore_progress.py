@@ -1,4 +1,4 @@
-"""What is told of how stores are restored and kept up to date."""
+"""Reports to listeners about restoring stores and updating standbys."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 @final
 class Progress:
-    """Tell listeners, of a task and its stores by changelog. What a listener raises ends the app."""
+    """Notify listeners about a task's stores, by changelog. An error of theirs ends the app."""
 
     def __init__(self, restoring: RestoreListener | None = None, standby: StandbyUpdateListener | None = None) -> None:
         self._restoring: tuple[RestoreListener, ...] = () if restoring is None else (restoring,)
         self._standby: tuple[StandbyUpdateListener, ...] = () if standby is None else (standby,)
 
     def also(self, restoring: RestoreListener, standby: StandbyUpdateListener) -> None:
-        """Tell these too, after those that were there before. To be called before the start."""
+        """Add listeners, called after the earlier ones. Call this before the start."""
         self._restoring = (*self._restoring, restoring)
         self._standby = (*self._standby, standby)
 
     def started(self, held: StoreEntry, names: Mapping[TopicPartition, str], starts: Mapping[TopicPartition, int | None]) -> None:
-        """Tell that reading begins, and what it begins with."""
+        """Report that reading begins, with its start offsets and the loaded snapshot."""
         held.restored = {}
         loaded, held.loaded = held.loaded, None
         for changelog, name in names.items():
@@ -42,7 +42,7 @@ class Progress:
                 listener.on_restore_start(changelog, name, starts[changelog])
 
     def moved(self, held: StoreEntry, name: str, fetched: Fetched) -> None:
-        """Tell that records are in the store."""
+        """Report that records are in the store."""
         changelog, count = fetched.partition, len(fetched.batch)
         held.restored[name] = held.restored.get(name, 0) + count
         held.ends[changelog] = fetched.end_offset
@@ -54,23 +54,23 @@ class Progress:
                 following.on_batch_loaded(changelog, name, held.task, fetched.next_offset, count, fetched.end_offset)
 
     def ended(self, held: StoreEntry, names: Mapping[TopicPartition, str]) -> None:
-        """Tell that all is restored."""
+        """Report that all records are restored."""
         for changelog, name in names.items():
             for listener in self._restoring:
                 listener.on_restore_end(changelog, name, held.restored.get(name, 0))
 
     def suspended(self, held: StoreEntry, names: Mapping[TopicPartition, str]) -> None:
-        """Tell that restoring ends before all is restored."""
+        """Report that restoring ends early."""
         for changelog, name in names.items():
             for listener in self._restoring:
                 listener.on_restore_suspended(changelog, name, held.restored.get(name, 0))
 
     def promoted(self, held: StoreEntry, names: Mapping[TopicPartition, str]) -> None:
-        """Tell that a standby is to be processed here."""
+        """Report that a standby becomes active here."""
         self._standby_ended(held, names, SuspendReason.PROMOTED)
 
     def closed(self, held: StoreEntry, names: Mapping[TopicPartition, str]) -> None:
-        """Tell that the stores are closed."""
+        """Report that the stores are closed."""
         if held.standing_by:
             self._standby_ended(held, names, SuspendReason.MIGRATED)
         elif held.restoring:

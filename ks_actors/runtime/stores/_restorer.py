@@ -1,4 +1,4 @@
-"""Who reads changelogs."""
+"""The actor that restores stores."""
 
 from __future__ import annotations
 
@@ -23,22 +23,23 @@ if TYPE_CHECKING:
     from ks_actors.runtime.stores._restore_limits import Limits
 
 RESTORER_MAILBOX = Mailbox(capacity=10_000, overflow="fail_system")
-# Records of a partition per fetch, and in a message. While nothing but standbys is read tasks are processed: nobody is to wait long for records to be
-# taken in, their commits least of all.
+# Records of a partition per fetch, and per message. Tasks are processed while only standbys are
+# read: their commits must not wait long for records to be applied.
 _AT_ONCE = 10_000
 _AT_ONCE_STANDBY = 1_000
-# Each so often it is looked at whether restoring gets on.
+# Interval of the check that restoring makes progress.
 _PROGRESS_SECONDS = 10.0
-# Messages that are on their way while more is fetched.
+# Unacknowledged messages that still allow the next fetch.
 _AHEAD = 1
 _log = logging.getLogger("ks_actors")
 
 
 class Restorer(Actor[RestorerMessage]):
-    """Read the changelogs of tasks from where their stores are, and pass the records on as they are.
+    """Read changelogs from the stores' offsets on, and pass the records to the state manager.
 
-    Those of tasks that are to run are read to the ends there were at the start; those of standbys on and on, while no other task is on its way.
-    What somebody who had the task has written and not committed is not seen, but waited for: until it is committed after all, or aborted.
+    Changelogs of tasks to run are read to the ends found at the start. Changelogs of standbys are
+    followed without end, but only while no other task restores. Records of an open transaction of
+    an earlier owner are not visible: restoring waits for its commit or abort.
     """
 
     def __init__(self, log: Log, fetcher: Fetcher, state: Ref[m.StateManagerMessage], limits: Limits, *, poll_ms: int, exact: bool = False) -> None:
@@ -51,22 +52,22 @@ class Restorer(Actor[RestorerMessage]):
         self._orders: dict[TaskId, m.Restore | m.Follow] = {}
         self._missing: dict[TaskId, set[TopicPartition]] = {}
         self._task_of: dict[TopicPartition, TaskId] = {}
-        # Where reading goes on, also of what is not read at the moment.
+        # Next offsets, also of changelogs that are not read at the moment.
         self._positions: dict[TopicPartition, int] = {}
-        # Of what is read to its end.
+        # End offsets of changelogs of tasks to run.
         self._ends: dict[TopicPartition, int] = {}
         self._reading: dict[TopicPartition, int] = {}
         self._unknown: dict[TaskId, m.Follow] = {}
         self._given: int = 0
         self._rests = RetryBackoff()
         self._epoch: int = 0
-        # Where what is read to its end was when it was last looked at.
+        # Positions of the restoring changelogs at the last progress check.
         self._seen: dict[TopicPartition, int] = {}
         self._fetching: bool = False
         self._looking: bool = False
 
     async def signal(self, signal: Signal) -> None:
-        """Close the reader at the end; look now and then whether restoring gets on, and how far standbys may be read."""
+        """Set the timers for progress and limits at the start; close the fetcher at the end."""
         if isinstance(signal, Started):
             self.ctx.timers.every("progress", _PROGRESS_SECONDS, m.LookAtProgress())
             if self._limits:
@@ -75,7 +76,7 @@ class Restorer(Actor[RestorerMessage]):
             await self._fetcher.close()
 
     def receive(self, message: RestorerMessage) -> None:  # noqa: C901, PLR0912 - one branch per message
-        """Read until all ends are reached, then follow for the standbys."""
+        """Restore until all ends are reached, then follow the standbys' changelogs."""
         match message:
             case m.Restore() | m.Follow():
                 self._take_on(message)
@@ -112,7 +113,7 @@ class Restorer(Actor[RestorerMessage]):
                 assert_never(message)
         self._fetch()
 
-    # --- what is to be read ---------------------------------------------------------------------------------------------------
+    # --- orders -----------------------------------------------------------------------------------
 
     def _take_on(self, order: m.Restore | m.Follow) -> None:
         task = order.task
@@ -135,21 +136,22 @@ class Restorer(Actor[RestorerMessage]):
 
     async def _look(self, order: m.Restore | m.Follow) -> m.ChangelogEnds:
         begins = await self._log.begin_offsets(order.changelogs)
-        # All that is there, whether it is decided about or not. A transaction that the committed offsets are from may not be marked as committed in
-        # every partition yet, and where it is not, the end of what is committed is still before it.
+        # Include open transactions. The transaction behind the committed offsets may lack its
+        # commit marker in some partitions. There the read-committed end is still before it.
         ends = await self._log.end_offsets(order.changelogs, IsolationLevel.READ_UNCOMMITTED)
         return m.ChangelogEnds(order, begins, ends, await self._limits.look(order.changelogs))
 
     def _begin(self, found: m.ChangelogEnds) -> None:
         order = found.order
         if self._orders.get(order.task) is not order:
-            return  # closed meanwhile, or wanted for something else
+            # The task was closed meanwhile, or has a newer order.
+            return
         starts = {changelog: self._positions.get(changelog, told) for changelog, told in order.changelogs.items()}
         starts = {one: self._behind_marker(at, found.begins[one]) for one, at in starts.items()}
         beyond = {
             one: f"{one} has offsets {found.begins[one]} to {found.ends[one]}, the store is at {at}"
             for one, at in starts.items()
-            # What is being read has moved on since the ends were asked for; reading itself notices when it is out of range.
+            # Running reads have moved on since the request; their fetches detect bad offsets.
             if at is not None and one not in self._reading and not found.begins[one] <= at <= found.ends[one]
         }
         if beyond:
@@ -178,11 +180,14 @@ class Restorer(Actor[RestorerMessage]):
             self._rest(found.error)
 
     def _behind_marker(self, at: int | None, begin: int) -> int | None:
-        """Return where to go on. Exactly once, the marker of the commit comes behind a store's last record: that it was deleted is no loss."""
+        """Return the offset to continue from.
+
+        With exactly-once, a commit marker follows a store's last record: its deletion is no loss.
+        """
         return begin if self._exact and at == begin - 1 else at
 
     def _start_over(self, task: TaskId, beyond: Mapping[TopicPartition, str]) -> None:
-        """Have stores given up that do not fit their changelogs, for these reasons."""
+        """Have the state manager give up stores that do not fit their changelogs."""
         self._forget(task)
         self._assign()
         self._state.tell(m.Corrupted(task, "; ".join(beyond.values()), beyond))
@@ -198,7 +203,10 @@ class Restorer(Actor[RestorerMessage]):
             self._limits.forget(changelog)
 
     def _look_at_limits(self) -> None:
-        """See how far the group has come, of what is followed; one question at a time, as without a coordinator an answer takes long."""
+        """Look up the committed offsets of followed changelogs, one request at a time.
+
+        Without a coordinator an answer takes long.
+        """
         followed = [changelog for order in self._orders.values() if isinstance(order, m.Follow) for changelog in order.changelogs]
         if not self._looking and self._limits.among(followed):
             self._looking = True
@@ -210,14 +218,18 @@ class Restorer(Actor[RestorerMessage]):
         self._assign()
 
     def _look_at_progress(self) -> None:
-        """Say what is waited for when nothing comes: the wait has no end of its own, as whoever goes on without the records counts wrongly."""
+        """Log a warning when restoring makes no progress.
+
+        The wait itself is unbounded: a task that went on without the records would compute wrong
+        results.
+        """
         here = {changelog: self._positions[changelog] for changelog in self._ends}
         if here and here == self._seen and self._given <= _AHEAD:
             told = "; ".join(f"{changelog} of task {self._task_of[changelog]} at {at} of {self._ends[changelog]}" for changelog, at in here.items())
             _log.warning("restoring waits for %g s by now: what follows is not committed yet, or nobody answers: %s", _PROGRESS_SECONDS, told)
         self._seen = here
 
-    # --- records --------------------------------------------------------------------------------------------------------------
+    # --- records ----------------------------------------------------------------------------------
 
     def _pass_on(self, fetched: Sequence[Fetched]) -> None:
         known = [self._limits.within(one) for one in fetched if one.partition in self._reading]
@@ -262,7 +274,7 @@ class Restorer(Actor[RestorerMessage]):
             self._state.tell(m.Restored(task, order.ticket))
 
     def _assign(self) -> None:
-        """Read what is to be read to its end, if anything is; else what is followed."""
+        """Read the changelogs of tasks to run, if there are any; else those of standbys."""
         wanted: Iterable[TopicPartition] = self._ends or [
             changelog
             for changelog, at in self._positions.items()
@@ -281,7 +293,7 @@ class Restorer(Actor[RestorerMessage]):
 
     async def _fetch_once(self, most: int) -> m.Arrived:
         fetched = await self._fetcher.fetch(max_wait_ms=self._poll_ms, max_records=most)
-        # The epoch as it is now: what was assigned while the fetch was under way is what it has read.
+        # Use the current epoch: the fetch has read the latest assignment.
         return m.Arrived(fetched, self._epoch)
 
     def _fetch_failed(self, error: Exception) -> bool:
@@ -294,7 +306,7 @@ class Restorer(Actor[RestorerMessage]):
             elif error.position == at:
                 self._start_over(self._task_of[error.partition], {error.partition: str(error)})
             return True
-        # What the topology reads as well was decided about when it was processed.
+        # The app decided about unreadable records of its source topics when it processed them.
         if passed := passed_over(error, self._fetcher, self._limits.among(self._reading)):
             self._pass_on([left_out(one) for one in passed])
             return True
@@ -305,7 +317,7 @@ class Restorer(Actor[RestorerMessage]):
         return True
 
     def _rest(self, error: Exception) -> None:
-        """Let standbys wait: nothing hangs on them as long as others have the tasks."""
+        """Delay standbys: they are not urgent while other members run the tasks."""
         if "rest" not in self.ctx.timers:
             rest = self._rests.next(self.ctx.time())
             _log.warning("standbys are not kept up to date, again in %g s: %s", rest, error)

@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from ks_actors.state import TaskStores
     from ks_actors.task import StoreRegistry
 
-# Records that are worth a message.
+# Records per message to the collector.
 _TOGETHER: Final = 500
 
 
 @final
 class StateCommit:
-    """Write changelogs, persist what has none, keep what is committed. `stores` are those that are open.
+    """Write changelogs, persist stores without one, and publish commits in the open `stores`.
 
-    `turn` begins a turn, or goes on with one that began at the given time; when that has been long, others have theirs.
-    The log writes `batch_bytes` of records at most as one; 0: it takes columns.
+    `turn` starts a turn, or continues the one that began at the given time; a long turn yields to
+    others. The log writes at most `batch_bytes` of records in one batch; 0: it takes columns.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class StateCommit:
         self._batch_bytes: int = batch_bytes
 
     async def take_part(self, message: m.EncodeChangelog | m.PersistUnlogged | m.CommitSucceeded) -> None:
-        """Do a step of a commit, and answer."""
+        """Do one step of a commit, and answer."""
         try:
             match message:
                 case m.EncodeChangelog():
@@ -65,7 +65,7 @@ class StateCommit:
 
     async def _encode(self, message: m.EncodeChangelog) -> None:
         began = await self._turn(None)
-        # Many tasks may have a record each: a message for each would cost more than the records.
+        # Group small batches: one message per task would cost more than its few records.
         batches: list[Outgoing] = []
         records = 0
         for task, token in message.frozen.tokens.items():
@@ -75,13 +75,13 @@ class StateCommit:
                 if records >= _TOGETHER:
                     self._collector.tell(m.Output(batches, message.epoch))
                     batches, records = [], 0
-                # Each time others have their turn may be as long as the slices of all workers: a commit of many records is not to wait for as many.
+                # A yield may last as long as the slices of all workers, so do not yield per batch.
                 began = await self._turn(began)
         if batches:
             self._collector.tell(m.Output(batches, message.epoch))
 
     def _ends(self, task: TaskId, stores: TaskStores, message: m.CommitSucceeded) -> dict[str, int]:
-        """Return where the changelogs go on: one that the task reads, where the task does."""
+        """Return the changelogs' next offsets; for a source topic, the task's own position."""
         found: dict[str, int] = {}
         for name in stores.logged:
             changelog = TopicPartition(self._changelog(name), task.partition)

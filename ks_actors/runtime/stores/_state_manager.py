@@ -1,4 +1,4 @@
-"""Who has the stores."""
+"""The actor that owns the stores."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ks_actors.task import RecordContextHolder, StoreRegistry
 
 _IDLE_SECONDS = 10.0
-# The restorer waits for nothing itself: only a loop that stands still keeps it from answering.
+# The restorer never blocks: only a stalled loop delays its answer.
 _STOP_SECONDS = 60.0
 _TURN_SECONDS = 0.002
 _REST_SECONDS = 0.001
@@ -43,10 +43,11 @@ STATE_MANAGER_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system", urgent
 
 
 class StateManager(Actor[StateManagerMessage]):
-    """Own every store of every task: open and restore them, pass tasks on when they are ready, make commits final, write to disk bit by bit.
+    """Own every store of every task: open, restore, commit, flush and close them.
 
-    A task is here while it restores or is a standby, and at the task manager while it is processed, never at both. Its stores are opened once, and
-    stay open whatever it becomes. What blocks runs in threads. Directories of tasks that are not here are deleted after `cleanup_seconds`.
+    A task is here while it restores or is a standby, and at the task manager while it is processed,
+    never at both. Its stores are opened once and stay open through all roles. Blocking work runs in
+    threads. Directories of absent tasks are deleted after `cleanup_seconds`.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class StateManager(Actor[StateManagerMessage]):
         self._pausing = pausing
         self._source = source
         self._held: dict[TaskId, StoreEntry] = {}
-        # Those that are open.
+        # The open ones.
         self._stores: dict[TaskId, TaskStores] = {}
         self._by_changelog: dict[TopicPartition, tuple[TaskId, str]] = {}
         self._writing = Writing(
@@ -92,31 +93,40 @@ class StateManager(Actor[StateManagerMessage]):
             clock=work_time,
             soon=self._step_soon,
             failed=self._flush_failed,
-            taken=lambda: restorer().offer(m.TakenIn()),  # it may have ended before all that it gave was taken in
+            # The restorer may have stopped before all of its records were applied.
+            taken=lambda: restorer().offer(m.TakenIn()),
         )
         self._commit = StateCommit(self._stores, changelog, collector, residents, self._turn, batch_bytes=batch_bytes)
         self._kept: int = 0
 
     def signal(self, signal: Signal) -> None:
-        """Look for idle times, and for what may be deleted, from the start on."""
+        """Start the timers for idle flushes and cleanup."""
         if isinstance(signal, Started):
             self._points = Checkpoints(self._stores, self._residents, self._turn, self.ctx.blocking, self._point_in, self._pausing)
             self.ctx.timers.every("idle", _IDLE_SECONDS, m.LookIdle())
             self.ctx.timers.every("cleanup", self._cleanup_seconds, m.CleanUp())
 
     def standby_stores(self) -> Mapping[TaskId, TaskStores]:
-        """Return the open stores of the tasks that are standbys now; to be read on the loop, and not to be kept over an `await`."""
+        """Return the open stores of the current standbys.
+
+        Read them on the loop, and do not keep them over an `await`.
+        """
         return {task: held.stores for task, held in self._held.items() if held.standing_by and held.is_open}
 
     async def let_go(self, blocking: Callable[[Callable[[], None]], Awaitable[None]]) -> None:
-        """Close what nobody has closed, after a failure: when all who may be at the stores have ended, which is not yet when this actor has."""
+        """Close the stores that are still open after a failure.
+
+        Call this only when all users of the stores have ended, which is later than this actor's
+        end.
+        """
         for held in self._held.values():
-            held.opened.set()  # nothing is waited for any more
+            # No open is awaited any more.
+            held.opened.set()
         for error in await self._close_all(tuple(self._held), blocking, clean=False):
             _log.warning("closing stores failed: %s", error)
 
     async def receive(self, message: StateManagerMessage) -> None:  # noqa: C901, PLR0912 - one branch per message
-        """Open, restore, keep, write, close."""
+        """Open, restore, commit, flush and close stores."""
         match message:
             case m.OpenTask():
                 self._begin(message)
@@ -160,16 +170,16 @@ class StateManager(Actor[StateManagerMessage]):
             case _:
                 assert_never(message)
 
-    # --- a task is made -------------------------------------------------------------------------------------------------------
+    # --- open and restore -------------------------------------------------------------------------
 
     def _begin(self, order: m.OpenTask) -> None:
-        """Bring a task to where it can be processed; that of a standby begins where the standby is."""
+        """Open and restore a task; a standby continues from its state."""
         held = self._held.get(order.task)
         if held is None:
             self._open(order.task, order)
             return
         if not held.standing_by:
-            return  # what has failed is given up with all others
+            return  # a failed task is given up with all others
         if held.is_open:
             self._progress.promoted(held, self._changelogs(held))
         held.order = order
@@ -204,7 +214,7 @@ class StateManager(Actor[StateManagerMessage]):
         if held is None:
             return
         if isinstance(failed.error, TaskCorrupted) and not held.wiped:
-            # What is on disk is not to be trusted: the changelog has it all.
+            # Do not trust the files: the changelog has all of the state.
             await self._give_up(held, str(failed.error))
         else:
             self._disk.released(failed.task, held.offsets)
@@ -219,7 +229,7 @@ class StateManager(Actor[StateManagerMessage]):
             self._open(held.task, held.order, wiped=True)
 
     async def _start_over(self, message: m.Corrupted) -> None:
-        """Give up stores of a task that restores, or is a standby, and restore these."""
+        """Give up stores of a task that restores or is a standby, and restore them."""
         held = self._held.get(message.task)
         if held is None or held.lent or not held.is_open:
             return
@@ -238,7 +248,7 @@ class StateManager(Actor[StateManagerMessage]):
         return {TopicPartition(self._changelog(name), held.task.partition): name for name in held.stores.logged}
 
     def _read_on(self, task: TaskId) -> None:
-        """Have the changelogs of a task read that is open: to their ends, or on and on."""
+        """Have the changelogs of an open task read: to their ends, or for a standby without end."""
         held = self._held.get(task)
         if held is None or not held.opened.is_set():
             return  # closed meanwhile, and maybe opened again
@@ -266,7 +276,7 @@ class StateManager(Actor[StateManagerMessage]):
             if found is None or held is None or held.lent or held.failed:
                 continue
             while held.standing_by and self._pausing():  # noqa: ASYNC110 - some ms, ten times a second: not worth an event at each commit
-                # Workers stand still for a commit: what nobody waits for can wait.
+                # Workers pause for a commit: standbys can wait.
                 await asyncio.sleep(_REST_SECONDS)
             try:
                 held.stores.restore(found[1], one.batch, one.next_offset)
@@ -278,7 +288,7 @@ class StateManager(Actor[StateManagerMessage]):
             began = await self._turn(began)
 
     async def _turn(self, began: float | None) -> float:
-        """Let others have their turn when this one has been long; return when it began."""
+        """Yield to other tasks when this turn was long; return its start time."""
         if began is not None and self._work_time() - began < _TURN_SECONDS:
             return began
         if began is not None:
@@ -293,9 +303,10 @@ class StateManager(Actor[StateManagerMessage]):
         held.stores.restoring = False
         positions = continued(held, order.positions, exact=self._exact)
         self._manager.tell(m.Assign(held.task, positions, held.stores, held.current, order.assignment))
-        self._writing.begin(changed=(held.task,))  # now there may be more of it than a crash may cost
+        # Much of the restored state may still be in memory: flush it, so that a crash costs less.
+        self._writing.begin(changed=(held.task,))
 
-    # --- standbys -------------------------------------------------------------------------------------------------------------
+    # --- standbys ---------------------------------------------------------------------------------
 
     async def _recycle(self, message: m.Recycle) -> None:
         for task in sorted(message.tasks):
@@ -324,7 +335,7 @@ class StateManager(Actor[StateManagerMessage]):
         here = {task: held.offset_sum for task, held in self._held.items() if not held.lent}
         message.reply.tell({**self._disk.offsets, **{task: offsets for task, offsets in here.items() if offsets is not None}})
 
-    # --- to disk --------------------------------------------------------------------------------------------------------------
+    # --- to disk ----------------------------------------------------------------------------------
 
     def _flush_failed(self, task: TaskId | None, error: Exception) -> None:
         held = None if task is None else self._held.get(task)
@@ -334,7 +345,7 @@ class StateManager(Actor[StateManagerMessage]):
             self._instance.tell(m.Fatal(error, rolled_back=False))
 
     def _step_soon(self) -> None:
-        # Not at once: a commit takes a few messages, and workers are not to stand still for a step at each of them.
+        # Not at once: a commit takes a few messages, and workers must not wait for a step at each.
         self.ctx.timers.once("flush", _REST_SECONDS, m.FlushStep())
 
     def _point_in(self, seconds: float) -> None:
@@ -349,7 +360,7 @@ class StateManager(Actor[StateManagerMessage]):
         if aside:
             self.ctx.pipe(self.ctx.blocking(partial(self._disk.delete, aside)), m.CleanedUp, m.CleanedUp)
 
-    # --- the end --------------------------------------------------------------------------------------------------------------
+    # --- the end ----------------------------------------------------------------------------------
 
     async def _close(self, message: m.CloseStores) -> None:
         wanted = [
@@ -365,7 +376,7 @@ class StateManager(Actor[StateManagerMessage]):
             message.reply.tell(None)
 
     async def _forget(self, tasks: frozenset[TaskId]) -> None:
-        """Read and write nothing more for these."""
+        """Stop reading and writing for these tasks."""
         with suppress(ActorStopped):  # then it restores nothing any more
             await self._restorer().ask(m.StopRestoring, tasks).within(_STOP_SECONDS)
         self._writing.leave(tasks)
@@ -380,7 +391,7 @@ class StateManager(Actor[StateManagerMessage]):
             held.stop.set()
             self._stores.pop(task, None)
             self._residents.leave(task)
-            await held.opened.wait()  # two threads at one store would be one too many
+            await held.opened.wait()  # never two threads at one store
             try:
                 await blocking(partial(held.stores.close, clean=clean))
             except Exception as error:  # noqa: BLE001 - the others are closed all the same

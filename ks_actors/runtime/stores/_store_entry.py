@@ -1,4 +1,4 @@
-"""The stores of one task, as their owner sees them."""
+"""The stores of one task, with their role."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 @final
 class StoreEntry:
-    """A task whose stores are opened, restored or kept up to date here, or lent to the task manager, which processes it.
+    """A task with stores that are opened, restored or followed here, or lent to the task manager.
 
-    `order` is what asked for the task to be processed; a standby has none. The stores are the same object whatever becomes of the task.
+    `order` is the request to process the task; a standby has none. The stores are the same object
+    in every role.
     """
 
     def __init__(self, task: TaskId, stores: TaskStores, current: RecordContextHolder, order: OpenTask | None) -> None:
@@ -32,39 +33,39 @@ class StoreEntry:
         self.opened: asyncio.Event = asyncio.Event()
         self.is_open: bool = False
         self.wiped: bool = False
-        # The task manager has it.
+        # The task manager has the stores.
         self.lent: bool = False
-        # Something that it was to take in cannot be taken in.
+        # A restored record could not be applied.
         self.failed: bool = False
-        # The number of the last order to the restorer: what it says about earlier ones is stale.
+        # Number of the last order to the restorer; its answers to earlier ones are stale.
         self.ticket: int = 0
-        # What was known to be on disk before the stores are open.
+        # The offset sum on disk, known before the stores are open.
         self.offsets: int | None = None
-        # Whoever opens the stores is to come to an end.
+        # Set to make the opening thread stop.
         self.stop: threading.Event = threading.Event()
-        # The snapshot that they have begun with.
+        # The snapshot that the stores were loaded from.
         self.loaded: LoadedEntry | None = None
         self.restored: dict[str, int] = {}
         self.ends: dict[TopicPartition, int] = {}
 
     @property
     def standing_by(self) -> bool:
-        """Whether it is a standby."""
+        """Whether the task is a standby."""
         return self.order is None and not self.lent and not self.failed
 
     @property
     def restoring(self) -> bool:
-        """Whether it is on its way to the task manager."""
+        """Whether the task restores before it is processed."""
         return self.order is not None and not self.lent and not self.failed
 
     @property
     def offset_sum(self) -> int | None:
-        """How far the state is, as the sum of the changelogs' offsets; None when that is not known."""
+        """The sum of the stores' changelog offsets; None when unknown."""
         return self.stores.offset_sum if self.is_open else self.offsets
 
 
 class LoadedEntry(msgspec.Struct, frozen=True):
-    """What a task has begun with: a snapshot's name, and rows and next offset of each store that is from there."""
+    """A loaded snapshot: its name, and rows and next offset of each store loaded from it."""
 
     snapshot: str
     rows: Mapping[str, int]

@@ -1,4 +1,4 @@
-"""What the stores of tasks tell of themselves."""
+"""Metrics of the tasks' stores."""
 
 from __future__ import annotations
 
@@ -13,22 +13,34 @@ if TYPE_CHECKING:
 
 
 class TaskMetrics(NamedTuple):
-    """Figures of one task that is here, active or standby, by Kafka Streams' names."""
+    """Metrics of one local task, active or standby, by Kafka Streams' names."""
 
     rocksdb: Mapping[str, float]
-    """Of its database, which all its stores share (KIP-607): sizes in bytes, of the block cache those of all tasks together. From the recording level
-    DEBUG on also what was counted since it was opened (KIP-471), times in ms. Empty when nothing is on disk, or it is being closed."""
+    """Metrics of the database that all stores of the task share.
+
+    Sizes in bytes (KIP-607); the block cache counts for all tasks together. From the recording
+    level DEBUG on, also counts since it was opened (KIP-471), times in ms. Empty without state on
+    disk, or while the database is being closed.
+    """
     record_caches: Mapping[str, Mapping[str, float]]
-    """`hit-ratio-avg`, `-min` and `-max` of each store's cache: how many updates took the place of one that was still held back."""
+    """`hit-ratio-avg`, `-min` and `-max` of each store's cache.
+
+    The ratio of updates that replaced one that was still cached.
+    """
     commits: Mapping[str, Mapping[str, float]]
-    """`commit-rate`, `commit-latency-avg` and `-max` of each store over the last 30 s (KIP-892): how often per second it has made final what was
-    frozen, and for how many ms. Without stores that have not committed."""
+    """`commit-rate`, `commit-latency-avg` and `-max` of each store over the last 30 s (KIP-892).
+
+    Published commits per second, and their duration in ms. Without stores that have not committed.
+    """
     memory_bytes: Mapping[str, int]
-    """About how much of its state each store has in Python's memory, see `statestore_memory_max_bytes`."""
+    """Approximate bytes of state of each store in Python's memory.
+
+    See `statestore_memory_max_bytes`.
+    """
 
 
 async def task_metrics(residents: Iterable[RegisteredStores]) -> dict[TaskId, TaskMetrics]:
-    """Look at all tasks; their databases are asked in a thread."""
+    """Return the metrics of all tasks; query their databases in a thread."""
     found = list(residents)
     caches = [_cache_figures(one.processing) for one in found]
     commits = [one.stores.commit_times.figures() for one in found]

@@ -1,4 +1,4 @@
-"""What an instance has on its disk of which tasks."""
+"""The task directories on an instance's disk."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ _log = logging.getLogger("ks_actors")
 
 @final
 class Disk:
-    """The directories of tasks below the state directory: how far the state is in each, and since when nobody uses it.
+    """The task directories below the state directory, their offsets and when each was last used.
 
-    `offsets` are the sums of the changelogs' offsets that the state of a task goes up to, of tasks whose stores are not open. `stores` tells the
-    stores of a task, None for one that the topology does not have. `remember`, `set_aside` and `delete` block.
+    `offsets` has the sum of changelog offsets that a task's state has reached, for tasks with
+    closed stores. `stores` returns the stores of a task, None if the topology lacks it.
+    `remember`, `set_aside` and `delete` block.
     """
 
     def __init__(self, path: Path, wall_time: Callable[[], int], stores: Callable[[TaskId], Iterable[StoreSpec] | None]) -> None:
@@ -36,11 +37,14 @@ class Disk:
         self._unused_since: dict[TaskId, int] = {}
 
     def remember(self, shared: SharedResources, max_age_ms: int) -> None:
-        """Look at what there is from earlier runs, as far as it can be read; delete what is older than `max_age_ms` (-1: nothing)."""
+        """Read the readable directories of earlier runs.
+
+        Delete those older than `max_age_ms` (-1: none).
+        """
         now = self._wall_time()
         self.delete(self._path.glob(f"*{_DELETED}"))
         for task, directory in self._directories():
-            # A clock may be behind the files' times: then they count from now on.
+            # The clock may be behind the files' times: then their age starts now.
             since = min(now, _changed_ms(directory))
             reason = f"nobody has used it for {(now - since) // 1000} s, longer than state_cleanup_dir_max_age_ms"
             if 0 <= max_age_ms < now - since and self._may_go(task, directory, reason):
@@ -57,42 +61,45 @@ class Disk:
             try:
                 task = TaskId.parse(directory.name)
             except ValueError:
-                continue  # it is none of ours
+                continue  # not a task directory
             if directory.is_dir():
                 found.append((task, directory))
         return found
 
     def used(self, task: TaskId) -> int | None:
-        """Note that the stores of a task are opened; return what was known of them."""
+        """Note that the stores of a task are opened; return their known offset sum."""
         self._unused_since.pop(task, None)
         return self.offsets.pop(task, None)
 
     def released(self, task: TaskId, offsets: int | None) -> None:
-        """Note that the stores of a task are closed, with what is on disk of them; None: nothing is."""
+        """Note that a task's stores are closed; `offsets` is their sum on disk (None: no state)."""
         if offsets is not None:
             self.offsets[task] = offsets
             self._unused_since[task] = self._wall_time()
 
     def old(self, age_ms: float) -> list[TaskId]:
-        """Return the tasks whose directories nobody has used for so long."""
+        """Return the tasks with directories that have been unused for at least `age_ms`."""
         now = self._wall_time()
         return [task for task, since in self._unused_since.items() if now - since >= age_ms]
 
     def set_old_aside(self, seconds: float) -> list[Path]:
-        """Take out of the way the directories of tasks that nobody has used for so long: one that comes back meanwhile begins anew.
+        """Rename directories that have been unused for at least `seconds`; return their new paths.
 
-        Return where they are, to be deleted.
+        The caller deletes them. A task that returns meanwhile begins anew.
         """
         gone = []
         for task in self.old(seconds * 1000):
             if self._may_go(task, self._path / str(task), f"nobody has used it for {seconds:g} s (state_cleanup_delay_ms)"):
                 gone.append(task)
             else:
-                del self._unused_since[task]  # it stays, and that is told once
+                del self._unused_since[task]  # it stays, so warn only once
         return self.set_aside(gone)
 
     def _may_go(self, task: TaskId, directory: Path, reason: str) -> bool:
-        """Tell what is given up with a directory, and return whether to delete it: not when a store in it has no changelog."""
+        """Log the loss of a directory and return whether to delete it.
+
+        Keep it when a store in it has no changelog.
+        """
         if not directory.exists():
             return True
         stores = self._stores(task)
@@ -110,20 +117,20 @@ class Disk:
         return True
 
     def set_aside(self, tasks: Iterable[TaskId]) -> list[Path]:
-        """Take the directories of tasks out of the way, at once, and return where they are, to be deleted."""
+        """Rename the directories of tasks at once; return their new paths, for `delete`."""
         found = []
         for task in tasks:
             directory = self._path / str(task)
             if directory.exists():
                 aside = directory.with_name(f"{task}{_DELETED}")
-                if aside.exists():  # an earlier one that could not be deleted
+                if aside.exists():  # from an earlier, failed deletion
                     continue
                 found.append(directory.rename(aside))
             self.used(task)
         return found
 
     def delete(self, directories: Iterable[Path]) -> None:
-        """Delete what was set aside; what cannot be deleted stays, for the next start to try again."""
+        """Delete renamed directories; the next start retries those that cannot be deleted."""
         for directory in directories:
             try:
                 shutil.rmtree(directory)
@@ -132,5 +139,8 @@ class Disk:
 
 
 def _changed_ms(directory: Path) -> int:
-    """Return when anything of a task was written last; to open its database writes a log, which does not count."""
+    """Return when the task was last written, in ms since the epoch.
+
+    Ignores the database's own log, which is written at each open.
+    """
     return max(each.stat().st_mtime_ns for each in (directory, *directory.glob("rocksdb/*.sst"))) // 1_000_000
