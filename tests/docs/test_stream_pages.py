@@ -92,6 +92,19 @@ def test_procedures_speaks_of_messages_and_states_that_exist() -> None:
     assert set(re.findall(r"`([A-Z]\w*[a-z]\w*)`", page)) - known == set()
 
 
+def test_architecture_names_folders_and_files_that_exist() -> None:
+    """All folders are in its table, and a walk through the files of a section comes to none of them twice."""
+    source = Path(ks_actors.__file__).parent
+    page = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    sections = {text.partition("\n")[0]: text for text in page.split("\n## ")}
+    top = {path.name for path in source.iterdir() if (path / "__init__.py").exists()}
+    assert {name for name in re.findall(r"`([a-z]+)/`", sections["Folders"]) if (source / name).is_dir()} >= top
+    for text in sections.values():
+        files = re.findall(r"((?:[a-z_]+/)+_\w+\.py)", text)
+        assert [name for name in files if not (source / name).exists()] == []
+        assert len(files) == len(set(files))
+
+
 @pytest.mark.parametrize("page", sorted(path.name for path in DOCS.glob("*.md")))
 def test_pages_name_attributes_that_exist(page: str) -> None:
     """What a page calls `App.x`, `Table.x` and the like is there."""
