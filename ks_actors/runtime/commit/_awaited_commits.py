@@ -1,4 +1,4 @@
-"""Commits that somebody waits for until they have taken all that was in hand."""
+"""Commit requests that wait until commits have included all tasks."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
 @final
 class AwaitedCommits:
-    """Requests for a commit that has left tasks out: each is answered when later commits have taken those, or when one of them fails, or goes.
+    """Requests for a commit that has left tasks out.
 
-    A task that drains asks for a commit when it is at rest. One that was fed after the commit had begun does not: for that one `commit_again` is
-    called, once per request.
+    Each is answered when later commits have included those tasks, or when one of them fails or
+    leaves. A task that drains asks for a commit when it is at rest. A task fed after the commit
+    began does not: `commit_again` is called for it, once per request.
     """
 
     def __init__(self, commit_again: Callable[[], None]) -> None:
@@ -30,9 +31,11 @@ class AwaitedCommits:
         return any(one is request for one, _ in self._requests)
 
     def serve(self, request: Commit, left_out: frozenset[TaskId], there: Mapping[TaskId, Task]) -> list[Commit]:
-        """Note that a commit, for `request`, has taken all tasks that are `there` but some. Answer the requests that are served now, and return them.
+        """Note that a commit for `request` has included all tasks in `there` but `left_out`.
 
-        A request because the group rebalances, or tasks move, waits for none of those: the group does, and each task moves when it is at rest.
+        Answer and return the requests that are now served. A request for a rebalance or a handover
+        does not wait for tasks left out: the group waits for it, and each task moves when it is at
+        rest.
         """
         dropped = self.drop(there)
         served: list[Commit] = []
@@ -53,9 +56,10 @@ class AwaitedCommits:
         return [*dropped, *served]
 
     def drop(self, there: Collection[TaskId]) -> list[Commit]:
-        """Fail the requests that wait for tasks which are not `there` any more, and return them: no commit of this instance takes those tasks.
+        """Fail and return the requests that wait for tasks not in `there` any more.
 
-        To be called when no commit is under way. A request for `one_of` some tasks waits for the others, as long as there are any.
+        No commit of this instance includes those tasks. Call it when no commit is under way. A
+        request for `one_of` some tasks waits for the others, as long as there are any.
         """
         failed: list[Commit] = []
         for one, missing in self._requests:
@@ -70,7 +74,7 @@ class AwaitedCommits:
         return failed
 
     def fail(self, tasks: Collection[TaskId] | None, error: Exception) -> list[Commit]:
-        """Fail the requests that wait for one of these tasks (None: all requests), and return them."""
+        """Fail and return the requests that wait for one of these tasks (None: all requests)."""
         failed = [one for one, missing in self._requests if tasks is None or not missing.isdisjoint(tasks)]
         self._keep_others(failed)
         for one in failed:
@@ -98,7 +102,7 @@ def _waits_for(request: Commit, left_out: frozenset[TaskId], there: Collection[T
 
 
 def answer(request: Commit, error: Exception | None) -> None:
-    """Answer a request for a commit: how it has ended."""
+    """Answer a commit request: success, or its error."""
     if request.reply is None:
         return
     if error is None:

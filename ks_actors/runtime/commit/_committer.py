@@ -1,4 +1,4 @@
-"""How work becomes final."""
+"""The committer actor."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ks_actors.runtime.commit._purge import Purger
     from ks_actors.runtime.shared import Metrics
 
-# The log's own error tells more than that of who waits for it, and comes first.
+# The log's own error tells more than this timeout, so it gets the time to come first.
 _GRACE = 10.0
 COMMITTER_MAILBOX = Mailbox(capacity=10_000, overflow="fail_system")
 _log = logging.getLogger("ks_actors")
@@ -44,15 +44,18 @@ T = TypeVar("T")
 
 
 class Committer(Actor[CommitterMessage]):
-    """Commit all active tasks at once, in the order that makes it exactly once.
+    """Commit all active tasks at once, in the order that gives exactly once.
 
-    There is one producer per instance, so its transaction covers every task: they commit together or not at all. The order is that of the
-    runtime design ("Committing Active Tasks"), with one change: workers resume as soon as the state is frozen, since what they produce from then on
-    belongs to the next transaction and waits in the collector. Where that cannot be they stand still for the `whole` commit: with stores of the
-    user's own, which do not tell the next transaction from the one that is being committed, and with stores of tasks that are processed in threads.
+    There is one producer per instance, so its transaction covers every task: they commit together
+    or not at all. The order is that of the runtime design ("Committing Active Tasks"), with one
+    change: workers resume as soon as the state is frozen. Their output from then on belongs to the
+    next transaction and waits in the collector. In two cases workers pause for the `whole` commit:
+    with custom stores, which cannot separate the next transaction from the current one, and with
+    stores of tasks processed in threads.
 
-    A commit that fails is rolled back: what the log does not have, the state must not have either. Under exactly once, or when output was lost,
-    all tasks go back to their last commit; they are given up, and the group is joined again, when somebody else owns them by now.
+    A failed commit is rolled back: the state must not have records that the log lacks. Under
+    exactly once, or when output was lost, all tasks rewind to their last commit. When another
+    member owns them by now, they are given up, and the instance rejoins the group.
     """
 
     def __init__(
@@ -81,10 +84,10 @@ class Committer(Actor[CommitterMessage]):
         self._epoch: int = epoch
         self._fetch_epoch: int = 0
         self._held: bool = False
-        # Held until the group tells where it has moved on to, which may take it long: not only until tasks are handed over.
+        # Commits are on hold until the next generation is known, not just until the handover ends.
         self._moved_on: bool = False
         self._rebalancing: bool = False
-        # Why the tasks cannot be committed any more: they are to be given up.
+        # The reason why the tasks cannot be committed any more: they are about to be given up.
         self._void: Exception | None = None
         self._fruitful: bool = False
         self._rests = RetryBackoff()
@@ -109,7 +112,7 @@ class Committer(Actor[CommitterMessage]):
             self.ctx.timers.once("commit", self._interval, m.CommitTimer())
 
     async def receive(self, message: CommitterMessage) -> None:
-        """Commit or roll back, one thing after the other."""
+        """Commit or roll back, one request after the other."""
         match message:
             case m.Commit():
                 await self._commit_when_due(message)
@@ -117,7 +120,8 @@ class Committer(Actor[CommitterMessage]):
                 self._held = message.held
                 if not message.held:
                     self._rebalancing = self._moved_on = False
-                    self._awaited.drop(self._metrics.tasks)  # tasks were handed over, if their commit has failed before they were at rest
+                    # tasks may have left before they were at rest, if their commit failed
+                    self._awaited.drop(self._metrics.tasks)
                     self.ctx.unstash()
             case m.CommitTimer():
                 self.ctx.timers.once("commit", await self._commit_by_time(), message)
@@ -138,7 +142,7 @@ class Committer(Actor[CommitterMessage]):
             case _:
                 assert_never(message)
 
-    # --- the procedure --------------------------------------------------------------------------------------------------------
+    # --- the procedure -----------------------------------------------------------------------------
 
     async def _commit_when_due(self, request: m.Commit) -> None:
         if request.given_up:
@@ -159,19 +163,20 @@ class Committer(Actor[CommitterMessage]):
         self._rebalancing = self._rebalancing or any(request.rebalancing for request in requests)
 
     async def _commit_by_time(self) -> float:
-        """Commit, unless that is better done a little later; return after how many seconds to look again."""
+        """Commit, or put the commit off a little; return the seconds until the next check."""
         if (error := self._outage.too_long(self.ctx.time())) is not None:
             self._instance.tell(m.Fatal(error, rolled_back=True))
         if self._held or self._void is not None:
             self._gathering.forget()
             return self._interval
         if not any(task.commit_needed or task.in_flight or task.held for task in self._metrics.tasks.values()):
-            return self._interval  # nobody has to stand still for that
+            return self._interval  # nothing to commit: do not pause the workers
         if self._transactional and self._gathering.waits(self.ctx.time()):
             return LOOK_AGAIN_S
         began = self.ctx.time()
         await self._commit(m.Commit(None, "commit_interval_ms has gone by", due_only=True))
-        return max(self._interval / 2, self._interval - (self.ctx.time() - began))  # a slow log is not committed to without a rest
+        # leave a slow log a rest between commits
+        return max(self._interval / 2, self._interval - (self.ctx.time() - began))
 
     async def _commit(self, request: m.Commit) -> None:
         began, asked = perf_counter(), self.ctx.time()
@@ -205,7 +210,7 @@ class Committer(Actor[CommitterMessage]):
         self._follow_up(*self._awaited.serve(request, frozen.left_out, self._metrics.tasks))
 
     async def _freeze(self, request: m.Commit, began: float) -> m.Frozen:
-        """Let workers stand still, freeze what they have done, and let them go on in the next epoch."""
+        """Pause the workers, freeze their state, and resume them in the next epoch."""
         if self._transactional:
             self._collector.tell(m.KeepBatches(lots(self._metrics.tasks.values())))
         try:
@@ -228,8 +233,9 @@ class Committer(Actor[CommitterMessage]):
         return frozen
 
     async def _end(self, epoch: int, frozen: m.Frozen) -> None:
-        """Make the frozen state final: changelogs and output first, then the offsets, then the stores."""
+        """Make the frozen state final: changelogs and output first, then offsets, then stores."""
         await self._wait("the stores' changes", self._state.ask(m.EncodeChangelog, frozen, epoch))
+        # The flush comes first: offsets may be committed only behind the output they stand for.
         ends = await self._wait("all that was produced to be written", self._collector.ask(m.Flush, epoch, lots(frozen.tasks.values())))
         if self._transactional:
             group = await self._wait("the group's generation", self._poller().ask(m.AskGroup))
@@ -245,7 +251,7 @@ class Committer(Actor[CommitterMessage]):
                 await self._wait("the offsets to be committed", self._poller().ask(m.CommitOffsets, frozen.positions))
             except UnknownTopicOrPartition as error:
                 raise missing_sources(error, self._matched(frozen.positions)) from error
-        # From here on it has happened.
+        # From here on the commit is final.
         self._collector.tell(m.NextEpoch(self._epoch))
         self._manager.tell(m.CommittedTasks(frozen.positions))
         self._purge(frozen.positions)
@@ -274,13 +280,13 @@ class Committer(Actor[CommitterMessage]):
             try:
                 await warn_if_slow("a commit", f"{worker.path} to stand still", worker.ask(m.PauseForCommit, self._epoch).within(self._timeout))
             except (ActorStopped, NoReply):
-                # It stands still for good; what it had leased is known to be broken.
+                # The worker is dead; its leased tasks are known to be broken.
                 self._workers = tuple(each for each in self._workers if each is not worker)
             except AskTimeout as late:
                 raise TaskTimeout(f"{worker.path} did not stand still for a commit within {self._timeout:g} s: a processor does not return") from late
 
     def _go_on(self) -> None:
-        """Let workers go on that have stood still for the whole commit."""
+        """Resume workers that have paused for the whole commit."""
         if self._whole and self._void is None:
             self._resume()
 
@@ -289,21 +295,25 @@ class Committer(Actor[CommitterMessage]):
         for worker in self._workers:
             worker.tell(m.Resume(self._epoch))
 
-    # --- when it fails --------------------------------------------------------------------------------------------------------
+    # --- when it fails -----------------------------------------------------------------------------
 
     async def _recover(self, error: Exception, asked: float) -> Exception:
-        """Go back to the last commit, for a commit `asked` for at that time has failed; return what the failure is to be called."""
+        """Roll back after a failed commit; return the error to report.
+
+        `asked` is the time of the request for the commit.
+        """
         self._phase.to(Phase.IDLE)
         if isinstance(error, TasksBroken) and not self._transactional:
-            # Nothing was frozen yet. That task alone is rolled back, when its supervisor asks for it.
+            # Nothing was frozen yet. The supervisor asks to roll back this task alone.
             self._resume(failed=True)
             return error
         _log.warning("commit failed, everything since the last one is rolled back: %s", error)
         if isinstance(error, Uncertain):
-            # What is committed only the log knows. Until the tasks have begun anew from there, nothing may be committed on top of what is known here.
+            # Only the log knows whether this is committed. Commit nothing on top of the local state
+            # until the tasks have restarted from the log.
             error = self._void = error.cause
         elif isinstance(error, StateError):
-            # A database that could not be written does not take anything before it is opened anew.
+            # A database that failed to write takes no writes until it is reopened.
             self._void = error
         elif isinstance(error, Fenced) or (isinstance(error, IllegalGeneration) and not self._rebalancing):
             migrated = TaskMigrated(f"the tasks belong to another member of the group by now: {error}")
@@ -318,14 +328,15 @@ class Committer(Actor[CommitterMessage]):
             return worse
         self._metrics.rolled_back += 1
         if isinstance(error, IllegalGeneration):
-            # The group has moved on, and takes no commits before this member knows where to.
+            # The group has moved on and takes no commits until this member knows the generation.
             self._held = self._moved_on = True
         if isinstance(error, TaskMigrated):
             self._poller().tell(m.Rejoin(error))
         elif self._void is error:
             self._instance.tell(m.Fatal(error, rolled_back=False))
         elif not (isinstance(error, (TasksBroken, IllegalGeneration, TransactionAborted)) or self._outage.bears(error, asked, self.ctx.time())):
-            # Of a worker that died its supervisor knows by itself. A commit that came too late, for the group or for the log, is simply done again.
+            # The supervisor handles the death of a worker. A commit that came too late, for the
+            # group or for the log, is simply repeated.
             self._instance.tell(m.Fatal(error, rolled_back=True))
         return error
 
@@ -347,7 +358,10 @@ class Committer(Actor[CommitterMessage]):
             request.reply.tell(fruitful)
 
     async def _fail_undrained(self, message: m.Undrained) -> None:
-        """Roll a task back whose calls do not end. No output of it is in a transaction: its output since its last commit was kept apart."""
+        """Roll back a task with calls that do not end.
+
+        No transaction has any of its output: its output since its last commit was kept apart.
+        """
         task = self._metrics.tasks.get(message.task)
         if self._void is not None or task is None or task.draining.since != message.since or task.drained:
             return
@@ -363,7 +377,10 @@ class Committer(Actor[CommitterMessage]):
         self._instance.tell(m.Fatal(error, rolled_back=True))
 
     async def _roll_back(self, tasks: frozenset[TaskId] | None, cause: Exception, *, again: bool = False, alone: bool = False) -> None:
-        """Throw away what was done since the last commit, and fetch it again: after a rest if the commit fails `again` and again."""
+        """Discard the work since the last commit, and fetch it again.
+
+        Rest first if the commit fails `again` and again.
+        """
         failed = next(iter(tasks)) if tasks else None
         self._metrics.failures[failed] = str(cause)
         if self._transactional and not alone:
@@ -373,15 +390,16 @@ class Committer(Actor[CommitterMessage]):
         self._fetch_epoch += 1
         if tasks is None:
             await self._abort_output()
-        # A commit that failed makes all rest, and a worker that died the task that it died of.
+        # A failed commit makes all tasks rest; a dead worker only the task that killed it.
         rest = self._rests.next(self.ctx.time()) if again and not isinstance(cause, TasksBroken) else 0.0
         tasks_rest = 0.0 if again else self._task_rests.next(failed, cause, self.ctx.time())
         try:
             rewinding = self._manager.ask(m.Rewind, tasks, self._fetch_epoch, failed, tasks_rest)
-            # The manager gives up on calls that do not end by itself, and tells which.
+            # The manager itself gives up on calls that do not end, and names them.
             positions = await warn_if_slow("a rollback", "calls in flight to end", rewinding.within(self._timeout + self._drain))
         except TaskCorrupted as spoiled:
-            # Tasks are given up, and opened anew; until then nothing is committed. Workers go on: what they still have is waited for.
+            # The tasks are given up and reopened; until then nothing is committed. Workers resume:
+            # the handover waits for their leases.
             self._void = spoiled
             self._resume(failed=True)
             self._poller().tell(m.Rejoin(spoiled))
@@ -392,7 +410,7 @@ class Committer(Actor[CommitterMessage]):
         self._resume(failed=not alone)
 
     async def _drop_output(self) -> None:
-        """Throw away what was written since the last commit, of tasks that are given up anyway."""
+        """Discard the output since the last commit, of tasks that are given up anyway."""
         await self._abort_output()
         self._resume(failed=True)
 

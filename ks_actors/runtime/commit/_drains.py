@@ -1,4 +1,4 @@
-"""Tasks that come to rest for a commit, each by itself."""
+"""Draining: each task comes to rest for a commit by itself."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _GRACE_S: Final = 0.02
 
 
 def undrained(tasks: Collection[Task], seconds: float) -> TaskTimeout:
-    """Return the error about tasks that are not at rest after so many seconds."""
+    """Return the error about tasks that are not at rest after `seconds`."""
     busy = {str(task.id): ", ".join(task.busy_nodes()) for task in tasks if task.in_flight}
     held = {str(task.id): task.held for task in tasks if task.held}
     if held and not busy:
@@ -43,17 +43,19 @@ def undrained(tasks: Collection[Task], seconds: float) -> TaskTimeout:
 
 
 def lots(tasks: Iterable[Task]) -> frozenset[int]:
-    """Return under which numbers the output of tasks is kept apart."""
+    """Return the lot numbers under which the output of tasks is kept apart."""
     return frozenset(task.draining.lot for task in tasks if task.draining.lot is not None)
 
 
 @final
 class Drains:
-    """Have tasks hand on what they have in hand, and take nothing new, until a commit takes them.
+    """Drain tasks: they finish their work in hand and take nothing new until a commit.
 
-    A commit waits a moment for calls that are about to end, unless those of the task took longer the last time. A task whose calls take longer is
-    left out of it, goes on to drain, and asks for a commit when it is at rest; a task that is not at rest after `longest` seconds has failed. Caches
-    are waited for: no call holds them up. Before the app closes it comes to be `calm`: calls that take long are not begun any more.
+    A commit waits a moment for calls that are about to end, unless the task's calls took longer the
+    last time. A task with longer calls is left out of the commit, keeps draining, and asks for a
+    commit when it is at rest. A task that is not at rest after `longest` seconds has failed.
+    Commits wait for caches: no call delays them. Before the app closes it becomes `calm`: long
+    calls do not begin any more.
     """
 
     def __init__(
@@ -73,12 +75,14 @@ class Drains:
         self._committer = committer
         self._wake_in = wake_in
         self._longest: float = longest
-        # A task that is to be committed so often is fed for as long between two commits: for most of it, as clocks are not exact.
+        # The time for which a task is fed between two commits: most of the interval, as clocks are
+        # not exact.
         self._fed_for: float = 0.9 * interval
-        # Since when tasks drain, in the order in which they have begun, and the latest moment for each to be at rest, which is in the same order.
+        # The drain start of each task, in order, and its deadline to be at rest, in the same order.
         self._draining: dict[TaskId, float] = {}
         self._latest: dict[TaskId, float] = {}
-        # Since when a commit has frozen the tasks: workers do nothing until it ends, which may be long when the log is away.
+        # The time when a commit froze the tasks. Workers do nothing until it ends, which may take
+        # long when the log is unavailable.
         self._frozen_since: float | None = None
         self._fresh: set[TaskId] = set()
         self._told: set[TaskId] = set()
@@ -87,15 +91,16 @@ class Drains:
         self._waits_for: set[TaskId] = set()
         self._until: float = 0.0
         self._late: bool = False
-        # From the beginning of a commit until its state is frozen.
+        # True from the beginning of a commit until its state is frozen.
         self._collecting: bool = False
         self.calm: LastCalls | None = None
 
     def begin(self, drain: Drain, now: float, suspended: Container[TaskId]) -> None:
-        """Begin with the tasks that were touched and are not draining yet; answer when those are at rest that the commit waits for.
+        """Drain the touched tasks that are not draining yet.
 
-        With `due_only` tasks are left alone that were fed for less than the interval: calls that take as long as that are not to have tasks drain
-        all the time. Those that are suspended are committed whenever they are at rest.
+        Answer when the tasks that the commit waits for are at rest. With `due_only`, skip tasks fed
+        for less than the interval: long calls must not keep tasks draining all the time. Suspended
+        tasks are committed whenever they are at rest.
         """
         if drain.calm and self.calm is None:
             self.calm = LastCalls(self._tasks.values(), self._draining)
@@ -116,13 +121,19 @@ class Drains:
         self.answer()
 
     def under_way(self, task: Task) -> bool:
-        """Return whether a task is to be given nothing new. The updates in caches have to be whole when they are frozen, whenever they have come."""
+        """Return whether a task must be given nothing new.
+
+        Updates in caches must be complete when they are frozen, whenever they arrived.
+        """
         if task.draining.calls:
             return task.draining.since is not None or (self.calm is not None and self.calm.holds(task))
         return task.draining.since is not None or (self._collecting and task.drains)
 
     def looked_at(self, task: Task) -> None:
-        """Note what a task has in hand now; ask for a commit when it has come to rest behind the one that it was to be part of."""
+        """Note a task's work in hand.
+
+        Ask for a commit when the task has come to rest after the commit that left it out.
+        """
         if self.under_way(task):
             self._unfed[task.id] = None
         if task.draining.since is None or self._at_rest(task) or task.broken:
@@ -132,18 +143,21 @@ class Drains:
             self._committer().tell(Commit(None, f"task {task.id} has come to rest", due_only=True))
 
     def busy(self, tasks: Iterable[TaskId]) -> frozenset[TaskId]:
-        """Return those of some tasks that have work in hand or uncommitted. Broken tasks are left out: they are rolled back anyway."""
+        """Return the tasks that have work in hand or uncommitted.
+
+        Broken tasks are left out: they are rolled back anyway.
+        """
         there = (self._tasks[task_id] for task_id in tasks if task_id in self._tasks)
         return frozenset(task.id for task in there if not task.broken and (task.commit_needed or not self._at_rest(task)))
 
     def forget(self, task: TaskId) -> None:
-        """Forget a task that has gone."""
+        """Forget a task that has left."""
         self._draining.pop(task, None)
         self._latest.pop(task, None)
         self._wait_no_more(task)
 
     def tick(self, now: float) -> None:
-        """Look whether something has taken too long."""
+        """Check for drains that have taken too long."""
         self._late = now >= self._until
         self.answer()
         if self._frozen_since is not None:
@@ -160,7 +174,10 @@ class Drains:
                 self._committer().tell(Undrained(task_id, since))
 
     def answer(self) -> None:
-        """Answer if there is nothing to wait for, or something is broken: nobody may be left to hand results on before that is rolled back."""
+        """Answer if there is nothing to wait for, or fail if a task is broken.
+
+        With a broken task, no worker may be left to hand results on before the rollback.
+        """
         if (reply := self._reply) is None:
             return
         if self._waits_enough():
@@ -171,7 +188,7 @@ class Drains:
             reply.fail(TasksBroken.of(broken))
 
     def freeze(self, tasks: Iterable[Task], now: float) -> Frozen:
-        """Freeze the tasks that are at rest, which may be fed again; the others are left out."""
+        """Freeze the tasks at rest, which may be fed again; leave the others out."""
         positions: dict[TopicPartition, OffsetAndMetadata] = {}
         tokens: dict[TaskId, Token] = {}
         taken: dict[TaskId, Task] = {}
@@ -190,9 +207,10 @@ class Drains:
 
     @property
     def fed_again(self) -> list[TaskId]:
-        """The tasks that a commit has held up, and does not any more once it has frozen them.
+        """The tasks that the commit has held up, and no longer does once it has frozen them.
 
-        They are looked at then, not when it ends: others, of which records come meanwhile, would always be before them.
+        They are scheduled at the freeze, not at the end of the commit. Otherwise, tasks that
+        receive records meanwhile would always come first.
         """
         return list(self._unfed)
 
@@ -211,7 +229,10 @@ class Drains:
         return True
 
     def end(self, now: float, *, failed: bool) -> Iterable[TaskId]:
-        """Return the tasks that may be fed again; when the commit has `failed`, those that have begun to drain for it, too."""
+        """Return the tasks that may be fed again.
+
+        When the commit has `failed`, they include those that began to drain for it.
+        """
         if self._frozen_since is not None:
             stood, self._frozen_since = now - self._frozen_since, None
             for task_id in self._draining:
@@ -243,5 +264,8 @@ class Drains:
                 self.answer()
 
     def _waits_enough(self) -> bool:
-        """Return whether a commit goes on: nothing is left to wait for, or calls only, and the moment that they have is over."""
+        """Return whether the commit continues.
+
+        It does when nothing is left to wait for, or only calls after their grace period.
+        """
         return not self._waits_for or (self._late and all(self._tasks[task_id].draining.calls for task_id in self._waits_for))

@@ -1,4 +1,4 @@
-"""When a commit that is due waits for tasks that have just begun."""
+"""The delay of a due commit for tasks that have just begun."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ LOOK_AGAIN_S: Final = 0.02
 
 @final
 class FirstCommit:
-    """Have the first commit of tasks that begin together hold something of each.
+    """Make the first commit of tasks that begin together include all of them.
 
-    Tasks are handed over one after the other, and fetched for one after the other. A commit that comes due in between would hold the first one's
-    records alone, and all others would wait for it, and for the next one: behind an outage, where each answer takes its time, twice as long.
-    Tasks of another subtopology are not waited for: what they read may be just that which the commit is to make visible.
-    `touched` tells those of the `tasks` that may have something to commit: unless one of them has just begun, nothing goes through all.
+    Tasks are handed over and fetched one after the other. A commit that comes due in between would
+    include only the first task's records. All others would wait for it and for the next one: twice
+    as long after an outage, when each answer takes its time. Tasks of another subtopology are not
+    waited for: their input may be the very output that this commit makes visible. `touched` returns
+    the tasks that may have something to commit. Unless one of them has just begun, the others are
+    not scanned.
     """
 
     def __init__(self, tasks: Mapping[TaskId, Task], touched: Callable[[], Iterable[Task]]) -> None:
@@ -33,7 +35,10 @@ class FirstCommit:
         self._since: float | None = None
 
     def waits(self, now: float) -> bool:
-        """Return whether a commit that is due at `now` (seconds) had better wait; it is to be asked again until it does not."""
+        """Return whether a commit that is due at `now` (seconds) should wait.
+
+        Ask again until it should not.
+        """
         if not any(task.commit_needed and task not in self._begun for task in self._touched()):
             self._since = None
             return False
@@ -52,5 +57,5 @@ class FirstCommit:
         return False
 
     def forget(self) -> None:
-        """Note that nothing is due for a while: who waits afterwards waits for the whole time."""
+        """Note that nothing is due for a while: the next wait starts from zero."""
         self._since = None

@@ -1,4 +1,7 @@
-"""Tasks that begin no more calls that take long: the app closes when those in flight have ended."""
+"""The last calls of an app that closes.
+
+Tasks begin no more long calls, and the app closes when those in flight have ended.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +22,18 @@ if TYPE_CHECKING:
     from ks_actors.runtime.watch import PartitionStates
     from ks_actors.task import Task
 
-# Calls that take longer are not begun any more; the last commit waits for those that take less time (s).
+# Longer calls do not begin any more; the last commit waits for shorter ones (s).
 _LONG_S: Final = 0.5
 _log = logging.getLogger("ks_actors")
 
 
 @final
 class LastCalls:
-    """Know which tasks are given nothing new, for their calls, or those of others of the same subtopology, take long.
+    """Hold back tasks whose subtopology has long calls.
 
-    Held are also those of a subtopology in which calls are in flight that a commit has left out, as long as these are, and all that have calls and
-    have come since. Tasks without calls, and those of which calls end soon, go on.
+    A task is also held while calls are in flight in its subtopology that a commit has left out.
+    Tasks with calls that were added since are held as well. Tasks without calls, and those with
+    short calls, go on.
     """
 
     def __init__(self, tasks: Iterable[Task], draining: Collection[TaskId]) -> None:
@@ -41,7 +45,7 @@ class LastCalls:
             self.note(task)
 
     def holds(self, task: Task) -> bool:
-        """Return whether a task with calls is to be given nothing new."""
+        """Return whether a task with calls must be given nothing new."""
         part = task.id.subtopology
         return part in self._slow or task.id not in self._known or any(other.subtopology == part for other in self._draining)
 
@@ -52,7 +56,10 @@ class LastCalls:
 
 
 async def let_calls_end(standing: PartitionStates, closing: Closing) -> None:
-    """Wait until calls in flight that take long have ended and are committed, while other tasks go on: for as long as an app that closes may."""
+    """Wait until long calls in flight have ended and are committed, while other tasks go on.
+
+    Waits as long as a closing app may.
+    """
     committer, tasks = standing.committer, standing.metrics.tasks
     if committer is None or not any(task.draining.calls and task.in_flight for task in tasks.values()):
         return
@@ -61,5 +68,5 @@ async def let_calls_end(standing: PartitionStates, closing: Closing) -> None:
             ref: Ref[m.CommitterMessage] = committer.ctx.self_ref
             await ref.ask(m.Commit, "calls in flight end before the app closes", closing=True, calm=True).within(closing.seconds)
     except (TimeoutError, ActorsError, KsActorsError) as error:
-        # The last commit says so if it cannot be done, and why.
+        # The last commit reports its own failure.
         _log.info("the app closes, though calls in flight have not ended: %s", error)

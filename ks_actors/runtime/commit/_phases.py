@@ -1,4 +1,4 @@
-"""Where a commit is."""
+"""The phases of a commit, and the uncommitted bytes of stores."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ COMMITTING = Transitions(
 
 
 class TasksBroken(StreamsError):
-    """A worker died in the middle of a task: nothing can be committed before all is rolled back."""
+    """A worker died in the middle of a task: roll back before the next commit."""
 
     @classmethod
     def of(cls, tasks: Iterable[TaskId]) -> TasksBroken:
@@ -55,7 +55,7 @@ class TasksBroken(StreamsError):
 
 @final
 class Uncertain(Exception):
-    """The end of a transaction failed in a way that leaves open whether it has happened; `cause` tells more."""
+    """The end of a transaction failed and may or may not have happened; see `cause`."""
 
     def __init__(self, cause: Exception) -> None:
         super().__init__(str(cause))
@@ -64,11 +64,13 @@ class Uncertain(Exception):
 
 @final
 class Uncommitted:
-    """What the stores of all tasks hold uncommitted, which is to stay below `limit` bytes (-1: whatever they hold).
+    """The uncommitted bytes in all tasks' stores, kept below `limit` (-1: no limit).
 
-    The most that came with a slice of work at a task since the last commit tells what the next one may bring: a commit is `asked` for before the
-    limit is crossed. Until that commit takes what there is, which one that is under way may keep it from, the stores are `full`: nothing more is to
-    be put. What tasks hold that a commit has left out, as calls of theirs take long, no commit can take: they leave half of the limit to others.
+    The largest growth in a slice of work since the last commit predicts the next one. A commit is
+    `asked` for before the limit is crossed. Until that commit takes the uncommitted bytes, the
+    stores are `full`, and nothing more may be put. A commit under way may delay this. No commit can
+    take the bytes of tasks that were left out because of long calls: these leave half of the limit
+    to others.
     """
 
     def __init__(self, limit: int) -> None:
@@ -77,15 +79,19 @@ class Uncommitted:
         self._limit: int = limit
         self._bytes: dict[TaskId, int] = {}
         self._total: int = 0
-        # Tasks of which a commit has not taken all at once from stores of the user's own: it may have gone by the next look.
+        # Tasks with bytes left after a commit. Custom stores release theirs later, maybe by the
+        # next check.
         self._lasting: dict[TaskId, Task] = {}
         self._last: int = 0
         self._growth: int = 0
-        # They are given nothing new until a commit takes them.
+        # These tasks get nothing new until a commit takes them.
         self._draining: Sequence[Task] = ()
 
     def reason_to_commit(self, tasks: Collection[Task]) -> str | None:
-        """Return why to ask for a commit now that something was done in tasks, if there is a reason and nobody has asked yet."""
+        """Return the reason to ask for a commit now, after work in `tasks`.
+
+        Return None when there is no reason, or a commit is already asked for.
+        """
         if self._limit >= 0:
             for each in list(self._lasting.values()):
                 if not self._note(each):
@@ -107,19 +113,25 @@ class Uncommitted:
 
     @property
     def room(self) -> float:
-        """How many tasks may be processed before the next look, if none of them brings more than one has brought since the last commit."""
+        """The number of tasks that may be processed before the next check.
+
+        Assumes that none grows by more than the largest growth since the last commit.
+        """
         return self._free // self._growth if self._limit >= 0 and self._growth else inf
 
     @property
     def _free(self) -> int:
-        """How many bytes more may be put."""
+        """The number of bytes that may still be put."""
         return max(self._limit - self._total, self._limit // 2 - self._total + kept if (kept := self._kept()) else 0)
 
     def _kept(self) -> int:
         return sum(self._bytes.get(task.id, 0) for task in self._draining if task.draining.since is not None)
 
     def taken(self, tasks: Iterable[Task], left_out: Sequence[Task] | None = None) -> None:
-        """Take note that a commit or a rollback has taken what these tasks had, but nothing of those `left_out`: the next is to be asked for anew."""
+        """Note that a commit or a rollback has taken the bytes of `tasks`, but not of `left_out`.
+
+        The next commit must be asked for again.
+        """
         self.asked = self.full = False
         self._draining = self._draining if left_out is None else left_out
         self._growth = 0
@@ -128,7 +140,7 @@ class Uncommitted:
         self._last = self._kept()
 
     def forget(self, task: TaskId) -> None:
-        """Take note that a task has gone."""
+        """Note that a task has left."""
         self._total -= self._bytes.pop(task, 0)
         self._lasting.pop(task, None)
         self.taken(())

@@ -1,4 +1,4 @@
-"""Repartition topics do not keep what is processed."""
+"""The deletion of processed records from repartition topics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ async def nothing_to_delete(_: Mapping[TopicPartition, int]) -> None:
 
 
 class Purger:
-    """Say which records of repartition topics may be deleted, not more often than every `interval_ms`; `delete` deletes them."""
+    """Choose the repartition records to delete, at most once every `interval_ms`.
+
+    `delete` deletes them.
+    """
 
     def __init__(
         self, topics: Iterable[str], interval_ms: int, delete: Callable[[Mapping[TopicPartition, int]], Awaitable[None]] = nothing_to_delete
@@ -32,7 +35,7 @@ class Purger:
         self.under_way: bool = False
 
     def due(self, positions: Mapping[TopicPartition, OffsetAndMetadata], now: float) -> dict[TopicPartition, int] | None:
-        """Note what was committed; return what is to be deleted now, if anything."""
+        """Note the committed offsets; return the records to delete now, if any."""
         for partition, committed in positions.items():
             if partition.topic in self._topics:
                 self._committed[partition] = committed.offset
@@ -46,7 +49,7 @@ class Purger:
         return wanted
 
     def ended(self, error: Exception | None) -> None:
-        """Note that what was due has been deleted, or why not."""
+        """Note that the deletion has ended, or failed with `error`."""
         self.under_way = False
         if error is not None:
             _log.warning("deleting processed records of repartition topics failed, it is tried again: %s", error)

@@ -1,4 +1,7 @@
-"""Assigned tasks beside the topology that this instance runs: another member may lead, with another version of it."""
+"""Checks of assigned tasks against this instance's topology.
+
+The group's leader may run another version of the topology.
+"""
 
 from __future__ import annotations
 
@@ -21,33 +24,37 @@ _log = logging.getLogger("ks_actors")
 
 @final
 class AssignmentCheck:
-    """Find tasks that are not as the topology says: with partitions that it does not read, or without some that it does.
+    """Find assigned tasks that do not fit the topology.
 
-    That is the case when the leader was not told of the topology: a static member that comes back with a new version is given what the old one had,
-    and leaders before this version know only their own topology. To ask for an assignment once more mends the first case.
+    Such a task has partitions that the topology does not read, or lacks some that it reads. That
+    happens when the leader does not know the topology. A static member that returns with a new
+    version gets the old version's tasks, and leaders before this version know only their own
+    topology. Asking for another assignment fixes the first case.
     """
 
     def __init__(
         self, topology: Callable[[], TopologyInfo], sizes: TopicSizes, matched_of: Callable[[Iterable[TopicPartition]], frozenset[str]]
     ) -> None:
         self._topology: Callable[[], TopologyInfo] = topology
-        # Those of the topics of partitions that a pattern matches, or has matched since the start.
+        # Return the topics of these partitions that a pattern matches, or has matched since the
+        # start.
         self.matched_of: Callable[[Iterable[TopicPartition]], frozenset[str]] = matched_of
         self._sizes: TopicSizes = sizes
-        # As of the start.
+        # The partition counts at the start.
         self._first: dict[str, int | None] = {topic: sizes(topic) for topics in topology().topics.values() for topic in topics}
-        # Of which subtopologies and topics the group was asked once more: what the topology does not read, and what nobody reads.
+        # The mismatches for which the group was asked to assign again: readings that the topology
+        # does not have, and readings that no member has.
         self._asked: tuple[frozenset[_Reading], frozenset[_Reading]] = frozenset(), frozenset()
 
     @classmethod
     def of(cls, setup: Environment, stateful: Collection[int]) -> Self:
-        """Return that of an instance, of which these subtopologies have state with changelogs."""
+        """Return the check of an instance; the `stateful` subtopologies have changelogs."""
         groups = setup.copartition_groups()
         return cls(lambda: TopologyInfo.of(setup.subtopology_topics(), groups, stateful, setup.matched), setup.partitions, setup.matched_of)
 
     @property
     def topology(self) -> TopologyInfo:
-        """The topology as of now: patterns may have found other topics than at the start."""
+        """The current topology: patterns may have matched other topics than at the start."""
         return self._topology()
 
     def was_added(self, partition: TopicPartition) -> bool:
@@ -56,7 +63,10 @@ class AssignmentCheck:
         return first is not None and partition.partition >= first
 
     async def look(self, tasks: Iterable[TaskId], log: Log) -> None:
-        """Ask the log for the sizes of topics that have grown, as tasks tell whose number is beyond all that is known."""
+        """Ask the log for the sizes of topics that have grown.
+
+        A topic has grown when a task number is beyond all known sizes.
+        """
         topics = self.topology.topics
         grown = {
             topic
@@ -69,10 +79,11 @@ class AssignmentCheck:
             self._sizes.know({name: topic.partitions for name, topic in described.items()})
 
     def fit(self, assigned: Mapping[TaskId, tuple[TopicPartition, ...]]) -> tuple[dict[TaskId, tuple[TopicPartition, ...]], bool]:
-        """Return the tasks that can be begun, and whether the group is to be asked for an assignment once more.
+        """Return the tasks that can begin, and whether to ask the group for another assignment.
 
-        Raises TopologyError when it was asked, and the leader still gives partitions of topics that the topology does not read. Topics that a pattern
-        has matched are no such: the leader may find out later than this instance that they are gone.
+        Raises TopologyError when the leader was asked before and still assigns partitions of topics
+        that the topology does not read. Topics that a pattern has matched do not count: the leader
+        may learn later than this instance that they are gone.
         """
         topology = self.topology
         topics = topology.topics
@@ -125,10 +136,10 @@ def moved(
     parting: Container[TaskId],
     lacking: Container[TaskId],
 ) -> tuple[frozenset[TaskId], dict[TaskId, tuple[TopicPartition, ...]]]:
-    """Return the tasks of `held` that are to be closed, and those of `assigned` that are to be begun: but for those that are `parting`.
+    """Return the tasks of `held` to close, and those of `assigned` to begin, except `parting` ones.
 
-    A task whose partitions are others now, or that is `lacking`, as one of its partitions is not read, is among both: it is closed, committed, and
-    begun anew.
+    A task is in both when its partitions have changed. So is a `lacking` task, which does not read
+    one of its partitions. It is committed, closed and begun again.
     """
     gone = frozenset(task for task, partitions in held.items() if task in lacking or set(assigned.get(task, ())) != set(partitions))
     new = {task: partitions for task, partitions in assigned.items() if task not in parting and (task in gone or task not in held)}

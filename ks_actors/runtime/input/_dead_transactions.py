@@ -13,16 +13,17 @@ if TYPE_CHECKING:
 
     from ks_actors.log import TransactionalProducer
 
-# They end by themselves: their caller is not to wait for a coordinator that is away.
+# The transactions time out by themselves: do not wait for an unavailable coordinator.
 _LONGEST_S: Final = 60.0
 _log = logging.getLogger("ks_actors")
 
 
 async def end_transactions_of(producer: Callable[[str], Awaitable[TransactionalProducer]], processes: frozenset[str]) -> None:
-    """End the transactions of processes that have left the group: the next owner of their tasks would wait until those time out.
+    """End the transactions of processes that have left the group.
 
-    `producer` returns one of the transactional id of a process. A process that lives, or is coming back this moment, finds itself fenced, and begins
-    anew.
+    Otherwise the next owner of their tasks would wait until the transactions time out. `producer`
+    returns a producer with the transactional id of a process. A process that is alive, or just
+    coming back, finds itself fenced and starts over.
     """
     for process_id in processes:
         try:
@@ -33,4 +34,4 @@ async def end_transactions_of(producer: Callable[[str], Awaitable[TransactionalP
 
 
 async def nothing_to_end(processes: frozenset[str]) -> None:
-    """Do nothing: without transactions there are none to end."""
+    """Do nothing: without transactions, there are none to end."""

@@ -1,4 +1,4 @@
-"""Tasks that another member is to have, and that still have something in hand here."""
+"""Tasks that move to another member but still have work in hand here."""
 
 from __future__ import annotations
 
@@ -22,15 +22,17 @@ _AGAIN_S: Final = 0.1
 
 @final
 class DepartingTasks:
-    """Give tasks up as each comes to rest: one that has nothing in hand does not wait for the calls of others.
+    """Give tasks up as each comes to rest, without waiting for the calls of other tasks.
 
-    The group is told that the tasks in `tasks` are here, so it gives them to nobody. Each time that some have gone it is asked for an assignment. To
-    ask for few of them, one that has come to rest waits for others: for a quarter of the time that calls have taken until then.
+    The group is told that the tasks in `tasks` are here, so it assigns them to no other member.
+    Each time some have gone, the group is asked for an assignment. To limit these requests, a task
+    at rest waits for others: for a quarter of the time that calls have taken so far.
     """
 
     def __init__(self, handover: Handover, membership: Membership, group: GroupView, *, here: Callable[[], Iterable[TaskId]]) -> None:
         self.tasks: frozenset[TaskId] = frozenset()
-        # Whether the group is between two generations: nothing is given up then, as commits may be refused.
+        # Whether the group is between two generations. Nothing is given up then: commits may be
+        # refused.
         self.between: bool = False
         self._due: bool = False
         self._watched: frozenset[TaskId] = frozenset()
@@ -42,11 +44,14 @@ class DepartingTasks:
 
     @property
     def may_go(self) -> bool:
-        """Whether some have come to rest, and may be given up."""
+        """Whether some tasks have come to rest and may be given up."""
         return self._due and bool(self.tasks) and not self.between
 
     async def give_up(self, gone: frozenset[TaskId], standbys: frozenset[TaskId], number: int) -> bool:
-        """Give up the tasks of `gone` that are at rest, and keep the others in `tasks`; return whether there were any. See Handover.give_up."""
+        """Give up the tasks of `gone` that are at rest, and keep the others in `tasks`.
+
+        Return whether any were given up. See Handover.give_up.
+        """
         if not self.tasks:
             self._since = asyncio.get_running_loop().time()
         self.tasks |= gone
@@ -62,21 +67,24 @@ class DepartingTasks:
         return self._membership.group.generation
 
     def ask(self) -> None:
-        """Ask the group for an assignment, for it to give what has gone to others."""
+        """Ask the group for an assignment that gives the departed tasks to other members."""
         self._membership.rejoin(self.user_data(), self._group.topics)
 
     def user_data(self) -> bytes:
-        """Return what to tell the group: all tasks that are here."""
+        """Return the user data for the group: all tasks that are here."""
         return self._group.user_data(self.tasks.union(self._here()), self._membership.group.generation, self._handover.offsets)
 
     def watch(self, poller: Context[m.PollerMessage]) -> None:
-        """Have the poller be told when tasks have come to rest, if there are any of which it is not to be told yet."""
+        """Send AtRest to the poller when tasks have come to rest.
+
+        Does nothing when all tasks are watched already.
+        """
         if not self.tasks <= self._watched:
             self._watched = self.tasks
             poller.pipe(self._rest(), _at_rest, _at_rest)
 
     def note_rest(self) -> None:
-        """Note that some may go."""
+        """Note that some tasks may go."""
         self._watched, self._due = frozenset(), True
 
     async def _rest(self) -> None:
@@ -87,7 +95,7 @@ class DepartingTasks:
             await asyncio.sleep(_SHARE * (asyncio.get_running_loop().time() - self._since))
 
     def forget(self) -> None:
-        """Forget all: they are lost, or closed."""
+        """Forget all tasks: they are lost or closed."""
         self.tasks, self._watched, self._due = frozenset(), frozenset(), False
 
 

@@ -1,4 +1,4 @@
-"""Tasks that go: what is told to whom, in which order."""
+"""The handover of tasks: its messages, in order."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ T = TypeVar("T")
 
 @final
 class Handover:
-    """Give tasks up, so that others may have them. Each step has to be over within `seconds`."""
+    """Give tasks up, so that other members may have them.
+
+    Each step must finish within `seconds`.
+    """
 
     def __init__(
         self,
@@ -36,27 +39,31 @@ class Handover:
         self._state = state
         self._committer = committer
         self._seconds = seconds
-        # How far the state is of the tasks that are not processed here, as of the last step.
+        # The state offsets of the tasks that are not processed here, as of the last step.
         self.offsets: Mapping[TaskId, int] = {}
-        # How many have been followed: the group may have told of a newer one, whose tasks are still to begin. Its generation does not tell them
-        # apart: a static member that comes back in time gets the same one again, and a group that is begun anew counts from 1.
+        # The number of assignments followed so far. The group may have sent a newer one that has
+        # not begun yet. A generation does not tell them apart: a static member that returns in time
+        # gets the same one again, and a recreated group counts from 1.
         self.assignments: int = 0
 
     async def before_rebalance(self) -> None:
-        """Commit what is done: the group is going to give tasks to others."""
+        """Commit the finished work before the group moves tasks to other members."""
         try:
-            # The group may wait for others for long: commits go on meanwhile. One that comes when it has moved on is done again.
+            # The group may wait for other members for long, so commits continue meanwhile. A commit
+            # that comes after the group has moved on is repeated.
             await self._wait("a rebalance", "the commit before it", self._committer.ask(m.Commit, "the group rebalances", rebalancing=True))
         except Exception as error:  # noqa: BLE001 - it was rolled back, and whoever gets the tasks starts there
             _log.warning("the commit before a rebalance failed: %s", error)
         await self._look()
 
     async def give_up(self, tasks: frozenset[TaskId], standbys: frozenset[TaskId], number: int) -> frozenset[TaskId]:
-        """Commit tasks and give back those that are at rest; return the others, which take nothing new until they are, too.
+        """Commit tasks and give back those that are at rest.
 
-        Of those that are `standbys` from now on the stores stay open. Assignments up to `number` are void. When the commit fails all are given back.
+        Return the others, which take no new work until they are at rest. The stores of tasks in
+        `standbys` stay open. Assignments up to `number` are void. When the commit fails, all tasks
+        are given back.
         """
-        # From here on they write nothing more: it would be committed without them.
+        # From here on the tasks write nothing more: a later commit would not include them.
         who = "the handover of " + ", ".join(map(str, sorted(tasks)))
         await self._wait(who, "workers to be done with them", self._manager.ask(m.SuspendTasks, tasks, number))
         busy: frozenset[TaskId] = frozenset()
@@ -76,7 +83,10 @@ class Handover:
         return busy
 
     async def until_one_rests(self, tasks: frozenset[TaskId]) -> frozenset[TaskId] | None:
-        """Wait until one of the tasks is at rest, and committed; return those that are not, None when that has failed."""
+        """Wait until one of the tasks is at rest and committed.
+
+        Return the tasks that are not, or None when the commit fails.
+        """
         try:
             asked = self._committer.ask(m.Commit, "tasks are to move to another member", due_only=True, one_of=tasks)
             await self._wait("the handover of " + ", ".join(map(str, sorted(tasks))), "calls in flight to end", asked)
@@ -86,12 +96,16 @@ class Handover:
             return None
 
     async def close(self, tasks: frozenset[TaskId]) -> None:
-        """Close the stores of tasks; what is committed is on disk then."""
+        """Close the stores of tasks; their committed state is then on disk."""
         await self._wait("a handover", "stores to be closed", self._state.ask(m.CloseStores, tasks, clean=True))
         await self._look()
 
     async def lose_all(self, cause: Exception) -> bool:
-        """Drop all tasks as they are; return whether anything was committed since the last time. Standbys stay: they have nobody's tasks."""
+        """Drop all tasks as they are; return whether a commit has succeeded since the last time.
+
+        Standbys stay: they conflict with no other member. Raises TaskTimeout when a processor does
+        not return in time.
+        """
         who = "an instance that has lost its tasks"
         try:
             await self._wait(who, "workers to be done with them", self._manager.ask(m.SuspendTasks, None, self.assignments))

@@ -1,4 +1,4 @@
-"""What an instance makes of its group."""
+"""The instance's view of its group: assignments and offset commits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class GroupView:
-    """Read assignments, and say what the leader has to know of this instance."""
+    """Decode assignments, and encode the instance's data for the leader."""
 
     def __init__(self, process_id: str, rebalance_timeout_ms: int, fitting: AssignmentCheck | None = None) -> None:
         self.rebalance_seconds: float = rebalance_timeout_ms / 1000
@@ -28,13 +28,16 @@ class GroupView:
         self._task_of: dict[TopicPartition, TaskId] = {}
         self._processes: frozenset[str] = frozenset()
         self._fitting: AssignmentCheck | None = fitting
-        # Whether the last assignment does not fit the topology, and the leader is to be told of it.
+        # Whether the last assignment does not fit the topology, so the leader must be told of it.
         self.asks_again: bool = False
-        # The tasks that the group was last told to be here: it gives none of them to others.
+        # The tasks last reported to the group as being here: it assigns none of them elsewhere.
         self.claimed: frozenset[TaskId] = frozenset()
 
     def tasks(self, assignment: MemberAssignment) -> dict[TaskId, tuple[TopicPartition, ...]]:
-        """Return the tasks of an assignment with their partitions. Raises what kept the leader from assigning, and TopologyError."""
+        """Return the tasks of an assignment with their partitions.
+
+        Raises the error that kept the leader from assigning, or TopologyError.
+        """
         tasks = decode_tasks(assignment)
         if self._fitting is not None:
             tasks, self.asks_again = self._fitting.fit(tasks)
@@ -44,7 +47,7 @@ class GroupView:
         return tasks
 
     async def look(self, standbys: Iterable[TaskId], log: Log) -> None:
-        """Find out how large the topics of these tasks are, where they have grown."""
+        """Look up the sizes of these tasks' topics where they have grown."""
         if self._fitting is not None:
             await self._fitting.look(standbys, log)
 
@@ -53,17 +56,23 @@ class GroupView:
         return self._fitting is not None and self._fitting.was_added(partition)
 
     def standbys(self, assignment: MemberAssignment) -> frozenset[TaskId]:
-        """Return the tasks whose state is to be kept up to date."""
+        """Return the tasks of an assignment that this instance keeps as standbys."""
         return decode_standbys(assignment)
 
     def take_gone(self, assignment: MemberAssignment) -> frozenset[str]:
-        """Return the ids of processes that have left the group since the last assignment; to one of those that were there before, and still are."""
+        """Return the ids of processes that have left the group since the last assignment.
+
+        Only one process gets them: the one with the smallest id of those that stayed.
+        """
         before, self._processes = self._processes, decode_processes(assignment)
         stayed = before & self._processes
         return before - self._processes if stayed and self._process_id == min(stayed) else frozenset()
 
     def forget(self) -> None:
-        """Know of no process: this one was out of the group, as others may be that come back later. They have not gone for that."""
+        """Forget all processes: this instance was out of the group.
+
+        Other members may be out of it too and return later; they do not count as gone.
+        """
         self._processes = frozenset()
 
     def task_of(self, partition: TopicPartition) -> TaskId | None:
@@ -71,21 +80,24 @@ class GroupView:
         return self._task_of.get(partition)
 
     def has_several(self, partition: TopicPartition, tasks: Mapping[TaskId, Sequence[TopicPartition]]) -> bool:
-        """Return whether a partition is read by one of `tasks` that reads others, too."""
+        """Return whether the task among `tasks` that reads a partition also reads others."""
         task = self.task_of(partition)
         return task is not None and len(tasks.get(task, ())) > 1
 
     @property
     def topics(self) -> frozenset[str] | None:
-        """The topics that the group is to be told of; None: those that it was told when the member joined."""
+        """The topics to report to the group; None: those reported when the member joined."""
         return None if self._fitting is None else frozenset(topic for topics in self._fitting.topology.topics.values() for topic in topics)
 
     def matched(self, partitions: Iterable[TopicPartition]) -> frozenset[str]:
-        """Return those of the topics that a pattern matches, or has matched since the start: they may go at any time, and may be gone already."""
+        """Return the topics that a pattern matches, or has matched since the start.
+
+        They may be deleted at any time, and may be gone already.
+        """
         return frozenset() if self._fitting is None else self._fitting.matched_of(partitions)
 
     def user_data(self, owned: Iterable[TaskId], generation: int = -1, offsets: Mapping[TaskId, int] | None = None) -> bytes:
-        """Return what to tell the leader: the tasks that are here, and how far the state is of those that are not."""
+        """Return the user data for the leader: the tasks here, and the offsets of the others."""
         self._counter += 1
         self.claimed = frozenset(owned)
         return encode_member(
@@ -101,8 +113,9 @@ class GroupView:
 class OffsetCommits:
     """Commit offsets for the group, outside of transactions.
 
-    While it rebalances there is a moment in which the group has moved on and its members do not know yet where to. What comes then is of tasks that
-    the member still has, and all of it is written: it is committed in the next generation, not done again.
+    During a rebalance, the group moves on before its members know the next generation. A commit in
+    that moment is for tasks that the member still has, with all output written. It is committed in
+    the next generation instead of being redone.
     """
 
     def __init__(self, membership: Membership) -> None:
@@ -110,15 +123,18 @@ class OffsetCommits:
         self._moving: bool = False
         self._patient: bool = True
         self._late: list[tuple[CommitOffsets, Exception]] = []
-        # One commit at a time: an older position must not come behind a newer one.
+        # One commit at a time: an older position must not follow a newer one.
         self._turn = asyncio.Lock()
         self._call: asyncio.Future[None] | None = None
-        # Count the generations that this member has heard of, and how often it was given up.
+        # Count the generations that this member has seen, and the losses of its membership.
         self._generation: int = 0
         self._losses: int = 0
 
     async def commit(self, message: CommitOffsets) -> None:
-        """Commit, and answer; or keep it for the next generation. The caller goes on meanwhile: messages of the group may come in between."""
+        """Commit and answer, or keep the commit for the next generation.
+
+        The caller continues meanwhile: group messages may arrive in between.
+        """
         async with self._turn:
             while True:
                 generation, losses = self._generation, self._losses
@@ -128,7 +144,7 @@ class OffsetCommits:
                 elif self._moving and isinstance(error, IllegalGeneration):
                     self._late.append((message, error))
                 elif isinstance(error, IllegalGeneration) and self._generation != generation and self._losses == losses:
-                    # The group has said meanwhile where it has moved on to, and the tasks are still here.
+                    # The next generation has become known meanwhile, and the tasks are still here.
                     continue
                 else:
                     message.reply.fail(error)
@@ -151,25 +167,31 @@ class OffsetCommits:
             self._call = None
 
     def let_go(self) -> None:
-        """Note that the group may go on to the next generation at any time."""
+        """Note that the group may move on to the next generation at any time."""
         self._moving = self._patient
 
     def next_generation(self) -> list[CommitOffsets]:
-        """Return what is to be committed now that the generation is known."""
+        """Return the commits to repeat now that the generation is known."""
         self._moving = False
         self._generation += 1
         late, self._late = self._late, []
         return [message for message, _ in late]
 
     def give_up(self) -> None:
-        """Tell those who wait that there will be no next generation, and wait for no answer of the group any more."""
+        """Fail the waiting commits: there will be no next generation.
+
+        Cancel the call to the group that is under way.
+        """
         self._losses += 1
         self._fail_late()
         if self._call is not None:
             self._call.cancel()
 
     def lose_patience(self) -> None:
-        """Wait for no generation any more: the group may be waiting for members that have died, one session timeout after the other."""
+        """Wait for no generation any more, and fail the waiting commits.
+
+        The group may be waiting for dead members, one session timeout after the other.
+        """
         self._patient = False
         self._fail_late()
 
@@ -181,7 +203,7 @@ class OffsetCommits:
 
 
 async def answered(reply: Reply[None], work: Awaitable[None]) -> None:
-    """Do some work, and answer the request for it: how it has ended."""
+    """Do some work, and answer the request for it with its result or error."""
     try:
         await work
     except Exception as error:  # noqa: BLE001 - the asker decides what it means

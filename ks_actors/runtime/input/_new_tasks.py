@@ -1,4 +1,4 @@
-"""Tasks that have become ready to be fetched for."""
+"""Tasks that have become ready to fetch."""
 
 from __future__ import annotations
 
@@ -18,16 +18,20 @@ _TOGETHER_S: Final = 0.01
 
 @final
 class NewTasks:
-    """Collect tasks that become ready within 10 ms: each assignment of a fetcher goes through all partitions, so one is for all of them.
+    """Collect tasks that become ready within 10 ms.
 
-    The first one does not wait, and nobody waits when no other task is still to come.
+    Each assignment of a fetcher goes through all partitions, so one serves them all. The first task
+    does not wait, and no task waits when no other is pending.
     """
 
     def __init__(self) -> None:
         self._ready: dict[TaskId, Mapping[TopicPartition, int]] = {}
 
     def come(self, ready: m.TaskReady, pending: AbstractSet[TaskId], timers: Timers[Any]) -> bool:
-        """Take in one of the `pending` tasks; return whether to begin at once. Else FetchNew comes in time."""
+        """Add one of the `pending` tasks; return whether to begin at once.
+
+        Otherwise, FetchNew arrives in time.
+        """
         self._ready[ready.task] = ready.positions
         if pending <= self._ready.keys():
             return True
@@ -37,7 +41,7 @@ class NewTasks:
         return True
 
     def take(self, tasks: Container[TaskId], pending: set[TaskId]) -> dict[TopicPartition, int]:
-        """Return the positions of those that are among `tasks`, which are not `pending` any more."""
+        """Return the positions of the ready tasks in `tasks`, and take these out of `pending`."""
         ready, self._ready = self._ready, {}
         pending.difference_update(ready)
         return {partition: at for task, positions in ready.items() if task in tasks for partition, at in positions.items()}

@@ -1,4 +1,4 @@
-"""Positions that the log does not have any more, while it is found out where to go on."""
+"""Resets of positions that are no longer in the log."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
 @final
 class OffsetResets:
-    """Have partitions that are being reset fetched no more until their new position is known.
+    """Pause partitions that are being reset until their new position is known.
 
-    The position is asked for beside the messages of the poller: the group is heard and other partitions are fetched meanwhile. Partitions that are
-    `stopped` are not fetched when it is known, and those that are not `assigned` any more are left alone.
+    The lookup runs in the background: the poller handles group events and fetches other partitions
+    meanwhile. Afterwards, `stopped` partitions stay paused, and partitions that are not `assigned`
+    any more are left alone.
     """
 
     def __init__(
@@ -39,7 +40,10 @@ class OffsetResets:
         self.partitions: set[TopicPartition] = set()
 
     def begin(self, error: OffsetOutOfRange) -> Awaitable[int] | None:
-        """Return the search for the new position; None when the partition reads from somewhere else by now, or is being reset already."""
+        """Return the lookup of the new position.
+
+        Return None when the partition has moved since, or is already being reset.
+        """
         partition = error.partition
         if partition in self.partitions or self._fetcher.position(partition) != error.position:
             return None
@@ -51,12 +55,16 @@ class OffsetResets:
         try:
             return await reset_position(error, self._log, self._policy)
         except Exception:
-            # The next fetch fails as this one has, and has it searched for again: a partition that is left out would never be read.
+            # Resume, so that the next fetch fails in the same way and starts another lookup. A
+            # partition that stays paused would never be read.
             self._go_on(error.partition)
             raise
 
     def end(self, error: OffsetOutOfRange, offset: int) -> bool:
-        """Read on from `offset`, unless the partition was moved meanwhile. Return whether it is read from there."""
+        """Continue at `offset`, unless the partition has moved meanwhile.
+
+        Return whether it continues there.
+        """
         partition = error.partition
         wanted = partition in self._assigned() and self._fetcher.position(partition) == error.position
         if wanted:

@@ -1,4 +1,4 @@
-"""Tasks that go on without a partition, as its topic was gone."""
+"""Tasks that continue without a partition because its topic is gone."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ _AGAIN_S: Final = 1.0
 
 @final
 class PartialTasks:
-    """Note such tasks until the next assignment, by which they are begun anew: if the topic is there again by then, they read it.
+    """Note such tasks until the next assignment, which restarts them.
 
-    The assignment may name the same partitions as the last one, so it alone does not tell that something is to be done.
+    If the topic exists again by then, they read it. The assignment may name the same partitions as
+    the last one, so it alone does not show that there is work to do.
     """
 
     def __init__(self, group: GroupView) -> None:
@@ -28,14 +29,17 @@ class PartialTasks:
         self._tasks: set[TaskId] = set()
 
     def drop(self, topics: Collection[str], positions: dict[TopicPartition, int]) -> None:
-        """Take the partitions of topics that are gone out of `positions`."""
+        """Remove the partitions of deleted topics from `positions`."""
         for partition in [one for one in positions if one.topic in topics]:
             del positions[partition]
             if (task := self._group.task_of(partition)) is not None:
                 self._tasks.add(task)
 
     def begun(self, tasks: Mapping[TaskId, Sequence[TopicPartition]], there: Collection[TopicPartition], timers: Timers[Any]) -> None:
-        """Note the tasks that begin with some of their partitions only; have the group asked again soon, as its leader may not know yet."""
+        """Note the tasks that begin with only some of their partitions.
+
+        Ask the group again soon, as its leader may not know yet.
+        """
         lacking = [task for task, partitions in tasks.items() if any(one not in there for one in partitions)]
         self._tasks.update(lacking)
         if lacking:

@@ -1,4 +1,4 @@
-"""Topics that patterns come to match, or that are gone, while the app runs."""
+"""The actor that follows topics as patterns begin or cease to match them."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ _log = logging.getLogger("ks_actors")
 
 
 class LookForTopics(Message, frozen=True):
-    """Look which topics there are."""
+    """Look up the existing topics."""
 
 
 class AllTopics(Message, frozen=True):
-    """The names of all topics there are (internal)."""
+    """The names of all existing topics (internal)."""
 
     names: frozenset[str]
 
 
 class TopicsPrepared(Message, frozen=True):
-    """All topics there are, with their numbers of partitions, those that the app makes for itself among them (internal)."""
+    """All existing topics with their partition counts, including the internal ones (internal)."""
 
     counts: Mapping[str, int]
 
 
 class TopicsNotPrepared(Message, frozen=True):
-    """The log did not tell, or the topics do not fit (internal)."""
+    """The lookup failed, or the topics do not fit (internal)."""
 
     error: Exception
 
@@ -47,10 +47,11 @@ PatternWatchMessage: TypeAlias = LookForTopics | AllTopics | TopicsPrepared | To
 
 
 class PatternWatch(Actor[PatternWatchMessage]):
-    """Look each `max_age_ms` which topics the patterns of the topology match, and have the group assign anew when these are others than before.
+    """Match the topology's patterns against the topics every `max_age_ms`.
 
-    Topics that the app makes for itself are made before. Where the state of a subtopology does not fit the topics that were found, the app ends by
-    the TopologyError that says so. Requests that fail are told of at level WARNING, and made again the next time.
+    When the matches change, ask the group for a new assignment. The internal topics are created
+    first. When the state of a subtopology does not fit the topics found, the app ends with
+    TopologyError. Failed requests are logged at level WARNING and repeated the next time.
     """
 
     def __init__(self, log: Log, setup: Environment, max_age_ms: int, *, poller: Ref[m.PollerMessage], instance: Ref[m.InstanceMessage]) -> None:
@@ -62,12 +63,12 @@ class PatternWatch(Actor[PatternWatchMessage]):
         self._asking: bool = False
 
     def signal(self, signal: Signal) -> None:
-        """Begin to look."""
+        """Start the timer."""
         if isinstance(signal, Started):
             self.ctx.timers.every("look", self._seconds, LookForTopics())
 
     def receive(self, message: PatternWatchMessage) -> None:
-        """Look, compare, prepare, and tell the poller."""
+        """Look up, compare and prepare topics, and tell the poller."""
         match message:
             case LookForTopics():
                 if not self._asking:
@@ -103,7 +104,7 @@ class PatternWatch(Actor[PatternWatchMessage]):
 def pattern_watch(
     log: Log, setup: Environment, *, poller: Ref[m.PollerMessage], instance: Ref[m.InstanceMessage]
 ) -> Spec[PatternWatchMessage] | None:
-    """Return the spec of the actor, None when the topology reads no pattern."""
+    """Return the spec of the actor, or None when the topology reads no pattern."""
     if not any(subtopology.source_patterns for subtopology in setup.topology.subtopologies()):
         return None
     watch = PatternWatch(log, setup, setup.config.metadata_max_age_ms, poller=poller, instance=instance)

@@ -1,4 +1,4 @@
-"""Who reads the input, and is the member of the group."""
+"""The actor that fetches input and holds the group membership."""
 
 from __future__ import annotations
 
@@ -32,19 +32,23 @@ if TYPE_CHECKING:
     from ks_actors.runtime.input._membership import GroupView
 
 POLLER_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system", urgent=(m.BufferHigh, m.BufferLow))
-_ENDS = -1  # instead of an epoch: what failed was no fetch
-_AT_ONCE = 2_000  # records of a partition per fetch: nobody else is to wait long while they are handed on
-_PATIENCE = 1.0  # so many seconds an app that closes gives the group to say what its next generation is, as it mostly does at once
+_ENDS = -1  # instead of an epoch: the failure was not a fetch
+# records of a partition per fetch: limits the time until other partitions get their turn
+_AT_ONCE = 2_000
+# seconds that a closing app gives the group to name its next generation, mostly immediate
+_PATIENCE = 1.0
 _FENCED = "another process has come with the same group_instance_id, and has this one's place in the group: each needs an id of its own"
 _log = logging.getLogger("ks_actors")
 T = TypeVar("T")
 
 
 class Poller(Actor[m.PollerMessage]):
-    """Fetch the partitions of the tasks that run, one fetch always under way; be the member of the group, and see that it gets what it waits for.
+    """Fetch the partitions of the running tasks, and hold the group membership.
 
-    Revoked: commit, then let the group go on; tasks are kept until the new assignment tells which of them are somebody else's. Assigned: give up
-    those that are gone (committed first), begin those that are new. Lost: everything is dropped without a commit, and the group joined again.
+    One fetch is always under way. Revoked: commit, then let the group go on; keep the tasks until
+    the new assignment shows which of them have moved. Assigned: commit and give up the tasks that
+    are gone, then begin those that are new. Lost: drop everything without a commit, and rejoin the
+    group.
     """
 
     def __init__(
@@ -82,7 +86,7 @@ class Poller(Actor[m.PollerMessage]):
         self._pending: set[TaskId] = set()
         self._positions: dict[TopicPartition, int] = {}
         self._newcomers = NewTasks()
-        self._stopped: Final[set[TopicPartition]] = set()  # others look into it
+        self._stopped: Final[set[TopicPartition]] = set()  # OffsetResets reads this set
         self._lacking = PartialTasks(group)
         self._resets = OffsetResets(log, fetcher, reset, stopped=self._stopped, assigned=lambda: self._positions)
         self._work: asyncio.Future[Any] | None = None
@@ -90,13 +94,15 @@ class Poller(Actor[m.PollerMessage]):
         self._rejoin: Exception | None = None
         self._handover = Handover(manager=manager, state=state, committer=committer, seconds=group.rebalance_seconds)
         self._parting = DepartingTasks(self._handover, membership, group, here=lambda: self._tasks)
-        self._fenced: FencedInstanceId | None = None  # set when somebody else has the place in the group: nothing is to be done for it any more
+        # set when another process has taken the place in the group: stop serving it
+        self._fenced: FencedInstanceId | None = None
         self._rests = RetryBackoff()
-        # `leaving`: about to close, nothing new is begun, but the group is followed until the last commit is done.
+        # `leaving`: about to close. Nothing new begins, but the poller follows the group until the
+        # last commit.
         self._leaving = self._fetching = self._closing = self._waiting = self._following = self._ask_again = False
 
     async def signal(self, signal: Signal) -> None:
-        """Wait for the group from the start; leave it at the end."""
+        """Follow the group from the start; leave it at the end."""
         if isinstance(signal, Started):
             self._go_on()
         elif isinstance(signal, Stopping):
@@ -104,7 +110,10 @@ class Poller(Actor[m.PollerMessage]):
             await self._membership.close()
 
     def receive(self, message: m.PollerMessage) -> None:  # noqa: C901, PLR0912 - one branch per message
-        """Fetch, and follow the group. Nothing here waits for the log: the group is to be heard at any time."""
+        """Fetch, and follow the group.
+
+        Nothing here waits for the log, so that group events are handled at any time.
+        """
         match message:
             case m.Arrived():
                 self._fetching = False
@@ -134,10 +143,11 @@ class Poller(Actor[m.PollerMessage]):
             case m.TopicsGone():
                 self._lacking.drop(message.topics, self._positions)
                 self._assign({})
-                self._find_ends(self._positions)  # it may be a look-up of these that has failed
+                # the failure may have come from the lookup of these
+                self._find_ends(self._positions)
                 self._parting.ask()
             case m.FetchNew() | m.Rested():
-                self._fetch_new()  # a timer has held up that, or all fetching
+                self._fetch_new()  # a timer has delayed new tasks, or all fetching
             case _:
                 self._be_a_member(message)
         self._fetch()
@@ -183,13 +193,13 @@ class Poller(Actor[m.PollerMessage]):
             case _:
                 assert_never(message)
 
-    # --- records --------------------------------------------------------------------------------------------------------------
+    # --- records -----------------------------------------------------------------------------------
 
     def _fetch(self) -> None:
         if self._fetching or self._leaving or "fetch" in self.ctx.timers or self._positions.keys() <= self._stopped | self._resets.partitions:
             return
         self._fetching = True
-        # The epoch is that of the end: a seek while the fetch was under way has moved it, too.
+        # Read the epoch when the fetch ends: a seek during the fetch has moved it, too.
         self.ctx.pipe(
             self._fetcher.fetch(max_wait_ms=self._poll_ms, max_records=_AT_ONCE),
             lambda fetched: m.Arrived(fetched, self._epoch),
@@ -204,7 +214,7 @@ class Poller(Actor[m.PollerMessage]):
             self._tell_instance()
 
     def _assign(self, anew: Mapping[TopicPartition, int]) -> None:
-        """Add partitions to those that are read, without moving the others."""
+        """Add partitions to those being read, without moving the others."""
         self._fetcher.assign({one: anew[one] if one in anew else self._fetcher.position(one) for one in self._positions})
 
     def _seek(self, message: m.SeekAll) -> None:
@@ -219,7 +229,10 @@ class Poller(Actor[m.PollerMessage]):
         message.reply.tell(None)
 
     def _find_ends(self, partitions: Iterable[TopicPartition]) -> None:
-        """Have tasks with several partitions know of those that are empty: no fetch will ever tell, and they wait for all that the log has."""
+        """Look up the end offsets of partitions that share a task with others.
+
+        No fetch reports that a partition is empty, and the task waits for all records in the log.
+        """
         if wanted := [one for one in partitions if one in self._positions and self._group.has_several(one, self._tasks)]:
             ends = self._log.end_offsets(wanted, self._isolation)
             self.ctx.pipe(ends, partial(m.EndsKnown, epoch=self._epoch), partial(m.FetchFailed, epoch=_ENDS))
@@ -245,10 +258,10 @@ class Poller(Actor[m.PollerMessage]):
         self._fetcher.assign({})
         self._instance.tell(m.Fatal(error, rolled_back=False))
 
-    # --- the group ------------------------------------------------------------------------------------------------------------
+    # --- the group ---------------------------------------------------------------------------------
 
     def _go_on(self) -> None:
-        """Deal with the next thing, when the last one is settled."""
+        """Handle the next event once the last one is settled."""
         if self._following or self._closing or self._fenced is not None:
             return
         if self._rejoin is not None:
@@ -268,10 +281,13 @@ class Poller(Actor[m.PollerMessage]):
         self.ctx.pipe(self._work, then, partial(m.MembershipFailed, waiting=False))
 
     def _rest(self, given_up: m.GivenUp) -> None:
-        """Enter the group anew, after a rest when nothing came of it the last time. What the group says meanwhile is dealt with."""
+        """Rejoin the group, after a rest when nothing was committed since the last time.
+
+        Group events that arrive during the rest are handled.
+        """
         if given_up.fruitful:
             self._rests.succeeded()
-        # A commit that has failed meanwhile was of what is given up: to enter the group once is enough.
+        # A commit that failed meanwhile was for the tasks just given up: rejoin only once.
         self._rejoin = None
         if self._fenced is not None:
             self._give_up(self._fenced)
@@ -294,7 +310,7 @@ class Poller(Actor[m.PollerMessage]):
                 self._parting.between = True
                 self._do(self._let_rebalance(), m.Settled)
             case Assigned():
-                # Somebody else has made the group assign: that is as good.
+                # Another member has triggered an assignment, so no rejoin is needed.
                 self.ctx.timers.cancel("rest")
                 self._parting.between = False
                 self._handover.assignments += 1
@@ -328,7 +344,7 @@ class Poller(Actor[m.PollerMessage]):
         gone, new = moved(self._tasks, assigned, self._parting.tasks, self._lacking.take())
         standbys = self._group.standbys(event.assignment)
         migrated = self._standbys - standbys - frozenset(assigned) - self._parting.tasks
-        # Lost since the group was told: they are kept for nobody.
+        # These tasks were lost after they were reported: ask again, or no member gets them.
         self._ask_again = self._group.asks_again or bool(self._group.claimed - {*self._tasks, *self._parting.tasks, *assigned})
         self._standbys = standbys
         self._tasks = {task: partitions for task, partitions in self._tasks.items() if task not in gone} | new
@@ -339,7 +355,7 @@ class Poller(Actor[m.PollerMessage]):
     async def _change(
         self, gone: frozenset[TaskId], migrated: frozenset[TaskId], new: Mapping[TaskId, tuple[TopicPartition, ...]], event: Assigned, number: int
     ) -> int:
-        """Give up what is gone, begin what is new: tasks first, then standbys."""
+        """Give up departed tasks, then begin the new ones: tasks first, then standbys."""
         await warn_if_slow("an assignment", "transactions of members that have gone", self._bury(self._group.take_gone(event.assignment)))
         if gone:
             self._forget(gone)
@@ -367,7 +383,7 @@ class Poller(Actor[m.PollerMessage]):
             self._state.tell(m.OpenStandby(task))
 
     async def _lose_all(self, cause: Exception) -> bool:
-        """Drop all tasks as they are; somebody else has them, or will get them."""
+        """Drop all tasks as they are: another member has them, or will get them."""
         _log.warning("all tasks are given up without a commit: %s", cause)
         self._commits.give_up()
         self._group.forget()

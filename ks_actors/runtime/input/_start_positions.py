@@ -1,4 +1,4 @@
-"""Where new tasks begin to read."""
+"""Start positions of new tasks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ _log = logging.getLogger("ks_actors")
 
 
 async def reset_position(error: OffsetOutOfRange, log: Log, reset: Callable[[str], str]) -> int:
-    """Return where to go on when a position is not in the log, as the topic's `reset` policy says. Raises StreamsError when that is none."""
+    """Return the position for a partition when the current one is not in the log.
+
+    It follows the topic's `reset` policy. Raises StreamsError when the policy is none.
+    """
     partition, policy = error.partition, reset(error.partition.topic)
     if policy == "none":
         raise StreamsError(
@@ -44,10 +47,12 @@ async def begin_positions(
     log: Log,
     reset: Callable[[str], str],
 ) -> dict[TopicPartition, Position]:
-    """Return offset and partition time of where tasks begin to read: what is committed, else what the topic's `reset` policy says.
+    """Return the start offsets and partition times of tasks.
 
-    A partition that was added while the app runs begins at its first record, as nobody has had the chance to read it. The sizes of topics of
-    `standbys` are known afterwards. Topics that matched a pattern and are gone are left out: the group will assign without them.
+    A start offset is the committed one, or else follows the topic's `reset` policy. A partition
+    added while the app runs begins at its first record, as no member could have read it. Looks up
+    the sizes of topics of `standbys` as well. Deleted topics that matched a pattern are left out:
+    the group will assign without them.
     """
     await group.look(standbys, log)
     wanted = [partition for partitions in tasks.values() for partition in partitions]
@@ -59,7 +64,7 @@ async def begin_positions(
             if not gone and attempt == _LOOKS - 1:
                 raise
             wanted = [partition for partition in wanted if partition.topic not in gone]
-            # Brokers do not know of a deleted topic all at once.
+            # Brokers learn of a deleted topic at different times.
             await asyncio.sleep(0 if gone else _LOOK_AGAIN_S)
     return {}
 
@@ -88,9 +93,10 @@ async def _positions(
 async def gone_topics(
     error: UnknownTopicOrPartition, log: Log, partitions: Collection[TopicPartition], may_go: Callable[[Iterable[TopicPartition]], frozenset[str]]
 ) -> frozenset[str]:
-    """Return the topics that are gone, when a fetch of these partitions has failed by that; none, if they are there again, or were given up.
+    """Return the deleted topics after a fetch of these partitions has failed for that reason.
 
-    Raises MissingSourceTopics when one of them is gone that is read by its name, and not among those that `may_go`.
+    Return none when they exist again or were given up. Raises MissingSourceTopics when a topic
+    outside of `may_go` is gone, which is read by its name.
     """
     topics = {partition.topic for partition in partitions}
     gone = topics - (await log.describe_topics(topics, configs=False)).keys()
@@ -100,9 +106,10 @@ async def gone_topics(
 
 
 def missing_sources(error: Exception, matched: frozenset[str] = frozenset()) -> Exception:
-    """Return what the failure to read a topic, or to commit offsets of it, is to be called: that it is gone is what to do something about.
+    """Translate a missing topic into MissingSourceTopics or TaskMigrated.
 
-    Topics that only `matched` a pattern may go: then the group assigns anew, without them. It finds out if it was another topic.
+    Return other errors unchanged. Topics that only `matched` a pattern may be deleted: the group
+    then assigns without them. It finds out if another topic is missing.
     """
     if not isinstance(error, UnknownTopicOrPartition):
         return error

@@ -1,4 +1,4 @@
-"""Topics that grow, or come, while the app runs."""
+"""The actor that watches topics for growth."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class LookUp(Message, frozen=True):
 
 
 class TopicsFound(Message, frozen=True):
-    """The topics in use that there are (internal)."""
+    """The existing topics among those in use (internal)."""
 
     topics: Mapping[str, TopicDescription]
 
 
 class TopicsNotFound(Message, frozen=True):
-    """The log did not tell which topics there are (internal)."""
+    """The lookup of topics failed (internal)."""
 
     error: Exception
 
@@ -38,9 +38,10 @@ TopicWatchMessage: TypeAlias = LookUp | TopicsFound | TopicsNotFound
 
 
 class TopicWatch(Actor[TopicWatchMessage]):
-    """Look up how many partitions the topics in use have, each `max_age_ms`: records go to partitions that were added from then on.
+    """Look up the partition counts of the topics in use every `max_age_ms`.
 
-    One request that fails is told of at level DEBUG, and made again the next time: the sizes that are known stay in use.
+    Records go to added partitions from then on. A failed request is logged at level DEBUG and
+    repeated the next time; the known sizes stay in use.
     """
 
     def __init__(self, log: Log, topics: Callable[[], Collection[str]], sizes: TopicSizes, max_age_ms: int, global_topics: Collection[str]) -> None:
@@ -52,12 +53,12 @@ class TopicWatch(Actor[TopicWatchMessage]):
         self._asking: bool = False
 
     def signal(self, signal: Signal) -> None:
-        """Begin to look."""
+        """Start the timer."""
         if isinstance(signal, Started):
             self.ctx.timers.every("look-up", self._seconds, LookUp())
 
     def receive(self, message: TopicWatchMessage) -> None:
-        """Look, and note what the log tells."""
+        """Look up the sizes of topics, and note the answers."""
         match message:
             case LookUp():
                 topics = sorted(self._topics())
@@ -85,6 +86,6 @@ class TopicWatch(Actor[TopicWatchMessage]):
 
 
 def topic_watch(log: Log, setup: Environment) -> Spec[TopicWatchMessage]:
-    """Return the watch of an app's topics, to be spawned."""
+    """Return the spec of an app's topic watch."""
     age, tables = setup.config.metadata_max_age_ms, setup.topology.global_topics
     return Spec(lambda: TopicWatch(log, setup.topics_in_use, setup.partitions, age, tables), mailbox=TOPIC_WATCH_MAILBOX)

@@ -1,6 +1,7 @@
-"""What the actors of an instance say to each other: one closed union per actor.
+"""The messages of an instance's actors: one closed union per actor.
 
-Control messages carry an epoch where a stale one must not count. Record batches travel as one message per batch.
+A control message carries an epoch where a stale one must not count. A record batch travels as one
+message.
 """
 
 from ks_actors.runtime.messages._collector import (

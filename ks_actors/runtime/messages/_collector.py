@@ -14,7 +14,11 @@ if TYPE_CHECKING:
 
 
 class Output(Message, frozen=True):
-    """Records to be written, in order per partition; of a later epoch after the commit, of a `lot` with the commit that takes their task."""
+    """Records to write, in order per partition.
+
+    Records of a later epoch are written after the commit. Records of a `lot` are written with the
+    commit that includes their task.
+    """
 
     batches: Sequence[Outgoing]
     epoch: int
@@ -22,28 +26,31 @@ class Output(Message, frozen=True):
 
 
 class Sent(Message, frozen=True):
-    """A send has ended (internal)."""
+    """A send succeeded (internal)."""
 
     batches: Sequence[Outgoing]
     ends: Sequence[int]
 
 
 class SendFailed(Message, frozen=True):
-    """A send has failed (internal)."""
+    """A send failed (internal)."""
 
     batches: Sequence[Outgoing]
     error: Exception
 
 
 class Partitioned(Message, frozen=True):
-    """The sizes of topics are known, or why they are not (internal)."""
+    """The partition counts of topics, or the error of the lookup (internal)."""
 
     partitions: Mapping[str, int]
     error: Exception | None
 
 
 class Flush(Message, frozen=True):
-    """Write all of `epoch`, and of the `lots` of committed tasks; answered with the ends of the partitions written to since the last commit."""
+    """Write all output of `epoch` and of the `lots` of committed tasks.
+
+    Answered with the end offsets of the partitions written to since the last commit.
+    """
 
     reply: Reply[Mapping[TopicPartition, int]]
     epoch: int
@@ -51,13 +58,16 @@ class Flush(Message, frozen=True):
 
 
 class KeepBatches(Message, frozen=True):
-    """The lots of the tasks that there are: output kept for other lots is void, as its tasks were given up or begun anew."""
+    """The lots of the existing tasks.
+
+    Discard output of all other lots: their tasks were given up or restarted.
+    """
 
     lots: frozenset[int]
 
 
 class CommitTransaction(Message, frozen=True):
-    """Commit what was written, and the offsets."""
+    """Commit the written records and the offsets."""
 
     reply: Reply[None]
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
@@ -65,22 +75,25 @@ class CommitTransaction(Message, frozen=True):
 
 
 class Abandon(Message, frozen=True):
-    """Write nothing more: the membership is lost, and who has the tasks next may be writing already."""
+    """Write nothing more: the membership is lost.
+
+    The next owner of the tasks may already write.
+    """
 
 
 class Abort(Message, frozen=True):
-    """Forget what was not committed: of the current epoch and of all later ones."""
+    """Discard all uncommitted output, of the current epoch and of all later ones."""
 
     reply: Reply[None]
     epoch: int
 
 
 class Lingered(Message, frozen=True):
-    """Output that has come little by little was gathered for as long as it is to be."""
+    """The linger time of small outputs is over (internal)."""
 
 
 class NextEpoch(Message, frozen=True):
-    """The commit is over: what waited for it may be written."""
+    """The commit is over: write the output that waited for it."""
 
     epoch: int
 

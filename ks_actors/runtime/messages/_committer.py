@@ -12,12 +12,16 @@ if TYPE_CHECKING:
 
 
 class Commit(Message, frozen=True):
-    """Commit all tasks that are at rest; several that come during one commit are served by the next one.
+    """Commit all tasks that are at rest.
 
-    `hold`: and none after this one until HOLD ends. `rebalancing`: from now until HOLD ends the group may move on to its next generation at any
-    moment. `closing`: the app ends, and does not wait for that generation: as long as the group takes no commits this is IllegalGeneration at once.
-    `due_only`: tasks with calls that were fed again a moment ago need not be part of it. `one_of`: it is served when one of these tasks is in it.
-    `calm`: from now on no task begins calls that take long.
+    Requests that arrive during a commit are served by the next one.
+
+    `hold`: defer all later commits until DeferCommits ends the hold. `rebalancing`: until
+    DeferCommits ends the hold, the group may move on to its next generation at any moment.
+    `closing`: the app shuts down and does not wait for that generation. While the group takes no
+    commits, the request fails at once with IllegalGeneration. `due_only`: skip tasks with calls
+    that were fed again a moment ago. `one_of`: answer when the commit includes one of these tasks.
+    `calm`: from now on, tasks begin no long calls.
     """
 
     reply: Reply[None] | None
@@ -31,32 +35,32 @@ class Commit(Message, frozen=True):
 
     @property
     def given_up(self) -> bool:
-        """Whether somebody has waited for it, and does not any more: then it is not wanted, unless it changes how commits go on."""
+        """Whether the caller has stopped waiting and the request has no effect on later commits."""
         return self.reply is not None and not (self.reply.wanted() or self.hold or self.rebalancing)
 
 
 class CommitTimer(Message, frozen=True):
-    """The commit interval has gone by (internal)."""
+    """The commit interval is over (internal)."""
 
 
 class WorkersChanged(Message, frozen=True):
-    """These are the workers now."""
+    """The current workers."""
 
     workers: tuple[Ref[WorkerMessage], ...]
 
 
 class Undrained(Message, frozen=True):
-    """A task that has begun to drain at `since` has calls in flight after the longest time that they may take."""
+    """A task that began to drain at `since` has calls in flight beyond the maximum drain time."""
 
     task: TaskId
     since: float
 
 
 class Rollback(Message, frozen=True):
-    """Bring tasks back to their last commit: `tasks` under at least once, all of them under exactly once.
+    """Rewind tasks to their last commit: `tasks` under at least once, all tasks under exactly once.
 
-    `give_up`: they are going to be given up; nothing is committed until HOLD ends. Answered with whether a commit has succeeded since the last time
-    that tasks were given up.
+    `give_up`: the tasks are about to be given up; commit nothing until DeferCommits ends the hold.
+    Answered with whether a commit has succeeded since tasks were last given up.
     """
 
     reply: Reply[bool]
@@ -66,19 +70,22 @@ class Rollback(Message, frozen=True):
 
 
 class Purged(Message, frozen=True):
-    """Deleting records of repartition topics is over (internal)."""
+    """The deletion of repartition records has ended (internal)."""
 
     error: Exception | None
 
 
 class DeferCommits(Message, frozen=True):
-    """Commit nothing while `held`: the group is between two generations, and would refuse it."""
+    """Commit nothing while `held`: the group is between two generations and would refuse it."""
 
     held: bool
 
 
 class EndCommits(Message, frozen=True):
-    """Commit nothing and roll nothing back any more: the app closes. Answered when nothing of that is under way."""
+    """Commit and roll back nothing more: the app closes.
+
+    Answered when no commit or rollback is under way.
+    """
 
     reply: Reply[None]
 

@@ -11,64 +11,82 @@ if TYPE_CHECKING:
 
 
 class Start(Message, frozen=True):
-    """Start everything; answered when the instance runs."""
+    """Start all actors; answered when the instance runs."""
 
     reply: Reply[None]
 
 
 class StopInstance(Message, frozen=True):
-    """Commit, close everything; answered when that is done. A static member leaves its group only with `leave`."""
+    """Commit and close everything; answered when closed.
+
+    A static member leaves its group only with `leave`.
+    """
 
     reply: Reply[None]
     leave: bool = False
 
 
 class Stopped(Message, frozen=True):
-    """Everything is closed: whoever waits for that is answered, behind all that was still on its way (internal)."""
+    """Everything is closed.
+
+    Answer callers behind all messages that were still on their way (internal).
+    """
 
     reply: Reply[None]
 
 
 class PauseAll(Message, frozen=True):
-    """Process no more records until RESUME_ALL; membership and state are kept."""
+    """Process no more records until ResumeAll; keep the membership and the state."""
 
     reply: Reply[None]
 
 
 class ResumeAll(Message, frozen=True):
-    """Go on after PAUSE."""
+    """Resume processing after PauseAll."""
 
     reply: Reply[None]
 
 
 class AddWorker(Message, frozen=True):
-    """Start one more worker; answered with its name, None when the instance is not in a state for it."""
+    """Start one more worker.
+
+    Answered with its name, or None when the state of the instance does not allow it.
+    """
 
     reply: Reply[str | None]
 
 
 class RemoveWorker(Message, frozen=True):
-    """Stop a worker softly; answered with its name when it has ended, None when there is none."""
+    """Stop a worker gracefully.
+
+    Answered with its name when it has ended, or None when there is no worker.
+    """
 
     reply: Reply[str | None]
 
 
 class TasksChanged(Message, frozen=True):
-    """So many tasks of the current assignment run, and so many are still on their way."""
+    """The numbers of running and of pending tasks in the current assignment."""
 
     running: int
     pending: int
 
 
 class Fatal(Message, frozen=True):
-    """Something failed that concerns all: the uncaught handler decides. `rolled_back` says that the tasks are at their last commit again."""
+    """A failure that concerns the whole instance: the uncaught handler decides.
+
+    `rolled_back`: the tasks are back at their last commit.
+    """
 
     error: Exception
     rolled_back: bool
 
 
 class Decided(Message, frozen=True):
-    """The uncaught handler has decided about an error (internal). `worker` is the name of the one that died of it."""
+    """The uncaught handler has decided about an error (internal).
+
+    `worker` names the worker that the error killed.
+    """
 
     error: Exception
     response: UncaughtResponse

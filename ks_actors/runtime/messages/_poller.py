@@ -1,4 +1,4 @@
-"""What the Instance and the Poller are told."""
+"""Messages to the poller."""
 
 from __future__ import annotations
 
@@ -14,84 +14,81 @@ if TYPE_CHECKING:
     from ks_actors.records import TaskId, TopicPartition
 
 
-# --- to the Instance ------------------------------------------------------------------------------------------------------------
-
-
-# --- to the Poller --------------------------------------------------------------------------------------------------------------
-
-
 class MembershipChanged(Message, frozen=True):
-    """The group has something to say: ASSIGNED, REVOKED or LOST."""
+    """A group event: Assigned, Revoked or Lost."""
 
     event: MembershipEvent
 
 
 class MembershipFailed(Message, frozen=True):
-    """Waiting for the group failed (`waiting`), or doing what it wants."""
+    """Waiting for a group event failed (`waiting`), or handling one did."""
 
     error: Exception
     waiting: bool
 
 
 class Arrived(Message, frozen=True):
-    """A fetch has ended."""
+    """A fetch succeeded."""
 
     fetched: Sequence[Fetched]
     epoch: int
 
 
 class TopicsGone(Message, frozen=True):
-    """A fetch has failed, since these topics, which matched a pattern, are not there any more (internal)."""
+    """A fetch failed because these topics, which matched a pattern, no longer exist (internal)."""
 
     topics: frozenset[str]
 
 
 class FetchFailed(Message, frozen=True):
-    """A fetch has failed."""
+    """A fetch failed."""
 
     error: Exception
     epoch: int
 
 
 class PositionKnown(Message, frozen=True):
-    """Where to go on with a partition whose position was not in the log any more (internal)."""
+    """The new position of a partition after its old one left the log (internal)."""
 
     error: OffsetOutOfRange
     offset: int
 
 
 class EndsKnown(Message, frozen=True):
-    """How far the log goes in partitions of which a fetch may never bring anything."""
+    """The end offsets of partitions that may never return records."""
 
     ends: Mapping[TopicPartition, int]
     epoch: int
 
 
 class BufferHigh(Message, frozen=True):
-    """Fetch no more of these."""
+    """Stop fetching these partitions."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 class BufferLow(Message, frozen=True):
-    """Fetch these again."""
+    """Fetch these partitions again."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 class TaskReady(Message, frozen=True):
-    """A task runs: fetch its partitions, from these offsets."""
+    """A task runs: fetch its partitions from these offsets."""
 
     task: TaskId
     positions: Mapping[TopicPartition, int]
 
 
 class FetchNew(Message, frozen=True):
-    """Begin to fetch for all tasks that have become ready meanwhile (internal)."""
+    """Begin to fetch for all tasks that have become ready since (internal)."""
 
 
 class SeekAll(Message, frozen=True):
-    """Fetch again from these offsets, after a rollback and a rest of so many seconds; records carry `epoch` from now on."""
+    """Rewind fetching to these offsets after a rollback, and rest for `rest` seconds.
+
+    Records carry `epoch` from now on.
+    """
 
     reply: Reply[None]
     positions: Mapping[TopicPartition, int]
@@ -107,58 +104,73 @@ class CommitOffsets(Message, frozen=True):
 
 
 class AskGroup(Message, frozen=True):
-    """Tell who we are in the group now."""
+    """Ask for the current group metadata."""
 
     reply: Reply[GroupMetadata]
 
 
 class Rejoin(Message, frozen=True):
-    """Give up all tasks as lost, and enter the group anew."""
+    """Give up all tasks as lost and rejoin the group."""
 
     cause: Exception
 
 
 class Closing(Message, frozen=True):
-    """The app is about to commit for the last time: what the group takes only in its next generation is not to wait long for it."""
+    """The app is about to commit for the last time.
+
+    A commit that the group accepts only in its next generation must not wait long for it.
+    """
 
 
 class TooLate(Message, frozen=True):
-    """An app that closes has waited long enough for the group's next generation (internal)."""
+    """A closing app has waited long enough for the group's next generation (internal)."""
 
 
 class StopFollowing(Message, frozen=True):
-    """Fetch no more, and do no more of what the group wants: the app closes. The membership stays until LEAVE."""
+    """Stop fetching and ignore further group events: the app closes.
+
+    The membership stays until LeaveGroup.
+    """
 
     reply: Reply[None]
 
 
 class LeaveGroup(Message, frozen=True):
-    """Stop fetching and leave the group; a static member keeps its place there, unless it is `for_good`."""
+    """Stop fetching and leave the group.
+
+    A static member keeps its place in the group, unless `for_good`.
+    """
 
     reply: Reply[None]
     for_good: bool
 
 
 class Answered(Message, frozen=True):
-    """A request that was dealt with beside the messages has its answer (internal); `error`: it could not be given."""
+    """A background request has been answered (internal).
+
+    `error`: the request could not be answered.
+    """
 
     error: Exception | None
 
 
 class Settled(Message, frozen=True):
-    """What had to happen before the group may go on has happened."""
+    """The work before the next group event is done (internal)."""
 
     generation: int
 
 
 class GivenUp(Message, frozen=True):
-    """All tasks are given up (internal). `fruitful`: something was committed since the last time."""
+    """All tasks are given up (internal).
+
+    `fruitful`: a commit has succeeded since the last time.
+    """
 
     fruitful: bool
 
 
 class Rested(Message, frozen=True):
-    """The rest before fetching again is over (internal)."""
+    """The rest before the next fetch is over (internal)."""
 
 
 class AtRest(Message, frozen=True):
@@ -166,7 +178,7 @@ class AtRest(Message, frozen=True):
 
 
 class ReenterGroup(Message, frozen=True):
-    """The rest before the group is entered anew is over (internal)."""
+    """The rest before rejoining the group is over (internal)."""
 
 
 GroupMessage: TypeAlias = (

@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 
 
 class Restore(Message, frozen=True):
-    """Read these changelogs of a task, from these offsets to their end. A position of None begins at the log's first record.
+    """Read these changelogs of a task from these offsets to their end.
 
-    What is being read of them goes on from where it is. The answer has the `ticket`.
+    A position of None begins at the log's first record. Reads already under way continue from where
+    they are. The answer carries the `ticket`.
     """
 
     task: TaskId
@@ -25,7 +26,11 @@ class Restore(Message, frozen=True):
 
 
 class Follow(Message, frozen=True):
-    """Read these changelogs of a standby, from these offsets on, until told otherwise; in all else as for ASSIGN."""
+    """Read these changelogs of a standby from these offsets on, until stopped.
+
+    A position of None begins at the log's first record. Reads already under way continue from where
+    they are. The answer carries the `ticket`.
+    """
 
     task: TaskId
     changelogs: Mapping[TopicPartition, int | None]
@@ -33,14 +38,17 @@ class Follow(Message, frozen=True):
 
 
 class StopRestoring(Message, frozen=True):
-    """Read the changelogs of these tasks no more (None: of none); answered when nothing more will be said of them."""
+    """Stop reading the changelogs of these tasks (None: of all tasks).
+
+    Answered when no more messages about them follow.
+    """
 
     reply: Reply[None]
     tasks: frozenset[TaskId] | None
 
 
 class ChangelogEnds(Message, frozen=True):
-    """Where changelogs begin and end (internal)."""
+    """The begin and end offsets of changelogs (internal)."""
 
     order: Restore | Follow
     begins: Mapping[TopicPartition, int]
@@ -49,28 +57,31 @@ class ChangelogEnds(Message, frozen=True):
 
 
 class LookAtLimits(Message, frozen=True):
-    """It is time to see how far standbys may be read that follow source topics (internal)."""
+    """Look up the limits of standbys that follow source topics (internal)."""
 
 
 class LookAtProgress(Message, frozen=True):
-    """It is time to see whether restoring gets on (internal)."""
+    """Check that restoring makes progress (internal)."""
 
 
 class LimitsKnown(Message, frozen=True):
-    """How far standbys may be read that follow source topics; without those of which it could not be found out (internal)."""
+    """The offsets up to which standbys may read source topics (internal).
+
+    Partitions with a failed lookup are missing.
+    """
 
     limits: Mapping[TopicPartition, int]
 
 
 class EndsUnknown(Message, frozen=True):
-    """Where changelogs begin and end could not be found out (internal)."""
+    """The lookup of changelog begin and end offsets failed (internal)."""
 
     order: Restore | Follow
     error: Exception
 
 
 class TakenIn(Message, frozen=True):
-    """What one RESTORED_RECORDS brought is in the stores: there is room for more."""
+    """The stores have applied one RestoredRecords: there is room for more."""
 
 
 class FollowAgain(Message, frozen=True):

@@ -1,4 +1,4 @@
-"""What is said about snapshots: to those who take them, and to the StateManager, which has what is in them."""
+"""Messages about snapshots, to the Snapshots actor and to the StateManager."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ if TYPE_CHECKING:
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    """The state of a task as it was committed at one moment.
+    """The committed state of a task at one moment.
 
-    `stores` are the task's, to be read by `rows` alone, which has those in memory; `directory` has the database as it was then, if there is one.
-    `next_offsets` are where changelogs go on, `positions` where input does, `metadata` what was committed with these. `facts` are, of those in
-    `rows`, the latest time that was put, and the last sequence number.
+    `stores` are the task's stores; read them only through `rows`, which has those in memory.
+    `directory` holds the database of that moment, if there is one. `next_offsets` say where
+    changelogs continue, and `positions` where input does. `metadata` was committed with these
+    positions. `facts` are, for each store in `rows`, the latest time put and the last sequence
+    number.
     """
 
     task: TaskId
@@ -35,11 +37,14 @@ class Checkpoint(msgspec.Struct, frozen=True):
     facts: Mapping[str, tuple[int, int]]
 
 
-# --- to the StateManager --------------------------------------------------------------------------------------------------------
+# --- to the StateManager -----------------------------------------------------------------------
 
 
 class TakeCheckpoint(Message, frozen=True):
-    """Bring to disk what is committed of a task, and link it into a new directory; None when the task is not processed here (any more)."""
+    """Write the committed state of a task to disk and link it into a new directory.
+
+    Answered with None when this instance does not process the task (any more).
+    """
 
     reply: Reply[Checkpoint | None]
     task: TaskId
@@ -47,10 +52,10 @@ class TakeCheckpoint(Message, frozen=True):
 
 
 class CheckpointStep(Message, frozen=True):
-    """Write a little of what a point is to have (internal)."""
+    """Write the next part of a checkpoint (internal)."""
 
 
-# --- to the Snapshots -----------------------------------------------------------------------------------------------------------
+# --- to the Snapshots --------------------------------------------------------------------------
 
 
 class TakeSnapshot(Message, frozen=True):
@@ -60,17 +65,17 @@ class TakeSnapshot(Message, frozen=True):
 
 
 class SnapshotTimer(Message, frozen=True):
-    """The interval has gone by (internal)."""
+    """The snapshot interval is over (internal)."""
 
 
 class SnapshotTaken(Message, frozen=True):
-    """A snapshot is whole (internal)."""
+    """A snapshot is complete (internal)."""
 
     manifest: SnapshotManifest
 
 
 class SnapshotNotTaken(Message, frozen=True):
-    """A snapshot could not be taken (internal)."""
+    """A snapshot failed (internal)."""
 
     error: Exception
 

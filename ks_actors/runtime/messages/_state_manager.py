@@ -1,4 +1,4 @@
-"""What those are told who make work last: StateManager, Restorer, Collector and Committer."""
+"""Messages to the StateManager."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from ks_actors.task import Position
 
 
-# --- to the StateManager --------------------------------------------------------------------------------------------------------
-
-
 class OpenTask(Message, frozen=True):
-    """Make this task: open its stores, restore them, pass it on. `assignment`: which one it came by, counted by the poller."""
+    """Open and restore the stores of this task, then pass it on.
+
+    `assignment`: the number of its assignment, counted by the poller.
+    """
 
     task: TaskId
     positions: Mapping[TopicPartition, Position]
@@ -28,20 +28,26 @@ class OpenTask(Message, frozen=True):
 
 
 class OpenStandby(Message, frozen=True):
-    """Keep the stores of this task up to date from now on, if you do not yet; it is processed elsewhere."""
+    """Keep the stores of this task up to date from now on; another member processes it."""
 
     task: TaskId
 
 
 class Recycle(Message, frozen=True):
-    """These tasks, which the task manager has given back, are standbys from now on; what they have not committed is void. Answered when it is so."""
+    """Turn these tasks, which the task manager has given back, into standbys.
+
+    Discard their uncommitted state. Answered when done.
+    """
 
     reply: Reply[None]
     tasks: frozenset[TaskId]
 
 
 class AskOffsets(Message, frozen=True):
-    """Tell how far the state is of all tasks that are not processed: standbys, and what is on disk, as sums of the changelogs' offsets."""
+    """Ask for the state offsets of all tasks not processed here.
+
+    These are standbys and tasks on disk; an offset is the sum of the changelog offsets.
+    """
 
     reply: Reply[Mapping[TaskId, int]]
 
@@ -53,20 +59,23 @@ class Opened(Message, frozen=True):
 
 
 class OpenFailed(Message, frozen=True):
-    """The stores of a task could not be opened (internal)."""
+    """The stores of a task failed to open (internal)."""
 
     task: TaskId
     error: Exception
 
 
 class RestoredRecords(Message, frozen=True):
-    """Changelog records, straight from the log; TAKEN_IN tells the restorer when they are in the stores."""
+    """Changelog records, straight from the log.
+
+    TakenIn tells the restorer that the stores have them.
+    """
 
     fetched: Sequence[Fetched]
 
 
 class Restored(Message, frozen=True):
-    """The changelogs of a task are read to their end, as the order of that number wanted."""
+    """The changelogs of a task are read to their end, for the order with this `ticket`."""
 
     task: TaskId
     ticket: int
@@ -79,9 +88,10 @@ class RestoreFailed(Message, frozen=True):
 
 
 class CloseStores(Message, frozen=True):
-    """Close the stores of these tasks (None: of all); answered when they are. `clean` writes what is committed first.
+    """Close the stores of these tasks (None: of all tasks); answered when closed.
 
-    Without `standbys` those of all tasks that are standbys stay.
+    `clean` writes committed state first. Without `standbys`, stores of standbys stay open when
+    closing all.
     """
 
     reply: Reply[None]
@@ -91,7 +101,7 @@ class CloseStores(Message, frozen=True):
 
 
 class EncodeChangelog(Message, frozen=True):
-    """Write the changelog records of a commit to the collector; answered when that is done."""
+    """Write the changelog records of a commit to the collector; answered when done."""
 
     reply: Reply[None]
     frozen: Frozen
@@ -106,7 +116,10 @@ class PersistUnlogged(Message, frozen=True):
 
 
 class CommitSucceeded(Message, frozen=True):
-    """The commit has succeeded: the frozen state is final; `ends` are the changelogs' ends. Answered when it is kept: then the next may be frozen."""
+    """The commit has succeeded: the frozen state is final, and `ends` are the changelogs' ends.
+
+    Answered when the state is published: then the next commit may freeze.
+    """
 
     reply: Reply[None]
     frozen: Frozen
@@ -114,11 +127,14 @@ class CommitSucceeded(Message, frozen=True):
 
 
 class LookIdle(Message, frozen=True):
-    """See whether there is time to write what is committed (internal)."""
+    """Check whether there is time to write committed state (internal)."""
 
 
 class Corrupted(Message, frozen=True):
-    """Give up stores of a task that do not fit their changelogs, for the reasons given, or all of them without any, and restore these."""
+    """Wipe the stores that do not fit their changelogs, for the given reasons, and restore them.
+
+    Without `changelogs`, wipe all stores of the task.
+    """
 
     task: TaskId
     reason: str
@@ -126,7 +142,7 @@ class Corrupted(Message, frozen=True):
 
 
 class FlushStep(Message, frozen=True):
-    """Write a little of the committed layers to disk (internal)."""
+    """Write a part of the committed layers to disk (internal)."""
 
 
 class CleanUp(Message, frozen=True):
@@ -134,7 +150,7 @@ class CleanUp(Message, frozen=True):
 
 
 class CleanedUp(Message, frozen=True):
-    """Directories are deleted, or why they are not (internal)."""
+    """The deletion of directories has ended, or failed with `error` (internal)."""
 
     error: Exception | None
 
@@ -161,11 +177,3 @@ StateManagerMessage: TypeAlias = (
     | TakeCheckpoint
     | CheckpointStep
 )
-
-# --- to the Restorer ------------------------------------------------------------------------------------------------------------
-
-
-# --- to the Collector -----------------------------------------------------------------------------------------------------------
-
-
-# --- to the Committer -----------------------------------------------------------------------------------------------------------

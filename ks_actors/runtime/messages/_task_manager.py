@@ -1,4 +1,4 @@
-"""What the TaskManager and the Workers are told."""
+"""Messages to the TaskManager."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from ks_actors.task import Position, RecordContextHolder, Task
 
 
-# --- to the TaskManager ---------------------------------------------------------------------------------------------------------
-
-
 class Assign(Message, frozen=True):
-    """A task's stores are restored: it is yours to run, from these positions (offset and partition time). `assignment`: which one it came by."""
+    """Run a task with restored stores, from these positions (offset and partition time).
+
+    `assignment`: the number of its assignment.
+    """
 
     task: TaskId
     positions: Mapping[TopicPartition, Position]
@@ -33,14 +33,17 @@ class Assign(Message, frozen=True):
 
 
 class Records(Message, frozen=True):
-    """What a fetch brought."""
+    """The records of a fetch."""
 
     fetched: Sequence[Fetched]
     epoch: int
 
 
 class PositionReset(Message, frozen=True):
-    """A position was not in the log, which begins at `begin`: its partition is read on from `position`."""
+    """A position was not in the log, which begins at `begin`.
+
+    Its partition continues at `position`.
+    """
 
     partition: TopicPartition
     position: int
@@ -55,7 +58,11 @@ class NextTask(Message, frozen=True):
 
 
 class TaskDone(Message, frozen=True):
-    """A lease has ended, with so many records of `tasks`; those `untouched` come back as they were. A worker that `dies` keeps the one it died of."""
+    """A lease has ended, after `records` records of `tasks`.
+
+    Tasks that are `untouched` come back as they were. A worker that `dies` keeps the task that
+    killed it.
+    """
 
     worker: Ref[WorkerMessage]
     tasks: tuple[TaskId, ...]
@@ -65,13 +72,13 @@ class TaskDone(Message, frozen=True):
 
 
 class Wake(Message, frozen=True):
-    """Look again whether there is something to do: in this task, or where time has come (internal)."""
+    """Check for work in this task, or for timers that are due (internal)."""
 
     task: TaskId | None = None
 
 
 class SuspendTasks(Message, frozen=True):
-    """Have these tasks (None: all) processed no more, and take none of them that came by `assignment`, or one before it.
+    """Stop processing these tasks (None: all) and accept none of assignments up to `assignment`.
 
     Answered when no worker has any of them.
     """
@@ -82,24 +89,28 @@ class SuspendTasks(Message, frozen=True):
 
 
 class Close(Message, frozen=True):
-    """Give these tasks back (None: all), processors closed; answered with their ids when no worker has any of them."""
+    """Close the processors of these tasks (None: all) and give the tasks back.
+
+    Answered with their ids when no worker has any of them.
+    """
 
     reply: Reply[frozenset[TaskId]]
     tasks: frozenset[TaskId] | None
 
 
 class AskBusy(Message, frozen=True):
-    """Tell which of these tasks have something in hand, or done, that no commit has taken."""
+    """Ask for those of these tasks that have work in hand or uncommitted."""
 
     reply: Reply[frozenset[TaskId]]
     tasks: frozenset[TaskId]
 
 
 class Drain(Message, frozen=True):
-    """Let the records in flight come to an end and feed no new ones to asynchronous processors.
+    """Let the records in flight finish, and feed no new ones to asynchronous processors.
 
-    Answered when none is left, or only those of calls that take longer: their tasks go on to drain, and are not part of the commit.
-    `due_only`: tasks with calls that were fed again a moment ago are left alone. `calm`: from now on no task begins calls that take long.
+    Answered when none is left, or only those of longer calls. The tasks of longer calls keep
+    draining, outside of the commit. `due_only`: skip tasks with calls that were fed again a moment
+    ago. `calm`: from now on, tasks begin no long calls.
     """
 
     reply: Reply[None]
@@ -108,14 +119,20 @@ class Drain(Message, frozen=True):
 
 
 class Freeze(Message, frozen=True):
-    """All workers stand still: freeze the stores of all tasks, and tell what to commit."""
+    """Freeze the stores of all tasks and return the content of the commit.
+
+    All workers are paused.
+    """
 
     reply: Reply[Frozen]
     transactional: bool
 
 
 class Frozen(msgspec.Struct, frozen=True):
-    """The content of one commit: positions by partition, tokens of the stores by task; and the tasks that are left out, with calls in flight."""
+    """The content of one commit: positions by partition, store tokens by task, and the tasks.
+
+    `left_out` are the tasks that have calls in flight.
+    """
 
     positions: Mapping[TopicPartition, OffsetAndMetadata]
     tokens: Mapping[TaskId, Token]
@@ -124,15 +141,19 @@ class Frozen(msgspec.Struct, frozen=True):
 
 
 class ResumeFeeding(Message, frozen=True):
-    """After DRAIN: asynchronous processors may be fed again, those that still drain only when the commit has failed."""
+    """Feed asynchronous processors again after Drain.
+
+    Those that still drain are fed again only when the commit has `failed`.
+    """
 
     failed: bool
 
 
 class Rewind(Message, frozen=True):
-    """All workers stand still: throw away what these tasks (None: all) did since the last commit; answered with where to fetch from.
+    """Discard the uncommitted work of these tasks (None: all); answered with the fetch positions.
 
-    Records that were fetched before `epoch` are stale for them. The one that has `failed` (None: all) is not processed for `rest` seconds.
+    All workers are paused. Records fetched before `epoch` are stale for these tasks. The task that
+    has `failed` (None: all) is not processed for `rest` seconds.
     """
 
     reply: Reply[Mapping[TopicPartition, int]]
@@ -143,37 +164,37 @@ class Rewind(Message, frozen=True):
 
 
 class RestOver(Message, frozen=True):
-    """The task has rested for long enough after it has failed (internal)."""
+    """The rest of a failed task is over (internal)."""
 
     task: TaskId
 
 
 class CommittedTasks(Message, frozen=True):
-    """These positions are final."""
+    """These positions are committed."""
 
     positions: Mapping[TopicPartition, OffsetAndMetadata]
 
 
 class OutputPressure(Message, frozen=True):
-    """The collector has too much (`high`), or has room again."""
+    """The collector's backlog is too large (`high`), or it has room again."""
 
     high: bool
 
 
 class PauseProcessing(Message, frozen=True):
-    """Give out no leases (`paused`), or again."""
+    """Give out no leases while `paused`."""
 
     paused: bool
 
 
 class RetireWorker(Message, frozen=True):
-    """Give this worker no more leases, and tell it to close when it has none."""
+    """Give this worker no more leases, and close it when it has none."""
 
     worker: Ref[WorkerMessage]
 
 
 class WorkerLost(Message, frozen=True):
-    """This worker is dead; what it had leased is taken back."""
+    """This worker is dead; take back its leases."""
 
     worker: Ref[WorkerMessage]
 
@@ -200,5 +221,3 @@ TaskManagerMessage: TypeAlias = (
     | RetireWorker
     | WorkerLost
 )
-
-# --- to a Worker ----------------------------------------------------------------------------------------------------------------

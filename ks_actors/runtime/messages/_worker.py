@@ -11,27 +11,30 @@ if TYPE_CHECKING:
 
 
 class Lease(Message, frozen=True):
-    """Process these tasks, one after the other, for a slice in all; they are yours alone until TASK_DONE."""
+    """Process these tasks, one after the other, for one slice in all.
+
+    The worker owns them until TaskDone.
+    """
 
     tasks: tuple[Task, ...]
     draining: bool
 
 
 class PauseForCommit(Message, frozen=True):
-    """Stand still from now on; answered (PAUSED) with the worker's name."""
+    """Pause from now on; answered with the worker's name."""
 
     reply: Reply[str]
     epoch: int
 
 
 class Resume(Message, frozen=True):
-    """Go on; what is written from now on belongs to `epoch`."""
+    """Resume; output from now on belongs to `epoch`."""
 
     epoch: int
 
 
 class CloseWorker(Message, frozen=True):
-    """End."""
+    """Close the worker."""
 
 
 WorkerMessage: TypeAlias = Lease | PauseForCommit | Resume | CloseWorker

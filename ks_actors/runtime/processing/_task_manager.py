@@ -145,7 +145,7 @@ class TaskManager(Actor[TaskManagerMessage]):
                 assert_never(message)
         self._dispatch()
 
-    # --- the schedule ---------------------------------------------------------------------------------------------------------
+    # --- the schedule ------------------------------------------------------------------------------
 
     def _dispatch(self) -> None:
         """Give free workers something to do, as long as there is."""
@@ -226,7 +226,7 @@ class TaskManager(Actor[TaskManagerMessage]):
             self._touched[task.id] = task
             self._look((task.id,))
 
-    # --- tasks come and go ----------------------------------------------------------------------------------------------------
+    # --- tasks come and go -------------------------------------------------------------------------
 
     def _assign(self, message: m.Assign) -> None:
         if message.assignment <= max(self._void.get(message.task, -1), self._void.get(None, -1)):
@@ -292,7 +292,7 @@ class TaskManager(Actor[TaskManagerMessage]):
             return error
         return None
 
-    # --- commit and rollback --------------------------------------------------------------------------------------------------
+    # --- commit and rollback -----------------------------------------------------------------------
 
     def _freeze(self, message: m.Freeze) -> None:
         touched = list(self._touched.values())
@@ -370,7 +370,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         else:
             message.reply.tell(again)
 
-    # --- workers --------------------------------------------------------------------------------------------------------------
+    # --- workers -----------------------------------------------------------------------------------
 
     def _retire(self, worker: Ref[m.WorkerMessage]) -> None:
         self._retiring.add(worker)

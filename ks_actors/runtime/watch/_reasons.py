@@ -45,7 +45,7 @@ class Reasons:
             or (self._unprocessed(place, place.task, manager, poller) if place.buffered else self._unfetched(place, poller))
         )
 
-    # --- a task that is not processed yet, or not any more ------------------------------------------------------------------------
+    # --- a task that is not processed yet, or not any more -----------------------------------------
 
     def _on_its_way(self, place: PartitionState) -> Reason:
         keeper, reader = self._standing.keeper, self._standing.reader
@@ -77,7 +77,7 @@ class Reasons:
             return Why.FUNCTION, f"a blocking function of the task has not returned, in the thread of {worker}"
         return (Why.ASYNC_CALL, call) if call else None
 
-    # --- what holds up all tasks --------------------------------------------------------------------------------------------------
+    # --- what holds up all tasks -------------------------------------------------------------------
 
     def _held_up(self, task: Task, manager: TaskManager) -> Reason | None:
         committer, metrics = self._standing.committer, self._standing.metrics
@@ -110,7 +110,7 @@ class Reasons:
             return f"it waits for the log to take what was written{self._away()}"
         return "the stores are being frozen"
 
-    # --- what holds up one partition ----------------------------------------------------------------------------------------------
+    # --- what holds up one partition ---------------------------------------------------------------
 
     def _unprocessed(self, place: PartitionState, task: Task, manager: TaskManager, poller: Poller) -> Reason:
         other = self._missing(task)

@@ -128,7 +128,7 @@ class Watch(Actor[WatchMessage]):
             case _:
                 assert_never(message)
 
-    # --- the look -------------------------------------------------------------------------------------------------------------
+    # --- the look ----------------------------------------------------------------------------------
 
     def _look(self, now: float) -> None:
         paused = self._standing.paused or not self._runs()
@@ -189,7 +189,7 @@ class Watch(Actor[WatchMessage]):
             self._asking_group = True
             self.ctx.pipe(self.coverage.unread(), UnreadFound, UnreadNotFound)
 
-    # --- what is told when somebody asks --------------------------------------------------------------------------------------------
+    # --- what is told when somebody asks -----------------------------------------------------------
 
     def waiting(self) -> tuple[Wait, ...]:
         """Return what each task waits for now, by task and partition; one line for a task that waits for nothing but records."""
