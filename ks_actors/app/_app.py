@@ -113,7 +113,7 @@ class App(AppOrders):
         self._gone = asyncio.Event()
         self._local = LocalStores(topology, config, setup=lambda: self._setup, state=lambda: self.state)
 
-    # --- life -----------------------------------------------------------------------------------------------------------------
+    # --- life -------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -296,7 +296,7 @@ class App(AppOrders):
         self._ended, self._gone = asyncio.Event(), asyncio.Event()
         await until_signal(self.run(), partial(self._closing.begin, 0.0))
 
-    # --- what it is at ----------------------------------------------------------------------------------------------------------
+    # --- what it is at ----------------------------------------------------------------------------
 
     @property
     def state(self) -> InstanceState:
@@ -337,7 +337,7 @@ class App(AppOrders):
         """Return what is known of each living worker."""
         return self._crew.metadata()
 
-    # --- its stores -------------------------------------------------------------------------------------------------------------
+    # --- its stores -------------------------------------------------------------------------------
 
     def store(
         self,

@@ -98,7 +98,7 @@ class Planner:
             left=tuple(self._left),
         )
 
-    # --- topics -----------------------------------------------------------------------------------------------------------
+    # --- topics -----------------------------------------------------------------------------------
 
     def _inputs(self, wanted: Collection[str] | None, existing: Mapping[str, int], committed: Iterable[TopicPartition]) -> list[str]:
         """Return the topics whose offsets are set: those that are given, else those that the topology reads, else those that have a commit."""
@@ -170,7 +170,7 @@ class Planner:
         for topic in sorted({each.topic for each in committed} - set(deleted) - set(inputs)):
             self._left.append(f"committed offsets of topic {topic}: it is not among the input topics")
 
-    # --- offsets ----------------------------------------------------------------------------------------------------------
+    # --- offsets ----------------------------------------------------------------------------------
 
     async def _offsets(
         self, partitions: Sequence[TopicPartition], committed: Mapping[TopicPartition, OffsetAndMetadata], to: ResetTo
@@ -209,7 +209,7 @@ class Planner:
             raise ResetRefused(f"the offsets by partition do not fit the input topics: {'; '.join(told)}; nothing has changed")
         return given
 
-    # --- snapshots --------------------------------------------------------------------------------------------------------
+    # --- snapshots --------------------------------------------------------------------------------
 
     async def _snapshots(self) -> tuple[str, ...]:
         """Return the snapshots that say up to where of a changelog they go: it is going to be another one. A snapshot of a backfill says nothing."""

@@ -1,4 +1,4 @@
-"""One task at work: sources, operators, sinks and their context; no actor."""
+"""Task execution without actors: sources, operators, sinks and their context."""
 
 from ks_actors.task._environment import Environment, is_internal, nodes_of
 from ks_actors.task._make_stores import GLOBAL, make_stores

@@ -1,4 +1,4 @@
-"""How much memory caches may take."""
+"""The memory budget of caches."""
 
 from __future__ import annotations
 
@@ -10,24 +10,27 @@ from ks_actors.state.core import TEXTS, size
 
 
 class CacheBudget:
-    """How many bytes the held updates of an instance may take: all stores of all tasks have them together, first come, first served."""
+    """The bytes that an instance's cached updates may take.
+
+    All stores of all tasks share the budget, first come, first served.
+    """
 
     __slots__ = ("_lock", "limit", "used")
 
     def __init__(self, limit: int) -> None:
         self.limit: int = limit
         self.used: int = 0
-        self._lock = Lock()  # tasks with functions that block are in threads
+        self._lock = Lock()  # functions that block use it from their threads
 
     def add(self, weight: int) -> int:
-        """Count more, or less; return how much it is too much."""
+        """Add to the bytes in use (or subtract); return the excess over the limit."""
         with self._lock:
             self.used += weight
             return self.used - self.limit
 
 
 def weigh(value: Any) -> int:
-    """Return about how many bytes an object takes when it is written."""
+    """Return the approximate serialized size of an object in bytes."""
     if value is None:
         return 0
     return len(value) if type(value) in TEXTS else 8 if type(value) in ATOMS else size(value)

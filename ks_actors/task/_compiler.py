@@ -1,11 +1,14 @@
-"""Make plain functions of a part of a topology.
+"""Compile a part of a topology into plain functions.
 
-A node takes records one at a time, depth first, as Kafka Streams does; and whole batches where that gives the same result:
+A node takes records one at a time, depth first, as in Kafka Streams. It takes whole batches where
+the result is the same:
 
-- behind a source from which no path leads to a node that looks at the record's context (a user's processor) or that is asynchronous;
-- through a node with several children only when these never meet again: they share no node, no store and no topic they write to.
+- behind a source from which no path leads to an asynchronous node, or to a node that reads the
+  record's context (a user's processor);
+- through a node with several children only when these never meet again: they share no node, no
+  store and no output topic.
 
-What takes a batch and has no batch form of its own takes it record by record.
+A node without a batch form takes a batch record by record.
 """
 
 from __future__ import annotations
@@ -33,17 +36,18 @@ if TYPE_CHECKING:
 
 
 class Entrance(NamedTuple):
-    """How records of a source enter: `batch` None takes them one at a time."""
+    """The entry point of a source's records; with `batch` None they enter one at a time."""
 
     process: Process
     batch: ProcessBatch | None
 
 
 class Plan(NamedTuple):
-    """A part of a topology as functions: the entrances by source node, what to close in order, the asynchronous nodes, and whether some of it blocks.
+    """A part of a topology as functions.
 
-    `caches` hold updates back; they are to be flushed in this order. `pair` is what takes batches of both streams of a join, by its left and right
-    source.
+    It has the entrances by source node, the close functions in order, and the asynchronous nodes.
+    `blocking` tells whether a function blocks. `caches` are in the order in which they must be
+    flushed. `pair` takes batches of both streams of a join, by its left and right source.
     """
 
     entrances: Mapping[str, Entrance]
@@ -54,7 +58,7 @@ class Plan(NamedTuple):
     pair: Pair | None
 
     def close(self) -> list[Exception]:
-        """Close all processors, whatever closing some of them raises; return those errors."""
+        """Close all processors, even when some raise; return the errors."""
         errors: list[Exception] = []
         for node in self.asynchronous:
             node.cancel()
@@ -69,7 +73,8 @@ class Plan(NamedTuple):
 class Compiler:
     """Compile the nodes of one task, from the sinks up, every node once.
 
-    What is the user's is made, initialized and closed in the order of `names`, that in which the topology has its nodes, as in Kafka Streams.
+    User processors are created, initialized and closed in the order of `names`, the topology's
+    order, as in Kafka Streams.
     """
 
     def __init__(
@@ -92,7 +97,7 @@ class Compiler:
         self._works: dict[str, NodeWork] = {}
 
     def compile(self) -> Plan:
-        """Return the functions."""
+        """Compile the nodes and initialize the processors."""
         entrances = {}
         for name, node in self._nodes.items():
             if isinstance(node, SourceNode):
@@ -105,7 +110,7 @@ class Compiler:
         for work in works:
             for _, init in work.beginnings:
                 init()
-        # Nodes that no source leads to do not exist; the topology refuses them.
+        # Every node is reachable from a source: the topology refuses others.
         pair = find_pair(self._nodes, self._works) if all(entrance.batch is not None for entrance in entrances.values()) else None
         blocking = any(map(needs_thread, self._nodes.values()))
         caches = self._services.caches
@@ -167,7 +172,7 @@ class Compiler:
         return isinstance(node, ProcessorNode) and (node.operator.record_context or node.operator.asynchronous is not None)
 
     def _disjoint(self, children: Iterable[str]) -> bool:
-        """Return whether what the children lead to has nothing in common."""
+        """Return whether no node, store or topic is reachable from two of the children."""
         seen: set[Any] = set()
         for child in children:
             mine: set[Any] = set()

@@ -1,4 +1,4 @@
-"""What all tasks of an instance have in common."""
+"""The settings, topology metadata and clocks that all tasks of an instance share."""
 
 from __future__ import annotations
 
@@ -29,12 +29,13 @@ _OWN_TIME = FailOnInvalidTimestamp()
 
 
 class Environment:
-    """The topology with its topics by the names they have in the log, the settings, and the clock.
+    """The topology with the log's topic names, the settings, and the clocks.
 
-    `partitions` tells how many partitions a topic has, None when that is not known (yet). `nodes` tells the nodes of a task. `work_time` is what
-    slices of work are measured by, in seconds; `steady_time` a time in ms that never goes back, the clock's unless given. `replayable` tells whether
-    the same records are to give the same output in the same order each time: those without keys go to partitions in turn one by one, not in batches,
-    and asynchronous nodes hand on when one is full, in the records' order.
+    `partitions` returns a topic's number of partitions, None while it is unknown. `nodes` returns
+    the nodes of a task. `work_time` measures slices of work, in seconds. `steady_time` is a
+    monotonic time in ms; it defaults to the wall clock. With `replayable` the same records give the
+    same output in the same order each time: records without keys are spread over the partitions one
+    by one, not in batches, and asynchronous nodes hand on when one is full, in the records' order.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Environment:
         self.timestamp_extractor: TimestampExtractor = config.default_timestamp_extractor
         self.global_stores: Mapping[str, Any] = {}
         self.replayable: bool = False
-        # Topics whose records do not come from the log: their offsets are nothing to look for there.
+        # Topics whose records do not come from the log: their offsets mean nothing there.
         self.unlogged: frozenset[str] = frozenset()
         self.cache: CacheBudget = CacheBudget(config.statestore_cache_max_bytes)
         self.cached_stores: Mapping[str, StoreSpec] = {}
@@ -77,22 +78,28 @@ class Environment:
         }
         self._matched: dict[str, SourceNode] = self.matching(existing_topics)
         self._sources |= self._matched
-        # Topics that are gone are assigned, fetched and committed for a while yet.
+        # Deleted topics are still assigned, fetched and committed for a while.
         self._ever_matched: dict[str, SourceNode] = dict(self._matched)
 
     def topic(self, name: str) -> str:
-        """Return the name in the log of a topic of the topology: internal ones begin with the application's id."""
+        """Return a topic's name in the log; internal topics get the application id as prefix."""
         return f"{self.application_id}-{name}" if name in self._internal else name
 
     def extractor_of(self, topic: str) -> TimestampExtractor:
-        """Return what tells the time of a topic's records; those of internal topics have the time that they were written with."""
+        """Return the timestamp extractor of a topic.
+
+        Records of internal topics keep the timestamps that they were written with.
+        """
         node = self.source_of(topic)
         if node.timestamp_extractor is not None:
             return node.timestamp_extractor
         return _OWN_TIME if any(name in self._internal for name in node.topics) else self.timestamp_extractor
 
     def source_of(self, topic: str) -> SourceNode:
-        """Return the source node that reads a topic, or has read it, as a pattern matched it that is gone now."""
+        """Return the source node that reads a topic.
+
+        This includes topics that a pattern matched and that have been deleted since.
+        """
         return self._sources.get(topic) or self._ever_matched[topic]
 
     @property
@@ -101,7 +108,7 @@ class Environment:
         return tuple(topic for topic in self._sources if topic not in self.topology.global_topics)
 
     def store_specs(self, specs: Mapping[str, StoreSpec]) -> list[StoreSpec]:
-        """Return what stores are to be, with the app's defaults filled in."""
+        """Return the specs of stores with the app's defaults filled in."""
         return [self._store_spec(spec) for spec in specs.values()]
 
     def _store_spec(self, spec: StoreSpec) -> StoreSpec:
@@ -112,15 +119,15 @@ class Environment:
 
     @property
     def reused_topics(self) -> frozenset[str]:
-        """The topics that the app reads and that are changelogs of stores, too."""
+        """The topics that the app reads and that also serve as changelogs."""
         return frozenset(spec.source_topic for spec in self.topology.stores.values() if spec.source_topic is not None)
 
     @property
     def whole_commits(self) -> bool:
-        """Whether workers have to stand still for the whole of a commit.
+        """Whether workers have to pause for the whole of a commit.
 
-        Stores of the user's own do not tell the next transaction from the one that is being committed, and nobody is to be at the stores of a task
-        while a thread is.
+        Custom stores do not separate the next transaction from the one that is being committed. And
+        while a thread processes a task, nothing else may touch the task's stores.
         """
         return any(
             any(spec.supplier is not None for spec in part.stores.values())
@@ -129,7 +136,11 @@ class Environment:
         )
 
     def stores_of(self, task: TaskId, specs: Iterable[StoreSpec]) -> list[StoreSpec]:
-        """Return what the stores of a task are, among `specs`: a topic that one is filled from may have fewer partitions than there are tasks."""
+        """Return the specs of a task's stores, among `specs`.
+
+        A store's source topic may have fewer partitions than there are tasks: such a task's store
+        gets neither source topic nor changelog.
+        """
         return [
             spec
             if spec.source_topic is None or task.partition < (self.partitions(spec.source_topic) or 0)
@@ -138,14 +149,17 @@ class Environment:
         ]
 
     def changelog(self, store: str) -> str:
-        """Return the name of a store's changelog topic, which may be one that the app reads."""
+        """Return the name of a store's changelog topic, which may be a source topic of the app."""
         spec = self.topology.stores.get(store)
         if spec is not None and spec.source_topic is not None:
             return spec.source_topic
         return f"{self.application_id}-{store}-changelog"
 
     def serdes(self, key: Serde[Any] | None, value: Serde[Any] | None, *, of: str) -> tuple[Serde[Any], Serde[Any]]:
-        """Return the serdes `of` a node or store, the app's defaults where it leaves them to these. Raises TopologyError, which names it."""
+        """Return the serdes of a node or store, with the app's defaults for missing ones.
+
+        Raises TopologyError, with `of` in its text, when one is missing.
+        """
         return (
             self._required(key, self.config.default_key_serde, "key", of),
             self._required(value, self.config.default_value_serde, "value", of),
@@ -161,14 +175,20 @@ class Environment:
         return found
 
     def know_topics(self, counts: Mapping[str, int]) -> None:
-        """Take note of all topics there are, and how many partitions they have: patterns read those that match from now on."""
+        """Update the known topics and their partition counts.
+
+        From now on patterns read the topics that match.
+        """
         self.partitions.know(counts)
         self._matched = self.matching(counts)
         self._ever_matched |= self._matched
         self._sources = self._matched | {topic: node for topic, node in self._sources.items() if node.pattern is None}
 
     def matching(self, topics: Iterable[str]) -> dict[str, SourceNode]:
-        """Return those of the topics that a pattern matches, with the node that reads them; never the app's internal ones, nor Kafka's."""
+        """Return the topics that a pattern matches, with the node that reads them.
+
+        Patterns never match the app's internal topics, nor Kafka's.
+        """
         found: dict[str, SourceNode] = {}
         for node in self.topology.nodes.values():
             if isinstance(node, SourceNode) and node.pattern is not None:
@@ -187,11 +207,17 @@ class Environment:
         return frozenset(self._matched)
 
     def matched_of(self, partitions: Iterable[TopicPartition]) -> frozenset[str]:
-        """Return those of the topics that a pattern matches, or has matched since the start: they may go at any time, and may be gone already."""
+        """Return the topics that a pattern matches, or has matched since the start.
+
+        They may be deleted at any time, or be deleted already.
+        """
         return frozenset(one.topic for one in partitions if one.topic in self._ever_matched)
 
     def transaction_scope(self) -> TransactionScope:
-        """Return what the app's transactions may have in them. What goes to topics that functions tell is not foreseen."""
+        """Return the topics and group that the app's transactions may touch.
+
+        Topics that functions choose are unknown, so they are left out.
+        """
         topology = self.topology
         sinks = [node.topic for node in topology.nodes.values() if isinstance(node, SinkNode)]
         written = {self.topic(topic) for topic in sinks if isinstance(topic, str)}
@@ -200,7 +226,10 @@ class Environment:
         return TransactionScope(topics=frozenset(written | logged), group_id=self.application_id, sources=frozenset(self.source_topics))
 
     def topics_in_use(self) -> frozenset[str]:
-        """Return the topics that the app reads, and those that it writes to, as far as that is known: of functions that tell one, those so far."""
+        """Return the topics that the app reads, and those that it writes to as far as known.
+
+        Of topics that functions choose it has the ones chosen so far.
+        """
         written = {self.topic(node.topic) for node in self.topology.nodes.values() if isinstance(node, SinkNode) and isinstance(node.topic, str)}
         letters = {self.config.errors_dead_letter_queue_topic_name or ""} - {""}
         return self.partitions.followed.union(written, letters, self._sources)
@@ -210,7 +239,7 @@ class Environment:
         topics: dict[int, tuple[str, ...]] = {}
         for subtopology in self.topology.subtopologies():
             nodes = set(subtopology.nodes)
-            # A repartition topic behind a pattern that has found no topic yet is not made before it has.
+            # A repartition topic behind a pattern is created once the pattern has matched a topic.
             topics[subtopology.id] = tuple(
                 topic
                 for topic, node in self._sources.items()
@@ -219,17 +248,20 @@ class Environment:
         return topics
 
     def copartition_groups(self) -> list[frozenset[str]]:
-        """Return the groups of topics that need the same number of partitions, by their names in the log."""
+        """Return the groups of topics that need equal partition counts, by names in the log."""
         return [frozenset(map(self.topic, group)) for subtopology in self.topology.subtopologies() for group in subtopology.copartition_groups]
 
 
 def is_internal(topic: str, application_id: str) -> bool:
-    """Return whether a topic is one that the app makes for itself, or Kafka's own: patterns never match these."""
+    """Return whether a topic is internal to the app or to Kafka: patterns never match these."""
     return topic.startswith("__") or (topic.startswith(f"{application_id}-") and topic.endswith(("-changelog", "-repartition")))
 
 
 def _behind(topology: Topology, cached: Iterable[str]) -> frozenset[str]:
-    """Return the stores that what caches hold back has not come to. Only the first node with a cached store writes to it, others look."""
+    """Return the stores downstream of caches: held updates have not reached them.
+
+    Only the first node with a cached store writes to it, the others read.
+    """
     processors = {name: node for name, node in topology.nodes.items() if isinstance(node, ProcessorNode)}
     owners = {store: next(name for name, node in processors.items() if store in node.stores) for store in cached}
     stack = [processors[name] for name in owners.values()]
@@ -243,7 +275,10 @@ def _behind(topology: Topology, cached: Iterable[str]) -> frozenset[str]:
 
 
 def _check_optimizations(topology: Topology, config: StreamsConfig) -> None:
-    """Raise ConfigError when the topology is not optimized as is wanted. One that is made by hand has nothing to be optimized."""
+    """Raise ConfigError when the topology lacks an optimization that the config asks for.
+
+    A topology made by hand has nothing to optimize.
+    """
     if topology.optimizations is not None and (missing := sorted(wanted_by(config.topology_optimization) - topology.optimizations)):
         raise ConfigError(
             f"topology_optimization: {', '.join(missing)} is wanted, and the topology was built without: give the config to StreamsBuilder.build, too"

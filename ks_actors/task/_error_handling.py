@@ -1,4 +1,4 @@
-"""What becomes of records that fail: the app's handlers are asked, and what they answer is done."""
+"""Call the app's exception handlers about failed records, and apply their answers."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 
 
 class Faults:
-    """The exception handlers of one task: each method returns to go on without the record, or raises what ends the task.
+    """The exception handlers of one task.
 
-    Dead letters are written like other output: in the transaction, if there is one. Those of a record that ends the task are `parting`: under a
-    transaction they go the way of all that the task did, and are void with it.
+    Each method returns to continue without the record, or raises the error that ends the task. Dead
+    letters are written like other output: in the transaction, if there is one. Those of a record
+    that ends the task are `parting`. Under a transaction they are aborted with all that the task
+    did.
     """
 
     def __init__(
@@ -40,7 +42,7 @@ class Faults:
         self.parting: OutputBuffer = OutputBuffer()
 
     def deserialization(self, node: str, raw: RawRecord, error: Exception) -> None:
-        """Decide about bytes that are no record."""
+        """Decide about bytes that cannot be deserialized."""
         context = self._of_source(node, raw)
         record = FailedRecord(raw.key, raw.value, raw.timestamp, raw.headers, raw.partition.topic, raw.partition.partition)
         self._ask(
@@ -102,8 +104,9 @@ class Faults:
     def _context(self, node: str, timestamp: int, headers: Headers, offset: int | None = None) -> ErrorContext:
         """Return where a record with this time and these headers failed.
 
-        Its source record may be known, and not kept as it came: a cache lets go of bytes, and a changelog has none. Then time and headers are those
-        that the record has now. When it comes from no single record, or nobody knows from which, nothing is said that is about another one.
+        The source record may be known without its bytes: a cache drops them, and a changelog has
+        none. Then time and headers are the record's current ones. When the record has no single
+        source, or an unknown one, the context names none rather than a wrong one.
         """
         raw = self._current.raw(offset)
         if raw is not None:

@@ -1,4 +1,4 @@
-"""How often an update meets a row that is held back already."""
+"""The share of updates that replace a row that is already cached."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ _SAMPLE = 1000
 
 @final
 class HitRatio:
-    """The share of updates that took the place of one that was held; a sample has a thousand updates or more."""
+    """The share of updates that replaced a cached one.
+
+    A sample has a thousand updates or more.
+    """
 
     __slots__ = ("_fresh", "_least", "_most", "_samples", "_sum", "_updates")
 
@@ -22,7 +25,7 @@ class HitRatio:
         self._most: float = 0.0
 
     def note(self, updates: int, fresh: int) -> None:
-        """Count updates, and the rows that were not held before."""
+        """Count updates, and the rows that were not cached before."""
         self._updates += updates
         self._fresh += fresh
         if self._updates >= _SAMPLE:
@@ -36,7 +39,10 @@ class HitRatio:
         self._updates = self._fresh = 0
 
     def figures(self) -> dict[str, float]:
-        """Return average, least and most by Kafka Streams' names, 0 before the first update; what is left of a sample is one."""
+        """Return average, minimum and maximum by Kafka Streams' names.
+
+        All are 0 before the first update. Without a full sample, the updates so far count as one.
+        """
         if self._updates and not self._samples:
             self._take()
         if not self._samples:

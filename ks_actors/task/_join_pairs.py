@@ -1,4 +1,4 @@
-"""Find the streams that are joined with each other right behind their sources: they can be taken in batches of both."""
+"""Find two sources that lead straight into one inner join, to process both in batches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Pair(NamedTuple):
-    """The source nodes of both sides, and what joins them."""
+    """The source nodes of both sides, and their join."""
 
     left: str
     right: str
@@ -30,7 +30,10 @@ class _Arm(NamedTuple):
 
 
 def find_pair(nodes: Mapping[str, SourceNode | ProcessorNode | SinkNode], works: Mapping[str, NodeWork]) -> Pair | None:
-    """Return the pair of a task whose two sources lead to nothing but one inner join; batches must be able to go through all that is behind it."""
+    """Return a task's pair if its two sources lead to nothing but one inner join.
+
+    Batches must be able to go through all nodes behind it.
+    """
     sources = [node for node in nodes.values() if isinstance(node, SourceNode)]
     arms = [_arm(source, nodes) for source in sources]
     if len(arms) != 2 or arms[0] is None or arms[1] is None:  # noqa: PLR2004 - left and right

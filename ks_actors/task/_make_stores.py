@@ -1,4 +1,4 @@
-"""How the stores of a task are made."""
+"""Create the stores of a task."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ def make_stores(
     vectors: bool = False,
     assigned: bool = True,
 ) -> TaskStores | None:
-    """Return the stores of a task, still to be opened; None when it has none. `directory` is that of all tasks; the rest see there."""
+    """Return the stores of a task, not yet open; None when it has none.
+
+    `directory` is that of all tasks. The other parameters are those of `TaskStores`.
+    """
     if not specs:
         return None
 

@@ -1,4 +1,4 @@
-"""Records of two partitions in one run, in the order in which they would be taken one by one."""
+"""Merge the records of two partitions into one run, in processing order."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 
 
 class MergedRun:
-    """What was taken from two queues: `order` has the places of the records, those of the second queue behind all of the first.
+    """A run of records from two queues, merged by time.
 
-    They are at most so many, and not further apart than `longest_ms` where times ascend. As a page it knows records by their ranks in the order.
+    `order` has the places of the records; those of the second queue come after all of the first. A
+    run has at most `limit` records, and spans at most `longest_ms` where times ascend. As a page it
+    addresses records by their ranks in the order.
     """
 
     __slots__ = ("batches", "order", "pages", "queues")
@@ -53,12 +55,12 @@ class MergedRun:
         return Woven(self.batches[0], ranks), Woven(self.batches[1], others)
 
     def metadata(self, offset: int) -> RecordMetadata:
-        """Return where the record of a rank came from."""
+        """Return the source position of the record with a rank."""
         page, offset = self._find(offset)
         return page.metadata(offset)
 
     def raw(self, offset: int) -> RawRecord | None:
-        """Return the record of a rank as it came."""
+        """Return the record of a rank as it was fetched."""
         page, offset = self._find(offset)
         return page.raw(offset)
 
@@ -73,7 +75,7 @@ class MergedRun:
         return OriginLeaf(page, 0), offset
 
     def bare(self) -> None:
-        """Tell nothing: without its records there are no ranks."""
+        """Return None: without its records a run has no ranks."""
 
     def __len__(self) -> int:
         return sum(map(len, self.pages))
@@ -83,13 +85,17 @@ class MergedRun:
         return self.pages[side], self.batches[side].offsets[at]
 
     def side(self, place: int) -> tuple[int, int]:
-        """Return which queue a place belongs to, and where in its batch it is."""
+        """Return the queue that a place belongs to (0 or 1), and its index in that batch."""
         count = len(self.batches[0])
         return (0, place) if place < count else (1, place - count)
 
 
 def _merged(first: list[int], second: list[int]) -> tuple[list[int], int]:
-    """Return the places of what comes before one of two lists ends, the smaller head first, of equal ones the first list's; and how many are its."""
+    """Merge two lists by value, until one of them ends.
+
+    Returns the places in order, and how many are of the first list. On equal values the first list
+    goes first.
+    """
     if first != sorted(first) or second != sorted(second):
         return _merged_by_heads(first, second)
     if first[-1] <= second[-1]:
@@ -101,7 +107,7 @@ def _merged(first: list[int], second: list[int]) -> tuple[list[int], int]:
 
 
 def _cut(order: list[int], times: list[int], longest_ms: int) -> None:
-    """Leave out what is too far away from the first, where times ascend."""
+    """Drop records later than `longest_ms` after the first, where times ascend."""
     last = times[order[0]] + longest_ms
     if times[order[-1]] > last:
         del order[max(1, bisect_right(order, last, key=times.__getitem__)) :]
@@ -121,7 +127,7 @@ def _merged_by_heads(first: list[int], second: list[int]) -> tuple[list[int], in
 
 
 class MergedTurns:
-    """Process records of both streams of a join in runs of both."""
+    """Process records of both streams of a join in merged runs."""
 
     def __init__(self, pair: Pair, plan: Plan, group: PartitionGroup, current: RecordContextHolder) -> None:
         self._pair = pair
@@ -132,7 +138,10 @@ class MergedTurns:
         self._left: int = 0 if queues[0].source.name == pair.left else 1
 
     def take(self, limit: int) -> int:
-        """Process about `limit` records; return how many, 0 unless both queues have records that are ready to be taken."""
+        """Process about `limit` records; return how many.
+
+        Returns 0 unless both queues have decoded records that are ready.
+        """
         queues = self._queues
         if queues is None or queues[0].plain is None or queues[1].plain is None:
             return 0

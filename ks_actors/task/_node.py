@@ -1,4 +1,4 @@
-"""One node of one task at work."""
+"""The runtime form of one node in one task."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class TaskServices:
-    """What all nodes of a task share."""
+    """The services that all nodes of a task share."""
 
     def __init__(
         self,
@@ -74,15 +74,19 @@ class NodeWork:
         self.beginnings: list[tuple[Callable[[], None], Callable[[], None]]] = []
 
     def when_made(self, make: Callable[[], None], init: Callable[[], None]) -> None:
-        """Call `make` and `init` when the functions of all nodes are made, in the order in which the topology has its nodes."""
+        """Register `make` and `init`, to be called once the functions of all nodes exist.
+
+        They are called in the topology's order of nodes.
+        """
         self.beginnings.append((make, init))
 
     def lead_to(
         self, children: Mapping[str, Process], batches: Mapping[str, ProcessBatch], *, disjoint: bool, exact: bool = False, joined: bool = False
     ) -> None:
-        """Set what comes behind.
+        """Set the children.
 
-        `disjoint` children may take a batch one after the other; `exact`: some node looks at the record's context; `joined`: some node joins tables.
+        `disjoint` children may take a batch one after the other. `exact`: some node reads the
+        record's context. `joined`: some node joins tables.
         """
         self._exact, self._joined = exact, joined
         self.children = dict(children)
@@ -107,7 +111,7 @@ class NodeWork:
         )
 
     def cache(self, store: str, *, send_old: bool) -> HeldUpdates | None:
-        """Return what takes the updates of a store, if it is to be cached."""
+        """Return the cache for a store's updates; None when the store is not cached."""
         caches = self._services.caches
         if caches is None:
             return None
@@ -115,11 +119,11 @@ class NodeWork:
         return caches.of(store, found, forward, forward_batch, exact=self._exact, joined=self._joined, send_old=send_old)
 
     def origins(self) -> HeldBack:
-        """Return what lets this node make records that it has held back the current ones again."""
+        """Return the origins that restore the context of records this node held back."""
         return HeldBack(self._services.current)
 
     def schedule(self, interval_ms: int, punctuation: str, callback: Callable[[int], None], start_ms: int | None = None) -> Callable[[], None]:
-        """Call back periodically."""
+        """Schedule a periodic callback; return the function that cancels it."""
         return self._services.schedule(self.node, interval_ms, punctuation, callback, start_ms).cancel
 
     def failed(self, error: Exception, key: Any, value: Any, timestamp: int, headers: Headers, offset: int | None = None) -> None:
@@ -133,12 +137,15 @@ class NodeWork:
         return self._services.current.stream_time
 
     def record_metadata(self) -> RecordMetadata | None:
-        """Return where the current record came from."""
+        """Return the source position of the current record."""
         return self._services.current.metadata()
 
 
 def guarded(process: Process, work: NodeWork) -> Process:
-    """Return `process` with the handler asked about what it raises; what the framework itself raises goes through."""
+    """Wrap `process` so that the handler decides about its errors.
+
+    The framework's own errors pass through.
+    """
 
     def guard(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         try:
@@ -150,7 +157,7 @@ def guarded(process: Process, work: NodeWork) -> Process:
 
 
 def one_by_one(process: Process, current: RecordContextHolder) -> ProcessBatch:
-    """Return a function that takes a batch record by record, and tells the task where it is."""
+    """Return a function that takes a batch record by record, and updates the task's offset."""
 
     def batch(records: Batch) -> None:
         headers = repeat(()) if records.headers is None else records.headers
@@ -180,11 +187,11 @@ def _batch_fan_out(children: Sequence[ProcessBatch]) -> ProcessBatch:
 
 
 def _to_nobody(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-    """Have no children."""
+    """Drop the record: the node has no children."""
 
 
 def _batch_to_nobody(records: Batch) -> None:
-    """Have no children."""
+    """Drop the batch: the node has no children."""
 
 
 def _counting(count: Callable[[int], None]) -> Callable[..., None]:

@@ -1,8 +1,9 @@
-"""What is committed beside an offset, in Kafka Streams' format: the partition's time, and what processors want to be remembered.
+"""The metadata committed with an offset, in Kafka Streams' format.
 
-base64 of a magic byte 2, the partition time (int64), and processor metadata: the number of entries (int32), for each the length of its key (int32),
-the
-key (UTF-8), a value (int64); all big-endian. Magic 1 is the same without processor metadata.
+It holds the partition's time and the progress of processors: base64 of a magic byte 2, the
+partition time (int64), and processor metadata. That is the number of entries (int32), and for each
+the length of its key (int32), the key (UTF-8) and a value (int64). All numbers are big-endian.
+Magic 1 is the same without processor metadata.
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ _WITH_PROGRESS = 2
 
 
 class Position(NamedTuple):
-    """Where to begin with a partition: the next offset, the partition's time (ms, -1 unknown), and the progress that processors had told.
+    """The start position of a partition.
 
-    A `fresh` one is what `auto_offset_reset` says: the group has committed none.
+    It has the next offset, the partition's time (ms, -1 unknown), and the committed progress of
+    processors. A `fresh` one comes from `auto_offset_reset`: the group has committed none.
     """
 
     offset: int
@@ -39,7 +41,7 @@ class Position(NamedTuple):
 
 
 def encode_position(offset: int, time: int, progress: Mapping[str, int]) -> OffsetAndMetadata:
-    """Return what to commit."""
+    """Return the offset and metadata to commit."""
     parts = [_HEAD.pack(_WITH_PROGRESS, time)]
     if progress:
         parts.append(_LENGTH.pack(len(progress)))
@@ -50,12 +52,15 @@ def encode_position(offset: int, time: int, progress: Mapping[str, int]) -> Offs
 
 
 def contained(next_offsets: Mapping[TopicPartition, int]) -> dict[tuple[str, int], int]:
-    """Return the last offset of each partition of which there is something before the next offset."""
+    """Return the last offset before the next one, for partitions that have one."""
     return {partition: offset - 1 for partition, offset in next_offsets.items() if offset > 0}
 
 
 def decode_position(committed: OffsetAndMetadata) -> Position:
-    """Return what was committed; metadata that is not of this format counts as none, as Kafka Streams has it."""
+    """Decode a committed position.
+
+    Metadata of another format counts as none, as in Kafka Streams.
+    """
     try:
         data = base64.b64decode(committed.metadata, validate=True)
         magic, time = _HEAD.unpack_from(data)
@@ -80,7 +85,10 @@ def _decode_progress(data: bytes) -> dict[str, int]:
 
 
 def merged_progress(positions: Iterable[Position]) -> dict[str, int]:
-    """Return the progress that was committed: all partitions of a task have the same, unless some were committed without."""
+    """Return the progress that was committed.
+
+    All partitions of a task have the same, unless some were committed without.
+    """
     progress: dict[str, int] = {}
     for position in positions:
         for name, value in position.progress.items():

@@ -1,4 +1,4 @@
-"""What a task has written and the collector has not taken yet."""
+"""The output of a task that the collector has not taken yet."""
 
 from __future__ import annotations
 
@@ -14,17 +14,26 @@ if TYPE_CHECKING:
 Choose: TypeAlias = Callable[[int], Iterable[int]]
 
 UNKNOWN_PARTITION = -1
-"""The partition of records whose topic's size is not known yet: the collector finds it out and partitions them."""
+"""The partition of records whose topic's size is not known yet.
+
+The collector finds the size out, and partitions the records.
+"""
 _UNPLACED = -2
 
 
 class Unplaced(Outgoing, frozen=True):
-    """Records of a topic whose size is not known yet, each with the function that chooses its partitions when it is."""
+    """Records of a topic of unknown size.
+
+    Each comes with the function that chooses its partitions once the size is known.
+    """
 
     choose: Sequence[Choose] = ()
 
     def placed(self, count: int) -> list[Outgoing]:
-        """Return the records by partition, of so many. Raises what the functions raise."""
+        """Return the records by partition, for a topic of `count` partitions.
+
+        Raises whatever error a choosing function raises.
+        """
         batch = self.batch
         found: dict[int, list[int]] = {}
         for index, choose in enumerate(self.choose):
@@ -46,7 +55,10 @@ class Unplaced(Outgoing, frozen=True):
 
 
 class Column:
-    """Records on their way to one partition, as four lists; a column that has some is among the `filled` ones."""
+    """Records on their way to one partition, as four lists.
+
+    A column that has records is among the `filled` ones.
+    """
 
     __slots__ = ("_filled", "headers", "keys", "partition", "timestamps", "values")
 
@@ -77,7 +89,7 @@ class Column:
         self.headers += [()] * len(keys) if headers is None else headers
 
     def take(self) -> Outgoing:
-        """Return what there is, and be empty."""
+        """Return and clear the buffered records."""
         headers = self.headers[:] if any(self.headers) else None
         batch = Batch(self.keys[:], self.values[:], self.timestamps[:], headers)
         self.keys.clear()
@@ -88,7 +100,7 @@ class Column:
 
 
 class UnplacedColumn(Column):
-    """Records of a topic whose size is not known yet, and that a function of the user's chooses partitions for."""
+    """Records of a topic of unknown size, with user functions that choose the partitions."""
 
     __slots__ = ("_choose",)
 
@@ -102,14 +114,17 @@ class UnplacedColumn(Column):
         self._choose.append(choose)
 
     def take(self) -> Outgoing:
-        """Return what there is, and be empty."""
+        """Return and clear the buffered records."""
         taken = super().take()
         choose, self._choose = self._choose, []
         return Unplaced(taken.partition, taken.batch, choose)
 
 
 class OutputBuffer:
-    """The outgoing records of one task, a column per partition that was ever written to, in the order in which they were written to first."""
+    """The outgoing records of one task.
+
+    It has a column per partition that was ever written to, in the order of the first writes.
+    """
 
     def __init__(self) -> None:
         self._columns: dict[TopicPartition, Column] = {}
@@ -124,20 +139,20 @@ class OutputBuffer:
         return found  # type: ignore[no-any-return]  # as above
 
     def unplaced(self, topic: str) -> UnplacedColumn:
-        """Return the column for records of a topic whose partitions are chosen when its size is known."""
+        """Return the column for records of a topic whose size is unknown."""
         found = self._columns.get(TopicPartition(topic, _UNPLACED))
         if not isinstance(found, UnplacedColumn):
             found = self._columns[TopicPartition(topic, _UNPLACED)] = UnplacedColumn(topic, self._filled)
         return found
 
     def take(self) -> list[Outgoing]:
-        """Return all records, and be empty."""
+        """Return and clear all records."""
         taken = [column.take() for column in self._filled]
         self._filled.clear()
         return taken
 
     def drop(self) -> None:
-        """Forget all records."""
+        """Discard all records."""
         self.take()
 
     def partitions(self) -> Iterable[TopicPartition]:

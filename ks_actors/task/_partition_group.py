@@ -1,4 +1,4 @@
-"""Which record of a task comes next."""
+"""The choice of a task's next record."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ _LAST = 1 << 63
 
 
 class PartitionGroup:
-    """The queues of one task: the record with the smallest timestamp comes first, of equal ones the one of the first partition.
+    """The queues of one task.
 
-    A task with several partitions waits for data of all of them, as `max_task_idle_ms` says (KIP-695): -1 never waits, 0 waits for what the log is
-    known to have, more waits that long beyond it, per partition, for what a producer may still write. Times are of a clock that never goes back.
+    The record with the smallest timestamp comes first; on equal timestamps the first partition
+    wins. A task with several partitions waits for data of all of them, as `max_task_idle_ms` says
+    (KIP-695). -1 never waits, and 0 waits for records that the log is known to have. More waits
+    that long beyond it, per partition, for records that a producer may still write. Times are of a
+    monotonic clock.
     """
 
     def __init__(self, queues: Sequence[RecordQueue], max_task_idle_ms: int) -> None:
@@ -31,7 +34,7 @@ class PartitionGroup:
 
     @property
     def buffered(self) -> int:
-        """How many records wait in all queues."""
+        """The number of records in all queues."""
         return self._only.buffered if self._only is not None else sum(queue.buffered for queue in self._all)
 
     def ready(self, now_ms: float) -> bool:
@@ -41,11 +44,14 @@ class PartitionGroup:
         return self.buffered > 0 and self._complete(now_ms)
 
     def wakes_at(self) -> float | None:
-        """Return the time (ms) at which waiting for empty partitions ends, when it is only that which `ready` waits for."""
+        """Return the time (ms) at which waiting for empty partitions ends.
+
+        None unless `ready` waits for nothing else.
+        """
         return self._waits_until if self.buffered else None
 
     def take(self, limit: int) -> tuple[RecordQueue, Batch] | None:
-        """Take the next records of one queue: as many, up to `limit`, as come before the head of every other one."""
+        """Take the next records of one queue: up to `limit`, all before the heads of the others."""
         only = self._only
         if only is not None:
             return None if only.head(limit) is None else (only, only.take(limit))
@@ -56,15 +62,17 @@ class PartitionGroup:
         _, index = heads[0]
         queue = self._all[index]
         if len(heads) == 1:
-            # Nothing is known of what the empty partitions will bring: to look again after each record would not change the choice now.
+            # The next records of the empty partitions are unknown: looking again after each record
+            # would not change the choice now.
             return queue, queue.take(limit)
         until, other = heads[1]
         return queue, queue.take(limit, (until, index < other))
 
     def turn(self) -> tuple[RecordQueue, int] | None:
-        """Return whose turn it is, and the time up to which it may go on; None when not all queues have records that are ready to be taken.
+        """Return the queue whose turn it is, and the time up to which it may continue.
 
-        As long as all have some there is nothing to wait for, so one need not ask `ready` again.
+        None when a queue has no decoded record ready. As long as all queues have some there is
+        nothing to wait for, so the caller need not ask `ready` again.
         """
         first: RecordQueue | None = None
         time = until = _LAST

@@ -1,4 +1,4 @@
-"""Punctuators of one task, on stream time and on wall-clock time."""
+"""The punctuators of one task, on stream time and on wall-clock time."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 BACK_MS: Final = 1_000
-"""A clock that is behind by more than this was set back; less is waited for."""
+"""Take a clock as set back when it is behind by more than this; wait out less."""
 
 
 class Schedule:
-    """One periodic call; cancelling it from within its own call works."""
+    """One periodic call; it may be cancelled from within its own call."""
 
     __slots__ = ("_queue", "callback", "cancelled", "due", "interval")
 
@@ -24,7 +24,7 @@ class Schedule:
         self._queue: PunctuationQueue = queue
 
     def cancel(self) -> None:
-        """Call no more."""
+        """Stop the calls."""
         if not self.cancelled:
             self.cancelled = True
             self._queue.forget()
@@ -33,12 +33,14 @@ class Schedule:
 class PunctuationQueue:
     """The schedules of one kind of time, by their next due time.
 
-    After a call at `now` the next one is an interval later, or, when several intervals have gone by, at the next multiple behind `now`: missed
-    calls are not made up for (Kafka Streams' PunctuationSchedule). A clock that is set back by more than a second takes the due times back with it,
-    by whole intervals: nobody waits until it is as late again as it was.
+    After a call at `now` the next one is an interval later. When several intervals have gone by it
+    is at the next multiple after `now`: missed calls are not made up for (Kafka Streams'
+    PunctuationSchedule). When the clock is set back by more than a second, the due times go back
+    with it by whole intervals, so that no call waits for the clock to catch up.
 
-    Calls that are due at one time come in Kafka Streams' order, which is that of Java's PriorityQueue: a binary heap, in which a schedule that was
-    cancelled keeps its place until it is due. Python's heapq sifts in another way, so it would give another order.
+    Calls that are due at one time come in Kafka Streams' order, which is that of Java's
+    PriorityQueue: a binary heap, in which a cancelled schedule keeps its place until it is due.
+    Python's heapq sifts differently, so it would give another order.
     """
 
     def __init__(self) -> None:
@@ -47,7 +49,10 @@ class PunctuationQueue:
         self._seen: int = 0
 
     def schedule(self, interval_ms: int, callback: Callable[[int], None], first_ms: int, *, anchored_at: int | None) -> Schedule:
-        """Call back at `first_ms` and every interval from there; with `anchored_at` (now) the first call is not before it."""
+        """Call back at `first_ms` and every interval from there.
+
+        With `anchored_at` (now) the first call is not before it.
+        """
         if anchored_at is not None and first_ms < anchored_at:
             first_ms = _next(first_ms, interval_ms, anchored_at)
         schedule = Schedule(self, first_ms, interval_ms, callback)
@@ -61,11 +66,14 @@ class PunctuationQueue:
 
     @property
     def next_due(self) -> int | None:
-        """When to look at the schedules next, at the latest when a call is due; None when nothing is scheduled."""
+        """When to look next, at the latest when a call is due; None without schedules."""
         return self._heap[0].due if self._wanted > 0 else None
 
     def due_by(self, now_ms: int) -> int | None:
-        """Return when to look next on a clock that is at `now_ms`, and that may have been set back; None when nothing is scheduled."""
+        """Return when to look next, by a clock at `now_ms` that may have been set back.
+
+        None when nothing is scheduled.
+        """
         back = self._seen - now_ms
         if back > BACK_MS:
             schedules, self._heap = self._heap, []
@@ -77,7 +85,7 @@ class PunctuationQueue:
         return self.next_due
 
     def punctuate(self, now_ms: int) -> bool:
-        """Call everything that is due at `now_ms`; return whether anything was."""
+        """Make all calls that are due at `now_ms`; return whether there was one."""
         called = False
         while self._heap and self._heap[0].due <= now_ms:
             schedule = self._pop()
@@ -125,7 +133,7 @@ class PunctuationQueue:
 
 
 def _next(due: int, interval: int, now: int) -> int:
-    """Return the due time behind `due`, on its grid: beyond `now` when intervals were missed."""
+    """Return the due time after `due`, on its grid: after `now` when intervals were missed."""
     following = due + interval
     if following <= now:
         following = due + ((now - due) // interval + 1) * interval

@@ -1,4 +1,4 @@
-"""The record that a task is at."""
+"""The context of the record that a task processes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ if TYPE_CHECKING:
 
 
 class RecordContextHolder:
-    """What is known of the source record that is being processed; one object per task, changed from record to record.
+    """The known facts about the source record in process: one mutable object per task.
 
-    The record is the one at `offset` of `page`; without a page it is none, or nobody knows which. In batch mode it is exact for the page, and about
-    the batch's first record otherwise: errors name their record by its own offset. Where records of several partitions come in one batch, or records
-    that were held back, offsets are other numbers that the page understands.
+    The record is the one at `offset` of `page`. Without a page there is none, or it is unknown. In
+    batch mode the page is exact, and the rest is that of the batch's first record: errors name
+    their record by its own offset. Where a batch has records of several partitions, or records that
+    were held back, offsets are other numbers that the page understands.
     """
 
     __slots__ = ("headers", "offset", "page", "stream_time", "timestamp")
@@ -28,13 +29,13 @@ class RecordContextHolder:
         self.stream_time: int = -1
 
     def nowhere(self) -> None:
-        """Be at no record: a punctuation, or between records."""
+        """Leave the record: for a punctuation, or between records."""
         self.page = None
         self.offset = -1
         self.headers = ()
 
     def begin_anew(self) -> None:
-        """Be as new: the task has been elsewhere meanwhile."""
+        """Reset; the task ran elsewhere meanwhile."""
         self.nowhere()
         self.timestamp = self.stream_time = -1
 
@@ -44,11 +45,14 @@ class RecordContextHolder:
         return None if page is None else page.metadata(self.offset if offset is None else offset)
 
     def logged(self, offset: int | None = None) -> bool:
-        """Return whether the log has the source record. In a backfill it has none of those that come through a repartition topic."""
+        """Return whether the log has the source record.
+
+        In a backfill it has no records that come through a repartition topic.
+        """
         page = self.page
         return page is None or page.logged(self.offset if offset is None else offset)
 
     def raw(self, offset: int | None = None) -> RawRecord | None:
-        """Return the source record as it came; None at no record, or when its bytes are not kept."""
+        """Return the source record as it came; None at no record, or without its bytes."""
         page = self.page
         return None if page is None else page.raw(self.offset if offset is None else offset)

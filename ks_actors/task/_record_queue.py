@@ -1,4 +1,4 @@
-"""What one partition has brought that is not processed yet."""
+"""The fetched but unprocessed records of one partition."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ks_actors.records import TopicPartition
     from ks_actors.topology import TimestampExtractor
 
-# Records that are decoded at a time, at most and at least.
+# The most and the fewest records to decode at a time.
 _CHUNK = 1000
 _LEAST = 64
 
@@ -32,7 +32,7 @@ def latest(timestamps: list[int]) -> int:
 
 
 class Source(Protocol):
-    """How a topic's records are read: functions that are bound to the topic, and what to do about those that cannot be."""
+    """The reader of a topic's records: functions bound to the topic, and error handling."""
 
     @property
     def name(self) -> str:
@@ -45,32 +45,34 @@ class Source(Protocol):
     def decode_value(self) -> Callable[[bytes], Any]: ...
     @property
     def extract(self) -> TimestampExtractor:
-        """Tell the event time of a record."""
+        """The extractor of a record's event time."""
         ...
 
     @property
     def keeps_valid(self) -> bool:
-        """Return whether the event time is the record's own wherever that is valid."""
+        """Whether valid record timestamps are used as they are."""
         ...
 
     def unstampable(self, raw: RawRecord, error: Exception) -> Exception:
-        """Return what the failure of the extractor is to be raised as."""
+        """Return the error to raise for a failure of the extractor."""
         ...
 
     def undecodable(self, raw: RawRecord, error: Exception) -> None:
-        """Decide about a record that cannot be read: returns to leave it out, raises to end."""
+        """Decide about an undecodable record: return to leave it out, raise to end the task."""
         ...
 
     def untimely(self, raw: RawRecord, timestamp: int) -> None:
-        """Count a record without a valid time, which is left out."""
+        """Count a record that is left out for want of a valid timestamp."""
         ...
 
 
 class RecordQueue:
-    """The records of one partition, first in, first out: kept as they came, decoded a chunk at a time when their turn is near.
+    """The records of one partition, first in, first out.
 
-    A record that cannot be decoded is decided about when those before it are done. `partition_time` is the highest timestamp taken so far; `page` has
-    the chunk as it came that the records taken last are from; `logged` says whether the log has the records, as everywhere but in a backfill.
+    They are kept as fetched, and decoded a chunk at a time when their turn is near. The source
+    decides about an undecodable record once those before it are processed. `partition_time` is the
+    highest timestamp taken so far. `page` is the fetched chunk of the records taken last. `logged`
+    says whether the log has the records, which is false only in a backfill.
     """
 
     def __init__(self, partition: TopicPartition, source: Source, position: int, partition_time: int = -1, *, logged: bool = True) -> None:
@@ -90,12 +92,13 @@ class RecordQueue:
         self._behind: int = position
         self._poison: Exception | None = None
         self._poisoned: int = -1
-        # Index in the chunk as it came, and error, of records that cannot be decoded and were not decided about yet.
+        # Index in the fetched chunk, and error, of undecodable records that are not decided about
+        # yet.
         self._bad: deque[tuple[int, Exception]] = deque()
         self._fatal: Exception | None = None
 
     def add(self, batch: Batch, next_offset: int, end_offset: int) -> None:
-        """Take what was fetched; `next_offset` is where the log goes on behind it."""
+        """Add fetched records; `next_offset` is the log's next offset after them."""
         count = len(batch)
         if count <= _CHUNK:
             if count:
@@ -108,17 +111,23 @@ class RecordQueue:
             self.end_offset = end_offset
 
     def note_end(self, end_offset: int) -> None:
-        """Note how far the log goes, unless a fetch has told."""
+        """Set the log's end offset, unless a fetch has set it."""
         if self.end_offset is None:
             self.end_offset = end_offset
 
     def move(self, position: int) -> None:
-        """Go on at `position` behind the records there are, as the log has nothing in between. Its end is not known until it is told."""
+        """Continue at `position` after the buffered records: the log has none in between.
+
+        The end offset is unknown until the next fetch.
+        """
         self._behind = position
         self.end_offset = None
 
     def clear(self, position: int, partition_time: int) -> None:
-        """Forget all records, to go on from `position`, and how far the log goes: it may have changed meanwhile."""
+        """Drop all records and continue from `position`.
+
+        This forgets the log's end, too: it may have changed meanwhile.
+        """
         self._raw.clear()
         self._chunk = self._raw_chunk = Batch([], [], [], None, ())
         self.page = Chunk(self.partition, self._raw_chunk, logged=self._logged)
@@ -130,12 +139,12 @@ class RecordQueue:
 
     @property
     def lag(self) -> int | None:
-        """How many offsets the log has behind what was fetched; None when nothing was fetched yet."""
+        """The number of offsets in the log after the fetched ones; None before the first fetch."""
         return None if self.end_offset is None else max(0, self.end_offset - self._behind)
 
     @property
     def position(self) -> int:
-        """The offset of the next record to be processed: what is to be committed."""
+        """The offset of the next record to process: the offset to commit."""
         nearest: list[int] = []
         if self._at < len(self._chunk):
             nearest.append(self._chunk.offsets[self._at])
@@ -148,9 +157,10 @@ class RecordQueue:
         return self._raw[0].offsets[0] if self._raw else self._behind
 
     def head(self, wanted: int = _CHUNK) -> int | None:
-        """Return the timestamp of the next record; None when there is none. Raises what an undecodable record is worth.
+        """Return the timestamp of the next record; None without one.
 
-        About as many records are decoded as are `wanted` next: decoded ones are to be in the processor's cache still when they are processed.
+        Raises the error of an undecodable record that ends the task. It decodes about `wanted`
+        records, so that these are still in the CPU's cache when they are processed.
         """
         while True:
             chunk = self._chunk
@@ -166,9 +176,10 @@ class RecordQueue:
             self._decode(wanted)
 
     def take(self, limit: int, until: tuple[int, bool] | None = None) -> Batch:
-        """Take the next records, after `head` found one: at most `limit`, all in front of `until`.
+        """Take the next records, after `head` found one: at most `limit`, all before `until`.
 
-        `until` is a timestamp and whether records of that very time may be taken too; the first record is taken in any case.
+        `until` is a timestamp, and whether records of that very time may be taken too. The first
+        record is taken in any case.
         """
         start, chunk = self._at, self._chunk
         stop = min(len(chunk), start + limit)
@@ -183,9 +194,10 @@ class RecordQueue:
         return batch
 
     def run(self, limit: int, until: int) -> tuple[Batch, int, int]:
-        """Take as `take` does the next records up to time `until`, and the first one in any case; return the chunk, and where in it they are.
+        """Take the next records up to time `until`, and the first one in any case.
 
-        Only after `plain` has said that the queue is.
+        Returns the chunk, and the bounds of the records in it. Call it only after `plain` has
+        returned a timestamp.
         """
         start, chunk = self._at, self._chunk
         timestamps = chunk.timestamps
@@ -201,11 +213,14 @@ class RecordQueue:
         return chunk, start, stop
 
     def upcoming(self, limit: int) -> tuple[Batch, int, int]:
-        """Return the chunk of the next records, and where in it they are, at most `limit`. Only after `plain` has said that the queue is."""
+        """Return the chunk of the next records, and their bounds in it, at most `limit`.
+
+        Call it only after `plain` has returned a timestamp.
+        """
         return self._chunk, self._at, min(len(self._chunk), self._at + limit)
 
     def skip(self, stop: int) -> Batch:
-        """Take the upcoming records to before a place in the chunk; there is one at least."""
+        """Take the upcoming records before index `stop` of the chunk; at least one."""
         batch = self._chunk.slice(self._at, stop)
         self.buffered -= stop - self._at
         self._at = stop
@@ -214,7 +229,10 @@ class RecordQueue:
 
     @property
     def plain(self) -> int | None:
-        """The timestamp of the next record when there is one that is decoded, and nothing to decide about others; else None."""
+        """The next record's timestamp.
+
+        None when it is not decoded yet, or undecodable records are to decide about.
+        """
         chunk, at = self._chunk, self._at
         return chunk.timestamps[at] if at < len(chunk.timestamps) and not self._bad else None
 
@@ -261,9 +279,10 @@ class RecordQueue:
             self.buffered -= good - len(chunk)
 
     def _decide(self, before: int | None) -> None:
-        """Have it decided about the records that cannot be decoded, up to an offset (None: to the end of the chunk).
+        """Decide about undecodable records before an offset (None: all of the chunk).
 
-        That happens when the position passes them, no sooner: what the handler writes about them is committed with that position.
+        This happens when the position passes them, no sooner: the handler's output about them is
+        committed with that position.
         """
         if self._fatal is not None:
             raise self._fatal
@@ -281,7 +300,10 @@ class RecordQueue:
             self.buffered -= 1
 
     def _decide_within(self, stop: int) -> int:
-        """Decide about what lies between the records taken up to `stop`; return where to stop instead when one of those ends the task."""
+        """Decide about undecodable records between those taken up to `stop`.
+
+        Returns an earlier stop when one of them ends the task.
+        """
         offsets = self._chunk.offsets
         try:
             self._decide(offsets[stop] if stop < len(offsets) else None)
@@ -290,7 +312,7 @@ class RecordQueue:
         return stop
 
     def _stamp(self, chunk: Batch, raw: Batch) -> Batch:
-        """Give every record its event time; leave out those that have none."""
+        """Give every record its event time; leave out those without a valid one."""
         extract, time = self.source.extract, self.partition_time
         stamps: list[int] = []
         topic, partition = self.partition
@@ -317,7 +339,7 @@ class RecordQueue:
 def _decoded(
     whole: Callable[[list[Any]], list[Any]], decode: Callable[[bytes], Any], column: list[bytes | None], failures: dict[int, Exception]
 ) -> list[Any]:
-    """Return a column decoded, with None where that failed, and the errors by index."""
+    """Return a decoded column with None for failures, and the errors by index."""
     try:
         return whole(column)
     except Exception:  # noqa: BLE001 - bytes may be anything; once more, and note which
@@ -325,7 +347,7 @@ def _decoded(
     rest = iter(column)
     while len(decoded) < len(column):
         try:
-            # What was decoded in front of an error stays in the list, and `rest` is behind it.
+            # Values decoded before an error stay in the list, and `rest` continues after it.
             decoded.extend(None if data is None else decode(data) for data in rest)
         except Exception as error:  # noqa: BLE001 - as above
             failures.setdefault(len(decoded), error.with_traceback(_of_the_serde(error.__traceback__)))
@@ -334,7 +356,7 @@ def _decoded(
 
 
 def _of_the_serde(traceback: TracebackType | None) -> TracebackType | None:
-    """Return a traceback without the two frames that are ours: they would keep the whole chunk, and themselves, alive."""
+    """Strip our own two frames from a traceback: they would keep the whole chunk alive."""
     for _ in range(2):
         traceback = None if traceback is None else traceback.tb_next
     return traceback

@@ -1,4 +1,4 @@
-"""Where records leave a task: serialized, partitioned, into the output buffer."""
+"""The way of records out of a task: serialize, partition, buffer."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 class Sink:
     """One sink node of one task.
 
-    Records with a key go where Kafka's default partitioner sends it, those without are spread batch by batch, or with `spread_each`
-    one by one: then what goes where does not depend on how records happen to come together. What cannot be serialized is for the production handler
-    to decide about.
+    Records with a key go to the partition of Kafka's default partitioner. Those without are spread
+    batch by batch, or one by one with `spread_each`: then their partitions do not depend on how
+    records are batched. The production handler decides about unserializable records.
     """
 
     def __init__(
@@ -58,7 +58,10 @@ class Sink:
         self._writers: dict[str, _TopicWriter] = {}
 
     def bind(self) -> tuple[Process, ProcessBatch | None]:
-        """Return the functions that write records; a sink whose topic depends on the record has none for batches."""
+        """Return the functions that write records.
+
+        A sink whose topic depends on the record has none for batches.
+        """
         if callable(self._node.topic):
             return self._process_extracted(self._node.topic), None
         writer = self._writer(self._topic(self._node.topic))
@@ -77,7 +80,10 @@ class Sink:
         return process
 
     def failure(self, text: str, record: RecordMetadata | None = None) -> StreamsError:
-        """Return what is wrong with what a user's function answered, and at which record: the current one unless another is given."""
+        """Return the error for a wrong answer of a user's function.
+
+        It names the current record unless another is given.
+        """
         found = record or self._current.metadata()
         return StreamsError(
             text,
@@ -96,7 +102,10 @@ class Sink:
 
 
 class _Columns(dict[int, "Column"]):
-    """The columns of a topic by partition, each made when it is written to first: most tasks write to few of many."""
+    """The columns of a topic by partition, each created at its first write.
+
+    Most tasks write to few partitions of many.
+    """
 
     def __init__(self, output: OutputBuffer, topic: str) -> None:
         super().__init__()
@@ -109,7 +118,7 @@ class _Columns(dict[int, "Column"]):
 
 
 class _TopicWriter:
-    """A sink's way into one topic."""
+    """The writer of a sink for one topic."""
 
     def __init__(self, sink: Sink, topic: str) -> None:
         self._sink = sink
@@ -119,16 +128,16 @@ class _TopicWriter:
         self._encode_keys = for_column(self._encode_key)
         self._encode_values = for_column(self._encode_value)
         self._custom: Callable[..., Any] | None = sink._node.partitioner
-        # A partitioner that looks at a part of the serialized key need not be asked record by record.
+        # A partitioner that only reads a part of the serialized key works on whole batches.
         self._part: Callable[[bytes], bytes] | None = getattr(self._custom, "part", None)
         self._columns = _Columns(sink._output, topic)
-        # The only partition, if there is but one.
+        # The only partition, if there is just one.
         self._only: Column | None
         sink._sizes.follow(topic, self)
         self._resize()
 
     def _resize(self) -> None:
-        """Take note of how many partitions the topic has; 0 when that is not known."""
+        """Look up the topic's number of partitions; 0 when it is unknown."""
         self.stale = False
         self._count = count = self._sink._sizes(self._topic) or 0
         self._only = None if count > 1 else self._columns[0 if count else UNKNOWN_PARTITION]
@@ -187,7 +196,7 @@ class _TopicWriter:
             numbers = [next(without) % self._count if key is None else partition(key if part is None else part(key), self._count) for key in keys]
         headers = records.headers
         timestamps = records.timestamps
-        if numbers and numbers.count(numbers[0]) == len(numbers):  # as ever where keys are those of the input
+        if numbers and numbers.count(numbers[0]) == len(numbers):  # common: input keys
             self._columns[numbers[0]].extend(keys, values, timestamps, headers)
             return
         if len(numbers) < self._count:  # most partitions get none
@@ -207,7 +216,10 @@ class _TopicWriter:
             self.record(key, value, timestamp, header)
 
     def _chosen(self, count: int, key: Any, value: Any, key_bytes: bytes | None, record: RecordMetadata | None = None) -> Iterable[int]:
-        """Return the partitions, of so many, that the user's partitioner wants; none drops the record (KIP-837)."""
+        """Return the partitions that the user's partitioner chooses.
+
+        None at all drops the record (KIP-837).
+        """
         custom = self._custom
         try:
             if self._part is not None:
@@ -233,7 +245,7 @@ Part = tuple[list[bytes | None], list[bytes | None], list[int], "list[Headers] |
 def _scattered(
     numbers: list[int], count: int, keys: list[bytes | None], values: list[bytes | None], timestamps: list[int], headers: list[Headers] | None
 ) -> Iterable[Part | None]:
-    """Return columns taken apart by number; None for numbers that do not occur."""
+    """Return columns split by number; None for numbers that do not occur."""
     if _kernel is not None:
         columns: list[list[Any]] = [keys, values, timestamps] if headers is None else [keys, values, timestamps, headers]
         for part in zip(*_kernel.scatter(numbers, count, columns), strict=True):

@@ -1,4 +1,4 @@
-"""Where records enter a task."""
+"""The way of records into a task."""
 
 from __future__ import annotations
 
@@ -20,7 +20,11 @@ _log = logging.getLogger("ks_actors")
 
 
 class TopicSource:
-    """One topic of a source node, in one task: its serdes bound to the topic, its time, and what happens to records without either."""
+    """One topic of a source node, in one task.
+
+    It has the serdes bound to the topic, the timestamp extractor, and the handling of records that
+    fail in either.
+    """
 
     def __init__(self, node: SourceNode, topic: str, serdes: tuple[Serde[Any], Serde[Any]], extract: TimestampExtractor, faults: Faults) -> None:
         key, value = serdes
@@ -36,7 +40,7 @@ class TopicSource:
         self._faults.deserialization(self.name, raw, error)
 
     def unstampable(self, raw: RawRecord, error: Exception) -> Exception:
-        """Say where a timestamp extractor failed."""
+        """Return the extractor's error with the record's position."""
         if isinstance(error, TimestampInvalid) and error.topic is not None:
             return error
         kind = TimestampInvalid if isinstance(error, TimestampInvalid) else StreamsError
@@ -52,6 +56,6 @@ class TopicSource:
         return failure
 
     def untimely(self, raw: RawRecord, timestamp: int) -> None:
-        """Leave a record out that has a negative time."""
+        """Leave out a record that has a negative timestamp."""
         _log.warning("%s offset %d left out: its timestamp is %d", raw.partition, raw.offset, timestamp)
         self._faults.dropped(1)

@@ -18,7 +18,8 @@ class TaskState(Enum):
        │          └────────taken up again────────┘         │
        └───────────────────corrupted, wiped────────────────┘
 
-    Every task is suspended before it is closed. One whose state was corrupted is created anew and restores from the beginning.
+    Every task is suspended before it is closed. A task with corrupted state is created anew, and
+    restores from the beginning.
     """
 
     CREATED = "CREATED"

@@ -1,4 +1,4 @@
-"""Which tasks have their stores here: where queries find them."""
+"""The registry of open stores, where queries find them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _wake(waiting: asyncio.Future[None]) -> None:
 
 
 class Role(Enum):
-    """What a task's stores are here for. Only those of an active task are up to date."""
+    """The role of a task's stores. Only those of an active task are up to date."""
 
     ACTIVE = "active"
     RESTORING = "restoring"
@@ -39,8 +39,8 @@ class Role(Enum):
 class RegisteredStores:
     """The stores of one task, while they are open.
 
-    `positions` are the next offsets of the task's partitions as of the last commit, `metadata` what was committed with them, once something was.
-    Updates of the stores `behind` caches may be held back there.
+    `positions` are the next offsets of the task's partitions at the last commit. `metadata` is that
+    of the last commit, once there was one. Caches may hold back updates of the stores in `behind`.
     """
 
     __slots__ = ("behind", "metadata", "positions", "processing", "role", "stores", "task")
@@ -63,23 +63,26 @@ class RegisteredStores:
         self.behind: frozenset[str] = behind
 
     def next_offsets(self, store: str, *, committed: bool) -> Mapping[TopicPartition, int]:
-        """Return up to where input is in a store, as far as that is certain."""
+        """Return the next input offsets of a store, as far as they are certain."""
         task = self.processing
         if committed or task is None or task.broken or task.in_flight or (store in self.behind and task.held):
             return self.positions
         return {partition: queue.position for partition, queue in task.group.queues.items()}
 
     def position(self, store: str, *, committed: bool) -> At:
-        """Return up to which input is contained in what a store holds, as standbys know it too: as of the last change of the store."""
+        """Return the input position of a store's content, as of its last change.
+
+        Standbys know this position, too.
+        """
         known = self.stores.positions.of(store)
         if self.processing is None:
             return known
         if self.task.subtopology >= 0 and (committed or not self.stores.changed(store)):
-            return known  # a global store has nothing that is not committed
+            return known  # a global store has no uncommitted changes
         return merged(known, contained(self.next_offsets(store, committed=committed)))
 
     def reached(self, store: str, *, committed: bool) -> At:
-        """Return up to which input has come to a store, whether that has changed it or not."""
+        """Return the input position that a store has seen, even without a change."""
         known = self.position(store, committed=committed)
         if self.processing is None or not self.stores.positions.follows_task(store):
             return known
@@ -87,10 +90,11 @@ class RegisteredStores:
 
 
 class StoreRegistry:
-    """Know where the stores of each task are, from when they are open until they are to be closed.
+    """The registry of each task's stores, from when they open until they close.
 
-    Whoever has a task tells: the state manager while it restores, or is kept as a standby; the task manager while it is processed. Everything is on
-    one event loop, so what is found here may be read at once, until the reader waits for something, and then looks again.
+    The owner of a task reports it: the state manager during a restore or as a standby, the task
+    manager during processing. All run on one event loop. So a reader may use an entry until its
+    next `await`, and must look it up again after that.
     """
 
     def __init__(self, behind_caches: frozenset[str] = frozenset()) -> None:
@@ -100,15 +104,15 @@ class StoreRegistry:
         self.stateless: dict[TaskId, Mapping[TopicPartition, int]] = {}
 
     def restoring(self, task: TaskId, stores: TaskStores) -> None:
-        """Note that the stores of a task are open, and being restored."""
+        """Register open stores that are being restored."""
         self._residents[task] = RegisteredStores(task, stores, Role.RESTORING, None, {})
 
     def standby(self, task: TaskId, stores: TaskStores) -> None:
-        """Note that the stores of a task are open, and follow the changelogs."""
+        """Register open stores of a standby, which follow the changelogs."""
         self._residents[task] = RegisteredStores(task, stores, Role.STANDBY, None, {})
 
     def active(self, task: Task, positions: Mapping[TopicPartition, int]) -> RegisteredStores | None:
-        """Note that a task is processed, from these offsets on."""
+        """Register a task that is processed, from these offsets on."""
         if task.stores is None:
             self.stateless[task.id] = positions
             return None
@@ -118,7 +122,7 @@ class StoreRegistry:
         return resident
 
     def committed(self, task: TaskId, frozen: Frozen) -> None:
-        """Note that what was frozen of a task is committed; its stores, if it has any, have it this very moment."""
+        """Record the commit of a task: its stores, if any, have applied it at this moment."""
         resident = self._residents.get(task)
         if resident is None and task not in self.stateless:
             return  # it has left
@@ -130,18 +134,21 @@ class StoreRegistry:
             self.stateless[task] = positions
 
     def leave(self, task: TaskId) -> None:
-        """Note that a task is no longer here; queries that are reading its stores are told so."""
+        """Remove a task, and end the queries that read its stores."""
         self.stateless.pop(task, None)
         resident = self._residents.pop(task, None)
         if resident is not None:
             resident.stores.end_reading(f"task {task} has left this instance")
 
     def get(self, task: TaskId) -> RegisteredStores | None:
-        """Return what is here of a task."""
+        """Return the registered stores of a task; None without any."""
         return self._residents.get(task)
 
     def look_later(self, task: TaskId, look: Callable[[], None]) -> bool:
-        """Have `look` called when the thread that is at a task has come back; return False when there is none: its stores may be looked at now."""
+        """Call `look` when the thread that has the task returns.
+
+        Returns False when no thread has it: the caller may use the stores now.
+        """
         resident = self._residents.get(task)
         processing = None if resident is None else resident.processing
         if processing is None or processing.absence.since is None:
@@ -150,7 +157,10 @@ class StoreRegistry:
         return True
 
     async def quiet(self, task: TaskId) -> None:
-        """Wait until no thread is at a task; what is done before the next `await` is done alone. Raises TaskTimeout."""
+        """Wait until no thread has a task.
+
+        The caller has the task alone until its next `await`. Raises TaskTimeout.
+        """
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS):
@@ -160,5 +170,5 @@ class StoreRegistry:
             raise TaskTimeout(f"a thread did not come back from task {task} within {_PATIENCE_SECONDS:g} s: a processor does not return") from None
 
     def __iter__(self) -> Iterator[RegisteredStores]:
-        """Iterate over all there is, by task."""
+        """Iterate over all entries, by task."""
         return iter([self._residents[task] for task in sorted(self._residents)])

@@ -43,11 +43,14 @@ _TURN_MS = 0.05
 
 
 class Task:
-    """Process the records of one set of partitions, on whoever's turn it is: nothing here waits, and only one may be at it at a time.
+    """Process the records of one set of partitions.
 
-    `positions` tells for each partition the offset to begin at, and the partition's time (ms, -1 when it is not known). A record goes from its queue
-    through the compiled functions into the output buffer; stores are changed on the way. What becomes final of all that, and when, is the committer's
-    business: `positions` and the stores' tokens at one moment belong together.
+    Nothing here waits, and only one caller may use a task at a time.
+
+    `positions` has for each partition the start offset, and the partition's time (ms, -1 unknown).
+    A record goes from its queue through the compiled functions into the output buffer, and changes
+    stores on the way. The committer decides when all that becomes final: `positions` and the
+    stores' tokens of one moment belong together.
     """
 
     def __init__(
@@ -88,33 +91,42 @@ class Task:
         self._current.stream_time = max((position.time for position in positions.values()), default=-1)
         self._progress: dict[str, int] = merged_progress(positions.values())
 
-    # --- life -----------------------------------------------------------------------------------------------------------------
+    # --- life -------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Make the processors; to be called when the stores are restored."""
+        """Create the processors; call it when the stores are restored."""
         self.life.to(TaskState.RESTORING)
         self._plan = self._compile()
         self.life.to(TaskState.RUNNING)
 
     def give_up(self) -> None:
-        """Cancel what is in flight; nothing of it will be handed on."""
+        """Cancel the asynchronous calls in flight; drop their results."""
         for node in () if self._plan is None else self._plan.asynchronous:
             node.cancel()
 
     @property
     def uncommitted_bytes(self) -> int:
-        """About how much memory open transactions of its stores take; while a thread is at the task what it was before."""
+        """The approximate memory that the stores' open transactions take.
+
+        While a thread has the task this is the value from before.
+        """
         if self.absence.since is None and self.stores is not None:
             self._uncommitted = self.stores.uncommitted_bytes
         return self._uncommitted
 
     @property
     def leaving(self) -> list[str]:
-        """The asynchronous processors in which calls that were given up have not ended yet: they may still be at the stores."""
+        """The asynchronous processors with cancelled calls that have not ended yet.
+
+        Those calls may still use the stores.
+        """
         return [node.node for node in self._plan.asynchronous if node.leaving] if self._plan is not None else []
 
     def rewind(self, positions: Mapping[TopicPartition, Position]) -> None:
-        """Forget everything since the last commit, and go on from there with new processors. The stores are dropped by their owner."""
+        """Drop everything since the last commit, and continue from there with new processors.
+
+        The stores' owner drops their changes.
+        """
         self._close_plan()
         self._output.drop()
         self.parting.drop()
@@ -126,20 +138,20 @@ class Task:
         self._plan = self._compile()
 
     def close(self) -> None:
-        """Close the processors; what is in flight is cancelled."""
+        """Close the processors, and cancel calls in flight."""
         if self.life.is_(TaskState.RUNNING):
             self.life.to(TaskState.SUSPENDED)
         self._close_plan()
         self.life.to(TaskState.CLOSED)
 
     def abandon(self) -> None:
-        """Leave processors as they are, to be closed by nobody, as if the process had ended; what is in flight is cancelled."""
+        """Leave processors unclosed, as if the process had died; cancel calls in flight."""
         plan, self._plan = self._plan, None
         self.draining.drop()
         for node in () if plan is None else plan.asynchronous:
             node.cancel()
 
-    # --- records --------------------------------------------------------------------------------------------------------------
+    # --- records ----------------------------------------------------------------------------------
 
     def add(self, partition: TopicPartition, batch: Batch, next_offset: int, end_offset: int) -> int:
         """Buffer records; return how many of the partition are buffered now."""
@@ -148,17 +160,20 @@ class Task:
         return queue.buffered
 
     def move(self, partition: TopicPartition, position: int) -> None:
-        """Go on at `position` behind what is buffered of a partition, and have that committed in place of a position that the log does not have."""
+        """Continue at `position` after the buffered records of a partition.
+
+        The next commit has it in place of a position that is not in the log.
+        """
         self.group.queues[partition].move(position)
         self.commit_needed = True
 
     def ready(self, now_ms: float) -> bool:
-        """Return whether `process` has something to do at `now_ms` of the steady time."""
+        """Return whether `process` has work at `now_ms` of the steady time."""
         assert self._plan is not None
         return any(node.has_results for node in self._plan.asynchronous) or (self.draining.room() > 0 and self.group.ready(now_ms))
 
     def process(self, seconds: float) -> int:
-        """Process for about so long, or until nothing is left to do; return the number of records."""
+        """Process for about `seconds`, or until nothing is left; return the number of records."""
         clock, steady_time = self._setup.work_time, self._setup.steady_time
         done, began = 0, clock()
         deadline = began + seconds
@@ -177,7 +192,7 @@ class Task:
 
     @property
     def work_ms(self) -> float:
-        """About how long `process` takes for what is buffered (ms), as far as the records before have told."""
+        """The estimated time (ms) to process the buffered records, by those before."""
         return _TURN_MS + self.group.buffered / self._run
 
     def process_one(self) -> bool:
@@ -199,7 +214,7 @@ class Task:
 
     @property
     def in_flight(self) -> int:
-        """How many records are in the hands of asynchronous processors."""
+        """The number of records that asynchronous processors have."""
         return sum(node.in_flight for node in self._plan.asynchronous) if self._plan is not None else 0
 
     def busy_nodes(self) -> list[str]:
@@ -208,7 +223,7 @@ class Task:
 
     @property
     def drains(self) -> bool:
-        """Whether something has to be drained before a commit: there are asynchronous processors, or caches."""
+        """Whether a commit needs a drain: there are asynchronous processors, or caches."""
         return self.draining.wanted
 
     @property
@@ -218,17 +233,17 @@ class Task:
 
     @property
     def can_drain(self) -> bool:
-        """Whether `drain` has something to do."""
+        """Whether `drain` has work."""
         return self.draining.ready
 
     @property
     def held(self) -> int:
-        """How many updates are held back by caches."""
+        """The number of updates that caches hold back."""
         return self.draining.held
 
     @property
     def blocking(self) -> bool:
-        """Whether processing has to be done in a thread."""
+        """Whether processing needs a thread."""
         return self._plan is not None and self._plan.blocking
 
     @property
@@ -237,21 +252,21 @@ class Task:
         return self._current.stream_time
 
     def drain(self, seconds: float) -> None:
-        """Hand on what asynchronous processors have finished, and what caches hold, for about so long."""
+        """Hand on finished asynchronous results and cached updates, for about `seconds`."""
         self.draining.step(self._setup.work_time, seconds)
 
     def take_output(self) -> list[Outgoing]:
-        """Return what was written since the last call."""
+        """Return the output since the last call."""
         return self._output.take()
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return what to commit: the next offset of each partition, with the partition's time."""
+        """Return the next offset of each partition, with its time, to commit."""
         return {partition: encode_position(queue.position, queue.partition_time, self._progress) for partition, queue in self.group.queues.items()}
 
-    # --- inside ---------------------------------------------------------------------------------------------------------------
+    # --- inside -----------------------------------------------------------------------------------
 
     def _process_some(self, limit: int) -> int:
-        # What is left out while looking for a record is done with as well.
+        # Records that are left out on the way to the next one count as processed, too.
         self.commit_needed = True
         if self._stream_punctuation.next_due is not None:
             limit = 1
@@ -264,9 +279,10 @@ class Task:
         return len(taken[1])
 
     def _take_turns(self, limit: int) -> int:
-        """Process records of several queues that all have some, by time; return how many.
+        """Process records of several queues, by time, while all have some; return how many.
 
-        The streams of a join have a record or two in a row: what is to be done per turn counts as much as what is done per record.
+        The streams of a join have a record or two in a row: cost per turn matters as much as cost
+        per record.
         """
         if self._paired is not None and (done := self._paired.take(limit)):
             self.processed += done
@@ -319,7 +335,7 @@ class Task:
             process(keys[at], values[at], timestamp, header)
 
     def _adapt(self, seconds: float) -> None:
-        """Take as many records at a time as keep a run near a millisecond."""
+        """Adapt the number of records per run, to keep a run near a millisecond."""
         if seconds > 2 * _RUN_SECONDS:
             self._run = max(1, self._run // 2)
         elif seconds < _RUN_SECONDS:

@@ -1,4 +1,4 @@
-"""How many partitions topics have, as far as the app knows."""
+"""The partition counts of topics, as far as the app knows them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 
 
 class Follower(Protocol):
-    """A part that depends on the number of partitions of one topic; `stale` is set when that has changed."""
+    """A part that depends on a topic's partition count; a change sets `stale`."""
 
     stale: bool
 
 
 @final
 class TopicSizes:
-    """The number of partitions by topic, None for a topic of which it is not known.
+    """The number of partitions by topic, None for a topic of unknown size.
 
-    Topics may grow while the app runs: `know` takes note of that, and marks the followers of a topic. It may be asked, and followed, in any thread.
-    `first` tells what is known without having been noted.
+    Topics may grow while the app runs: `know` updates the counts, and marks the followers of a
+    topic. All methods are thread-safe. `first` returns counts that are known from elsewhere.
     """
 
     def __init__(self, first: Callable[[str], int | None]) -> None:
@@ -44,12 +44,12 @@ class TopicSizes:
             return frozenset(self._followers)
 
     def follow(self, topic: str, follower: Follower) -> None:
-        """Mark `follower` whenever the number of partitions of a topic changes, as long as somebody refers to it."""
+        """Mark `follower` whenever the topic's partition count changes, as long as it is alive."""
         with self._lock:
             self._followers.setdefault(topic, WeakSet()).add(follower)
 
     def know(self, counts: Mapping[str, int]) -> None:
-        """Take note of numbers of partitions."""
+        """Update partition counts."""
         with self._lock:
             changed = {topic: count for topic, count in counts.items() if self._known.get(topic) != count}
             self._known = {**self._known, **changed}
@@ -57,7 +57,7 @@ class TopicSizes:
                 follower.stale = True
 
     def see(self, partitions: Iterable[TopicPartition]) -> None:
-        """Take note that there are these partitions: their topics have at least as many."""
+        """Learn from partitions that exist: their topics have at least as many."""
         seen: dict[str, int] = {}
         for topic, number in partitions:
             if number >= max(self(topic) or 0, seen.get(topic, 0)):

@@ -1,4 +1,8 @@
-"""Record batches that cannot be read: they are passed over as one record without key and value, for the deserialization handler to decide about."""
+"""Record batches that cannot be read.
+
+A batch is passed over as one record without key and value, about which the deserialization handler
+decides.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,7 @@ _log = logging.getLogger("ks_actors")
 
 @final
 class UnreadableBatch(Batch):
-    """One record in the place of all that could not be read, at the first offset of these; `error` says why."""
+    """One record in place of all unreadable ones, at their first offset; `error` says why."""
 
     __slots__ = ("error",)
 
@@ -30,9 +34,10 @@ class UnreadableBatch(Batch):
 
 
 def passed_over(error: Exception, fetcher: Fetcher, reading: Container[TopicPartition]) -> tuple[Fetched, ...]:
-    """Have a fetcher read on behind what it could not read; return that as if it were fetched.
+    """Move a fetcher past records that it cannot read; return them as if fetched.
 
-    Returns nothing for other errors, where it is not known how to go on, and where the partition is read from somewhere else by now.
+    Returns nothing for other errors, for which the next offset is unknown, and when the partition
+    is read from another position by now.
     """
     if not isinstance(error, LogCorrupted) or error.partition is None or error.offset is None or error.next_offset is None:
         return ()
@@ -45,5 +50,8 @@ def passed_over(error: Exception, fetcher: Fetcher, reading: Container[TopicPart
 
 
 def left_out(passed: Fetched) -> Fetched:
-    """Return what was passed over without anything to be decided about, for stores that follow what was decided when it was processed."""
+    """Return a passed-over batch without its record.
+
+    For stores that follow decisions made when the record was processed.
+    """
     return Fetched(passed.partition, Batch([], [], []), passed.next_offset, passed.end_offset)

@@ -1,4 +1,4 @@
-"""Updates of tables that are held back, so that only the last one of several goes downstream."""
+"""The caches that hold back table updates, so that only the last of several goes downstream."""
 
 from __future__ import annotations
 
@@ -26,23 +26,29 @@ if TYPE_CHECKING:
     from ks_actors.task.origins import Place
     from ks_actors.topology import StoreSpec
 
-_ROW = 64  # what a row takes beside its key and value: so a cache holds about as many as one of Kafka Streams with as many bytes
-_SAMPLED = 16  # every so many times that room is looked for a row is weighed
-_UNSEEN = 64  # so many new rows may come one by one before room is looked for
-_SPARE = 16  # a part like this is sent on beyond what is too much, so that it is not one row at a time
+_ROW = 64  # bytes per row beside key and value: a cache holds about as many rows as Kafka Streams'
+_SAMPLED = 16  # weigh one row in this many checks for room
+_UNSEEN = 64  # look for room at least after this many new rows
+_SPARE = 16  # evict this share beyond the excess, so that rows do not leave one by one
 
 _GONE = (None, 0)
 _value, _timestamp = itemgetter(0), itemgetter(1)
-_new = tuple.__new__  # what a named tuple's own constructor calls
+_new = tuple.__new__  # the constructor that a named tuple's own one calls
 
 
 class HeldUpdates:
-    """The updates of one store of one task that have not gone downstream yet: at most one per row, the latest (see `processors._cache.Cache`).
+    """The updates of one store of one task that have not gone downstream yet.
 
-    They go window by window, by the order in which windows and rows came here since they were last sent: all of them when the task is committed, and
-    the oldest when there is no room. With a row goes the value that was last sent, and the timestamp and headers of its last update; an update from
-    nothing to nothing does not go. Behind it `forward` gets them one by one where `exact`, which says that somebody there looks at the record's
-    context, else `forward_batch` gets them in batches. Either way the current record is the last one of the row, as far as that is known: see Recent.
+    It has at most one per row, the latest (see `processors._cache.Cache`).
+
+    They go window by window, by the order in which windows and rows came here since they were last
+    sent. All of them go when the task is committed, and the oldest when there is no room. With a
+    row goes the value that was last sent, and the timestamp and headers of its last update. An
+    update from nothing to nothing does not go.
+
+    With `exact` some node downstream reads the record's context, and `forward` gets the rows one by
+    one. Otherwise `forward_batch` gets them in batches. Either way the current record is the last
+    one of the row, as far as it is known: see CachedOrigins.
     """
 
     def __init__(
@@ -61,7 +67,7 @@ class HeldUpdates:
         self.plain: bool = spec.key.faithful
         self.send_old: bool = False
         self._windowed: bool = spec.kind is StoreKind.TIMESTAMPED_WINDOW
-        self._sessions: bool = spec.kind is StoreKind.SESSION  # each is a row of its own: they are held together
+        self._sessions: bool = spec.kind is StoreKind.SESSION  # a row each, in one group
         self._keeps_news: bool = self._windowed or self._sessions
         self._index: Callable[[Any], Any] = spec.key.serializer(spec.name, is_key=True)
         self._mutable: bool = not spec.value.immutable
@@ -75,8 +81,8 @@ class HeldUpdates:
         self._forward_batch = forward_batch
         self._exact = exact
         self._joined = joined
-        # Counts that are put by the kernel: their store notes what has changed since the last commit, and nothing of that has been sent, unless the
-        # note is `spent`. Then rows are held here.
+        # Counts that the kernel puts: the store's own note of uncommitted changes serves as the
+        # cache until a part is sent. Then the note is `spent`, and rows are cached here.
         self._by_store: bool = not self._keeps_news and getattr(store, "count_up", None) is not None and not exact
         self._spent: Any = None
         self._groups: dict[Window | None, HeldRows] = {}
@@ -104,18 +110,18 @@ class HeldUpdates:
 
     @property
     def copies(self) -> bool:
-        """Whether old values are sent that could be changed in place."""
+        """Whether old values are sent that user code could change in place."""
         return self._mutable and self.send_old
 
     @property
     def current(self) -> RecordContextHolder:
-        """The record that the task is at."""
+        """The context of the task's current record."""
         return self._current
 
-    # --- taking ---------------------------------------------------------------------------------------------------------------
+    # --- taking -----------------------------------------------------------------------------------
 
     def before(self, key: Any, value: Any, window: Window | None = None) -> Any:
-        """Return a row's value before an update, such as it stays when the row's object is changed in place."""
+        """Return a row's value before an update, safe from changes of the object in place."""
         if not self.copies or value is None or type(value) in ATOMS:
             return value
         rows = self._groups.get(window)
@@ -123,7 +129,7 @@ class HeldUpdates:
         return value if held else deepcopy(value)
 
     def hold(self, key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
-        """Take an update."""
+        """Add an update."""
         recent = self._recent
         if self._current.page is not recent.page:
             recent.turn()
@@ -140,7 +146,7 @@ class HeldUpdates:
             self.settle()
 
     def hold_batch(self, batch: Batch) -> None:
-        """Take many."""
+        """Add a batch of updates."""
         self._recent.came(batch, whole=True)
         for key, change, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
             rows = self._take(key, change, timestamp, None)
@@ -152,11 +158,14 @@ class HeldUpdates:
         self.settle(len(batch))
 
     def came(self, batch: Batch, skipped: Collection[int] = (), late: Mapping[int, int | None] = NONE_LATE) -> None:
-        """Note where updates come from that an operator adds itself."""
+        """Note the origin of updates that an operator adds itself."""
         self._recent.came(batch, skipped, late)
 
     def leave_to_store(self, batch: Batch) -> bool:
-        """Return whether it is enough that the store has noted what is changed: not when some was sent since the last commit, or has headers."""
+        """Return whether the store's own note of the batch suffices.
+
+        It does not after a part was sent since the last commit, nor with headers.
+        """
         if not self._by_store or batch.headers is not None:
             return False
         changed = self._store.uncommitted
@@ -174,7 +183,7 @@ class HeldUpdates:
         return True
 
     def _take_from_store(self) -> None:
-        """Hold here, from now on until the next commit, what the store has noted."""
+        """Move the store's noted changes here, to cache rows here until the next commit."""
         changed = self._store.uncommitted
         if changed is self._spent:
             return
@@ -194,7 +203,7 @@ class HeldUpdates:
         return key if self.plain else self._index(key)
 
     def _take(self, key: Any, change: tuple[Any, Any], timestamp: int, place: Place | None) -> HeldRows | None:
-        """Hold an update; return None when nothing is left to send of its row."""
+        """Cache an update; return None when nothing is left to send of its row."""
         new, old = change
         rows = self.rows(key[1] if self._windowed else None)
         row = self._row(key)
@@ -207,27 +216,27 @@ class HeldUpdates:
             if not self.plain:
                 rows.keys[row] = self._own_key(key, row)
         if new is None and again:
-            if self._sessions and rows.olds[row] is None and not self._joined:  # a session that has grown into another before it was ever sent
+            if self._sessions and rows.olds[row] is None and not self._joined:  # merged before it was sent
                 for column in (rows.olds, rows.news, rows.keys, rows.headers, rows.places):
                     column.pop(row, None)
                 return None
             rows.news[row] = Gone(None, timestamp)
         elif new is None or self._keeps_news:
-            # As bytes where it could be changed in place until it is sent.
+            # As bytes where user code could change it in place before it is sent.
             rows.news[row] = (new if new is None or not self._mutable else self._written(new), timestamp)
         elif rows.news:
             rows.news.pop(row, None)
         return rows
 
     def _own_key(self, key: Any, row: Any) -> Any:
-        """Return the key of a row as nobody else has it who could change it in place."""
+        """Return a copy of the key that no one else can change in place."""
         read = self._read_key
         if self._sessions:
             return key if read is None else _new(Windowed, (read(row[0]), row[1]))
         return read(row) if read is not None else key[0] if self._windowed else key
 
     def rows(self, window: Window | None = None) -> HeldRows:
-        """Return the rows, or those of a window."""
+        """Return the cached rows, or those of a window."""
         if self._by_store:
             self._take_from_store()
         rows = self._groups.get(window)
@@ -238,7 +247,7 @@ class HeldUpdates:
         return rows
 
     def settle(self, updates: int = 0) -> None:
-        """Count what was added by so many updates, and by those of `hold`, and send on what is too much: the oldest."""
+        """Count `updates` and those of `hold`, and send the oldest rows beyond the budget."""
         self._updates += updates
         if self._touched:
             if not self._settled % _SAMPLED:
@@ -272,10 +281,10 @@ class HeldUpdates:
         self._weight, before = weight, self._weight
         return self._budget.add(weight - before)
 
-    # --- sending --------------------------------------------------------------------------------------------------------------
+    # --- sending ----------------------------------------------------------------------------------
 
     def flush(self, limit: int) -> None:
-        """Send the oldest updates, at most so many."""
+        """Send the oldest updates, at most `limit`."""
         if self._by_store:
             self._take_from_store()
         self._absorb()
@@ -325,7 +334,7 @@ class HeldUpdates:
         get = self._store.get_entry
         keys = taken if self.plain else map(rows.keys.__getitem__, taken)
         entries = [news.get(row) or get(key) for row, key in zip(taken, keys, strict=True)] if news else list(map(get, keys))
-        # A user's processor may have deleted what is held here.
+        # A user's processor may have deleted a cached row.
         return entries if all(entries) else [entry or _GONE for entry in entries]
 
     def _keys(self, rows: HeldRows, taken: list[Any]) -> Iterable[Any]:
@@ -338,7 +347,7 @@ class HeldUpdates:
         batch = Batch(keys, changes, list(map(_timestamp, entries)), headers, range(len(keys)))
         if not all(map(is_not, values, repeat(None))):
             lasting = [new is not None or old is not None for new, old in zip(values, olds, strict=True)]
-            if self._joined:  # a join may have met what was there, and what came of that has to be taken back
+            if self._joined:  # a join may have matched the old row: its result must be retracted
                 lasting = [lasts or type(entry) is Gone for lasts, entry in zip(lasting, entries, strict=True)]
             batch = batch.select(lasting)
         if not len(batch):
@@ -363,7 +372,7 @@ class HeldUpdates:
             forward(key, change, timestamp, header)
 
     def drop(self) -> None:
-        """Forget everything."""
+        """Discard all updates."""
         self._groups.clear()
         self._touched.clear()
         self._count = 0
@@ -372,7 +381,7 @@ class HeldUpdates:
 
 
 class Caches:
-    """The caches of one task, one per store that is to have one."""
+    """The caches of one task, one per cached store."""
 
     def __init__(self, budget: CacheBudget, specs: Mapping[str, StoreSpec], current: RecordContextHolder) -> None:
         self._budget = budget
@@ -383,7 +392,10 @@ class Caches:
     def of(
         self, name: str, store: Any, forward: Process, forward_batch: ProcessBatch, *, exact: bool, joined: bool, send_old: bool
     ) -> HeldUpdates | None:
-        """Return the cache of a store; None when it has none. Operators that share a store lead to the same node, and have one cache."""
+        """Return the cache of a store; None when the store is not cached.
+
+        Operators that share a store lead to the same node, and share one cache.
+        """
         spec = self._specs.get(name)
         if spec is None:
             return None
@@ -394,5 +406,5 @@ class Caches:
         return made
 
     def in_order(self) -> tuple[HeldUpdates, ...]:
-        """Return all, upstream first: nodes are made from the sinks up."""
+        """Return all caches, upstream first: nodes are made from the sinks up."""
         return tuple(reversed(self._made.values()))

@@ -53,7 +53,7 @@ class _Driver:
         self._globals: Task | None = None
         self._closed: bool = False
 
-    # --- what goes in and out -------------------------------------------------------------------------------------------------
+    # --- what goes in and out ---------------------------------------------------------------------
 
     def advance(self, ms: int) -> None:
         """Move the wall clock without calling punctuators."""
@@ -99,7 +99,7 @@ class _Driver:
         """Return how many records of a topic were not taken yet."""
         return len(self._records.get(self._setup.topic(topic), ()))
 
-    # --- inside ---------------------------------------------------------------------------------------------------------------
+    # --- inside -----------------------------------------------------------------------------------
 
     def _start(self) -> None:
         """Start; leave nothing open, and nothing on disk, when that fails."""

@@ -100,7 +100,7 @@ class AppHarness:
         self.config: StreamsConfig = StreamsConfig.of({"application_id": "app", **config})
         self._world.client_id = self.config.client_id
 
-    # --- the block ------------------------------------------------------------------------------------------------------------
+    # --- the block --------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
@@ -155,7 +155,7 @@ class AppHarness:
         other._shares = True
         return other
 
-    # --- life -----------------------------------------------------------------------------------------------------------------
+    # --- life -------------------------------------------------------------------------------------
 
     @property
     def app(self) -> App:
@@ -262,7 +262,7 @@ class AppHarness:
             raise NotRunning("the app still uses its state: close it, or crash it")
         shutil.rmtree(self.state_dir, ignore_errors=True)
 
-    # --- what happens to it ---------------------------------------------------------------------------------------------------
+    # --- what happens to it -----------------------------------------------------------------------
 
     def fail(self, operation: Operation, error: Exception, times: int = 1, *, after: bool = False) -> None:
         """Make the next `times` calls of an operation of the log raise `error`; `after` everything was done. Does not concern the harness's own."""
@@ -314,7 +314,7 @@ class AppHarness:
         for _ in range(number):
             await asyncio.sleep(0)
 
-    # --- topics ---------------------------------------------------------------------------------------------------------------
+    # --- topics -----------------------------------------------------------------------------------
 
     def create_topics(self, topics: Mapping[str, int | NewTopic]) -> None:
         """Create topics: the number of partitions by name. Raises TopicExists."""
@@ -328,7 +328,7 @@ class AppHarness:
         """Delete topics. Raises UnknownTopicOrPartition."""
         self._topics.delete(names)
 
-    # --- records --------------------------------------------------------------------------------------------------------------
+    # --- records ----------------------------------------------------------------------------------
 
     async def produce(
         self, topic: str, key: Any, value: Any, timestamp: int | None = None, *, partition: int | None = None, headers: Headers = ()

@@ -1,4 +1,4 @@
-"""Calls that take long: async, blocking and batch functions."""
+"""Long calls: async, blocking and batch functions."""
 
 from ks_actors.task.calls._async_node import Call, where
 from ks_actors.task.calls._batch_node import in_flight_node

@@ -1,4 +1,4 @@
-"""A user's coroutine in the middle of a task."""
+"""The node of a user's coroutine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UNHASHABLE = object()
 
 
 class Call:
-    """One record in the hands of a user's coroutine."""
+    """One record in process by a user's coroutine."""
 
     __slots__ = ("deadline", "error", "headers", "key", "lane", "late", "offset", "over", "page", "result", "task", "timestamp", "value")
 
@@ -43,19 +43,22 @@ class Call:
 
     @property
     def origin(self) -> RecordMetadata | None:
-        """Where the record came from; None when it is a punctuation's, or that is not known."""
+        """The record's source position; None for a punctuation's record, or when unknown."""
         return None if self.page is None else self.page.metadata(self.offset)
 
 
 class AsyncNode:
-    """Run a node's coroutine for up to `max_in_flight` records at once, and hand their results on in order.
+    """Run a node's coroutine for up to `max_in_flight` records at once; hand results on in order.
 
-    By key (the default), calls of one key follow each other and calls of different keys run side by side; keys that cannot be hashed follow each
-    other, as if they were one. By partition, all run side by side and results are handed on in the order of the records; with none, as they come.
-    Results are handed on in the task's own turns, by `emit`: `wake` asks for one. A call that takes longer than `timeout_ms` is cancelled and fails
-    with TimeoutError; a failed call is tried again as `retry` says, then the processing handler decides. Records that come while there is no room,
-    of a node in front that makes many of one, wait. With `replayable` results are handed on in the order of the records, whatever `order` is: it says
-    only which calls run side by side.
+    By key (the default), calls of one key run one after another, and calls of different keys run
+    side by side. Unhashable keys count as one key. By partition, all run side by side, and results
+    are handed on in the order of the records; with no order, as they come.
+
+    `emit` hands results on in the task's own turns: `wake` asks for one. A call that takes longer
+    than `timeout_ms` is cancelled and fails with TimeoutError. A failed call is retried as `retry`
+    says, then the processing handler decides. Records wait when they arrive without room, from an
+    upstream node that makes many of one. With `replayable` results are always in the order of the
+    records: `order` then only says which calls run side by side.
     """
 
     def __init__(
@@ -82,9 +85,9 @@ class AsyncNode:
         self._timeout: float | None = None if options.timeout_ms is None else options.timeout_ms / 1000
         self._current = current
         self._wake = wake
-        # Calls must not see the context variables that the call before them has set.
+        # Calls must not see context variables that the call before them has set.
         self._context: Context = copy_context()
-        # The keys that are being called, each with those that wait for it.
+        # The keys in process, each with the calls that wait for it.
         self._lanes: dict[Any, deque[Call] | None] = {}
         self._waiting: deque[Call] = deque()
         self._order: deque[Call] = deque()
@@ -95,39 +98,39 @@ class AsyncNode:
 
     @property
     def room(self) -> int:
-        """How many records may be taken now."""
+        """The number of records that may be added now."""
         return max(0, self._most - self.in_flight)
 
     @property
     def has_results(self) -> bool:
-        """Return whether `emit` has something to do."""
+        """Whether `emit` has work."""
         return bool(self._done)
 
     @property
     def settled(self) -> bool:
-        """Return whether no call is running, or waits to be."""
+        """Whether no call is running, or waits to run."""
         return not (self._running or self._waiting)
 
     @property
     def oldest(self) -> Call | None:
-        """Return the call that has been under way for longest."""
+        """The call that has been running for longest."""
         return next(iter(self._running), None)
 
     @property
     def leaving(self) -> bool:
-        """Return whether calls that were given up are still on their way out of the user's code."""
+        """Whether cancelled calls are still running in the user's code."""
         return bool(self._leaving)
 
     @property
     def waits(self) -> bool:
-        """Return whether `flush` would send something: never, each record is on its way at once."""
+        """Whether `flush` would send records: never, as each starts at once."""
         return False
 
     def flush(self) -> None:
-        """Do nothing."""
+        """Do nothing: no records wait for others."""
 
     def process(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-        """Take a record; its result comes out of a later `emit`."""
+        """Start a record's call; a later `emit` hands on its result."""
         call = Call(key, value, timestamp, headers, self._current)
         self.in_flight += 1
         if self._in_order:
@@ -150,7 +153,10 @@ class AsyncNode:
         return any_done
 
     def cancel(self) -> None:
-        """Give up all records in flight: nothing of them will be handed on. Their coroutines are cancelled, and are `leaving` until they end."""
+        """Cancel all records in flight, and drop their results.
+
+        Cancelled coroutines are `leaving` until they end.
+        """
         running, self._running = self._running, {}
         for call in running:
             task = call.task
@@ -168,14 +174,14 @@ class AsyncNode:
             self._sweep = None
 
     def close(self) -> None:
-        """Cancel what is in flight, and close the user's processor."""
+        """Cancel calls in flight, and close the user's processor."""
         self.cancel()
         self._close()
 
-    # --- one call -------------------------------------------------------------------------------------------------------------
+    # --- one call ---------------------------------------------------------------------------------
 
     def _enter(self, call: Call) -> bool:
-        """Return whether the call is the first of its key; else it waits for those before it."""
+        """Return whether the call is the first of its key; else queue it behind those before."""
         lanes, lane = self._lanes, call.key
         try:
             first = lane not in lanes
@@ -230,7 +236,7 @@ class AsyncNode:
             self._over(call)
 
     def _invoke(self, call: Call) -> Awaitable[Any]:
-        """Call the user's code as if the task were at its record, which it may not be any more."""
+        """Call the user's code with the task at its record; the task may be elsewhere by now."""
         current = self._current
         was = current.page, current.offset, current.timestamp, current.headers
         self._go_to(call)
@@ -262,7 +268,7 @@ class AsyncNode:
             self._wake()
 
     def _leave(self, lane: Any) -> None:
-        """Let the next call of a key go on."""
+        """Start the next call of a key."""
         queue = self._lanes[lane]
         if not queue:
             del self._lanes[lane]
@@ -285,10 +291,10 @@ class AsyncNode:
         except Exception as error:  # noqa: BLE001 - whatever a user's code raised
             self._work.failed(error, call.key, call.value, call.timestamp, call.headers)
 
-    # --- time -----------------------------------------------------------------------------------------------------------------
+    # --- time -------------------------------------------------------------------------------------
 
     def _cancel_late(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Cancel the calls that are overdue; look again when the next of the others will be."""
+        """Cancel the overdue calls; schedule a check for the next deadline."""
         self._sweep = None
         assert self._timeout is not None
         now, following = loop.time(), inf
@@ -311,6 +317,6 @@ class AsyncNode:
 
 
 def where(call: Call) -> str:
-    """Return which record a call is about."""
+    """Describe the record of a call."""
     origin = call.origin
     return "a record of a punctuation, or one of unknown origin" if origin is None else f"{origin.topic}-{origin.partition} offset {origin.offset}"

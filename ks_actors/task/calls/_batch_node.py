@@ -1,4 +1,4 @@
-"""A user's function of many records in the middle of a task."""
+"""The node of a user's function that takes many records at once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _AT_ONCE = 1000
 
 @final
 class _Lot:
-    """Records that go to the function together, and where each came from."""
+    """Records that go to the function together, and their origins."""
 
     __slots__ = ("places", "records")
 
@@ -37,13 +37,17 @@ class _Lot:
 
 @final
 class BatchNode:
-    """Collect a node's records, give them to its function many at a time, and hand on the rows that come back, in the order of the lots.
+    """Collect records, pass them to the node's function in batches, and hand on its rows in order.
 
-    A lot goes when it is full, when its first record has waited for `max_wait_ms`, and when it is flushed, which is what a commit does. While as many
-    lots as may are with the function, records are collected for one more, and then there is no room. Calls are those of an `AsyncNode`, with its
-    timeouts and retries. A failed call is a failure of each of its records: the processing handler is asked about one after the other. Rows are
-    handed on at the time of the last record of their lot, and come from no single source record unless the lot has only one. A `replayable` one has
-    no clock: a lot goes when it is full or flushed.
+    A batch is sent when it is full, when its first record has waited for `max_wait_ms`, and when it
+    is flushed, as a commit does. While the function has as many batches as it may, the node
+    collects one more; then there is no room. Calls are those of an `AsyncNode`, with its timeouts
+    and retries. A failed call is a failure of each of its records: the processing handler is asked
+    about one after the other.
+
+    Rows are handed on at the time of the last record of their batch. They have no single source
+    record unless the batch has only one. A `replayable` node has no clock: a batch is sent when it
+    is full or flushed.
     """
 
     def __init__(
@@ -66,36 +70,39 @@ class BatchNode:
 
     @property
     def room(self) -> int:
-        """How many records may be taken now."""
+        """The number of records that may be added now."""
         return max(0, self._most - self.in_flight)
 
     @property
     def has_results(self) -> bool:
-        """Return whether `emit` has something to do."""
+        """Whether `emit` has work."""
         return bool(self._rows) or self._calls.has_results
 
     @property
     def settled(self) -> bool:
-        """Return whether no lot is with the function, or waits to be; the one that is being collected is not sent yet."""
+        """Whether the function has no batch, and none waits for it.
+
+        The batch that is being collected does not count.
+        """
         return self._calls.settled
 
     @property
     def oldest(self) -> Call | None:
-        """Return the call of the function that has been under way for longest."""
+        """The function's call that has been running for longest."""
         return self._calls.oldest
 
     @property
     def leaving(self) -> bool:
-        """Return whether calls that were given up are still on their way out of the user's code."""
+        """Whether cancelled calls are still running in the user's code."""
         return self._calls.leaving
 
     @property
     def waits(self) -> bool:
-        """Return whether `flush` would send something."""
+        """Whether `flush` would send records."""
         return bool(self._lot.records) and self._calls.room > 0
 
     def process(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-        """Take a record."""
+        """Add a record to the batch."""
         lot, current = self._lot, self._current
         lot.records.append(Record(key, value, timestamp, headers))
         lot.places.append((current.page, current.offset))
@@ -107,7 +114,7 @@ class BatchNode:
             self._timer = asyncio.get_running_loop().call_later(self._max_wait, self._time_is_up)
 
     def emit(self) -> bool:
-        """Hand on rows, some at a time; return whether there was anything."""
+        """Hand on some of the rows; return whether there was work."""
         any_results = self._calls.emit() or bool(self._rows)
         left = _AT_ONCE
         while self._rows and left > 0:
@@ -118,25 +125,25 @@ class BatchNode:
         return any_results
 
     def flush(self) -> None:
-        """Wait for no more records: send those that there are, as soon as the function may be called."""
+        """Send the collected records as soon as the function may be called."""
         if self.waits:
             self._send()
         else:
             self._late = bool(self._lot.records)
 
     def cancel(self) -> None:
-        """Give up all records in flight: nothing of them will be handed on."""
+        """Cancel all records in flight, and drop their results."""
         self._calls.cancel()
         self._begin_anew()
         self._rows.clear()
         self.in_flight = 0
 
     def close(self) -> None:
-        """Cancel what is in flight."""
+        """Cancel calls in flight, and close the user's processor."""
         self.cancel()
         self._calls.close()
 
-    # --- lots -----------------------------------------------------------------------------------------------------------------
+    # --- lots -------------------------------------------------------------------------------------
 
     def _time_is_up(self) -> None:
         self._timer = None
@@ -161,20 +168,20 @@ class BatchNode:
         return lot
 
     def come_back(self, rows: list[Record[Any, Any]], lot: _Lot) -> None:
-        """Take the rows of a lot, to be handed on."""
+        """Queue the rows of a batch, to be handed on."""
         self._rows.append((lot, iter(rows)))
 
     def failed(self, error: Exception, lot: _Lot) -> None:
-        """Ask the handler about each record of a lot; raises what ends the task."""
+        """Ask the handler about each record of a batch; raises the error that ends the task."""
         for index, record in enumerate(lot.records):
             self._go_to(lot, index)
             self._work.failed(error, record.key, record.value, record.timestamp, record.headers)
         self.in_flight -= len(lot.records)
 
     def _hand_on(self, lot: _Lot, rows: Iterator[Record[Any, Any]], limit: int) -> int:
-        """Hand on up to so many rows; return how many."""
+        """Hand on up to `limit` rows; return how many."""
         self._go_to(lot, -1)
-        if len(lot.records) > 1:  # any of them may be what is wrong with a row
+        if len(lot.records) > 1:  # any of them may have caused a row's error
             self._current.nowhere()
         forward = self._work.forward
         for done in range(limit):
@@ -205,31 +212,31 @@ def in_flight_node(operator: Operator, work: NodeWork, *, current: RecordContext
 
 @final
 class _LotWork:
-    """What the calls of a batch node have of their task."""
+    """The part of a node's services that its batch calls use."""
 
     def __init__(self, owner: BatchNode) -> None:
         self.node: str = owner.node
         self._owner = owner
 
     def failed(self, error: Exception, _key: Any, lot: _Lot, _timestamp: int, _headers: Headers) -> None:
-        """Tell about a lot."""
+        """Report a failed batch."""
         self._owner.failed(error, lot)
 
 
 @final
 class _LotOperator:
-    """The function of a batch node as one of a lot."""
+    """The function of a batch node, as an operator on one batch."""
 
     def __init__(self, owner: BatchNode, operator: Batched) -> None:
         self._owner = owner
         self._operator = operator
 
     def bind_async(self, _context: object) -> AsyncBound:
-        """Give records, and collect rows."""
+        """Return functions that pass records in, and collect rows."""
         function, owner = self._operator.call, self._owner
 
         def call(_key: Any, lot: _Lot, _timestamp: int, _headers: Headers) -> Awaitable[list[Record[Any, Any]]]:
-            return function(list(lot.records))  # which is the function's own
+            return function(list(lot.records))  # a copy: the function owns its list
 
         def emit(rows: list[Record[Any, Any]], _key: Any, lot: _Lot, _timestamp: int, _headers: Headers) -> None:
             owner.come_back(rows, lot)

@@ -1,4 +1,4 @@
-"""Functions that may hold a thread."""
+"""The mark of functions that may block a thread."""
 
 from __future__ import annotations
 
@@ -20,12 +20,16 @@ _METHODS = ("__call__", "process", "transform")
 
 
 def blocking(function: F, /) -> F:
-    """Declare that a function, or a processor class, blocks or computes for long: tasks that have it are processed in a worker's own thread.
+    """Declare that a function, or a processor class, blocks or computes for long.
 
-    The event loop stays free meanwhile. Where such tasks have stores, workers stand still until a commit has ended: a store is used by one thread at
-    a time. Such a function must not touch the loop. It may be one given to the DSL, a processor, a partitioner, or what names the topic of a sink; a
-    timestamp extractor may not, it is called on the loop when the task's next record is looked for. Raises TopologyError for an `async def`, which is
-    to wait without a thread; `await asyncio.to_thread(...)` inside it where it cannot.
+    Tasks with such a function are processed in a worker's own thread, and the event loop stays
+    free. Where such tasks have stores, workers pause until a commit has ended: only one thread at a
+    time may use a store. Such a function must not touch the loop. It may be one given to the DSL, a
+    processor, a partitioner, or a sink's topic name extractor. A timestamp extractor may not: it is
+    called on the loop to find the task's next record.
+
+    Raises TopologyError for an `async def`, which waits without a thread; it can await
+    `asyncio.to_thread(...)` for blocking parts.
     """
     if not callable(function):
         raise TopologyError(f"{function!r} is declared as blocking, and cannot be called: give a function, or a processor class")
@@ -36,7 +40,10 @@ def blocking(function: F, /) -> F:
 
 
 def is_blocking(operator: object) -> bool:
-    """Return whether one of the functions of an operator, the processor that it makes, or a method of that is declared so."""
+    """Return whether an operator has a function that is declared as blocking.
+
+    This includes the processor that it makes, and that processor's methods.
+    """
     return any(map(_marked, (*getattr(operator, "__dict__", {}).values(), getattr(operator, "processor", None))))
 
 
@@ -48,7 +55,10 @@ def needs_thread(node: Node) -> bool:
 
 
 def check_threads(topology: Topology, default_extractor: TimestampExtractor) -> None:
-    """Raise TopologyError when a part of the topology would need both a thread and the loop, or a timestamp extractor a thread."""
+    """Raise TopologyError when a subtopology would need both a thread and the loop.
+
+    Also when a timestamp extractor is declared as blocking.
+    """
     for node in topology.nodes.values():
         if isinstance(node, SourceNode) and _marked(node.timestamp_extractor or default_extractor):
             raise TopologyError(

@@ -1,4 +1,4 @@
-"""What a task still has in hand when it is to be committed."""
+"""The drain of a task's in-flight records and cached updates before a commit."""
 
 from __future__ import annotations
 
@@ -17,18 +17,21 @@ _LOTS: Final = count()
 
 
 class Draining:
-    """Hand on what a task's asynchronous nodes have in flight and what its caches hold, in turns that are short and never wait.
+    """Hand on in-flight results and cached updates of a task, in short turns that never wait.
 
-    Caches are flushed upstream first, and the next one not before nothing is in flight: what comes of the one before may change what it holds. When
-    no cache can be flushed, a node in which records wait for others sends them, upstream first, too.
+    Caches are flushed upstream first. The next one is flushed once nothing is in flight, because
+    results of the one before may change it. When no cache can be flushed, a node with records that
+    wait for others sends them, upstream first, too.
 
-    With `replayable` it is the records that decide when something is handed on, never how long it has taken: a node takes one record at a time until
-    one is full, and then all of them hand on, when all calls are over.
+    With `replayable` the records decide when results are handed on, never the time that they took.
+    A node takes one record at a time until one node is full; then all of them hand on, when all
+    calls are over.
 
-    `since` is when the task began to come to rest for a commit, None while it is fed; `fed` when it was fed again the last time; `took` how long it
-    took to come to rest the last time, and `slow` whether that was longer than a commit waits (seconds on the loop's clock). With `apart` the output
-    of a task that has calls in flight is kept by itself until a commit takes the task: under the number `lot`, a new one each time that the task
-    begins anew.
+    `since` is when the task stopped taking records for a commit, None while it is fed. `fed` is
+    when it was last fed again. `took` is how long it last took to come to rest, and `slow` whether
+    that was longer than a commit waits (seconds on the loop's clock). With `apart` the output of a
+    task that has calls in flight is kept by itself until a commit takes the task. It has the number
+    `lot`, a new one for each new plan of the task.
     """
 
     def __init__(self, nodes: Sequence[InFlight], caches: Sequence[HeldUpdates], *, replayable: bool = False, apart: bool = False) -> None:
@@ -46,23 +49,23 @@ class Draining:
 
     @property
     def done(self) -> bool:
-        """Return whether nothing is in hand."""
+        """Whether nothing is in flight or cached."""
         return not (any(self._caches) or any(node.in_flight for node in self._nodes))
 
     @property
     def ready(self) -> bool:
-        """Return whether `step` has something to do."""
+        """Whether `step` has work."""
         if self._in_turns and not self._settled():
             return False
         return any(node.has_results for node in self._nodes) or self._next() is not None or self._waiting() is not None
 
     @property
     def held(self) -> int:
-        """How many updates are held back."""
+        """The number of cached updates."""
         return sum(map(len, self._caches))
 
     def take_results(self) -> bool:
-        """Hand on what asynchronous nodes have finished; return whether that was anything."""
+        """Hand on finished results of asynchronous nodes; return whether there were any."""
         if not self._in_turns:
             return self._emit()
         any_results = False
@@ -77,7 +80,7 @@ class Draining:
         return any_results
 
     def step(self, clock: Callable[[], float], seconds: float) -> None:
-        """Hand on what there is, for about so long."""
+        """Hand on results and cached updates, for about `seconds`."""
         deadline = clock() + seconds
         if self._in_turns and not self._settled():
             return
@@ -91,13 +94,13 @@ class Draining:
             node.flush()
 
     def room(self) -> int:
-        """Return how many records may be taken now."""
+        """Return how many records may be added now."""
         room = min((node.room for node in self._nodes), default=_SLICE)
-        # Of several at once one may become many: where a node is full would depend on how many came together.
+        # One record may become many: where a node is full would depend on the batch.
         return min(room, 1) if self._in_turns else room
 
     def drop(self) -> None:
-        """Forget what is held back."""
+        """Discard the cached updates."""
         for cache in self._caches:
             cache.drop()
 
@@ -105,7 +108,11 @@ class Draining:
         return all(node.settled for node in self._nodes)
 
     def _waiting(self) -> InFlight | None:
-        """Return the node that is to send what waits in it: nothing more comes from those above it, which are behind it in the order of nodes."""
+        """Return the node that may send its waiting records.
+
+        Nodes are made from the sinks up, so those upstream come later in the list. Nothing more may
+        be in flight there.
+        """
         for node in reversed(self._nodes):
             if node.waits:
                 return node

@@ -1,4 +1,4 @@
-"""A node that has records in the hands of a user's code."""
+"""The protocol of nodes that wait for a user's code."""
 
 from __future__ import annotations
 
@@ -10,43 +10,46 @@ if TYPE_CHECKING:
 
 
 class InFlight(Protocol):
-    """What the runtime knows of an asynchronous node, be it one of single records or of many at once. Nothing of it waits."""
+    """An asynchronous node as the runtime sees it, of single records or of batches.
+
+    No method waits.
+    """
 
     node: str
     in_flight: int
 
     @property
     def room(self) -> int:
-        """How many records may be taken now."""
+        """The number of records that may be added now."""
         ...
 
     @property
     def has_results(self) -> bool:
-        """Return whether `emit` has something to do."""
+        """Whether `emit` has work."""
         ...
 
     @property
     def settled(self) -> bool:
-        """Return whether nothing is in the hands of the user's code, or waits to be: all that was sent has its result."""
+        """Whether the user's code has no records, and none wait for it: all have results."""
         ...
 
     @property
     def oldest(self) -> Call | None:
-        """Return the call that has been under way for longest, None when there is none."""
+        """The call that has been running for longest, None without any."""
         ...
 
     @property
     def leaving(self) -> bool:
-        """Return whether calls that were given up are still on their way out of the user's code."""
+        """Whether cancelled calls are still running in the user's code."""
         ...
 
     @property
     def waits(self) -> bool:
-        """Return whether there are records that wait for others, and `flush` would send them."""
+        """Whether there are records that wait for others, and `flush` would send them."""
         ...
 
     def process(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-        """Take a record; what comes of it comes out of a later `emit`."""
+        """Add a record; a later `emit` hands on its results."""
         ...
 
     def emit(self) -> bool:
@@ -54,13 +57,13 @@ class InFlight(Protocol):
         ...
 
     def flush(self) -> None:
-        """Send what waits for others."""
+        """Send the records that wait for others."""
         ...
 
     def cancel(self) -> None:
-        """Give up all records in flight."""
+        """Cancel all records in flight."""
         ...
 
     def close(self) -> None:
-        """Cancel what is in flight, and close the user's code."""
+        """Cancel calls in flight, and close the user's code."""
         ...

@@ -1,4 +1,4 @@
-"""When a thread has a task, and who waits for it to come back."""
+"""The guard of a task that a thread processes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ if TYPE_CHECKING:
 
 
 class ThreadGuard:
-    """Tell whether a thread is at a task: then nothing on the event loop may look at it. `since` is when that began.
+    """Tell whether a thread has a task: nothing on the event loop may use it then.
 
-    Whoever wants to look at the task adds a function to `visits`, which is called when the thread is done with it, before the next one can begin.
+    `since` is when that began. Callers add a function to `visits` to use the task. It is called
+    when the thread returns, before the next one can begin.
     """
 
     __slots__ = ("since", "visits")
@@ -22,11 +23,14 @@ class ThreadGuard:
         self.visits: list[Callable[[], None]] = []
 
     def begin(self) -> None:
-        """Note that a thread begins."""
+        """Record that a thread takes the task."""
         self.since = perf_counter()
 
     def end(self, *, quiet: bool = True) -> None:
-        """Note that nobody waits for the thread any more; when it is `quiet`, those who have waited for that have their turn."""
+        """Record that no one waits for the thread any more.
+
+        If the thread has really ended (`quiet`), call the visits.
+        """
         self.since = None
         if quiet:
             visits, self.visits = self.visits, []

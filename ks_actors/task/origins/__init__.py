@@ -1,4 +1,4 @@
-"""Where records that are held back came from."""
+"""The origins of records that operators and caches hold back."""
 
 from ks_actors.task.origins._cached_origins import NONE_LATE, CachedOrigins, Flushed
 from ks_actors.task.origins._leaves import OriginLeaf, Place

@@ -1,4 +1,4 @@
-"""Where rows came from that caches hold back."""
+"""The origins of cached rows."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ NONE_LATE: Final[Mapping[int, int | None]] = MappingProxyType({})
 
 
 class _Batch(NamedTuple):
-    """Records that have changed rows, all but those at `skipped`. Those that were `late` have changed the windows that end behind a time (ms).
+    """Records that have changed rows, all but those at `skipped`.
 
-    For None it is not known which windows they have changed. `whole` says that keys are those of rows, with their windows.
+    Those that were `late` have changed the windows that end after a time (ms). For None it is
+    unknown which windows they have changed. `whole` says that keys are those of rows, with their
+    windows.
     """
 
     batch: Batch
@@ -32,7 +34,11 @@ class _Batch(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """A record that may have changed a row: of the window that begins and ends so, or of those around a time that end behind `closed`."""
+    """A record that may have changed a row.
+
+    With an `end` it is the row of that window. Otherwise it is the windows around time `begin` that
+    end after `closed`.
+    """
 
     begin: int
     end: int | None
@@ -40,7 +46,7 @@ class _Found(NamedTuple):
     place: Place
 
     def changed(self, window: Window) -> bool:
-        """Tell whether a window is among those that the record has changed."""
+        """Return whether the record has changed a window."""
         if self.end is not None:
             return window == (self.begin, self.end)
         return window.start <= self.begin < window.end and window.end > self.closed
@@ -50,8 +56,8 @@ class _Found(NamedTuple):
 class CachedOrigins(OriginLeaves[_Batch]):
     """The records that have come to a cache since it was empty, as far as they are kept.
 
-    Batches are noted as such, at no cost per record: which of their records was the last one of a row is found when somebody asks, which is after an
-    error. `row` tells under which name a cache has a key.
+    Batches are noted whole, at no cost per record. The last record of a row is searched only on
+    request, which is after an error. `row` returns a cache's name for a key.
     """
 
     def __init__(self, current: RecordContextHolder, row: Callable[[Any], Any], *, windowed: bool) -> None:
@@ -69,7 +75,7 @@ class CachedOrigins(OriginLeaves[_Batch]):
         self.page, self.leaf = None, OriginLeaf(None, self._number)
 
     def seen(self) -> Seen:
-        """Return what has come so far."""
+        """Return the batches so far."""
         seen = self._seen
         if seen is None:
             batches = [(leaf, batch) for leaf, batch, _ in self._kept if batch is not None]
@@ -77,7 +83,7 @@ class CachedOrigins(OriginLeaves[_Batch]):
         return seen
 
     def clear(self) -> None:
-        """Forget all: no row is held."""
+        """Forget all origins: the cache is empty."""
         self._kept.clear()
         self._weight = 0
         self._seen = self._last = self.page = None
@@ -89,7 +95,10 @@ class CachedOrigins(OriginLeaves[_Batch]):
 
 @final
 class Seen:
-    """The batches that had come to a cache by some moment, but those up to number `gone`, which are not kept."""
+    """The batches that had come to a cache by some moment.
+
+    Those up to number `gone` are no longer kept.
+    """
 
     __slots__ = ("_index", "_row", "_weight", "_windowed", "batches", "gone")
 
@@ -105,7 +114,10 @@ class Seen:
         return self._weight
 
     def last(self, key: Any) -> Place | None:
-        """Return the last record of a row, of an empty page if it may be one of several; None when it is not among these."""
+        """Return the place of a row's last record; None when it is not among these.
+
+        The page is empty when the record may be one of several.
+        """
         index = self._index
         if index is None:
             index = self._index = self._indexed()
@@ -138,7 +150,7 @@ class Seen:
 
 @final
 class Flushed:
-    """Rows that a cache sends in one batch, as a page: they are known by their places in it."""
+    """Rows that a cache sends in one batch, as a page: it addresses them by their places."""
 
     __slots__ = ("_keys", "_places", "_seen")
 
@@ -150,7 +162,7 @@ class Flushed:
         self._seen: Seen = seen
 
     def metadata(self, offset: int) -> RecordMetadata | None:
-        """Return where the last record of a row came from."""
+        """Return the source position of a row's last record."""
         page, offset = self.place(offset)
         return None if page is None else page.metadata(offset)
 
@@ -165,18 +177,18 @@ class Flushed:
         return page is None or page.logged(offset)
 
     def origin(self, offset: int) -> Place | None:
-        """Return where the last record of a row came from, for those who want to know it later."""
+        """Return a lasting place of a row's last record."""
         place = self._found(offset)
         return None if place is None or place[0].page is None else place
 
     def bare(self) -> None:
-        """Tell nothing: which record was the last one of a row is not known in advance."""
+        """Return None: the last record of a row is not known in advance."""
 
     def __len__(self) -> int:
         return len(self._keys) + len(self._seen)
 
     def place(self, number: int) -> tuple[OriginPage | None, int]:
-        """Return the page of the last record of a row, None when that is not known, and its offset there."""
+        """Return the page of a row's last record (None if unknown), and its offset there."""
         place = self._found(number)
         return (None, -1) if place is None else (place[0].page, place[1])
 

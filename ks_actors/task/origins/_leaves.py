@@ -1,4 +1,4 @@
-"""Places that rows and waiting records point to, without keeping all in memory that was fetched with their records."""
+"""Origins of rows and waiting records that do not keep the fetched batches in memory."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 E = TypeVar("E")
 
 MOST: Final = 4_000
-"""So many source records are kept as they came for what a cache, or an operator, holds back: the latest."""
+"""The number of latest source records whose bytes a cache or operator keeps."""
 
 
 @final
 class OriginLeaf:
-    """A page, until it lets go of its records; `number` tells which of two leaves is the later one."""
+    """A page, until it drops its records; of two leaves the later one has the higher `number`."""
 
     __slots__ = ("number", "page")
 
@@ -27,25 +27,28 @@ class OriginLeaf:
         self.number: int = number
 
     def metadata(self, offset: int) -> RecordMetadata | None:
-        """Return where a record came from."""
+        """Return the source position of a record."""
         return None if self.page is None else self.page.metadata(offset)
 
     def place(self, offset: int) -> RecordMetadata | None:
-        """Return where the log has a record; None when that is not known, or it has none."""
+        """Return a record's position in the log; None when it is unknown, or has none."""
         return None if self.page is None or not self.page.logged(offset) else self.page.metadata(offset)
 
 
 Place: TypeAlias = tuple[OriginLeaf, int]
-"""Where a record came from: a page, and the offset there."""
+"""The origin of a record: a page, and the offset there."""
 
 
 class OriginLeaves(Generic[E]):
-    """The pages that records have come from: with the latest `MOST` records, and bare of them. Something extra may go with each leaf."""
+    """The pages of records: the latest `MOST` records whole, older ones without bytes.
+
+    Something extra may go with each leaf.
+    """
 
     def __init__(self, current: RecordContextHolder) -> None:
         self.current: RecordContextHolder = current
         self.page: OriginPage | None = None
-        """The page of `leaf`. If it is not that of the current record, `turn` is to be called."""
+        """The page of `leaf`. Call `turn` when it differs from the current record's page."""
         self.leaf: OriginLeaf = OriginLeaf(None, 0)
         self._kept: deque[tuple[OriginLeaf, E | None, int]] = deque()
         self._weight: int = 0
@@ -76,4 +79,4 @@ class OriginLeaves(Generic[E]):
         return leaf
 
     def _let_go(self, leaf: OriginLeaf, extra: E) -> None:
-        """Take note that a leaf with something extra keeps no records any more."""
+        """Handle that a leaf with something extra keeps no records any more."""

@@ -1,4 +1,4 @@
-"""Source records that were taken together, for those who ask where the record at hand came from."""
+"""Pages of source records, which name a record's origin."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @final
 class RawRecord:
-    """A record as it came, for those who have to look at it again. The offset is -1 if the log has no such record."""
+    """A record as it came. The offset is -1 if the log has no such record."""
 
     __slots__ = ("headers", "key", "offset", "partition", "timestamp", "value")
 
@@ -29,10 +29,13 @@ class RawRecord:
 
 
 class OriginPage(Protocol):
-    """Source records, each known by its offset, or by another number that its batch has in the place of the offset."""
+    """Source records, each addressed by its offset.
+
+    Or by another number that its batch has in place of the offset.
+    """
 
     def metadata(self, offset: int) -> RecordMetadata | None:
-        """Return where a record came from; None when that is not known."""
+        """Return a record's source position; None when it is unknown."""
         ...
 
     def raw(self, offset: int) -> RawRecord | None:
@@ -40,11 +43,11 @@ class OriginPage(Protocol):
         ...
 
     def logged(self, offset: int, /) -> bool:
-        """Return whether the log has the record; if not, its offset counts the records of a history."""
+        """Return whether the log has the record; if not, its offset counts records of a history."""
         ...
 
     def bare(self) -> OriginPage | None:
-        """Return a page that still tells where records came from, and keeps none of their bytes; None when there is no such page."""
+        """Return a page with the positions, but without bytes; None when there is no such page."""
         ...
 
     def __len__(self) -> int:
@@ -53,17 +56,17 @@ class OriginPage(Protocol):
 
     @property
     def lasting(self) -> bool:
-        """Whether the page may be kept; else those who want to know later where a record came from ask for its `origin`."""
+        """Whether the page may be kept; if not, use `origin` to keep a record's position."""
         ...
 
     def origin(self, offset: int) -> Place | None:
-        """Return where a record came from, in a page that may be kept."""
+        """Return a record's position, in a page that may be kept."""
         ...
 
 
 @final
 class Chunk:
-    """Records of one partition as they came. Without a batch it tells where they came from, and no more.
+    """Records of one partition as they came; without a batch it has only their positions.
 
     `logged` says whether the log has them.
     """
@@ -94,11 +97,11 @@ class Chunk:
         return self._logged
 
     def origin(self, offset: int) -> Place:
-        """Return this page."""
+        """Return this page, and the offset."""
         return OriginLeaf(self, 0), offset
 
     def bare(self) -> Chunk:
-        """Return the partition alone."""
+        """Return a page of the same partition without a batch."""
         return self if self._batch is None else Chunk(self.partition, None, logged=self._logged)
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""Where records came from that operators hold back."""
+"""The origins of records that operators hold back."""
 
 from __future__ import annotations
 
@@ -18,10 +18,13 @@ Place = tuple["OriginPage | None", int, int, "Headers"]
 
 @final
 class HeldBack(OriginLeaves[None]):
-    """The places of the records that one node holds back; and the way to these, and back."""
+    """The origins of the records that one node holds back.
+
+    It can make each of them the current record again.
+    """
 
     def origin(self) -> Origin:
-        """Return where the current record came from."""
+        """Return the origin of the current record."""
         current = self.current
         page = current.page
         if page is not self.page:
@@ -29,12 +32,12 @@ class HeldBack(OriginLeaves[None]):
         return None if page is None else (self.leaf, current.offset) if page.lasting else page.origin(current.offset)
 
     def here(self) -> Place:
-        """Return which record is the current one."""
+        """Return the current record's context."""
         current = self.current
         return current.page, current.offset, current.timestamp, current.headers
 
     def go_to(self, origin: Origin, timestamp: int, headers: Headers) -> None:
-        """Make another record the current one; None: none."""
+        """Make another record the current one; with `origin` None there is none."""
         current = self.current
         current.timestamp, current.headers = timestamp, headers
         if origin is None:
@@ -47,6 +50,6 @@ class HeldBack(OriginLeaves[None]):
             current.page = Chunk(TopicPartition(topic, partition), None)
 
     def back(self, there: Place) -> None:
-        """Make the record the current one again that was so before."""
+        """Restore the context that `here` returned."""
         current = self.current
         current.page, current.offset, current.timestamp, current.headers = there
