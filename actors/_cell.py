@@ -114,7 +114,7 @@ class Cell(Mortal):
         if self._lane is not None:
             self._lane.close()
 
-    # --- start ----------------------------------------------------------------------------------------------------------------
+    # --- start ------------------------------------------------------------------------------------
 
     def create(self, number: int) -> Incarnation:
         """Make the actor of incarnation `number`; raises what the factory raises."""
@@ -150,7 +150,7 @@ class Cell(Mortal):
         if self.state is State.STOPPED and not self.has_started:
             raise ActorStopped(self.path)
 
-    # --- the life -------------------------------------------------------------------------------------------------------------
+    # --- the life ---------------------------------------------------------------------------------
 
     async def run(self, life: Incarnation) -> None:
         """Live: start, take turns until one is the last, finish. No exception but a bug of the framework gets out of here."""
@@ -300,7 +300,7 @@ class Cell(Mortal):
         if self._starting is not None:
             self.kernel.dispatch.resume(self._starting)
 
-    # --- what others ask of it ------------------------------------------------------------------------------------------------
+    # --- what others ask of it --------------------------------------------------------------------
 
     def child_ended(self, child: Cell, cause: Exception | None) -> None:
         """Let a child go; a failure is news for the parent even if it did not watch."""

@@ -94,7 +94,7 @@ class Inbox:
         self.room: int = 0
         self._measure()
 
-    # --- the sender's side ---------------------------------------------------------------------------------------------------
+    # --- the sender's side ------------------------------------------------------------------------
 
     def tell(self, message: object) -> None:
         """Queue `message`, or follow the overflow policy."""
@@ -205,7 +205,7 @@ class Inbox:
         self._ringing = False
         self.wake()
 
-    # --- the consumer's side -------------------------------------------------------------------------------------------------
+    # --- the consumer's side ----------------------------------------------------------------------
 
     def park(self) -> asyncio.Future[None] | None:
         """Return what to wait for, or None when there is something to do."""
@@ -281,7 +281,7 @@ class Inbox:
         """Whether the depth has been at the high watermark and not yet at the low one again."""
         return self._pressed
 
-    # --- common --------------------------------------------------------------------------------------------------------------
+    # --- common -----------------------------------------------------------------------------------
 
     def _drop(self, message: object, reason: Literal["stopped", "full", "dropped"], error: Exception) -> None:
         self.refused += 1

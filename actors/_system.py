@@ -63,7 +63,7 @@ class System:
         self._host: Host | None = None
         self._stall: StallDetector | None = None
 
-    # --- the block ------------------------------------------------------------------------------------------------------------
+    # --- the block --------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
         if self._host is not None:
@@ -123,7 +123,7 @@ class System:
         kernel.doorbell.answer()
         kernel.doorbell.close()
 
-    # --- for users ------------------------------------------------------------------------------------------------------------
+    # --- for users --------------------------------------------------------------------------------
 
     async def spawn(self, spec: Spec[M], name: str, /) -> Ref[M]:
         """Start a top-level actor and return its ref once it has handled Started.
@@ -168,7 +168,7 @@ class System:
         """Return all living actors as they are now, parents before children; sends no message, costs the actors nothing."""
         return list(walk(self._family))
 
-    # --- for the framework ----------------------------------------------------------------------------------------------------
+    # --- for the framework ------------------------------------------------------------------------
 
     def _escalate(self, error: Exception) -> None:
         host, _ = self._opened()

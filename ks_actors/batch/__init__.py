@@ -1,4 +1,7 @@
-"""The batch bridge: topologies over history, and topics as DataFrames, on Spark. Importing it imports neither pyspark nor pyarrow."""
+"""Batch bridge: run topologies over history, and read topics as Spark DataFrames.
+
+Importing this package imports neither pyspark nor pyarrow.
+"""
 
 from __future__ import annotations
 

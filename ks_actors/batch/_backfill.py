@@ -1,4 +1,4 @@
-"""A topology over history: its own operators, over exact ranges, in one process or on Spark."""
+"""Backfills: a topology's own operators over exact offset ranges, in one process or on Spark."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ks_actors.topology import Topology
 
 Engine: TypeAlias = Literal["local", "spark"]
-"""Where the tasks of a backfill run."""
+"""The engine that runs the tasks of a backfill."""
 
 
 async def backfill(
@@ -51,21 +51,28 @@ async def backfill(
     progress: Callable[[BackfillProgress], None] | None = None,
     directory: Path | None = None,
 ) -> Backfill:
-    """Run a topology over all that its topics hold until then, by its own operators, and return what came of it.
+    """Run a topology over the history of its topics, with its own operators, and return the result.
 
-    `until` is a time (ms): each partition is read to before the first record that is as late; or offsets by topic and partition, of which those that
-    are not named are read to their ends; None is what there is now. Records of a task that reads several partitions are taken in the order of their
-    times. With `snapshot_uri` the state goes into a snapshot there, with the positions that a stream goes on from; nothing else is changed, in the
-    log or elsewhere, and nothing is left when it is cancelled. `log` takes the place of the config's. `allow` names what may differ from a stream;
-    see BackfillRefused.
+    `until` bounds the history. A time (ms) ends each partition before its first record at or after
+    that time. A mapping gives end offsets by topic and partition; partitions that it omits are read
+    to their ends. None reads to the current ends. A task that reads several partitions takes their
+    records in timestamp order.
 
-    The `local` engine runs one task after the other in a thread of this process. `spark` runs each in a task of Spark's, as its settings say or on a
-    bridge that there is, and gives the same. Its processes read the log by themselves: it has to be in a directory, or Kafka. What is written, and
-    state, is on disk below `directory` meanwhile (default: the system's for temporary files), which all of Spark's machines have to share, as they
-    have to share the place of the snapshot. `progress` is called after each task, on Spark after each stage, and about once per second meanwhile.
+    With `snapshot_uri` the state goes into a snapshot there, with the positions from which a stream
+    continues. A backfill changes nothing else, in the log or elsewhere, and a cancelled one leaves
+    nothing behind. `log` replaces the config's log. `allow` lists the permitted differences from a
+    stream; see BackfillRefused.
 
-    Raises BackfillRefused before anything is processed, what processing raises, OffsetOutOfRange, MissingSourceTopics, TopologyError; of Spark
-    SparkUnavailable, JobFailed, JobCancelled, and BatchError for functions that cannot be sent to other processes.
+    The `local` engine runs the tasks one by one in a thread of this process. `spark` runs each in a
+    Spark task and gives the same result; `spark` is either settings or a running bridge. Spark's
+    processes read the log directly, so it must be Kafka or in a directory. Output and state are on
+    disk below `directory` until the end (default: the system's directory for temporary files). All
+    Spark machines must share that directory and the location of the snapshot. `progress` is called
+    after each task (on Spark after each stage), and about once per second in between.
+
+    Raises BackfillRefused before anything is processed. Also raises any processing error,
+    OffsetOutOfRange, MissingSourceTopics and TopologyError. With Spark, raises SparkUnavailable,
+    JobFailed, JobCancelled, and BatchError for functions that cannot be pickled.
     """
     began = time.perf_counter()
     check_serdes(topology, key=config.default_key_serde, value=config.default_value_serde)
@@ -88,12 +95,12 @@ async def backfill(
 
 
 def _address(config: StreamsConfig, log: Log | None) -> LogAddress:
-    """Return where Spark's processes find the log. Raises ConfigError for one in memory."""
+    """Return the address of the log for Spark's processes. Raises ConfigError for one in memory."""
     if isinstance(log, EmbeddedLog):
         address = LogAddress("memory://" if log.directory is None else f"embedded://{quote(str(log.directory.absolute()))}")
     else:
         address = address_of(config)
-    address.open()  # to see whether that can be; it is not started
+    address.open()  # Check the address now; this does not start the log.
     return address
 
 
@@ -110,7 +117,7 @@ _TELL_SECONDS = 1.0
 
 @final
 class _Local:
-    """The tasks of a backfill one after the other, in one thread."""
+    """The tasks of a backfill, run one by one in a single thread."""
 
     def __init__(
         self, recipe: Recipe, log: SharedLog, directory: Path, snapshot_uri: str | None, progress: Callable[[BackfillProgress], None] | None
@@ -148,14 +155,15 @@ class _Local:
             tell(self._progress, self._recipe.plan, self._done)
 
     def _tell(self, run: TaskRun) -> None:
-        """Tell now and then how far a task is."""
+        """Report the progress of a task, at most once per second."""
         if (now := time.monotonic()) - self._told >= _TELL_SECONDS:
             self._told = now
             tell(self._progress, self._recipe.plan, self._done, run.processed)
 
     def _run_task(self, work: TaskPlan) -> TaskDone:
         state = self._directory / "state"
-        # Tasks of several subtopologies may write to one topic: each is a source of its own, in the order of the stages.
+        # Tasks of several subtopologies may write to one topic. Each is a separate source, in stage
+        # order.
         writer = self._files.writer(len(self._done), str(work.task))
         run = TaskRun(
             self._recipe,

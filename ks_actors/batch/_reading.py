@@ -1,4 +1,4 @@
-"""How records of a range are read where there is no event loop: in a task of Spark's, or in a thread."""
+"""Blocking reads of log ranges, for Spark tasks and threads without an event loop."""
 
 from __future__ import annotations
 
@@ -36,25 +36,31 @@ if TYPE_CHECKING:
         """Run a coroutine to its end on the log's event loop."""
 
         def __call__(self, work: Coroutine[Any, Any, T], /) -> T:
-            """Return what it returns."""
+            """Return the coroutine's result."""
             ...
 
 
 class LogAddress(msgspec.Struct, frozen=True):
-    """A log that other processes can reach, too: its URL and, of a Kafka, how to log in there. It travels to tasks."""
+    """Address of a log that other processes can reach: its URL and, for Kafka, login options.
+
+    It is sent to Spark tasks.
+    """
 
     url: str
     options: Mapping[str, Any] = {}
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
-        """Return the URL, and of the options the names: a password is among them, and what is printed goes into logs."""
+        """Return the URL and only the names of the options.
+
+        Options may hold passwords, and printed values end up in logs.
+        """
         return [("url", self.url), ("options", list(self.options))]
 
     def __repr__(self) -> str:
         return f"LogAddress(url={self.url!r}, options={list(self.options)!r})"
 
     def open(self) -> Log:
-        """Return the log, not started yet, to be read only. Raises ConfigError for one that is in memory."""
+        """Return the log, read-only and not started. Raises ConfigError for one in memory."""
         if self.url.startswith(SCHEME):
             return kafka_log(self.url.removeprefix(SCHEME), **{"client_id": "ks-actors-batch", **self.options})
         parts = urlsplit(self.url)
@@ -64,12 +70,12 @@ class LogAddress(msgspec.Struct, frozen=True):
 
 
 def address_of(config: StreamsConfig) -> LogAddress:
-    """Return where an app's log is."""
+    """Return the address of an app's log."""
     return LogAddress(config.log, kafka_options(config) if config.log.startswith(SCHEME) else {})
 
 
 class LogRange(msgspec.Struct, frozen=True):
-    """Offsets `start` to before `end` of a partition."""
+    """The offsets of a partition from `start` up to, but not including, `end`."""
 
     topic: str
     partition: int
@@ -77,13 +83,16 @@ class LogRange(msgspec.Struct, frozen=True):
     end: int
 
     def split(self, most: int) -> list[LogRange]:
-        """Return it in pieces of at most so many offsets."""
+        """Split the range into pieces of at most `most` offsets."""
         return [LogRange(self.topic, self.partition, at, min(at + most, self.end)) for at in range(self.start, self.end, most)]
 
 
 @final
 class LogReader:
-    """A log on an event loop of its own, in a thread: its calls block. To be used by `with LogReader(address) as reader`."""
+    """A log on its own event loop, in a thread, with blocking calls.
+
+    Use it as `with LogReader(address) as reader`.
+    """
 
     def __init__(self, address: LogAddress) -> None:
         self._address = address
@@ -126,7 +135,7 @@ class LogReader:
             await log.close()
 
     def reopen(self) -> None:
-        """Look at the log anew."""
+        """Close the log and open it again."""
         self._run(self._stop())
         self._run(self._start())
 
@@ -136,7 +145,10 @@ class LogReader:
         return self._log
 
     def partitions(self, topics: Iterable[str]) -> dict[str, int]:
-        """Return how many partitions each topic has. Raises UnknownTopicOrPartition, which names all that are missing."""
+        """Return the partition count of each topic.
+
+        Raises UnknownTopicOrPartition, with the names of all missing topics.
+        """
         return self._run(partition_counts(self._opened, topics))
 
     def ranges(self, topics: Iterable[str], bounds: Bounds) -> list[LogRange]:
@@ -144,9 +156,10 @@ class LogReader:
         return self._run(plan_ranges(self._opened, topics, bounds))
 
     def read(self, what: LogRange) -> Generator[Batch, None, None]:
-        """Yield the records of a range, as far as there are any, in batches in order of offsets.
+        """Yield the existing records of a range, in batches in offset order.
 
-        A log that cleans itself meanwhile is opened anew, up to three times. Raises OffsetOutOfRange for what is gone, LogTimeout.
+        If the log was cleaned during the read, reopen it, up to three times. Raises
+        OffsetOutOfRange for deleted records, and LogTimeout.
         """
         at, left = what.start, _OPENINGS
         while at < what.end:
@@ -166,7 +179,10 @@ class LogReader:
 
 @final
 class SharedLog:
-    """A log that lives on another thread's event loop, to be read from here: `read` blocks, and is not for the loop's own thread."""
+    """A log on another thread's event loop, with blocking calls.
+
+    Never call `read` from the loop's own thread.
+    """
 
     def __init__(self, log: Log, loop: asyncio.AbstractEventLoop) -> None:
         self._log = log
@@ -180,7 +196,10 @@ class SharedLog:
         return self._run(plan_ranges(self._log, topics, bounds))
 
     def read(self, what: LogRange) -> Generator[Batch, None, None]:
-        """Yield the records of a range, in batches in order of offsets. Raises OffsetOutOfRange for what is gone, LogTimeout."""
+        """Yield the records of a range, in batches in offset order.
+
+        Raises OffsetOutOfRange for deleted records, and LogTimeout.
+        """
         for batch, _ in _read_from(self._log, self._run, what, what.start):
             if len(batch):
                 yield batch
@@ -220,9 +239,10 @@ def _until(batch: Batch, end: int) -> Batch:
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """Where history begins and ends: by offsets of partitions, where they are named, else by time (ms), else all there is.
+    """Bounds of the history of each partition: by offset, else by time (ms), else everything.
 
-    `until_ms` leaves out the first record that is as late as that, and all behind it. Ends are never behind what is committed.
+    `until_ms` excludes the first record at or after that time, and all later offsets. Ends never
+    pass the last committed offset.
     """
 
     from_ms: int | None = None
@@ -232,7 +252,10 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 async def partition_counts(log: Log, topics: Iterable[str]) -> dict[str, int]:
-    """Return how many partitions each topic has. Raises UnknownTopicOrPartition, which names all that are missing."""
+    """Return the partition count of each topic.
+
+    Raises UnknownTopicOrPartition, with the names of all missing topics.
+    """
     wanted = list(topics)
     found = await log.describe_topics(wanted)
     missing = [name for name in wanted if name not in found]
@@ -242,7 +265,10 @@ async def partition_counts(log: Log, topics: Iterable[str]) -> dict[str, int]:
 
 
 async def plan_ranges(log: Log, topics: Iterable[str], bounds: Bounds) -> list[LogRange]:
-    """Return the ranges of all partitions of the topics, also those with nothing in them. Raises OffsetOutOfRange for offsets that are not there."""
+    """Return the ranges of all partitions of the topics, including empty ones.
+
+    Raises OffsetOutOfRange for offsets that do not exist.
+    """
     counts = await partition_counts(log, topics)
     partitions = [TopicPartition(name, number) for name, count in counts.items() for number in range(count)]
     begins = await log.begin_offsets(partitions)
@@ -252,7 +278,7 @@ async def plan_ranges(log: Log, topics: Iterable[str], bounds: Bounds) -> list[L
     ranges = []
     for where in partitions:
         topic, number = where
-        # What is behind the end is uncommitted, or has come since that was asked for.
+        # Records beyond the end are uncommitted, or arrived after the end was read.
         start = bounds.starts.get(topic, {}).get(number, min(first.get(where, begins[where]), ends[where]))
         end = bounds.ends.get(topic, {}).get(number, min(last.get(where, ends[where]), ends[where]))
         for offset in (start, end):

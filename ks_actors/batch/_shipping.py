@@ -1,4 +1,4 @@
-"""Topologies and settings on their way to other processes."""
+"""Serialization of topologies and settings for other processes."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _DECODERS = (msgspec.json.Decoder, msgspec.msgpack.Decoder)
 
 
 class _Pickler(_Base):  # type: ignore[misc]  # as it says
-    """Take along functions that cannot be imported, and what serdes are made of."""
+    """Pickler that also takes functions without an importable name, and the parts of serdes."""
 
     def reducer_override(self, obj: Any) -> Any:
-        """Say how to make `obj` again."""
+        """Return the call that recreates `obj`."""
         if id(obj) in _CONSTANTS:
             return getattr, (serdes, _CONSTANTS[id(obj)])
         if isinstance(obj, struct.Struct):
@@ -44,7 +44,7 @@ def _decoder(kind: Any, type_: Any, strict: bool, dec_hook: Any) -> Any:
 
 
 def packed(thing: Any) -> bytes:
-    """Return something as bytes that another process can make it from. Raises BatchError, which names what is in the way."""
+    """Pickle a value for another process. Raises BatchError, which names the obstacle."""
     file = io.BytesIO()
     pickler: Any = _Pickler(file)
     try:
@@ -58,5 +58,5 @@ def packed(thing: Any) -> bytes:
 
 
 def unpacked(data: bytes) -> Any:
-    """Return what was packed."""
+    """Return the value from `packed`'s bytes."""
     return pickle.loads(data)  # noqa: S301 - our own

@@ -1,4 +1,4 @@
-"""What went wrong in a task, told where the job was asked for: the error itself, without the Java around it."""
+"""Errors of Spark tasks, rebuilt for the caller of the job without Java's stack traces."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _LONGEST = 64_000
 
 
 class TaskError(Exception):
-    """Carries an error out of a Spark task, as text."""
+    """An error of a Spark task, carried out as text."""
 
 
 class SparkError(Exception):
-    """What Spark has said of a failure, as text."""
+    """Spark's description of a failure, as text."""
 
 
 @contextmanager
 def carried() -> Iterator[None]:
-    """Let what is raised inside of a Spark task arrive as it is where the job was asked for."""
+    """Carry an error raised in a Spark task to the caller of the job unchanged."""
     try:
         yield
     except Exception as error:
@@ -43,7 +43,11 @@ def carried() -> Iterator[None]:
 
 
 class _Told(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An error on its way. It is data: what comes over the network makes no objects but errors of Python's and this package's, with text in them."""
+    """A serialized error.
+
+    It is plain data: input from the network can create only errors of Python and this package, with
+    text arguments.
+    """
 
     kind: str
     arguments: tuple[str | int | float | None, ...]
@@ -59,7 +63,7 @@ _decoder: Final = msgspec.json.Decoder(_Told)
 
 
 def _pack(error: Exception) -> str | None:
-    """Return an error, and what it was raised from, as text; None for one that could not be made again."""
+    """Return an error and its cause as text; None if it could not be rebuilt."""
     told = _told(error)
     cause = error.__cause__
     if told is not None and isinstance(cause, Exception):
@@ -79,7 +83,10 @@ def _told(error: Exception) -> _Told | None:
 
 
 def _made(told: _Told) -> Exception | None:
-    """Return the error that was told of; None when it is none of Python's or this package's, or takes something else."""
+    """Rebuild the error.
+
+    Return None if its class is not one of Python's or this package's, or takes other arguments.
+    """
     kind = getattr(_errors, told.kind, None) or getattr(builtins, told.kind, None)
     if not isinstance(kind, type) or not issubclass(kind, Exception):
         return None
@@ -94,9 +101,10 @@ def _made(told: _Told) -> Exception | None:
 
 
 def translated(error: Exception, name: str, kind: str = "job") -> JobFailed:
-    """Return the failure of a job, or what `kind` says: its cause is the error that was raised in a task, where one was, and none of Java's lines.
+    """Return the failure of a job (or of `kind`), caused by the error raised in a task, if any.
 
-    To be called in the thread that it was raised in: to tell what Java has raised may need Java again.
+    Java's stack trace is left out. Call it in the thread that caught the error, as formatting a
+    Java error may call Java again.
     """
     job = f"{kind} {name}"
     text = str(error)
@@ -108,7 +116,8 @@ def translated(error: Exception, name: str, kind: str = "job") -> JobFailed:
     tracebacks = _TRACEBACK.findall(text)
     if tracebacks:
         said = _CARRIED.sub("", tracebacks[-1])
-        # Behind the frames, which are indented; classes have their modules, and the functions that they are in, before their names.
+        # The error follows the indented frames. Class names have their module and enclosing
+        # functions in front.
         kind, colon, what = next((line for line in said.splitlines() if line[:1].strip()), "").partition(": ")
         if kind:
             return _failed(job, f"{kind.rpartition('.')[2]}{colon}{what}", SparkError(f"in a task of Spark's:\n{said}"))
@@ -117,12 +126,12 @@ def translated(error: Exception, name: str, kind: str = "job") -> JobFailed:
 
 
 def died(name: str, kind: str = "job") -> JobFailed:
-    """Return the failure of a job whose Spark has died."""
+    """Return the failure of a job after its Spark session died."""
     return JobFailed(f"{kind} {name} has failed: Spark has ended in the middle of it. What comes next gets a new session")
 
 
 def _unpack(packed: str) -> Exception | None:
-    """Return what `_pack` has packed; None for anything else."""
+    """Return the error packed by `_pack`; None for anything else."""
     try:
         told = _decoder.decode(base64.b64decode(packed))
     except (ValueError, msgspec.MsgspecError):
@@ -140,7 +149,7 @@ def _failed(job: str, text: str, cause: Exception) -> JobFailed:
 
 
 def first_line(error: BaseException) -> str:
-    """Return what an error of Spark says in its first line that says something."""
+    """Return the first informative line of a Spark error."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if len(lines) > 1 and lines[0].startswith("An error occurred while calling "):
         return lines[1].lstrip(": ")

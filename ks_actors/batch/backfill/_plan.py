@@ -1,4 +1,4 @@
-"""What a backfill is to do: which tasks, over which ranges, in which order; and what it refuses to do."""
+"""The plan of a backfill: its tasks, ranges and stages, and the reasons to refuse it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ _INCOMPLETE: Final = "store {} {}: a stream that goes on from the snapshot begin
 
 
 class TaskPlan(msgspec.Struct, frozen=True):
-    """One task over its part of history: ranges of topics, and the partitions of repartition topics that the stages before have written."""
+    """One task and its part of history: ranges of topics, and partitions of repartition topics.
+
+    Earlier stages have written those repartition topics.
+    """
 
     task: TaskId
     ranges: tuple[LogRange, ...]
@@ -51,16 +54,17 @@ class TaskPlan(msgspec.Struct, frozen=True):
 
 
 class Stage(msgspec.Struct, frozen=True):
-    """The tasks of one subtopology; they need nothing of each other."""
+    """The tasks of one subtopology; they are independent of each other."""
 
     subtopology: int
     tasks: tuple[TaskPlan, ...]
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """All stages, each after those whose repartition topics it reads, with the sizes of all topics.
+    """All stages with the partition counts of all topics.
 
-    `resume` tells where the repartition topics end in the log: nothing that is in front of it is the streaming app's to read.
+    Each stage comes after those that write its repartition topics. `resume` has the end offsets of
+    the repartition topics in the log: the streaming app must not read anything before them.
     """
 
     stages: tuple[Stage, ...]
@@ -71,19 +75,23 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def records(self) -> int:
-        """How many offsets there are to be read, global tables left out."""
+        """The total number of offsets to read, without global tables."""
         return sum(one.end - one.start for stage in self.stages for task in stage.tasks for one in task.ranges)
 
 
 def first_source(plan: Plan, stage: Stage) -> int:
-    """Return the number of a stage's first task, counted through all stages: that of its records on the way to others."""
+    """Return the number of a stage's first task, counted across all stages.
+
+    It is the task's source number in the exchange.
+    """
     return sum(len(each.tasks) for each in plan.stages[: plan.stages.index(stage)])
 
 
 def make_setup(topology: Topology, config: StreamsConfig, counts: Mapping[str, int]) -> Environment:
-    """Return what tasks of a backfill have in common: they wait for all that the log has of a time before they process it.
+    """Return the environment shared by all tasks of a backfill.
 
-    What they write is the same when it is done again: nothing of it depends on a clock. So there are no caches, whose flushes would.
+    Tasks wait for all of the log's records of a time before they process it. Their output must be
+    repeatable and so independent of any clock; caches, which flush by time, are off.
     """
     setup = Environment(
         topology,
@@ -99,9 +107,10 @@ def make_setup(topology: Topology, config: StreamsConfig, counts: Mapping[str, i
 
 
 async def make_plan(log: Log, topology: Topology, config: StreamsConfig, bounds: Bounds, allow: Collection[str], *, snapshot: bool) -> Plan:
-    """Return what is to be done; `snapshot` tells whether state is to be handed over.
+    """Return the plan; `snapshot` says whether the state goes into a snapshot.
 
-    Raises BackfillRefused, with all reasons; ConfigError, MissingSourceTopics, TopologyError, OffsetOutOfRange.
+    Raises BackfillRefused with all reasons. Also raises ConfigError, MissingSourceTopics,
+    TopologyError and OffsetOutOfRange.
     """
     if strange := sorted(set(allow) - set(CHOICES)):
         raise ConfigError(f"allow: there is no {', '.join(strange)}; there are {', '.join(CHOICES)}")
@@ -136,7 +145,7 @@ def _task_plan(task: TaskId, partitions: Iterable[TopicPartition], ranges: Mappi
 
 
 def _writers(setup: Environment) -> dict[str, list[int]]:
-    """Return which subtopologies write each topic that is known by name."""
+    """Return the subtopologies that write each topic with a fixed name."""
     writers: dict[str, list[int]] = {}
     for subtopology in setup.topology.subtopologies():
         for topic in subtopology.sink_topics:
@@ -145,7 +154,7 @@ def _writers(setup: Environment) -> dict[str, list[int]]:
 
 
 def _in_order(setup: Environment) -> list[int]:
-    """Return the subtopologies so that each comes after those that write its repartition topics."""
+    """Sort the subtopologies so that each follows the writers of its repartition topics."""
     writers = _writers(setup)
     needs: dict[int, set[int]] = {
         subtopology.id: {writer for topic in subtopology.repartition_topics for writer in writers.get(setup.topic(topic), ())} - {subtopology.id}
@@ -165,7 +174,7 @@ def _in_order(setup: Environment) -> list[int]:
 
 
 def _reasons(setup: Environment, tasks: Mapping[int, int], sources: Mapping[int, Collection[str]], *, snapshot: bool) -> Iterable[tuple[str, str]]:
-    """Yield what would not be as it is in a stream, and by which choice it is allowed all the same."""
+    """Yield each difference from a stream, with the choice that allows it."""
     writers = _writers(setup)
     for subtopology in setup.topology.subtopologies():
         internal = {setup.topic(topic) for topic in subtopology.repartition_topics}
@@ -185,7 +194,7 @@ def _reasons(setup: Environment, tasks: Mapping[int, int], sources: Mapping[int,
 
 
 def _dependent(setup: Environment, subtopology: Subtopology) -> list[str]:
-    """Return the nodes with stores, but for those that count: any order gives the same number."""
+    """Return the nodes with stores, except those that count: counts do not depend on order."""
     nodes = (setup.topology.nodes[name] for name in subtopology.nodes)
     return [node.name for node in nodes if isinstance(node, ProcessorNode) and node.stores and not isinstance(node.operator, StreamCount)]
 

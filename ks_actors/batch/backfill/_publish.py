@@ -1,4 +1,4 @@
-"""What a backfill has written, on its way to the topics: once, however often it is sent there."""
+"""Publish the output of a backfill to its topics, exactly once across repeated runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ks_actors.log import Log, TransactionalProducer
 
 MARKERS: Final = "backfill-markers"
-"""The end of the name of the topic that tells what was published; it begins with the application's id."""
+"""The suffix of the name of the marker topic; the application id is its prefix."""
 
 _NOBODY: Final = GroupMetadata("", -1, "")
 _AT_ONCE: Final = 50_000
@@ -36,7 +36,11 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class Marker(msgspec.Struct, frozen=True):
-    """How far a job has come with a partition: records that are written, their checksum, the offset behind them, and whether that is all."""
+    """A job's progress in a partition.
+
+    It has the number of records written, their checksum, the next offset, and whether all are
+    written.
+    """
 
     records: int
     checksum: int
@@ -58,16 +62,19 @@ async def publish(
     log: Log | None = None,
     progress: Callable[[TopicPartition, int], None] | None = None,
 ) -> dict[str, int]:
-    """Write what a backfill has written to its topics in the log, once for each `job`; return how many records of each topic were new there.
+    """Write the output of a backfill to its topics, once per `job`.
 
-    Each partition gets its records in order, in transactions of at most 50,000; with them goes a marker into the compacted topic
-    `<application id>-backfill-markers`, which tells how far the job has come. So a repeated run writes what is missing, whatever was killed when,
-    and nothing twice; of two at the same time the older one is Fenced. Records are those that a stream would have written: they carry no mark.
+    Return the number of new records by topic. Each partition gets its records in order, in
+    transactions of at most 50,000. Each transaction also writes a progress marker to the compacted
+    topic `<application id>-backfill-markers`. So a repeated run writes only the missing records,
+    wherever the last one was killed. If two run at the same time, the older one raises Fenced. The
+    records equal those of a stream and carry no mark.
 
-    A job that was published has to give the same records again. Raises PublishRefused, before anything is written, when it does not (other ranges,
-    another topology, functions that depend on more than their arguments), or when the records are no longer in the log; UnknownTopicOrPartition for
-    topics that are not there, LogTimeout when another job's transaction in front of the markers stays open, and LogError. `log` takes the place of
-    the config's. `progress` is called after each transaction, with its partition and how many records of it are there by then.
+    A repeated job must produce the same records. Raises PublishRefused, before it writes anything,
+    if they differ (other ranges, another topology, impure functions) or are no longer in the log.
+    Raises UnknownTopicOrPartition for missing topics, LogTimeout if another job's transaction stays
+    open in front of the markers, and LogError. `log` replaces the config's log. `progress` is
+    called after each transaction with the partition and the number of its records written so far.
     """
     async with opened(config, log) as used:
         return await _Publisher(done, config, job, used, progress).run()
@@ -75,7 +82,7 @@ async def publish(
 
 @final
 class _Publisher:
-    """One job on its way to the log."""
+    """The publication of one job."""
 
     def __init__(self, done: Backfill, config: StreamsConfig, job: str, log: Log, progress: Callable[[TopicPartition, int], None] | None) -> None:
         self._done = done
@@ -89,7 +96,7 @@ class _Publisher:
     async def run(self) -> dict[str, int]:
         partitions = await asyncio.to_thread(lambda: self._done.partitions)
         await self._check_topics(partitions)
-        # From here on no earlier run of this job can commit anything: what its markers tell is all there is.
+        # The new producer fences earlier runs of this job, so its markers are complete.
         name = f"{self._config.application_id}-{self._job}-publish"
         scope = TransactionScope(topics=frozenset({where.topic for where in partitions} | {self._markers.topic}))
         producer = await self._log.transactional_producer(
@@ -106,7 +113,7 @@ class _Publisher:
             await producer.close()
 
     async def _check_topics(self, partitions: Iterable[TopicPartition]) -> None:
-        """Make the topic of the markers, and see that the others are there."""
+        """Create the marker topic, and check that the others exist."""
         topics = {where.topic for where in partitions}
         found = await self._log.describe_topics([*topics, self._markers.topic])
         if missing := sorted(topics - set(found)):
@@ -114,15 +121,16 @@ class _Publisher:
         if self._markers.topic not in found:
             try:
                 await self._log.create_topics([NewTopic(self._markers.topic, 1, {"cleanup.policy": "compact"})])
-            except TopicExists:  # somebody else was faster
+            except TopicExists:  # Another run created it first.
                 return
 
     async def _known(self) -> dict[TopicPartition, Marker]:
         """Return the markers of this job. Raises LogTimeout."""
         where, found = self._markers, dict[TopicPartition, Marker]()
         at = (await self._log.begin_offsets([where]))[where]
-        # All that is there. Another job of the app that was killed may have left its transaction open in front of markers of this one: what is
-        # committed is not read before that is decided about.
+        # Read to the end of uncommitted data. A killed job of the same app may have left a
+        # transaction open in front of this job's markers, and committed reads stop there until it
+        # ends.
         end = (await self._log.end_offsets([where], IsolationLevel.READ_UNCOMMITTED))[where]
         fetcher = self._log.fetcher(client_id=f"{self._config.client_id}-publish", isolation=IsolationLevel.READ_COMMITTED)
         try:
@@ -148,8 +156,9 @@ class _Publisher:
                 found[TopicPartition(name.topic, name.partition)] = msgspec.json.decode(value, type=Marker)
 
     async def _check(self, known: dict[TopicPartition, Marker], partitions: Iterable[TopicPartition]) -> None:
-        """Compare what was published with what there is now. Raises PublishRefused."""
-        # Uncommitted, as somebody else's open transaction may be in front of what this job has committed.
+        """Compare the published records with the current ones. Raises PublishRefused."""
+        # Uncommitted, as another job's open transaction may be in front of this job's committed
+        # records.
         ends = await self._log.end_offsets(known, IsolationLevel.READ_UNCOMMITTED) if known else {}
         there = set(partitions)
         for where, marker in sorted(known.items()):
@@ -167,7 +176,7 @@ class _Publisher:
         )
 
     def _sum(self, where: TopicPartition, most: int) -> tuple[int, int, bool]:
-        """Return how many records there are, `most` at most, their checksum, and whether there are more."""
+        """Return the record count (at most `most`), its checksum, and whether there are more."""
         count = checksum = 0
         for batch in self._done.read(where):
             part = batch.slice(0, most - count) if len(batch) > most - count else batch
@@ -177,7 +186,7 @@ class _Publisher:
         return count, checksum, False
 
     async def _publish(self, producer: TransactionalProducer, where: TopicPartition, marker: Marker) -> int:
-        """Write what is missing of a partition; return how many records that were."""
+        """Write the missing records of a partition; return their number."""
         if marker.whole:
             return 0
         chunks = _chunks(_from(self._done.read(where), marker.records))
@@ -201,7 +210,7 @@ class _Publisher:
 
 
 def _from(batches: Iterator[Batch], first: int) -> Iterator[Batch]:
-    """Yield what comes from a record on, in slices."""
+    """Yield the records from index `first` on, in slices."""
     for batch in batches:
         skipped = min(first, len(batch))
         first -= skipped
@@ -210,7 +219,7 @@ def _from(batches: Iterator[Batch], first: int) -> Iterator[Batch]:
 
 
 def _chunks(slices: Iterator[Batch]) -> Iterator[list[Batch]]:
-    """Yield as many as a transaction takes."""
+    """Yield groups of slices that fit into one transaction."""
     chunk: list[Batch] = []
     count = size = 0
     for one in slices:
@@ -225,7 +234,7 @@ def _chunks(slices: Iterator[Batch]) -> Iterator[list[Batch]]:
 
 
 def _checksum(batch: Batch, before: int) -> int:
-    """Return a checksum that says nothing about where one batch ends and the next one begins."""
+    """Return a checksum that is independent of batch boundaries."""
     headers: Iterable[Any] = [()] * len(batch) if batch.headers is None else batch.headers
     return crc32(b"".join(map(_encode, zip(batch.keys, batch.values, batch.timestamps, headers, strict=True))), before)
 

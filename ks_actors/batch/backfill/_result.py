@@ -1,4 +1,4 @@
-"""What comes of a backfill."""
+"""The result of a backfill."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 
 
 class BackfillProgress(msgspec.Struct, frozen=True):
-    """How far a backfill is: tasks that are done, of all, and the records that they took, of the offsets there are.
+    """Progress of a backfill: finished and total tasks, processed records and total offsets.
 
-    In one process `records` has those of the task that runs, too. On Spark `spark_done` and `spark_known` are Spark's own tasks, those that are done
-    of those that it knows of by now: there are more of them, stage by stage.
+    In one process `records` includes those of the running task. On Spark, `spark_done` and
+    `spark_known` count Spark's own tasks, finished and known so far; the latter grows with each
+    stage.
     """
 
     tasks_done: int
@@ -38,24 +39,24 @@ class BackfillProgress(msgspec.Struct, frozen=True):
 
 
 class Written(Protocol):
-    """What a backfill has written to topics, kept until it is taken from here."""
+    """The stored output of a backfill."""
 
     @property
     def partitions(self) -> list[TopicPartition]:
-        """The partitions that something was written to."""
+        """The partitions with output."""
         ...
 
     def read(self, where: TopicPartition, /) -> Generator[Batch, None, None]:
-        """Yield the records of a partition in their order."""
+        """Yield the records of a partition in order."""
         ...
 
 
 @final
 class Backfill:
-    """What came of a backfill: `positions` that a stream goes on from, the `snapshot` of the state there, and what was written to topics.
+    """The result of a backfill: the positions to continue from, the snapshot, and the output.
 
-    That is in a directory of its own until `close`, or the end of a `with` block; `partitions` are those that have something, `read` gives their
-    records, in order.
+    The output is in a temporary directory until `close` or the end of a `with` block. `partitions`
+    lists the partitions with output, and `read` yields their records in order.
     """
 
     def __init__(
@@ -76,47 +77,53 @@ class Backfill:
 
     @property
     def records(self) -> int:
-        """How many records were processed, those of repartition topics included."""
+        """The number of processed records, including those of repartition topics."""
         return sum(task.processed for task in self.tasks)
 
     @property
     def positions(self) -> dict[TopicPartition, int]:
-        """Where each partition that the topology reads is to be read on."""
+        """The next offset of each source partition."""
         return {where: at.offset for task in self.tasks for where, at in task.positions.items()}
 
     @property
     def partitions(self) -> list[TopicPartition]:
-        """The partitions of topics, repartition topics left out, that something was written to."""
+        """The partitions with output, except those of repartition topics."""
         return [where for where in self._written.partitions if where.topic in self._sinks]
 
     def read(self, where: TopicPartition) -> Generator[Batch, None, None]:
-        """Yield what was written to a partition. Blocks."""
+        """Yield the output of a partition. Blocks."""
         return self._written.read(where)
 
     def to_parquet(self, directory: Path) -> dict[str, int]:
-        """Write what was written to topics to `<topic>/<partition>.parquet`; return how many records each topic has. Blocks; needs pyarrow."""
+        """Write the output to `<topic>/<partition>.parquet`; return the number of records by topic.
+
+        Blocks; needs pyarrow.
+        """
         from ks_actors.batch.tables import write_parquet  # noqa: PLC0415 - it needs a package that others do without
 
         return write_parquet(directory, ((where, self.read(where)) for where in self.partitions))
 
     def close(self) -> None:
-        """Delete what was written and nobody has taken; the snapshot stays. Blocks."""
+        """Delete the output; the snapshot stays. Blocks."""
         shutil.rmtree(self._directory, ignore_errors=True)
 
 
 def tell(
     progress: Callable[[BackfillProgress], None] | None, plan: Plan, done: Sequence[TaskDone], more: int = 0, spark: tuple[int, int] = (0, 0)
 ) -> None:
-    """Call back with how far it is, if anybody wants to know; `more` are the records of a task that runs, `spark` tells of Spark's tasks."""
+    """Report progress to the callback, if any.
+
+    `more` counts the records of the running task, `spark` has Spark's finished and known tasks.
+    """
     if progress is not None:
         tasks = sum(len(stage.tasks) for stage in plan.stages)
         progress(BackfillProgress(len(done), tasks, sum(each.processed for each in done) + more, plan.records, *spark))
 
 
 class TaskDone(msgspec.Struct, frozen=True):
-    """What a task was at when its history was over: what is to be committed for each partition, how many records it took, and left out.
+    """The result of a finished task: offsets to commit, and processed and dropped records.
 
-    `stores` are those that were written to a snapshot.
+    `stores` lists the stores written to a snapshot.
     """
 
     task: TaskId

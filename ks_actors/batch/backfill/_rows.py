@@ -1,4 +1,4 @@
-"""Records on their way from one task to the next, or out: in which order they come together, and the files they wait in."""
+"""Exchange files between the tasks of a local backfill, and the order in which they merge."""
 
 from __future__ import annotations
 
@@ -23,7 +23,11 @@ _IN_ORDER = itemgetter(0, 1, 2)
 
 
 class Row(NamedTuple):
-    """A record of a partition: `high` is the latest time that its task had written there by then, `number` counts what it has written there."""
+    """A record of a partition.
+
+    `high` is the latest timestamp that its task had written to the partition so far; `number`
+    counts the task's records there.
+    """
 
     high: int
     source: int
@@ -35,7 +39,7 @@ class Row(NamedTuple):
 
 
 def numbered(batches: Iterable[Batch], source: int) -> Iterator[Row]:
-    """Yield what one task has written to one partition, in its order."""
+    """Yield the records that one task wrote to one partition, in order."""
     high, number = -1, 0
     for batch in batches:
         headers: Sequence[Any] = [()] * len(batch) if batch.headers is None else batch.headers
@@ -46,9 +50,10 @@ def numbered(batches: Iterable[Batch], source: int) -> Iterator[Row]:
 
 
 def together(sources: Iterable[Iterator[Row]]) -> Iterator[Row]:
-    """Yield the records of several tasks as one partition has them: each task's in its order, and whose time has come furthest last.
+    """Merge the records of several tasks into the order of one partition.
 
-    That is one of the orders in which they might have come in a stream.
+    Each task's records keep their order; tasks interleave by `high`. That is one of the orders
+    possible in a stream.
     """
     return heapq.merge(*sources, key=_IN_ORDER)
 
@@ -72,35 +77,35 @@ def _batch(rows: list[Row], first: int) -> Batch:
 
 @final
 class RowFiles:
-    """What the tasks of a local backfill have written, a file for each partition and task. All of it blocks."""
+    """The output of a local backfill's tasks, one file per partition and task. All calls block."""
 
     def __init__(self, directory: Path) -> None:
         self._directory: Path = directory
         self._files: dict[TopicPartition, dict[int, Path]] = {}
 
     def writer(self, source: int, directory: str) -> RowWriter:
-        """Return what a task writes by; `add` takes it when the task is done."""
+        """Return a writer for a task; pass it to `add` when the task is done."""
         return RowWriter(self._directory / directory, source)
 
     def add(self, writer: RowWriter) -> None:
-        """Take what a task has written."""
+        """Register the output of a finished task."""
         for where, path in writer.close().items():
             self._files.setdefault(where, {})[writer.source] = path
 
     @property
     def partitions(self) -> list[TopicPartition]:
-        """The partitions that something was written to."""
+        """The partitions with output."""
         return sorted(self._files)
 
     def read(self, where: TopicPartition) -> Generator[Batch, None, None]:
-        """Yield the records of a partition in their order."""
+        """Yield the records of a partition in order."""
         files = self._files.get(where, {})
         return batched(together(numbered(_read(path), source) for source, path in sorted(files.items())))
 
 
 @final
 class RowWriter:
-    """Write what one task writes, by partition."""
+    """Writer for the output of one task, by partition."""
 
     def __init__(self, directory: Path, source: int) -> None:
         self.source: int = source
@@ -110,7 +115,7 @@ class RowWriter:
         self._open: dict[TopicPartition, Any] = {}
 
     def write(self, written: Iterable[Outgoing]) -> None:
-        """Write more."""
+        """Append records."""
         for outgoing in written:
             where = TopicPartition(*outgoing.partition)
             file = self._open.get(where)
@@ -125,7 +130,7 @@ class RowWriter:
             self.records += len(batch)
 
     def close(self) -> dict[TopicPartition, Path]:
-        """Return the files, which are whole."""
+        """Close the files and return their paths."""
         for file in self._open.values():
             file.close()
         self._open.clear()

@@ -1,4 +1,4 @@
-"""The state that a backfill leaves: one snapshot, written task by task, and its manifest when all tasks are done."""
+"""The snapshot of a backfill: stores written task by task, and the manifest at the end."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 
 class Target(NamedTuple):
-    """Where the state of a task goes: a snapshot, and which attempt at the task this is, where there may be several."""
+    """Destination of a task's state: a snapshot and, if several are possible, the attempt."""
 
     place: Place
     attempt: int | None = None
 
     def writer(self, task: str, shape: Shape) -> StoreWriter:
-        """Return what writes a store of a task."""
+        """Return a writer for one of a task's stores."""
         return StoreWriter(self.place, task, shape, attempt=self.attempt)
 
 
 def write_memory(setup: Environment, task: str, specs: Iterable[StoreSpec], stores: TaskStores, target: Target) -> list[StoreSnapshot]:
-    """Write the stores of a task that are in memory, while they are open; return what the manifest is to say of them. Blocks."""
+    """Write a task's in-memory stores while they are open; return manifest entries. Blocks."""
     written = []
     for spec in specs:
         store = stores.store(spec.name)
@@ -64,9 +64,10 @@ def _rows(store: Any) -> Rows:
 def write_disk(
     setup: Environment, task: str, specs: Iterable[StoreSpec], directory: Path, target: Target, shared: SharedResources
 ) -> list[StoreSnapshot]:
-    """Write the stores of a task that are on disk, from its directory, when they are closed; return what the manifest is to say of them. Blocks.
+    """Write a task's stores on disk from its directory, after they are closed.
 
-    They have no offsets in their changelogs: whoever goes on from them has to write those first, from the rows.
+    Return their manifest entries. Blocks. The entries have no changelog offsets: a stream that
+    continues from them must first write the rows to the changelog.
     """
     wanted = [spec for spec in specs if has_rows(spec) and spec.type != "in_memory"]
     if not wanted:
@@ -83,7 +84,7 @@ def write_disk(
 
 
 def commit_snapshot(writer: SnapshotWriter, done: Iterable[TaskDone]) -> SnapshotManifest:
-    """Write the manifest of all tasks: from now on it is a snapshot. Blocks."""
+    """Write the manifest of all tasks, which completes the snapshot. Blocks."""
     for task in done:
         positions = [SourcePosition(topic, number, at.offset, at.metadata) for (topic, number), at in sorted(task.positions.items())]
         writer.add(str(task.task), *task.stores, positions=positions)
@@ -91,6 +92,6 @@ def commit_snapshot(writer: SnapshotWriter, done: Iterable[TaskDone]) -> Snapsho
 
 
 def new_snapshot(setup: Environment, uri: str) -> SnapshotWriter:
-    """Return what writes the snapshot of a backfill."""
+    """Return the writer of a backfill's snapshot."""
     specs = {subtopology.id: setup.store_specs(subtopology.stores) for subtopology in setup.topology.subtopologies()}
     return SnapshotWriter(uri, setup.application_id, created_ms=setup.wall_time(), topology=topology_fingerprint(specs))

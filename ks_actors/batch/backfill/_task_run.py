@@ -1,4 +1,4 @@
-"""One task over its part of history: the runtime's own task, fed from ranges, with nobody around it."""
+"""Run one task over its part of history: the runtime's Task, fed from ranges, without actors."""
 
 from __future__ import annotations
 
@@ -38,21 +38,23 @@ _NOTHING = Batch([], [], [], None, ())
 
 
 class Recipe(msgspec.Struct, frozen=True):
-    """What all tasks of a backfill need to know; it travels."""
+    """The configuration shared by all tasks of a backfill; it is sent to Spark tasks."""
 
     topology: Topology
     config: StreamsConfig
     plan: Plan
     wall_clock: bool
-    """Whether punctuators on the wall clock are left out instead of refused."""
+    """Whether to skip wall-clock punctuators instead of refusing them."""
 
 
 @final
 class TaskRun:
-    """Process one task's history. Blocks, and is used by one thread: `run` yields what is written, and at its end `done` tells what has come of it.
+    """Process one task's history. Blocks; use it from one thread.
 
-    `read` gives the records of a range, `exchanged` those of repartition topics. Stores are below `directory`, in one named after the task, or in
-    memory; with `snapshot` they are written there in the end. What they take in memory, committed or not, is as in an app, but for each task.
+    `run` yields the output, and sets `done` at the end. `read` yields the records of a range;
+    `exchanged` has those of repartition topics. Stores are in memory, or below `directory` in a
+    folder named after the task. With `snapshot` they are written there at the end. Memory limits,
+    for committed and uncommitted data, are as in an app, but per task.
     """
 
     def __init__(
@@ -86,14 +88,18 @@ class TaskRun:
         self._woken = asyncio.Event()
         self._globals: TaskStores | None = None
         self._globals_dropped: int = 0
-        # Dead letters of global tables. Each task fills these; that it is the first one's to write their letters has these written once.
+        # Each task fills the global tables and gets the same dead letters. Only the first task
+        # writes them.
         self._letters: list[Outgoing] = []
         self._writes_letters: bool = work == next(task for stage in recipe.plan.stages for task in stage.tasks)
         self._stores: TaskStores | None = None
         self._task: Task
 
     def run(self) -> Iterator[list[Outgoing]]:
-        """Process all, and yield what comes of it now and then, if anything. Raises what processing raises, and BackfillRefused."""
+        """Process everything and yield the output in batches.
+
+        Raises any processing error, and BackfillRefused.
+        """
         with asyncio.Runner() as runner:
             try:
                 runner.run(self._start())
@@ -110,11 +116,14 @@ class TaskRun:
 
     @property
     def processed(self) -> int:
-        """How many records the task has taken by now."""
+        """The number of records processed so far."""
         return self._task.processed
 
     def probe(self) -> None:
-        """Make the processors, and nothing else. Raises BackfillRefused for those that history cannot call, and what making them raises."""
+        """Create the processors and nothing else.
+
+        Raises BackfillRefused for wall-clock punctuators, and any error of a processor's init.
+        """
         with asyncio.Runner() as runner:
             try:
                 runner.run(self._start())
@@ -128,7 +137,7 @@ class TaskRun:
                 stores.close(clean=False)
         self._shared.close()
 
-    # --- begin ----------------------------------------------------------------------------------------------------------------
+    # --- begin ------------------------------------------------------------------------------------
 
     async def _start(self) -> None:
         setup = self._setup
@@ -159,7 +168,7 @@ class TaskRun:
         self._task.dropped += count
 
     async def _fill_globals(self) -> None:
-        """Fill global stores with all that their topics hold, as an app does before it processes anything."""
+        """Fill the global stores from their topics before processing, as an app does."""
         setup, topology = self._setup, self._recipe.topology
         specs = [msgspec.structs.replace(spec, type="in_memory") for spec in setup.store_specs(topology.global_stores)]
         current, stores = self._make(GLOBAL, specs)
@@ -198,10 +207,10 @@ class TaskRun:
             )
             raise BackfillRefused([why])
 
-    # --- go on ----------------------------------------------------------------------------------------------------------------
+    # --- go on ------------------------------------------------------------------------------------
 
     async def _step(self) -> list[Outgoing] | None:
-        """Process for a while, and return what was written; None when all is done."""
+        """Process one slice and return its output; None when the task is finished."""
         task = self._task
         more = self._feed()
         done = task.process(_SLICE_SECONDS)
@@ -222,7 +231,7 @@ class TaskRun:
         return task.take_output()
 
     def _feed(self) -> bool:
-        """Give the task more of what it has used up; return whether there was anything, records or an end."""
+        """Feed the task's empty queues; return whether there was anything, a batch or an end."""
         fed = False
         for where in [where for where in self._sources if not self._task.group.queues[where].buffered]:
             fed = True
@@ -235,12 +244,13 @@ class TaskRun:
                 behind = batch.offsets[-1] + 1
                 if where not in self._starts:
                     self._ends[where] = behind
-                # There is more until it is known that there is not.
+                # Report one more record until the end is known, so that the task waits for this
+                # partition.
                 self._task.add(where, batch, behind, behind + 1)
         return fed
 
     async def _wait(self) -> None:
-        """Wait for an asynchronous processor to finish with a record."""
+        """Wait for an asynchronous processor to finish a record."""
         self._woken.clear()
         if not self._task.can_drain:
             try:
@@ -253,10 +263,11 @@ class TaskRun:
                 ) from late
 
     async def _commit(self) -> None:
-        """Make what was done final for the stores: what is uncommitted may go to disk.
+        """Commit to the stores, so that uncommitted changes may go to disk.
 
-        Asynchronous processors end the calls they are at, as those may be at the stores. What comes of them is not handed on for that, nor are lots
-        sent: nobody goes on from here, and when a commit comes depends on the clock.
+        Asynchronous processors finish their running calls first, as those may use the stores. The
+        commit neither forwards their results nor sends their batches. No run resumes from this
+        commit, and its timing depends on the clock.
         """
         task, stores = self._task, self._stores
         self._since = 0
@@ -287,7 +298,11 @@ class TaskRun:
         self.done = TaskDone(self._work.task, positions, task.processed, task.dropped + self._globals_dropped, tuple(written))
 
     def _positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return what an app that goes on commits: of repartition topics where they end in the log, as nothing of them came from there."""
+        """Return the offsets for the continuing app to commit.
+
+        Repartition topics get their end offsets in the log, as the backfill read none of their
+        records there.
+        """
         resume = self._recipe.plan.resume
         found = self._task.positions()
         return {
@@ -302,7 +317,10 @@ def _check_known(written: list[Outgoing]) -> None:
 
 
 def probe(recipe: Recipe) -> None:
-    """Look at what each subtopology's processors ask for when they are made, before any has work. Raises BackfillRefused, with all reasons."""
+    """Create the processors of each subtopology to check their requests before any work starts.
+
+    Raises BackfillRefused with all reasons.
+    """
     reasons: list[str] = []
     plan = msgspec.structs.replace(recipe.plan, globals=tuple(msgspec.structs.replace(one, end=one.start) for one in recipe.plan.globals))
     for stage in plan.stages:

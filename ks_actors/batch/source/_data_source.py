@@ -1,4 +1,7 @@
-"""Topics and stores as DataFrames: `spark.read.format("ks_actors")`. Imports pyspark, so nothing else imports this at its own import."""
+"""Spark data source for topics and stores: `spark.read.format("ks_actors")`.
+
+It imports pyspark, so other modules import it only on use.
+"""
 
 from __future__ import annotations
 
@@ -41,19 +44,22 @@ def _read(options: SourceOptions, schema: pa.Schema, what: LogRange, keys: froze
 
 
 class TopicReader(DataSourceReader):
-    """Read ranges of partitions, each in a task of its own; large ones in several, unless only the latest of each key is wanted."""
+    """Reader of partition ranges, each in its own task.
+
+    Large ranges are split over several tasks, unless only the latest record of each key is wanted.
+    """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
         self._schema: Any = to_arrow_schema(schema, timezone="UTC")
-        self._pushed = Pushed(offsets=not options.latest)  # the latest of all that there is, not of what a filter leaves
+        self._pushed = Pushed(offsets=not options.latest)  # `latest` needs all records
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - pyspark's name
-        """Take what can be known before anything is read; yield the rest, which Spark does."""
+        """Take the filters that prune the read; yield the rest for Spark."""
         yield from self._pushed.take(filters)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return the ranges, as they are now: whatever is written later is not in them."""
+        """Return the current ranges; later records are not included."""
         options = self._options
         with LogReader(options.address) as reader:
             ranges = reader.ranges(options.topics, self._pushed.within(options.bounds))
@@ -62,12 +68,12 @@ class TopicReader(DataSourceReader):
         return [_Piece(piece) for one in wanted for piece in ([one] if options.latest else one.split(options.most))]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        """Read one range; in a task."""
+        """Read one range; runs in a task."""
         return _read(self._options, self._schema, partition.what, self._pushed.keys)
 
 
 class TopicStreamReader(DataSourceStreamReader):
-    """Read what comes, by micro-batches with exact offsets; Spark keeps them in its checkpoint."""
+    """Streaming reader: micro-batches with exact offsets, which Spark keeps in its checkpoint."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         if options.latest:
@@ -80,12 +86,12 @@ class TopicStreamReader(DataSourceStreamReader):
             return reader.ranges(self._options.topics, bounds)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - pyspark's name
-        """Return where the stream begins."""
+        """Return the start offsets of the stream."""
         return _by_topic((one, one.start) for one in self._ranges(self._options.bounds))
 
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:  # noqa: ARG002, N802 - pyspark's name and arguments
-        """Return where what can be read now ends; a partition is never behind where it was."""
-        # Where it began may be gone by now.
+        """Return the current end offsets; a partition never moves back."""
+        # The start offsets may be deleted by now, so they are not checked.
         ends = _by_topic((one, one.end) for one in self._ranges(replace(self._options.bounds, from_ms=None, starts={})))
         return {topic: {number: max(end, start.get(topic, {}).get(number, 0)) for number, end in numbers.items()} for topic, numbers in ends.items()}
 
@@ -99,15 +105,15 @@ class TopicStreamReader(DataSourceStreamReader):
         return [_Piece(piece) for one in ranges for piece in one.split(self._options.most)]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        """Read one range; in a task."""
+        """Read one range; runs in a task."""
         return _read(self._options, self._schema, partition.what, None)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Do nothing: records stay where they are."""
+        """Do nothing: reading does not remove records."""
 
 
 def _by_topic(offsets: Iterable[tuple[LogRange, int]]) -> dict[str, dict[str, int]]:
-    """Return offsets by topic and partition, as JSON has them."""
+    """Return offsets by topic and partition, with partition numbers as text, as in JSON."""
     found: dict[str, dict[str, int]] = {}
     for one, offset in offsets:
         found.setdefault(one.topic, {})[str(one.partition)] = offset
@@ -115,7 +121,7 @@ def _by_topic(offsets: Iterable[tuple[LogRange, int]]) -> dict[str, dict[str, in
 
 
 class KsActorsSource(DataSource):
-    """Topics of a log, and stores: from changelogs, snapshots and apps that run."""
+    """Spark data source for topics, and for stores in changelogs, snapshots and running apps."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
@@ -123,11 +129,11 @@ class KsActorsSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return what it is called in `format(…)`."""
+        """Return the name for `format(…)`."""
         return "ks_actors"
 
     def schema(self) -> str:
-        """Return the columns: those that were asked for, of all that there are."""
+        """Return the selected columns, as DDL."""
         return self._read_options.ddl
 
     def _checked(self, schema: StructType) -> StructType:
@@ -138,13 +144,13 @@ class KsActorsSource(DataSource):
         return schema
 
     def reader(self, schema: StructType) -> TopicReader | StoreReader:
-        """Return what reads a range, or a store, once."""
+        """Return a reader for a one-time read of ranges or of a store."""
         if self._read_options.place is not None:
             return StoreReader(self._read_options, self._checked(schema))
         return TopicReader(self._read_options, self._checked(schema))
 
     def streamReader(self, schema: StructType) -> TopicStreamReader:  # noqa: N802 - pyspark's name
-        """Return what reads on and on."""
+        """Return a streaming reader. Raises ConfigError for a store outside the log."""
         if self._read_options.place is not None:
             raise ConfigError("a store is read once: what comes into it is in its changelog, or in the topic that it is written to")
         return TopicStreamReader(self._read_options, self._checked(schema))

@@ -1,4 +1,4 @@
-"""What of a query's filters can be known before anything is read."""
+"""Filters of a query that can be applied before the read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ _MS = timedelta(milliseconds=1)
 
 
 class Pushed:
-    """The topics, partitions and keys that are wanted, None for all; and offsets and times, left to Spark unless `offsets` says otherwise."""
+    """The wanted topics, partitions and keys (None for all), and bounds of offsets and times.
+
+    Offset and time filters are left to Spark unless `offsets` is set.
+    """
 
     def __init__(self, *, offsets: bool) -> None:
         self.topics: frozenset[str] | None = None
@@ -33,7 +36,7 @@ class Pushed:
         self._end: int | None = None
 
     def take(self, filters: Iterable[Filter]) -> list[Filter]:
-        """Take those that can be; return the rest, which Spark does."""
+        """Take the filters that can be applied; return the rest for Spark."""
         return [one for one in filters if not self._takes(one)]
 
     def _takes(self, one: Filter) -> bool:
@@ -59,7 +62,11 @@ class Pushed:
         return True
 
     def _narrows(self, one: Filter) -> bool:
-        """Take bounds of offsets; of times take note: in front of the first record that is as late there is none, behind it there may be."""
+        """Apply offset bounds fully, and time bounds as a lower limit.
+
+        A time bound skips the records before the first one with that timestamp. Later records may
+        still be older, so Spark applies the filter, too.
+        """
         match one:
             case EqualTo(("offset",), value):
                 self._bound(value, value + 1)
@@ -88,15 +95,15 @@ class Pushed:
             self._end = end if self._end is None else min(self._end, end)
 
     def wants(self, partition: int, topic: str | None = None) -> bool:
-        """Return whether anything of a partition is wanted."""
+        """Return whether any record of a partition is wanted."""
         return (self.partitions is None or partition in self.partitions) and (self.topics is None or topic is None or topic in self.topics)
 
     def within(self, bounds: Bounds) -> Bounds:
-        """Return what is left of bounds in time."""
+        """Narrow the time bounds by the filters."""
         return bounds if self.from_ms is None else msgspec.structs.replace(bounds, from_ms=max(self.from_ms, bounds.from_ms or 0))
 
     def narrow(self, one: LogRange) -> LogRange:
-        """Return what is left of a range."""
+        """Narrow a range by the filters."""
         start = max(one.start, self._least)
         end = one.end if self._end is None else min(one.end, self._end)
         return LogRange(one.topic, one.partition, start, max(start, end))
@@ -108,5 +115,8 @@ def _met(known: frozenset[Any] | None, wanted: Iterable[Any]) -> frozenset[Any]:
 
 
 def _is_plain(value: Any) -> bool:
-    """Return whether a value of Spark's is what a serde makes of the same key: of times, decimals and structs that is not known."""
+    """Return whether Spark's value of a key equals the serde's value.
+
+    That is not certain for times, decimals and structs.
+    """
     return isinstance(value, str | bytes | int) or (isinstance(value, float) and not isnan(value))

@@ -1,4 +1,4 @@
-"""Stores of a running app, read from another process: the other end of `App.serve_stores`. All of it blocks."""
+"""Client of `App.serve_stores`: read the stores of a running app in another process. Blocks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ _ANSWER_SECONDS: Final = 120.0
 class LiveStores:
     """A connection to an app: `with LiveStores("127.0.0.1:4711", token) as app`.
 
-    Raises ConfigError for an address that is none, and for a token that is wrong; QueryFailed when nobody answers, or what is asked for is not there.
+    Raises ConfigError for an invalid address or a wrong token. Raises QueryFailed if the app does
+    not answer or does not have the requested store or partition.
     """
 
     def __init__(self, address: str, token: str) -> None:
@@ -58,12 +59,15 @@ class LiveStores:
             self._socket = None
 
     def describe(self, store: str, *, stale: bool = False) -> Described:
-        """Return what a store is, and which of its partitions this app has."""
+        """Describe a store: its kind, and the partitions that this app has."""
         self._send(Describe(store, stale))
         return self._expect(Described)
 
     def rows(self, request: ReadRows) -> Iterator[Batch]:
-        """Yield the rows of a partition, as they were at one moment, in batches as changelogs have them; to be read to the end."""
+        """Yield the rows of a partition at one moment, in batches shaped like those of a changelog.
+
+        Read the iterator to its end.
+        """
         self._send(request)
         count = 0
         while isinstance(reply := self._receive(), SomeRows):

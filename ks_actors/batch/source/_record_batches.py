@@ -1,4 +1,4 @@
-"""Batches of a topic or a store as what Spark is handed: those of the keys that are wanted, decoded, as columns."""
+"""Convert batches of a topic or a store to Spark's record batches: select keys and decode."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 @final
 class Records:
-    """Make record batches of a schema. `keys` are as the query has them: decoded, where there is a serde."""
+    """Convert batches to record batches of a schema.
+
+    `keys` are the query's values, decoded if there is a serde.
+    """
 
     def __init__(self, options: SourceOptions, schema: pa.Schema, topic: str, keys: frozenset[Any] | None) -> None:
         self._options = options
@@ -32,7 +35,7 @@ class Records:
         self._columns = TopicColumns(schema, self._decode, value, options.store_kind)
 
     def of(self, batches: Iterable[Batch], where: LogRange) -> Iterator[pa.RecordBatch]:
-        """Yield what is wanted."""
+        """Yield the record batches of the wanted keys."""
         for batch in batches:
             wanted = batch if self._keys is None else batch.select([self._wants(key) for key in batch.keys])
             if len(wanted):
@@ -45,7 +48,7 @@ class Records:
         return (plain if self._decode is None else self._decode(plain)) in self._keys
 
     def encoded_keys(self) -> list[bytes] | None:
-        """Return the keys that are wanted as the store has them; None for all."""
+        """Return the wanted keys in the store's encoding; None for all."""
         if self._keys is None or self._options.key_serde is None:
             return None if self._keys is None else sorted(self._keys)
         encode = serde_of(self._options.key_serde).serializer(self._topic, is_key=True)

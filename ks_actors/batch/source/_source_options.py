@@ -1,4 +1,4 @@
-"""What `spark.read.format("ks_actors")` may be told."""
+"""The options of `spark.read.format("ks_actors")`."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _Offsets = dict[str, dict[int, int]]
 
 
 class StorePlace(msgspec.Struct, frozen=True):
-    """Where a store is to be read: from a snapshot, or from running apps."""
+    """Location of a store outside the log: a snapshot, or running apps."""
 
     store: str
     application_id: str | None
@@ -69,7 +69,7 @@ class StorePlace(msgspec.Struct, frozen=True):
     stale: bool = False
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
-        """Return the fields, without the token: what is printed goes into logs."""
+        """Return the fields with the token hidden, as printed values end up in logs."""
         return [(name, "***" if name == "token" else getattr(self, name)) for name in self.__struct_fields__]
 
     def __repr__(self) -> str:
@@ -77,7 +77,7 @@ class StorePlace(msgspec.Struct, frozen=True):
 
 
 class SourceOptions(msgspec.Struct, frozen=True):
-    """The options, read and checked. With `place` they are about a store that is somewhere else than in the log."""
+    """The parsed and checked options. `place` is set for a store outside the log."""
 
     address: LogAddress
     topics: tuple[str, ...]
@@ -94,7 +94,7 @@ class SourceOptions(msgspec.Struct, frozen=True):
 
     @property
     def ddl(self) -> str:
-        """The columns with their types, as Spark has them."""
+        """The columns with their types, as Spark's DDL."""
         kinds = {
             "topic": "string",
             "partition": "int",
@@ -111,16 +111,16 @@ class SourceOptions(msgspec.Struct, frozen=True):
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 OF_WINDOWS = {KEY_VALUE: (), WINDOW: ("window_start",), SESSION: ("window_start", "window_end"), VERSIONED: ()}
-"""Columns of stores with windows, by kind."""
+"""The extra columns of windowed stores, by kind."""
 
 
 def known_columns(kind: str) -> tuple[str, ...]:
-    """Return all columns there are."""
+    """Return all columns of a kind of store."""
     return COLUMNS + OF_WINDOWS[kind]
 
 
 def read_options(given: Mapping[str, str]) -> SourceOptions:
-    """Return the options. Raises ConfigError, with all that is wrong."""
+    """Return the options. Raises ConfigError with all errors."""
     options = {name.lower(): value for name, value in given.items()}
     kind = options.get("store_kind", KEY_VALUE)
     columns = (
@@ -156,7 +156,7 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
 
 
 def _wrong(options: Mapping[str, str], columns: tuple[str, ...], kind: str) -> list[str]:
-    """Return what is wrong, apart from what single options say."""
+    """Return the errors, apart from those of single values."""
     wrong = [f"{name}: is no option; there are {', '.join(sorted(_KNOWN))}" for name in sorted(set(options) - _KNOWN)]
     places = [name for name in ("log", "snapshot", "live") if name in options]
     if not places:
@@ -239,7 +239,7 @@ def _json(options: Mapping[str, str], name: str, kind: Any) -> Any:
 
 
 def serde_of(name: str) -> Serde[Any]:
-    """Return a serde by its dotted name, `ks_actors.serdes.STRING`. Raises ConfigError."""
+    """Return a serde by its dotted name, such as `ks_actors.serdes.STRING`. Raises ConfigError."""
     module, _, attribute = name.rpartition(".")
     try:
         found = getattr(importlib.import_module(module), attribute)

@@ -1,4 +1,4 @@
-"""Stores as DataFrames: from snapshots, and from apps that run. Imports pyspark."""
+"""Stores as DataFrames, from snapshots and running apps. Imports pyspark."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class _Rows(InputPartition):
-    """A partition of a store: of a task of a snapshot, or of an app."""
+    """A partition of a store: from a task of a snapshot, or from an app."""
 
     def __init__(self, partition: int, topic: str, where: str, task: str = "") -> None:
         super().__init__(partition)
@@ -41,7 +41,7 @@ class _Rows(InputPartition):
 
 
 class StoreReader(DataSourceReader):
-    """Read a store, each partition in a task of its own, with the columns that its changelog would give."""
+    """Reader of a store, each partition in its own task, with the columns of its changelog."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         assert options.place is not None
@@ -51,11 +51,14 @@ class StoreReader(DataSourceReader):
         self._pushed = Pushed(offsets=False)
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - pyspark's name
-        """Take filters on topics, partitions and keys; yield the rest, which Spark does."""
+        """Take filters on topics, partitions and keys; yield the rest for Spark."""
         yield from self._pushed.take(filters)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return the partitions that there are now, and are wanted. Raises what SnapshotReader and LiveStores raise, and ConfigError."""
+        """Return the wanted partitions that exist now.
+
+        Raises ConfigError, and the errors of SnapshotReader and LiveStores.
+        """
         found = self._in_snapshot() if self._place.snapshot is not None else self._in_apps()
         return [one for one in found if self._pushed.wants(one.partition, one.topic)]
 
@@ -108,7 +111,7 @@ class StoreReader(DataSourceReader):
             raise ConfigError(f"store_kind: store {self._place.store} is of kind {wanted}, not {self._options.store_kind}: say so")
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        """Read one partition; in a task."""
+        """Read one partition; runs in a task."""
         with carried():
             records = Records(self._options, self._schema, partition.topic, self._pushed.keys)
             where = LogRange(partition.topic, partition.partition, 0, 0)
@@ -123,5 +126,6 @@ class StoreReader(DataSourceReader):
         with LiveStores(one.where, place.token) as app:
             request = ReadRows(place.store, one.partition, records.encoded_keys(), place.committed, place.stale)
             if len(encode(request)) > MOST_BYTES:
-                request = replace(request, keys=None)  # more than the app lets itself be told: all rows, of which `records` takes those
+                # Above the app's limit for a request: read all rows, `records` filters them.
+                request = replace(request, keys=None)
             yield from app.rows(request)

@@ -1,4 +1,4 @@
-"""Spark sessions, called by the bridge actor."""
+"""Spark sessions and the bridge actor that uses them."""
 
 from ks_actors.batch.spark._bridge import BatchBridge
 from ks_actors.batch.spark._messages import (

@@ -1,4 +1,4 @@
-"""Who has the Spark session, and runs jobs on it."""
+"""The actor that owns the Spark session and runs jobs on it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _log = logging.getLogger("ks_actors.batch")
 
 @final
 class _Job:
-    """A job that runs, in a thread of its own: what Spark remembers of a thread ends with it."""
+    """A running job with its own thread, so that Spark's thread-local state ends with it."""
 
     def __init__(self, order: RunJob, began: float) -> None:
         self.order: RunJob = order
@@ -60,7 +60,7 @@ class _Job:
         self.thread: ThreadPoolExecutor = ThreadPoolExecutor(1, thread_name_prefix=f"ks-batch-{order.name}")
 
     def run(self, session: SparkSession, connects: bool) -> Any:
-        """Do the work; in the thread. Raises BatchError, whatever has failed."""
+        """Run the work in the job's thread. Raises BatchError for every failure."""
         if self.refusal is not None:
             raise self.refusal
         spark = session.spark
@@ -79,7 +79,7 @@ class _Job:
             raise failed from failed.__cause__
 
     def answer(self, result: Any, error: BatchError | None) -> None:
-        """Tell whoever waits, once."""
+        """Answer the caller, once."""
         if self.answered:
             return
         self.answered = True
@@ -90,10 +90,12 @@ class _Job:
 
 
 class BatchBridge(Actor[BridgeMessage]):
-    """Own the Spark session, which is started by the first job, and run jobs on it in threads: the event loop never waits for Spark.
+    """The actor that owns the Spark session and runs jobs on it in threads.
 
-    Told RunJob and CancelJob, StartQuery and StopQuery. When it stops, queries are stopped, jobs cancelled, the session is stopped and its processes
-    have ended; a session that somebody else has started is used, and left alone. Make it by `BatchBridge.spec(settings)`.
+    The first job starts the session. The event loop never waits for Spark. Send it RunJob and
+    CancelJob, StartQuery and StopQuery. When it stops, it stops queries, cancels jobs, and stops
+    the session and its processes. It only borrows a session that the process already had, and
+    leaves that running. Create it with `BatchBridge.spec(settings)`.
     """
 
     def __init__(self, settings: SparkSettings) -> None:
@@ -108,11 +110,11 @@ class BatchBridge(Actor[BridgeMessage]):
 
     @classmethod
     def spec(cls, settings: SparkSettings) -> Spec[BridgeMessage]:
-        """Return how to make a bridge; it has the time to stop that Spark needs."""
+        """Return the spec of a bridge, with enough time for Spark to stop."""
         return Spec(lambda: cls(settings), stop_within=_STOP_SECONDS)
 
     async def signal(self, signal: Signal) -> Handled | None:
-        """Notice queries that end; end everything at the end."""
+        """Handle queries that end; clean up on Stopping."""
         if isinstance(signal, Stopping):
             self._queries.close()
             await self._stop()
@@ -121,7 +123,7 @@ class BatchBridge(Actor[BridgeMessage]):
         return None
 
     def receive(self, message: BridgeMessage) -> Hook:
-        """Begin jobs and queries, end them, and tell how far they are."""
+        """Start and end jobs and queries, and report their progress."""
         match message:
             case RunJob():
                 self._take_on(message)
@@ -149,7 +151,7 @@ class BatchBridge(Actor[BridgeMessage]):
                 assert_never(message)
         return None
 
-    # --- jobs -----------------------------------------------------------------------------------------------------------------
+    # --- jobs -------------------------------------------------------------------------------------
 
     def _take_on(self, order: RunJob) -> None:
         if order.name in self._jobs or any(other.name == order.name for other in self._waiting):
@@ -169,7 +171,7 @@ class BatchBridge(Actor[BridgeMessage]):
             self.ctx.timers.every("look", _LOOK_SECONDS, LookAtJobs())
 
     async def _run(self, job: _Job, loop: asyncio.AbstractEventLoop) -> Any:
-        # One at a time starts the session; whoever comes meanwhile waits for it here.
+        # One thread opens the session; concurrent jobs wait here for it.
         await loop.run_in_executor(self._opening, _opened, self._session)
         return await loop.run_in_executor(job.thread, job.run, self._session, self._settings.connects)
 
@@ -201,7 +203,8 @@ class BatchBridge(Actor[BridgeMessage]):
         if job.refusal is None:
             self._cancel(name, JobTimeout(f"job {name} was not done within {job.order.deadline_ms} ms, and was cancelled"))
             return
-        # Its thread, and its place among the jobs, it has still, as nothing can interrupt it; but nobody waits any longer.
+        # Nothing can interrupt the thread, which keeps its slot among the jobs. Answer the caller
+        # now.
         _log.warning("job %s was cancelled %g s ago, and its thread has not come back", name, _GIVE_UP_SECONDS)
         job.answer(None, job.refusal)
 
@@ -210,7 +213,7 @@ class BatchBridge(Actor[BridgeMessage]):
         if job is not None:
             if job.refusal is None:
                 job.refusal = refusal
-                # Again and again: a thread that is between two of Spark's jobs has none that could be cancelled.
+                # Repeat: between two Spark jobs, the thread has nothing to cancel.
                 self.ctx.timers.every(f"interrupt {name}", _INTERRUPT_SECONDS, InterruptJob(name))
                 self.ctx.timers.once(f"late {name}", _GIVE_UP_SECONDS, JobLate(name))
                 self._interrupt(name)
@@ -231,7 +234,7 @@ class BatchBridge(Actor[BridgeMessage]):
             cancelling.add_done_callback(lambda _: self._interrupting.discard(tag))
 
     def _cancel_tag(self, tag: str) -> None:
-        """Have Spark cancel the jobs of a tag. Spark Connect knows its own way, which does nothing without Connect."""
+        """Cancel Spark's jobs with a tag. Spark Connect has a call of its own."""
         if self._settings.connects:
             self._session.give_up()
         spark = self._session.living()
@@ -245,12 +248,12 @@ class BatchBridge(Actor[BridgeMessage]):
         except Exception as error:  # noqa: BLE001 - py4j raises anything when Spark is gone: then the job has ended, too
             _log.warning("jobs of %s could not be cancelled: %s", tag, error)
 
-    # --- progress -------------------------------------------------------------------------------------------------------------
+    # --- progress ---------------------------------------------------------------------------------
 
     def _look(self) -> None:
         watched = {name: job for name, job in self._jobs.items() if job.order.progress is not None}
         tags = {name: job.tag for name, job in watched.items()}
-        if self._settings.connects:  # it was told in the threads of the jobs
+        if self._settings.connects:  # the job threads receive it from Spark Connect
             self._tell_progress(JobsSeen({name: _sum(job.stages) for name, job in watched.items()}))
         elif tags and not self._looking and self._session.is_open:
             self._looking = True
@@ -281,7 +284,7 @@ class BatchBridge(Actor[BridgeMessage]):
             if job is not None and job.order.progress is not None:
                 job.order.progress.tell(JobProgress(name, done, known, self.ctx.time() - job.began))
 
-    # --- the end --------------------------------------------------------------------------------------------------------------
+    # --- the end ----------------------------------------------------------------------------------
 
     async def _stop(self) -> None:
         ended = JobCancelled("the batch bridge has ended")
@@ -292,7 +295,7 @@ class BatchBridge(Actor[BridgeMessage]):
             self._cancel(name, ended)
             job.answer(None, ended)
         loop = asyncio.get_running_loop()
-        # Spark ends what still runs. Their threads come back from it with an error, which nobody waits for any more.
+        # Spark aborts the running jobs. Their threads end with errors that nobody reads.
         await loop.run_in_executor(self._opening, self._session.close)
         for job in self._jobs.values():
             job.thread.shutdown(wait=False)
@@ -302,7 +305,10 @@ class BatchBridge(Actor[BridgeMessage]):
 async def run_job(
     ref: Ref[BridgeMessage], name: str, work: Callable[[Any], T], deadline_ms: int | None = None, progress: Ref[JobProgress] | None = None
 ) -> T:
-    """Have a bridge do `work(session)`, as RunJob says; cancelling cancels the job. Raises JobCancelled, too, when the bridge has ended."""
+    """Run `work(session)` on a bridge, as RunJob does; cancelling cancels the job.
+
+    Raises JobCancelled also when the bridge has ended.
+    """
     try:
         done: T = await ref.ask(RunJob, name, work, deadline_ms, progress).within(inf)
     except asyncio.CancelledError:
@@ -314,7 +320,7 @@ async def run_job(
 
 
 def _opened(session: SparkSession) -> None:
-    """Start the session, unless it was, and is there still."""
+    """Start the session, unless a living one exists."""
     session.open()
 
 

@@ -1,4 +1,4 @@
-"""Spark Connect: whether a server answers, whether it knows a session, and how far its operations are. All of it blocks."""
+"""Spark Connect: server checks, session checks and progress of operations. All calls block."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 Stages: TypeAlias = "dict[int, tuple[int, int]]"
-"""Of Spark's stages, by their ids: tasks that are done, and how many there are."""
+"""Finished and total tasks by the id of Spark's stage."""
 
 ANSWER_SECONDS = 20.0
 _RETRY_MS = 2_000
@@ -22,9 +22,10 @@ _GONE = ("INVALID_HANDLE.SESSION_", "NO_ACTIVE_SESSION", "Received incorrect ser
 
 
 def check_answers(url: str, shown: str) -> None:
-    """Raise SparkUnavailable, after 20 s, unless somebody answers at a URL; `shown` is what may be told of it.
+    """Raise SparkUnavailable unless a server answers at a URL within 20 s.
 
-    The client of pyspark itself tries for more than ten minutes, and whoever waits for it cannot be interrupted.
+    `shown` is the part of the URL for error messages. The pyspark client itself retries for more
+    than ten minutes, and cannot be interrupted.
     """
     import grpc  # type: ignore[import-untyped]  # noqa: PLC0415 - nobody pays for it who does not use it
     from pyspark.sql.connect.client import DefaultChannelBuilder  # noqa: PLC0415 - as above
@@ -40,7 +41,10 @@ def check_answers(url: str, shown: str) -> None:
 
 
 def try_often(spark: Any) -> None:
-    """Have a session wait for a server that is away for as long as ever, but look for it every two seconds, and not every minute in the end."""
+    """Make a session retry an absent server every two seconds instead of up to every minute.
+
+    The total time of retries stays about the same.
+    """
     from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415 - as above
 
     spark.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES, max_backoff=_RETRY_MS)])
@@ -52,17 +56,20 @@ _connected = 0
 
 
 def connected(builder: Any) -> Any:
-    """Return a new session that a builder of pyspark's makes, to be closed by `disconnected`."""
+    """Return a new session of a pyspark builder; close it with `disconnected`."""
     global _connected  # noqa: PLW0603 - what pyspark marks is one for the process, too
     with _changing:
         was = _MODE in os.environ
         spark = builder.create()
-        _connected += 0 if was and not _connected else 1  # somebody else's mark is left alone
+        _connected += 0 if was and not _connected else 1  # leave the mark of another session alone
         return spark
 
 
 def disconnected() -> None:
-    """Take back pyspark's mark on the process when the last session is closed: with it no Spark could be started here any more."""
+    """Remove pyspark's mark on the process when the last session is closed.
+
+    With the mark, this process could not start a classic Spark session.
+    """
     global _connected  # noqa: PLW0603 - as above
     with _changing:
         if _connected:
@@ -72,7 +79,10 @@ def disconnected() -> None:
 
 
 def is_known(spark: Any) -> bool:
-    """Return whether the server has a session still: not one that was started again, nor one that has let go of it as nothing was done for long."""
+    """Return whether the server still knows a session.
+
+    It does not after a restart, or after it expired an idle session.
+    """
     try:
         return bool(spark.version)
     except Exception:  # noqa: BLE001 - whatever it is: there is no session to be used
@@ -80,21 +90,24 @@ def is_known(spark: Any) -> bool:
 
 
 def is_gone(error: BaseException) -> bool:
-    """Return whether an error says that the server does not know the session any more."""
+    """Return whether an error says that the server no longer knows the session."""
     text = str(error)
     return any(name in text for name in _GONE)
 
 
 @final
 class OperationProgress:
-    """Hears how far operations are, in the thread that waits for them, and takes note for whoever has begun them there."""
+    """Progress handler of operations, called in the thread that waits for them.
+
+    It records progress in the dict that this thread passed to `into`.
+    """
 
     def __init__(self) -> None:
         self._here = threading.local()
 
     @contextmanager
     def into(self, stages: Stages) -> Iterator[None]:
-        """Take note of what this thread begins."""
+        """Record the progress of operations that this thread starts."""
         self._here.stages = stages
         try:
             yield
@@ -102,7 +115,7 @@ class OperationProgress:
             self._here.stages = None
 
     def __call__(self, stages: Iterable[Any] | None, inflight_tasks: int, operation_id: str | None, done: bool) -> None:  # noqa: ARG002 - pyspark's
-        """Take note of stages, as pyspark tells of them."""
+        """Record the stages that pyspark reports."""
         seen: Stages | None = getattr(self._here, "stages", None)
         if seen is not None:
             seen.update({stage.stage_id: (stage.num_completed_tasks, stage.num_tasks) for stage in stages or ()})

@@ -1,4 +1,4 @@
-"""What the batch bridge is told, and what it tells."""
+"""The messages of the batch bridge."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from typing import Any, Final, TypeAlias
 from actors import Message, Ref, Reply, Restart
 
 Work: TypeAlias = "Callable[[Any], Any]"
-"""What a job does, in a thread: it is given the session of pyspark."""
+"""The function of a job; it runs in a thread with the pyspark session as its argument."""
 
 
 class JobProgress(Message, frozen=True):
-    """How far a job is: Spark's tasks that are done, of those that are known by now. Spark Connect tells of them every two seconds or so."""
+    """Progress of a job: Spark's finished tasks, and the tasks known so far.
+
+    Spark Connect reports about every two seconds.
+    """
 
     job: str
     done: int
@@ -21,11 +24,12 @@ class JobProgress(Message, frozen=True):
 
 
 class RunJob(Message, frozen=True):
-    """Do `work(session)` in a thread, and answer with what it returns.
+    """Run `work(session)` in a thread; the reply is its result.
 
-    Jobs beyond the settings' `max_jobs` wait for their turn. `deadline_ms` counts from when the job begins; one that is not done by then is
-    cancelled, and what cannot be interrupted is not waited for longer than 30 s. `progress` is told every second how far it is. Answered with
-    JobFailed, JobTimeout, JobCancelled, and SparkUnavailable.
+    Jobs beyond the settings' `max_jobs` wait for their turn. `deadline_ms` counts from the start of
+    the job; a job that is late is cancelled. If its thread cannot be interrupted, the reply fails
+    after 30 s at the latest. `progress` gets a JobProgress every second. Fails with JobFailed,
+    JobTimeout, JobCancelled or SparkUnavailable.
     """
 
     reply: Reply[Any]
@@ -36,22 +40,31 @@ class RunJob(Message, frozen=True):
 
 
 class CancelJob(Message, frozen=True):
-    """Cancel a job; answered with whether there was one. The job itself is answered with JobCancelled when it has ended, after 30 s at most."""
+    """Cancel a job; the reply is whether it existed.
+
+    The job's own reply fails with JobCancelled when it has ended, after 30 s at most.
+    """
 
     reply: Reply[bool]
     name: str
 
 
 Streaming: TypeAlias = "Callable[[Any], Any]"
-"""What makes a streaming query: it is given the session of pyspark, and returns what `DataFrame.writeStream` gives, not started."""
+"""The function that defines a streaming query.
+
+It gets the pyspark session, and returns an unstarted `DataFrame.writeStream`.
+"""
 
 
 RESTART: Final = Restart(limit=3, within=600.0, backoff=(1.0, 60.0))
-"""How often a streaming query is begun anew, unless it is said otherwise."""
+"""The default restart policy of a streaming query."""
 
 
 class QueryStarted(Message, frozen=True):
-    """A streaming query runs: for the first time, or again, from its checkpoint; `run` is Spark's id of this run."""
+    """A run of a streaming query has started, for the first time or again from its checkpoint.
+
+    `run` is Spark's id of the run.
+    """
 
     query: str
     run: str
@@ -59,7 +72,10 @@ class QueryStarted(Message, frozen=True):
 
 
 class QueryProgress(Message, frozen=True):
-    """How far a streaming query is: the last micro-batch that Spark has told of, with its rows, and all that Spark says about it in `details`."""
+    """Progress of a streaming query: its last micro-batch and the number of rows.
+
+    `details` is Spark's full report.
+    """
 
     query: str
     batch: int
@@ -69,7 +85,10 @@ class QueryProgress(Message, frozen=True):
 
 
 class QueryFailed(Message, frozen=True):
-    """A run of a streaming query has failed; whether there is another one is for its `restart` to say. The error's cause is what was raised."""
+    """A run of a streaming query has failed; `restart` decides on another run.
+
+    The cause of the error is the original exception.
+    """
 
     query: str
     error: Exception
@@ -77,22 +96,27 @@ class QueryFailed(Message, frozen=True):
 
 
 class QueryEnded(Message, frozen=True):
-    """The last that is heard of a streaming query: it was stopped or has come to its end (None), or has failed too often."""
+    """The last event of a streaming query.
+
+    `error` is None if it was stopped or finished, else the error after too many failures.
+    """
 
     query: str
     error: Exception | None
 
 
 QueryEvent: TypeAlias = QueryStarted | QueryProgress | QueryFailed | QueryEnded
-"""What the listener of a streaming query is told."""
+"""An event for the listener of a streaming query."""
 
 
 class StartQuery(Message, frozen=True):
-    """Run a streaming query, and see to it that it runs; answered with None when it does for the first time.
+    """Run a streaming query and supervise it; the reply is None once its first run has started.
 
-    `query(session)` is called in a thread for each run, which goes on from `checkpoint`, a directory. A run that fails is followed by another as
-    `restart` says; one that fails before the query ever ran is not: then the answer is JobFailed, or SparkUnavailable. `listener` is told what
-    becomes of it, of its progress once per second at most. When it is stopped, or the bridge is, it has `stop_ms` to end.
+    Each run calls `query(session)` in a thread, and continues from `checkpoint`, a directory.
+    `restart` decides whether another run follows a failed one. If the first run never starts there
+    is no other; the reply fails with JobFailed or SparkUnavailable. `listener` gets the events;
+    progress at most once per second. When the query or the bridge is stopped, the query has
+    `stop_ms` to end.
     """
 
     reply: Reply[None]
@@ -105,37 +129,37 @@ class StartQuery(Message, frozen=True):
 
 
 class StopQuery(Message, frozen=True):
-    """Stop a streaming query; answered when it has ended, with whether there was one."""
+    """Stop a streaming query; the reply is whether it existed, sent when it has ended."""
 
     reply: Reply[bool]
     name: str
 
 
 class QueryAllowed(Message, frozen=True):
-    """There is a session that a query can run on (internal)."""
+    """A session for the query is available (internal)."""
 
     order: StartQuery
 
 
 class QueryRefused(Message, frozen=True):
-    """There is none (internal)."""
+    """No session for the query is available (internal)."""
 
     order: StartQuery
     error: Exception
 
 
 class QueryBegun(Message, frozen=True):
-    """Spark runs a query (internal)."""
+    """Spark has started a query (internal)."""
 
     run: str
 
 
 class LookAtQuery(Message, frozen=True):
-    """See how far a query is (internal)."""
+    """Check the progress of a query (internal)."""
 
 
 class QuerySeen(Message, frozen=True):
-    """How far a query is (internal)."""
+    """The progress of a query (internal)."""
 
     active: bool
     progress: dict[str, Any] | None
@@ -143,7 +167,7 @@ class QuerySeen(Message, frozen=True):
 
 
 class QueryBroken(Message, frozen=True):
-    """A query could not be started, or looked at (internal)."""
+    """A query could not be started or checked (internal)."""
 
     error: Exception
 
@@ -152,7 +176,7 @@ QueryMessage: TypeAlias = QueryBegun | LookAtQuery | QuerySeen | QueryBroken
 
 
 class JobEnded(Message, frozen=True):
-    """A job's thread is done with it (internal)."""
+    """A job's thread has finished (internal)."""
 
     name: str
     result: Any
@@ -160,23 +184,23 @@ class JobEnded(Message, frozen=True):
 
 
 class JobLate(Message, frozen=True):
-    """A job's deadline is over, or the time that it had to end (internal)."""
+    """A job's deadline, or its time to end after a cancel, is over (internal)."""
 
     name: str
 
 
 class InterruptJob(Message, frozen=True):
-    """A job that is to end may have begun something at Spark since it was last interrupted (internal)."""
+    """Interrupt a cancelled job again, as it may have started more work on Spark (internal)."""
 
     name: str
 
 
 class LookAtJobs(Message, frozen=True):
-    """See how far the jobs are (internal)."""
+    """Check the progress of the jobs (internal)."""
 
 
 class JobsSeen(Message, frozen=True):
-    """How far the jobs are (internal)."""
+    """The progress of the jobs (internal)."""
 
     progress: dict[str, tuple[int, int]]
 

@@ -1,4 +1,4 @@
-"""A backfill as a job of a batch bridge: one that there is, or one of its own."""
+"""A backfill as a job of a batch bridge, either a given one or a new one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @final
 class _Watcher(Actor[JobProgress]):
-    """Hears how far Spark is with a backfill, and calls back."""
+    """Actor that forwards Spark's progress of a backfill to a callback."""
 
     def __init__(self, progress: Callable[[BackfillProgress], None], plan: Plan, done: list[TaskDone]) -> None:
         self._progress = progress
@@ -47,7 +47,10 @@ async def on_spark(
     spark: SparkSettings | Ref[BridgeMessage] | None,
     began: float,
 ) -> Backfill:
-    """Run all stages on Spark. Raises what a task has raised, where that is an error of ours; else JobFailed. Cancelling cancels the job."""
+    """Run all stages on Spark.
+
+    Raises a task's own error if it is one of ours, else JobFailed. Cancelling cancels the job.
+    """
     engine = await asyncio.to_thread(_engine)
     plan, loop = recipe.plan, asyncio.get_running_loop()
 
@@ -72,7 +75,10 @@ async def on_spark(
 
 
 def _engine() -> ModuleType:
-    """Import what needs pyspark, which takes a second and is not for the event loop. Raises SparkUnavailable."""
+    """Import the module that needs pyspark; call it in a thread, as it takes a second.
+
+    Raises SparkUnavailable.
+    """
     check_packages()
     from ks_actors.batch.spark import _spark_engine  # noqa: PLC0415 - as it says
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @final
 class Queries:
-    """The queries by name, each an actor below the bridge, and who waits for their ends."""
+    """Queries by name, each a child actor of the bridge, and the replies waiting for ends."""
 
     def __init__(self, session: SparkSession) -> None:
         self._session = session
@@ -25,7 +25,7 @@ class Queries:
         self._stopping: dict[str, list[Reply[bool]]] = {}
 
     def take_on(self, order: StartQuery) -> bool:
-        """Return whether a query may be started, once there is a session: its name is free."""
+        """Reserve the name of a query until there is a session; return whether it was free."""
         if order.name in self._runs:
             order.reply.fail(BatchError(f"there is a query {order.name} already: stop it, or give this one another name"))
             return False
@@ -33,23 +33,23 @@ class Queries:
         return True
 
     def refuse(self, order: StartQuery, error: Exception) -> None:
-        """Give up a query for which there is no session."""
+        """Drop a query because there is no session."""
         self._over(order.name, error)
 
     async def start(self, order: StartQuery, context: Context[BridgeMessage]) -> None:
-        """Start a query, unless it was stopped meanwhile."""
+        """Start a query, unless it was stopped in the meantime."""
         if order.name in self._stopping:
             self._over(order.name, None)
             return
         runs = self._runs[order.name]
-        # Names that differ stay different.
+        # Escape reversibly, so that different names give different paths.
         path = order.name.replace("%", "%25").replace("/", "%2F")
         actor = await context.spawn(runs.spec(), f"query-{path}")
         self._actors[actor] = order.name
         context.watch(actor)
 
     def stop(self, message: StopQuery, context: Context[BridgeMessage]) -> None:
-        """Stop a query; its end answers."""
+        """Stop a query; the reply comes when it ends."""
         if message.name not in self._runs:
             message.reply.tell(False)
             return
@@ -60,14 +60,14 @@ class Queries:
                 context.stop(actor)
 
     def ended(self, actor: Ref[Any], cause: Exception | None) -> bool:
-        """Take note of the end of an actor; return whether it was one of these."""
+        """Handle the end of an actor; return whether it ran a query."""
         name = self._actors.pop(actor, None)
         if name is not None:
             self._over(name, cause)
         return name is not None
 
     def close(self) -> None:
-        """Tell that all have ended, as their actors have."""
+        """Report the end of all queries; their actors have already stopped."""
         for name in list(self._runs):
             self._over(name, None)
         self._actors.clear()

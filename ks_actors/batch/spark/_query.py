@@ -1,4 +1,4 @@
-"""A streaming query of Spark's: one actor for all of its runs."""
+"""A streaming query on Spark, with one actor for all of its runs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MORE_SECONDS = 5.0
 
 @final
 class Runs:
-    """What the runs of a query have in common, and what decides whether there is another one."""
+    """State shared by the runs of a query, and its restart decision."""
 
     def __init__(self, order: StartQuery, session: SparkSession) -> None:
         self.order: StartQuery = order
@@ -39,24 +39,25 @@ class Runs:
         self.begun: bool = False
 
     def spec(self) -> Spec[QueryMessage]:
-        """Return how to make the actor."""
+        """Return the spec of the actor."""
         within = self.order.stop_ms / 1000 + _MORE_SECONDS
         return Spec(lambda: StreamingQuery(self), supervise=self._decide, executor="own", stop_within=within)
 
     def _decide(self, _: Exception) -> Decision:
-        """Try again what has run: what cannot even be started is wrong."""
+        """Restart a query that has run before; one that never started is faulty."""
         return self.order.restart if self.begun else Stop()
 
     def tell(self, event: QueryEvent) -> None:
-        """Tell the listener."""
+        """Send an event to the listener."""
         if self.order.listener is not None:
             self.order.listener.tell(event)
 
 
 class StreamingQuery(Actor[QueryMessage]):
-    """One run of a query, which Spark is asked about every second. Fails when the query does, and ends when it ends; stopping it stops the query.
+    """One run of a query, polled every second.
 
-    All that waits for Spark is done in a thread of its own, one after the other: so it is never started after it was stopped.
+    The actor fails when the query fails, and ends when it ends; stopping the actor stops the query.
+    Calls to Spark run in one thread, in order, so a query never starts after its stop.
     """
 
     def __init__(self, runs: Runs) -> None:
@@ -70,7 +71,7 @@ class StreamingQuery(Actor[QueryMessage]):
         self._told: str = ""
 
     async def signal(self, signal: Signal) -> None:
-        """Begin, and end."""
+        """Start the query on Started; stop it on Stopping."""
         if isinstance(signal, Started):
             self._restarts = signal.incarnation
             self.ctx.pipe(self.ctx.blocking(self._begin), QueryBegun, QueryBroken)
@@ -78,7 +79,7 @@ class StreamingQuery(Actor[QueryMessage]):
             await self._end()
 
     def receive(self, message: QueryMessage) -> None:
-        """Follow the query."""
+        """Follow the query's state."""
         match message:
             case QueryBegun():
                 self._runs.begun = True
@@ -122,7 +123,7 @@ class StreamingQuery(Actor[QueryMessage]):
         except TimeoutError:
             raise JobTimeout(f"query {self._order.name} did not end within {self._order.stop_ms} ms: Spark may still be at it") from None
 
-    # --- in the thread --------------------------------------------------------------------------------------------------------
+    # --- in the thread ----------------------------------------------------------------------------
 
     def _begin(self) -> str:
         try:
@@ -147,7 +148,7 @@ class StreamingQuery(Actor[QueryMessage]):
 
     def _seen_now(self) -> QuerySeen:
         query = self._query
-        # In this order: what has ended in between has not told its last progress before.
+        # In this order: a query that ends between the two calls has reported its last progress.
         active = query.isActive
         failure = None if active else query.exception()
         error = None if failure is None else self._translated(failure)
@@ -156,9 +157,10 @@ class StreamingQuery(Actor[QueryMessage]):
         return QuerySeen(active, progress, error)
 
     def _translated(self, error: Exception) -> JobFailed:
-        """Return what a query has failed by: as text where it is Java's, which to show would need Java again, without what Spark tells of the plan.
+        """Return the failure of a query, without Spark's dump of the plan.
 
-        To be called in the thread.
+        A Java error becomes text now, as showing it later would need Java again. Call it in the
+        query's thread.
         """
         if self._runs.session.has_lost(self._spark, error):
             return died(self._order.name, "query")

@@ -1,4 +1,4 @@
-"""The Spark session, from its start to the end of its last process. All of it blocks."""
+"""The Spark session, from its start to the end of its last process. All calls block."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ _NEEDED_TO_CONNECT = (*_NEEDED, "grpc", "grpc_status", "zstandard")
 _JVM_END_SECONDS = 20
 _log = logging.getLogger("ks_actors.batch")
 
-# Long columns in few pieces, times in UTC, nothing done twice at once, no port for a browser, nothing printed over the app's own.
+# Large Arrow batches, UTC times, no speculative execution, no UI port, no progress bar over the
+# app's output.
 _CHOSEN = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -52,7 +53,10 @@ _CHOSEN_LOCALLY = {
 
 @final
 class SparkSession:
-    """A session that was made from settings, or that was there already: then it is used, and left as it is at the end. May be used by any thread."""
+    """A session created from settings, or an existing one, which is left running at the end.
+
+    Any thread may use it.
+    """
 
     def __init__(self, settings: SparkSettings) -> None:
         self._settings: SparkSettings = settings
@@ -65,12 +69,19 @@ class SparkSession:
 
     @property
     def spark(self) -> Any:
-        """The session of pyspark, started on first use, and again where it has died. Raises SparkUnavailable, and JobCancelled once it is closed."""
+        """The pyspark session, started on first use and again after its death.
+
+        Raises SparkUnavailable, and JobCancelled after `close`.
+        """
         with self._lock:
             return self._got()
 
     def open(self) -> Any:
-        """Return the session for something new: of Spark Connect, one that its server knows, as that may have been started again. Raises as above."""
+        """Return the session for a new job or query.
+
+        A Spark Connect server may have been restarted, so check that it still knows the session.
+        Raises the same errors as `spark`.
+        """
         with self._lock:
             if self._settings.connects and self._spark is not None and self._lives():
                 check_answers(self._settings.master, self._settings.place)
@@ -92,24 +103,28 @@ class SparkSession:
 
     @property
     def is_open(self) -> bool:
-        """Whether it was started."""
+        """Whether the session was started."""
         return self._spark is not None
 
     def living(self) -> Any:
-        """Return the session, if it was started and has not died, else None. Blocks."""
+        """Return the session if it was started and has not died, else None. Blocks."""
         with self._lock:
             return self._spark if self._spark is not None and self._lives() else None
 
     def has_lost(self, spark: Any, error: BaseException) -> bool:
-        """Return whether what was raised says no more than that a session is gone, which takes note of that. Blocks."""
+        """Return whether the error only means that the session is gone, and record that. Blocks."""
         if self._settings.connects and is_gone(error):
             with self._lock:
-                # pyspark takes note by itself only of what the server has answered to a first question, and sometimes not at once.
+                # pyspark itself records this only for a server's answer to a first request, and
+                # sometimes late.
                 self._gone = self._gone or self._spark is spark
         return self.living() is not spark
 
     def give_up(self) -> None:
-        """Let go of a server of Spark Connect that nobody can reach: what waits for it comes back with an error. Raises nothing where it answers."""
+        """Close the session of an unreachable Spark Connect server, so that waiting calls fail.
+
+        Does nothing if the server answers.
+        """
         with self._lock:
             if self._spark is not None and not self._answers():
                 self._end()
@@ -122,7 +137,7 @@ class SparkSession:
         return True
 
     def _lives(self) -> bool:
-        """Whether Spark can be asked anything. Who has found a session does not know more than what asking gives."""
+        """Return whether the session can still be used; a borrowed session counts as alive."""
         if self._found:
             return True
         if self._settings.connects:
@@ -131,7 +146,7 @@ class SparkSession:
 
         try:
             return not self._spark.sparkContext._jsc.sc().isStopped()
-        except (Py4JError, OSError, AttributeError):  # nobody is there, or a job has stopped it
+        except (Py4JError, OSError, AttributeError):  # the JVM is gone, or a job has stopped it
             return False
 
     def _start(self) -> Any:
@@ -168,7 +183,7 @@ class SparkSession:
 
     def _connected(self, builder: Any) -> Any:
         check_answers(self._settings.master, self._settings.place)
-        spark = connected(builder)  # one of its own: another one, of whoever has it, may be at another server, and is not to be ended with this one
+        spark = connected(builder)  # another session may use another server
         try_often(spark)
         spark.registerProgressHandler(self.operations)
         return spark
@@ -179,12 +194,15 @@ class SparkSession:
             return dict(settings.conf)
         conf = {**_CHOSEN, "spark.driver.memory": settings.driver_memory}
         if settings.master.startswith("local"):
-            # Tasks are processes of this machine: what can be imported here can be there.
+            # Tasks are processes of this machine, so give them this process's import path.
             conf |= {**_CHOSEN_LOCALLY, "spark.executorEnv.PYTHONPATH": os.pathsep.join(path or "." for path in sys.path)}
         return conf | dict(settings.conf)
 
     def close(self) -> None:
-        """Stop the session, and wait for the end of the JVM, if they were started here; nothing is started any more."""
+        """Stop the session and wait for the end of the JVM, if this object started them.
+
+        No session starts after that.
+        """
         with self._lock:
             self._closed = True
             self._end()
@@ -199,7 +217,7 @@ class SparkSession:
                 if lives and self._answers():
                     spark.stop()
                 else:
-                    spark.client.close()  # nobody is there who could be told
+                    spark.client.close()  # the server cannot be told
             finally:
                 disconnected()
             return
@@ -207,7 +225,7 @@ class SparkSession:
             if lives:
                 spark.stop()
             else:
-                spark.sparkContext._jsc = None  # nobody is there who could stop it
+                spark.sparkContext._jsc = None  # the JVM cannot be told
                 spark.sparkContext.stop()
         finally:
             _end_jvm()
@@ -222,7 +240,7 @@ def _end_jvm() -> None:
     SparkContext._gateway = SparkContext._jvm = None
     process = gateway.proc
     gateway.shutdown()
-    # It ends with its input.
+    # The JVM exits when its stdin closes.
     process.stdin.close()
     with suppress(subprocess.TimeoutExpired):
         process.wait(_JVM_END_SECONDS)
@@ -232,7 +250,10 @@ def _end_jvm() -> None:
 
 
 def register(session: PysparkSession) -> None:
-    """Make `session.read.format("ks_actors")` known to a session of PySpark; jobs of the bridge find it known. Raises SparkUnavailable."""
+    """Register `session.read.format("ks_actors")` with a PySpark session.
+
+    Jobs of the bridge have it already. Raises SparkUnavailable.
+    """
     check_packages()
     from ks_actors.batch.source import KsActorsSource  # noqa: PLC0415 - nobody pays for it who does not use it
 
@@ -240,7 +261,7 @@ def register(session: PysparkSession) -> None:
 
 
 def check_packages(*, connects: bool = False) -> None:
-    """Raise SparkUnavailable, with all that is missing, unless the packages of the extra are there."""
+    """Raise SparkUnavailable, with all missing packages, unless the extra is installed."""
     missing = []
     for name in _NEEDED_TO_CONNECT if connects else _NEEDED:
         try:
@@ -264,7 +285,7 @@ def _check_java() -> None:
 
 
 def _hint(error: Exception, settings: SparkSettings) -> str:
-    """Return what there is to add where Java has ended at once: why, it tells nobody but those who read its output."""
+    """Return a hint for a JVM that exits at once, as its reason is only in its output."""
     if "JAVA_GATEWAY_EXITED" not in str(error):
         return ""
     if settings.master.startswith("yarn") and not {"HADOOP_CONF_DIR", "YARN_CONF_DIR"} & set(os.environ):
@@ -274,7 +295,7 @@ def _hint(error: Exception, settings: SparkSettings) -> str:
 
 @contextmanager
 def _python(interpreter: str) -> Iterator[None]:
-    """Have pyspark take this interpreter for its tasks; it looks nowhere but in the environment, once."""
+    """Set the interpreter of pyspark's tasks; pyspark reads the environment, and only once."""
     chosen = {"PYSPARK_PYTHON": interpreter, "PYSPARK_DRIVER_PYTHON": sys.executable}
     before = {name: os.environ.get(name) for name in chosen}
     os.environ.update(chosen)
@@ -289,5 +310,5 @@ def _python(interpreter: str) -> Iterator[None]:
 
 
 def new_tag(name: str) -> str:
-    """Return what the Spark jobs of one job of the bridge have in common: Spark allows no commas."""
+    """Return a tag for the Spark jobs of one bridge job. Spark does not allow commas."""
     return f"ks-{name.replace(',', '-')}-{uuid.uuid4().hex[:8]}"

@@ -1,4 +1,4 @@
-"""What a Spark session is to be like."""
+"""The settings of a Spark session."""
 
 from __future__ import annotations
 
@@ -17,13 +17,16 @@ _MASTERS = ("local", "spark://", "yarn", "k8s://", CONNECT)
 
 
 class SparkSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Which Spark to use, and how.
+    """Settings of a Spark session.
 
-    `master` is Spark's: `local[*]` (the default) runs inside of this machine, as a child process of this one; `spark://host:port`, `yarn` and
-    `k8s://…` name a cluster, `sc://host:port` a Spark Connect server. `driver_memory` bounds the child process. `conf` has Spark's own settings,
-    which go before those that the bridge chooses. `python` is the interpreter of the tasks. At most `max_jobs` jobs run at a time, others wait.
+    `master` is Spark's master URL. `local[*]` (the default) runs on this machine, as a child
+    process; `spark://host:port`, `yarn` and `k8s://…` name a cluster, `sc://host:port` a Spark
+    Connect server. `driver_memory` limits the child process. `conf` holds Spark's own settings and
+    overrides the bridge's choices. `python` is the interpreter of the tasks. At most `max_jobs`
+    jobs run at a time; others wait.
 
-    Raises ConfigError for a master that is none, for `max_jobs` below 1, and for a `kafka.transactional.id`: Spark cannot write in transactions.
+    Raises ConfigError for an invalid master, for `max_jobs` below 1, and for a
+    `kafka.transactional.id`, as Spark cannot write in transactions.
     """
 
     master: str = "local[*]"
@@ -34,7 +37,7 @@ class SparkSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_jobs: int = 2
 
     def __post_init__(self) -> None:
-        """Check what can be checked without Spark."""
+        """Check the settings, as far as possible without Spark."""
         if not self.master.startswith(_MASTERS):
             raise ConfigError(f"master: {self.master!r} is no Spark: use local[*], spark://host:port, yarn, k8s://… or sc://host:port")
         if self.max_jobs < 1:
@@ -44,11 +47,14 @@ class SparkSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def place(self) -> str:
-        """What may be told of the master: what Spark Connect's URLs have behind the address may be a token."""
+        """The master for messages; the parameters of a Spark Connect URL may contain a token."""
         return self.master.partition("/;")[0] if self.connects else self.master
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
-        """Return the fields, of `conf` the names: there may be passwords, and what is printed goes into logs."""
+        """Return the fields, with only the names of `conf`.
+
+        Its values may be passwords, and printed values end up in logs.
+        """
         shown = {"master": self.place, "conf": list(self.conf)}
         return [(name, shown.get(name, getattr(self, name))) for name in self.__struct_fields__]
 
@@ -57,5 +63,5 @@ class SparkSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def connects(self) -> bool:
-        """Whether Spark is reached by Spark Connect: then there is no JVM of this process's own."""
+        """Whether the master is a Spark Connect server; then this process has no JVM."""
         return self.master.startswith(CONNECT)

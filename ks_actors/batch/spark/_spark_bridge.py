@@ -1,4 +1,4 @@
-"""A batch bridge that lives as long as somebody uses it, and functions that run on it."""
+"""A batch bridge with a lifetime of its users, and Spark functions that run on it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 @final
 class _Life:
-    """From the first user to the last one, in one event loop."""
+    """The time from the first user to the last one, in one event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop: asyncio.AbstractEventLoop = loop
@@ -43,7 +43,8 @@ class _Life:
         async with AsyncExitStack() as stack:
             system = await stack.enter_async_context(System("batch"))
             ref = await system.spawn(BatchBridge.spec(settings), "bridge")
-            # A commit does not wait as long as Spark takes to start, so that has to be over before there are any.
+            # A commit does not wait as long as Spark takes to start, so start it before any
+            # commits.
             try:
                 await ref.ask(RunJob, "start", _started, timeout_ms).within(inf)
             except JobTimeout as late:
@@ -60,12 +61,15 @@ class _Life:
 
 @final
 class SparkBridge:
-    """A Spark session for functions in the middle of topologies: `stream.batch(bridge.function(scored))`.
+    """A Spark session for functions in the middle of topologies.
 
-    It may be made anywhere, and does nothing before it is entered: by an App, or `backfill` in one process, whose topology has such a function; by
-    `async with`. Then Spark is started, and it is there for all who have entered, in this event loop, until the last of them has left; what still
-    runs then is cancelled. Entering it raises SparkUnavailable, also when Spark has not started within `start_timeout_ms`: a start that cannot be
-    interrupted is then waited for up to 90 s more, until it is left alone.
+    For example `stream.batch(bridge.function(scored))`. Create it anywhere; it does nothing until
+    entered by `async with`, or by an App or local `backfill` with such a function in its topology.
+    Entering starts Spark. All users in this event loop share it until the last one leaves; then
+    running work is cancelled.
+
+    Entering raises SparkUnavailable, also when Spark has not started within `start_timeout_ms`. If
+    that start cannot be interrupted, entering waits up to 90 s more, then abandons it.
     """
 
     def __init__(self, settings: SparkSettings | None = None, *, start_timeout_ms: int = 300_000) -> None:
@@ -106,19 +110,25 @@ class SparkBridge:
             self._forget(life)
 
     def _forget(self, life: _Life) -> None:
-        """Let go of a life that nobody has a part in any more."""
+        """Drop a life without users."""
         if life.users == 0 and life.ref is None:
             self._life = None
 
     @property
     def ref(self) -> Ref[BridgeMessage]:
-        """The actor that has the session, to be told RunJob, CancelJob and what else a BatchBridge knows. Raises BatchError while it is not open."""
+        """The actor that owns the session; send it the messages of a BatchBridge.
+
+        Raises BatchError while the bridge is not open.
+        """
         if self._life is None or self._life.ref is None:
             raise BatchError("this SparkBridge is not open: an App opens it that has it in its topology or its services, or `async with bridge:`")
         return self._life.ref
 
     async def run(self, work: Callable[[Any], T], *, name: str = "job", deadline_ms: int | None = None) -> T:
-        """Do `work(session)` in a thread of the bridge, as RunJob says; cancelling cancels the job. May be awaited in any event loop."""
+        """Run `work(session)` in a bridge thread, as RunJob does; cancelling cancels the job.
+
+        Await it in any event loop.
+        """
         ref, life = self.ref, self._life
         assert life is not None
         asked: Any = run_job(ref, f"{name}-{uuid.uuid4().hex[:8]}", work, deadline_ms)
@@ -138,10 +148,11 @@ class SparkBridge:
         stop_ms: int = 30_000,
         timeout_ms: int = 300_000,
     ) -> None:
-        """Run a streaming query of Spark's as StartQuery says, until it is stopped, or the bridge is closed; return when it runs.
+        """Run a streaming query, as StartQuery does, and return when it runs.
 
-        `query(spark)` returns what `DataFrame.writeStream` gives, not started. Raises JobTimeout when it does not run within `timeout_ms`: it is
-        stopped then.
+        It runs until it is stopped or the bridge is closed. `query(spark)` returns an unstarted
+        `DataFrame.writeStream`. If the query does not run within `timeout_ms`, stops it and raises
+        JobTimeout.
         """
         ref = self.ref
         try:
@@ -153,7 +164,10 @@ class SparkBridge:
             raise JobCancelled("the batch bridge has ended") from ended
 
     async def stop_query(self, name: str, *, timeout_ms: int = 300_000) -> bool:
-        """Stop a streaming query, and return when it has ended: whether there was one. Raises JobTimeout after `timeout_ms`; it ends later then."""
+        """Stop a streaming query, and return once it has ended; the result is whether it existed.
+
+        Raises JobTimeout after `timeout_ms`; the query then ends later.
+        """
         try:
             return await self.ref.ask(StopQuery, name).within(max(1, timeout_ms) / 1000)
         except AskTimeout as late:
@@ -162,19 +176,24 @@ class SparkBridge:
             raise JobCancelled("the batch bridge has ended") from ended
 
     def function(self, function: Callable[[Any, Any], Any], *, key_type: str | None = None, value_type: str | None = None) -> SparkFunction:
-        """Make a function for `stream.batch` of one of Spark: `function(spark, rows)`, which is given a DataFrame and returns another one.
+        """Turn `function(spark, rows)`, from DataFrame to DataFrame, into one for `stream.batch`.
 
-        `rows` have `key`, `value`, `timestamp` and `headers`, in the order of the records. `key_type` and `value_type` are Spark's types, such as
-        `struct<name: string, size: int>`; without, they are told by the records of each batch. What is returned is a DataFrame, or a table of Arrow,
-        with `key` and `value`; rows without `timestamp` (a timestamp, or ms) get the latest one of the batch, rows without `headers` have none. Rows
-        go on in the order in which they are returned: sort them where that matters.
+        `rows` have `key`, `value`, `timestamp` and `headers`, in record order. `key_type` and
+        `value_type` are Spark types, such as `struct<name: string, size: int>`; without them, the
+        records of each batch determine the types. The function returns a DataFrame or an Arrow
+        table with `key` and `value`. Rows without `timestamp` (a timestamp, or ms) get the latest
+        one of the batch; rows without `headers` have none. Rows go on in the returned order: sort
+        them if the order matters.
         """
         return SparkFunction(self, function, key_type, value_type)
 
 
 @final
 class SparkFunction:
-    """A function of Spark as one for `stream.batch`; made by `SparkBridge.function`. Raises JobFailed, with what failed as its cause."""
+    """A Spark function for `stream.batch`, made by `SparkBridge.function`.
+
+    Raises JobFailed with the original error as its cause.
+    """
 
     def __init__(self, bridge: SparkBridge, function: Callable[[Any, Any], Any], key_type: str | None, value_type: str | None) -> None:
         self.service: SparkBridge = bridge
@@ -182,7 +201,7 @@ class SparkFunction:
         self._types = (key_type, value_type)
 
     async def __call__(self, records: list[Record[Any, Any]]) -> list[Record[Any, Any]]:
-        """Give records to Spark, and return what comes back."""
+        """Send records to Spark, and return the result."""
         name = getattr(self._function, "__name__", "function").replace("<", "").replace(">", "")
         return await self.service.run(partial(self._work, records), name=name)
 
@@ -198,7 +217,7 @@ class SparkFunction:
 
 
 def _started(spark: Any) -> None:
-    """Have Spark do something small: the first of anything takes seconds."""
+    """Run a small Spark job, as the first job takes seconds."""
     import pyarrow as pa  # noqa: PLC0415 - as above
 
     spark.createDataFrame(pa.table({"n": [0]})).toArrow()

@@ -1,4 +1,4 @@
-"""The stages of a backfill on Spark: a task of Spark's for each of the topology's, repartition topics by Spark's exchange."""
+"""Backfill stages on Spark: one Spark task per topology task, repartition by Spark's exchange."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ _IN_ORDER = [("high", "ascending"), ("source", "ascending"), ("number", "ascendi
 
 @final
 class SparkRun:
-    """A backfill as a job of the bridge: `run` in its thread. `directory` and the snapshot are places that all of Spark's processes share.
+    """A backfill as a job of the bridge; `run` is called in the job's thread.
 
-    What a stage writes is a directory of Parquet files that is there as a whole or not at all, however often a task of it is tried.
+    `directory` and the snapshot's location are shared by all Spark processes. Each stage writes a
+    directory of Parquet files. It appears only when complete, however often Spark retries a task.
     """
 
     def __init__(
@@ -42,7 +43,10 @@ class SparkRun:
         self.done: list[TaskDone] = []
 
     def run(self, spark: Any) -> SnapshotManifest | None:
-        """Run all stages, one after the other; return what the snapshot says of itself. Raises BatchError for what cannot travel."""
+        """Run all stages in order; return the snapshot's manifest.
+
+        Raises BatchError for a topology that cannot be pickled.
+        """
         recipe = self._recipe
         shipped = packed(recipe)
         setup = make_setup(recipe.topology, recipe.config, recipe.plan.counts)
@@ -66,7 +70,7 @@ class SparkRun:
         self.done += map(done_of, rows.column("value").to_pylist())
 
     def _input(self, spark: Any, number: int, stage: Stage) -> Any:
-        """Return what the tasks of a stage are given: a partition for each, with a row at least, and all others in order."""
+        """Return the input of a stage: one partition per task, with at least one row, sorted."""
         count = len(stage.tasks)
         marks = spark.range(0, count, 1, count)
         topics = sorted({where.topic for task in stage.tasks for where in task.exchanged})
@@ -83,7 +87,7 @@ class SparkRun:
 
 @final
 class ParquetRows:
-    """What the tasks of a backfill on Spark have written. All of it blocks; a partition is in memory while it is read."""
+    """The output of a backfill on Spark. All calls block; reads load a whole partition."""
 
     def __init__(self, directory: Path, stages: int) -> None:
         self._stages = [directory / f"stage-{number}" for number in range(stages)]
@@ -92,14 +96,14 @@ class ParquetRows:
 
     @property
     def partitions(self) -> list[TopicPartition]:
-        """The partitions that something was written to."""
+        """The partitions with output."""
         found = (
             self._rows.to_table(columns=["topic", "partition"], filter=ds.field("topic").is_valid()).group_by(["topic", "partition"]).aggregate([])
         )
         return sorted(TopicPartition(row["topic"], row["partition"]) for row in found.to_pylist())
 
     def read(self, where: TopicPartition) -> Generator[Batch, None, None]:
-        """Yield the records of a partition in their order."""
+        """Yield the records of a partition in order."""
         found = self._rows.to_table(filter=(ds.field("topic") == where.topic) & (ds.field("partition") == where.partition)).sort_by(_IN_ORDER)
         first = 0
         for rows in found.to_batches(max_chunksize=_AT_ONCE):

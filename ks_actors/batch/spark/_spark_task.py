@@ -1,4 +1,4 @@
-"""What a Spark task of a backfill does: one task of the topology, with rows of Arrow at both ends."""
+"""The Spark task of a backfill: one task of the topology with Arrow rows as input and output."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ if TYPE_CHECKING:
     from ks_actors.log import Outgoing
 
 FIRST: Final = -(1 << 63)
-"""The `high` of the row that every task has, so that there is a task even where there are no records."""
+"""The `high` of the marker row that every task gets, so that tasks without records run, too."""
 
 _decode = msgspec.msgpack.Decoder(tuple[tuple[str, bytes | None], ...]).decode
 _encode = msgspec.msgpack.Encoder().encode
-# Made here and not when it is first used: msgspec looks a type up lazily, and crashes when two threads do that for the same one.
+# Created at import: msgspec resolves the type lazily, and crashes when two threads do so at the
+# same time.
 _decode_done = msgspec.msgpack.Decoder(TaskDone).decode
 
 ROWS: Final = pa.schema(
@@ -46,20 +47,23 @@ ROWS: Final = pa.schema(
         ("headers", pa.binary()),
     ]
 )
-"""Rows between stages; a row without a topic is what a task has to say when it is done, in its value."""
+"""Rows between stages; a row without a topic carries a task's final result in its value."""
 
 DDL: Final = "topic string, partition int, high bigint, source int, number bigint, key binary, value binary, timestamp bigint, headers binary"
 
 
 def batch_of(rows: pa.RecordBatch, first: int) -> Batch:
-    """Return rows of one partition, in their order, as a batch with offsets from `first` on."""
+    """Return rows of one partition, in order, as a batch with offsets from `first` on."""
     keys, values, timestamps, headers = (rows.column(name).to_pylist() for name in ("key", "value", "timestamp", "headers"))
     decoded = None if not any(headers) else [() if data is None else _decode(data) for data in headers]
     return Batch(keys, values, timestamps, decoded, range(first, first + len(keys)))
 
 
 def done_of(data: bytes) -> TaskDone:
-    """Return what a task has said when it was done: data, which came over the network. Raises BatchError for anything else."""
+    """Decode the final result of a task; it is plain data, as it came over the network.
+
+    Raises BatchError for anything else.
+    """
     try:
         return _decode_done(data)
     except msgspec.MsgspecError as error:
@@ -67,7 +71,10 @@ def done_of(data: bytes) -> TaskDone:
 
 
 class StageTask(msgspec.Struct, frozen=True):
-    """One stage of a backfill, as a function of Arrow batches: those that have come through repartition topics, in order, for one of its tasks."""
+    """One stage of a backfill, as a function over Arrow batches.
+
+    Its input is the records of repartition topics for one task, in order.
+    """
 
     recipe: bytes
     stage: int
@@ -76,7 +83,7 @@ class StageTask(msgspec.Struct, frozen=True):
     name: tuple[str, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Process, and yield what is written; in a task of Spark's."""
+        """Process the input, and yield the output; runs in a Spark task."""
         with carried():
             from pyspark import TaskContext  # noqa: PLC0415 - only there
 
@@ -90,7 +97,8 @@ class StageTask(msgspec.Struct, frozen=True):
         work = stage.tasks[number]
         came = _Came(batches, number, work.exchanged)
         written = _Written(first_source(recipe.plan, stage) + number)
-        # A task that is believed to be dead may write still, beside the one that is tried in its place.
+        # A task presumed dead may still be writing beside its next attempt, so attempts write to
+        # different files.
         target = None if self.snapshot is None else Target(Place.of(self.snapshot).at(*self.name), attempt)
         directory = Path(tempfile.mkdtemp(prefix="ks-actors-task-"))
         try:
@@ -106,7 +114,7 @@ class StageTask(msgspec.Struct, frozen=True):
 
 @final
 class _Came:
-    """Rows for one task, taken apart by topic as they come."""
+    """Input rows of one task, split by topic on demand."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch], number: int, wanted: Sequence[TopicPartition]) -> None:
         self._batches = batches
@@ -138,7 +146,7 @@ class _Came:
 
 @final
 class _Written:
-    """Number what a task writes, by partition."""
+    """Number the output records of a task, by partition."""
 
     def __init__(self, source: int) -> None:
         self._source = source
@@ -169,6 +177,6 @@ class _Written:
         return pa.RecordBatch.from_arrays([pa.array(column, field.type) for column, field in zip(columns, ROWS, strict=True)], schema=ROWS)
 
     def end(self, done: bytes) -> pa.RecordBatch:
-        """Return the row that says that the task is done."""
+        """Return the row with the task's final result."""
         row = [None, -1, FIRST, self._source, 0, None, done, 0, None]
         return pa.RecordBatch.from_arrays([pa.array([value], field.type) for value, field in zip(row, ROWS, strict=True)], schema=ROWS)

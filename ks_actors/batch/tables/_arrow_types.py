@@ -1,4 +1,4 @@
-"""What objects of a type are as columns of Arrow: structs, lists, maps and scalars; what has no such form is JSON text."""
+"""Arrow types of Python types: structs, lists, maps and scalars; JSON text for anything else."""
 
 from __future__ import annotations
 
@@ -44,19 +44,22 @@ _DECODERS = (msgspec.json.Decoder, msgspec.msgpack.Decoder)
 
 
 class Shape(NamedTuple):
-    """A type of Arrow, and what makes such values of objects; None where they are as they are."""
+    """An Arrow type, and the function that converts objects to it (None if not needed)."""
 
     type: Any
     convert: Callable[[Any], Any] | None
 
 
 def shape_of(type_: Any) -> Shape:
-    """Return what values of a Python type become. A type that is within itself has a form without end: there it is JSON text."""
+    """Return the Arrow shape of a Python type; inside itself, a type becomes JSON text."""
     return _shape(frozenset(), inspect.type_info(type_))
 
 
 def _shape(around: frozenset[int], info: inspect.Type) -> Shape:
-    """Return the form of a type within those `around` it, by identity: msgspec has one description of each type."""
+    """Return the shape of a type nested in the types `around` it.
+
+    Types are compared by identity, as msgspec has one description of each.
+    """
     scalar = next((kind for each, kind in _SCALARS if isinstance(info, each)), None)
     if scalar is not None:
         return Shape(scalar, None)
@@ -126,14 +129,17 @@ _NESTED: list[tuple[tuple[type[Any], ...], Callable[[Any, _Inner], Shape]]] = [
 
 
 class Decoding(NamedTuple):
-    """How bytes become values of a column."""
+    """The column type and the function that decodes bytes into its values."""
 
     type: Any
     decode: Callable[[bytes], Any] | None
 
 
 def decoding_of(serde: Serde[Any], topic: str, *, is_key: bool = False, type_: Any = None) -> Decoding:
-    """Return what a serde's bytes become: bytes, where neither it nor `type_` tells what it makes of them."""
+    """Return the decoding of a serde's bytes.
+
+    They stay bytes if neither the serde nor `type_` gives a type.
+    """
     known = next((kind for each, kind in _SERDES if each is serde), None)
     if type_ is None and known is not None:
         return Decoding(known, serde.deserializer(topic, is_key=is_key))

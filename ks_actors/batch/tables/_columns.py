@@ -1,4 +1,4 @@
-"""Records as columns of Arrow."""
+"""Records as Arrow columns."""
 
 from __future__ import annotations
 
@@ -21,15 +21,17 @@ _MICROS = 1000
 
 
 def headers_column(batch: Batch) -> pa.Array:
-    """Return the headers of a batch: lists, empty where there are none."""
+    """Return the headers of a batch as lists, empty where there are none."""
     found = [()] * len(batch) if batch.headers is None else batch.headers
     return pa.array([[{"key": key, "value": value} for key, value in one] for one in found], HEADERS)
 
 
 class TopicColumns:
-    """Make batches of a topic record batches of a schema: some of the columns there are, decoded where there is a decoder.
+    """Convert batches of a topic to record batches of a schema.
 
-    Keys of a store with windows, of this `kind`, are taken apart; windows last for `window_ms`, sessions tell their ends.
+    The schema selects the columns; a column without a decoder stays bytes. Keys of a windowed store
+    of this `kind` are split into key and window. Windows last `window_ms`; session keys contain
+    their end.
     """
 
     def __init__(
@@ -87,9 +89,10 @@ class TopicColumns:
 
 
 def latest(batches: Any, *, versioned: bool = False) -> Batch:
-    """Return the last record of each key that is no tombstone, in the order of their offsets: what a compacted topic says.
+    """Return the last record of each key, in offset order, without tombstones, as after compaction.
 
-    The changelog of a versioned store has versions as they were put, late ones too: there the last one is that of the latest time.
+    The changelog of a versioned store has versions in the order of their puts, including late ones.
+    There the last record is the one with the latest timestamp.
     """
     last: dict[bytes | None, tuple[int, bytes | None, int, Any]] = {}
     for batch in batches:

@@ -34,7 +34,7 @@ _NO_CHANGELOG = "table {}: {}, so there is nothing to export it from. Write it t
 
 
 class _Plan(NamedTuple):
-    """One table or topic: its topic in the log, how to decode, and what windows its keys have."""
+    """One table or topic: its topic in the log, its decodings, and its kind of windows."""
 
     name: str
     topic: str
@@ -47,7 +47,7 @@ class _Plan(NamedTuple):
 
 @final
 class Exporter:
-    """Write what a log has of an app's tables and topics, as of now."""
+    """Export an app's current tables and topics from the log."""
 
     def __init__(self, topology: Topology, config: StreamsConfig, *, raw: bool, types: Mapping[str, Any]) -> None:
         self._topology = topology
@@ -62,7 +62,7 @@ class Exporter:
         )
 
     async def export(self, log: LogReader | SharedLog, directory: Path, tables: Collection[str], topics: Collection[str]) -> dict[str, int]:
-        """Write all of them; return how many rows each has."""
+        """Export all of them; return the number of rows by name."""
         plans = [self._table(name) for name in tables] + [self._topic(name) for name in topics]
         names = [plan.name for plan in plans]
         if len(set(names)) < len(names):
@@ -117,13 +117,17 @@ def _schema(plan: _Plan) -> pa.Schema:
 
 
 def _write(log: LogReader | SharedLog, directory: Path, plan: _Plan, ranges: Iterable[LogRange]) -> int:
-    """Write a file for each partition, which is there when it is whole; return how many rows they have. Blocks."""
+    """Write one file per partition, and return the total number of rows. Blocks.
+
+    Each file appears only when it is complete.
+    """
     place, count = directory / plan.name, 0
     place.mkdir(parents=True, exist_ok=True)
     schema, versioned = _schema(plan), plan.kind == StoreKind.VERSIONED.value
     columns = TopicColumns(schema, plan.key.decode, plan.value.decode, plan.kind, plan.window_ms)
     for one in ranges:
-        # Closed here: it must not be done by whoever drops the last reference, who may be in the log's own thread.
+        # Close the generator here. Garbage collection could close it in the log's own thread, and
+        # that would block.
         with closing(log.read(one)) as read:
             batches = (latest(read, versioned=versioned),) if plan.table else read
             rows = (_columns(columns, plan, batch, one) for batch in batches if len(batch))
@@ -132,7 +136,10 @@ def _write(log: LogReader | SharedLog, directory: Path, plan: _Plan, ranges: Ite
 
 
 def _columns(columns: TopicColumns, plan: _Plan, batch: Batch, where: LogRange) -> pa.RecordBatch:
-    """Return a batch as columns. Raises SerializationError, which tells where what cannot be decoded is."""
+    """Return a batch as columns.
+
+    Raises SerializationError with the location of the undecodable data.
+    """
     try:
         return columns.of(batch, where)
     except Exception as error:
@@ -159,13 +166,13 @@ async def export(
     raw: bool = False,
     types: Mapping[str, Any] | None = None,
 ) -> dict[str, int]:
-    """Write tables and topics into Parquet files: see `App.export`."""
+    """Write tables and topics into Parquet files; see `App.export`."""
     if not tables and not topics:
         raise ConfigError("tables, topics: name what is to be exported")
     exporter = Exporter(topology, config, raw=raw, types=types or {})
     if log is not None:
         return await exporter.export(SharedLog(log, asyncio.get_running_loop()), Path(directory), tables, topics)
-    # Opened to be read only: somebody else may be at work on it.
+    # Opened read-only, as an app may be using the log.
     reader = LogReader(address_of(config))
     await asyncio.to_thread(reader.__enter__)
     try:

@@ -30,7 +30,10 @@ SCHEMA = pa.schema(
 
 
 def write_parquet(directory: Path, partitions: Iterable[tuple[TopicPartition, Iterable[Batch]]]) -> dict[str, int]:
-    """Write a file per partition, which is there when it is whole; return how many records each topic has. Offsets count from 0 in each. Blocks."""
+    """Write one file per partition, and return the number of records by topic. Blocks.
+
+    Each file appears only when it is complete. Offsets count from 0 in each partition.
+    """
     columns = TopicColumns(SCHEMA, None, None)
     counts: dict[str, int] = {}
     for where, batches in partitions:
@@ -43,7 +46,10 @@ def write_parquet(directory: Path, partitions: Iterable[tuple[TopicPartition, It
 
 
 def write_file(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
-    """Write a file, which is there when it is whole; return how many rows it has. Blocks."""
+    """Write a file, and return its number of rows. Blocks.
+
+    The file appears only when it is complete.
+    """
     draft, count = path.with_name(f".{path.name}.part"), 0
     try:
         with pq.ParquetWriter(draft, schema, compression="zstd") as writer:

@@ -1,4 +1,4 @@
-"""Records in the middle of a stream as a table of Arrow, and back. Imports pyarrow."""
+"""Records in the middle of a stream as an Arrow table, and back. Imports pyarrow."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MICROS = 1000
 
 
 def table_of(records: Sequence[Record[Any, Any]], key: pa.DataType | None, value: pa.DataType | None) -> pa.Table:
-    """Return records as rows: key, value, timestamp, headers. Types that are not given are told by what is there."""
+    """Return records as rows: key, value, timestamp, headers. Infer the types that are None."""
     headers = [[{"key": name, "value": data} for name, data in record.headers] for record in records]
     columns = [
         _column("key", [record.key for record in records], key),
@@ -44,7 +44,10 @@ def _column(name: str, objects: list[Any], kind: pa.DataType | None) -> pa.Array
 
 
 def records_of(rows: pa.Table, timestamp: int) -> list[Record[Any, Any]]:
-    """Return rows as records; those without a time get `timestamp` (ms). Raises BatchError unless there are the columns that records are made of."""
+    """Return rows as records; those without a timestamp get `timestamp` (ms).
+
+    Raises BatchError unless the columns are key and value, with optional timestamp and headers.
+    """
     names = rows.column_names
     if not {"key", "value"} <= set(names) <= set(_COLUMNS):
         raise BatchError(
