@@ -1,4 +1,4 @@
-"""The stores of global tables: what is on disk of them, and from where on their topics are to be read."""
+"""The stores of global tables, and the start positions in their topics."""
 
 from __future__ import annotations
 
@@ -24,12 +24,14 @@ if TYPE_CHECKING:
 
 @final
 class GlobalStores:
-    """The global stores of an instance, as they are opened: those of type rocksdb with what an earlier run has left, the others empty.
+    """The global stores of an instance.
 
-    The topic of each is its changelog, so its position tells from where on that is to be read: it is written with the data, never ahead of it. Where
-    a position is not in the topic, as that was made anew or cut off, or is one of another topic, that store is given up, and filled from the
-    beginning. Where tasks are processed in
-    threads, and where a store is the user's own, all are in memory: threads read them while others write.
+    Stores of type rocksdb open with the state of an earlier run, the others empty. Each store's
+    topic is its changelog. Its position is stored with the data, never ahead of it, and says where
+    to resume the topic. A store is discarded and filled from the beginning when its position does
+    not fit the topic: that was recreated or truncated, or the position belongs to another topic.
+    All stores are in memory if tasks are processed in threads, or if any store is a custom one:
+    threads read them while others write.
     """
 
     def __init__(self, setup: Environment, directory: Path, shared: SharedResources) -> None:
@@ -48,7 +50,7 @@ class GlobalStores:
             directory=directory if self._on_disk else None,
             shared=shared if self._on_disk else None,
             current=self.current,
-            expired=lambda _: None,  # which nobody counts
+            expired=lambda _: None,  # not counted
             topics={},
             assigned=False,
         )
@@ -56,13 +58,16 @@ class GlobalStores:
         self.stores: TaskStores = stores
 
     async def look(self, log: Log, isolation: IsolationLevel) -> None:
-        """Find out how far the topics go now. Raises what the log does."""
+        """Look up the current offsets of the topics. Raises the log's errors."""
         partitions = [partition for own in self.topics.values() for partition in own]
         self.begins = await log.begin_offsets(partitions)
         self.ends = await log.end_offsets(partitions, isolation)
 
     def open(self) -> None:
-        """Open them, and find out from where on to read; to be done when the topics have been looked at. Raises what stores do. Blocks."""
+        """Open the stores and set the start positions; call `look` first. Blocks.
+
+        Raises errors of the stores.
+        """
         stores = self.stores
         try:
             stores.open()
@@ -76,7 +81,7 @@ class GlobalStores:
         self.begins = {**self.begins, **self._reached()}
 
     def _reached(self) -> dict[TopicPartition, int]:
-        """Return the next offsets of what is on disk."""
+        """Return the next offsets of the state on disk."""
         found: dict[TopicPartition, int] = {}
         for store, partitions in self.topics.items():
             at = self.stores.positions.of(store)
@@ -84,11 +89,12 @@ class GlobalStores:
         return found
 
     def _unfit(self) -> dict[str, str]:
-        """Return the stores of which a position is not in their topics, each with the reason."""
+        """Return the stores with positions that do not fit their topics, each with the reason."""
         found: dict[str, str] = {}
         for store, partitions in self.topics.items():
             at = self.stores.positions.of(store)
-            # It is told with each change of a store how far all topics were; a store has changed by records of its own one.
+            # Each change of a store records the positions of all topics, so a changed store knows a
+            # position of its own topic.
             if at and at.keys().isdisjoint(partitions):
                 found[store] = f"it was filled from another topic than {partitions[0].topic if partitions else 'any that there is'}"
             for partition in partitions:
@@ -98,15 +104,15 @@ class GlobalStores:
         return found
 
     def commit(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Have stores of the user's own commit, each with the positions of its topic."""
+        """Commit custom stores, each with the positions of its topic."""
         for store, partitions in self.topics.items():
             if isinstance(kept := self.stores.kept(store), CustomStore):
                 kept.user.commit({partition: positions[partition] for partition in partitions if partition in positions})
 
     def offsets(self, positions: Mapping[TopicPartition, int]) -> dict[str, int]:
-        """Return how far each store is, in one number."""
+        """Return the sum of each store's positions; empty if the stores are in memory."""
         return {store: sum(positions[partition] for partition in partitions) for store, partitions in self.topics.items()} if self._on_disk else {}
 
     def close(self, *, clean: bool) -> None:
-        """Close them. Blocks."""
+        """Close the stores. Blocks."""
         self.stores.close(clean=clean)

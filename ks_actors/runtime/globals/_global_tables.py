@@ -1,4 +1,4 @@
-"""Who keeps the global stores."""
+"""The actor that fills the global stores."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ class AwaitFilled(Message, frozen=True):
 
 
 class Look(Message, frozen=True):
-    """Go on with what is buffered (internal)."""
+    """Continue with buffered records (internal)."""
 
 
 class CommitGlobals(Message, frozen=True):
-    """Have stores of the user's own commit (internal)."""
+    """Commit custom stores (internal)."""
 
 
 class LettersWritten(Message, frozen=True):
-    """Go on: the log has the dead letters (internal)."""
+    """Continue: the log has the dead letters (internal)."""
 
 
 class LettersFailed(Message, frozen=True):
@@ -60,11 +60,12 @@ GlobalMessage = AwaitFilled | Arrived | FetchFailed | Look | CommitGlobals | Let
 
 
 class GlobalTables(Actor[GlobalMessage]):
-    """Fill the global stores with the whole of their topics, before anything is processed and ever after.
+    """Fill the global stores with their whole topics, at the start and continuously afterward.
 
-    A slice at a time; what is applied is final at once, for the topic is the store's changelog. What is on disk of them goes on from where it is, and
-    is written now and then, in turns with the rest: what a crash leaves is bounded as for tasks. Dead letters are written before anything goes on: no
-    position is ahead of them, and an error that ends it comes behind them.
+    Applies records in slices. Applied records are final at once, for the topic is the store's
+    changelog. Stores on disk resume at their positions and are flushed now and then, between
+    slices; a crash costs no more than for tasks. Dead letters are written before processing goes
+    on. So no position is ahead of them, and a fatal error is raised only after they are written.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class GlobalTables(Actor[GlobalMessage]):
         self._looking: bool = False
         self._broken: bool = False
         self._writing: bool = False
-        # What ends this when the letters are written.
+        # The error to raise once its dead letters are written.
         self._fault: Exception | None = None
         self._dropped: int = 0
         self._flusher = Flusher({GLOBAL_TASK: self._stores})
@@ -104,16 +105,16 @@ class GlobalTables(Actor[GlobalMessage]):
         self._task = Task(GLOBAL_TASK, setup, positions, self._stores, wake=lambda: None, current=stores.current)
         self._residents = setup.residents
         resident = self._residents.active(self._task, self._positions)
-        assert resident is not None  # it has stores
+        assert resident is not None  # the task has stores
         resident.role = Role.RESTORING
         self._resident = resident
 
     async def signal(self, signal: Signal) -> None:
-        """Begin to read when started, close at the end."""
+        """Start reading; at the end, commit and close."""
         if isinstance(signal, Started):
             self._task.start()
             for partition, position in self._positions.items():
-                # As if it were known to be empty: what is in one topic is not held up by another.
+                # Treat each topic as known to be empty, so that no topic holds another one up.
                 self._task.add(partition, Batch([], [], []), position, position)
             self._fetcher.assign(self._positions)
             self.ctx.timers.every("commit", max(self._commit_s, 0.001), CommitGlobals())
@@ -132,7 +133,10 @@ class GlobalTables(Actor[GlobalMessage]):
                 _log.warning("closing the global stores failed, what is not on disk is read again: %s", error)
 
     def receive(self, message: GlobalMessage) -> None:
-        """Apply what comes. An error before all is filled is what the start fails by; one after that ends the actor."""
+        """Apply a message.
+
+        An error before all stores are filled fails the start; a later one ends the actor.
+        """
         try:
             self._deal_with(message)
         except Exception as error:
@@ -180,7 +184,7 @@ class GlobalTables(Actor[GlobalMessage]):
         self.ctx.timers.once("again", self._poll_ms / 1000, Look())
 
     def _go_on_behind(self, letters: LettersWritten | LettersFailed) -> None:
-        """Go on when the log has the letters, or end by the error that they are about."""
+        """Continue once the log has the dead letters, or raise the error that caused them."""
         failure = self._fault
         if isinstance(letters, LettersFailed):
             if failure is None:
@@ -193,9 +197,9 @@ class GlobalTables(Actor[GlobalMessage]):
         self._go_on()
 
     def _go_on(self, *, idle: bool = False) -> None:
-        """Apply a slice of what has come, write a little, and see to it that this goes on.
+        """Apply a slice of the buffered records, flush a little, and schedule the next step.
 
-        What comes waits for writing that is behind, and for dead letters that the log does not have yet.
+        Does not apply records while the flush is behind or the log lacks the dead letters.
         """
         if self._broken:
             return
@@ -227,14 +231,14 @@ class GlobalTables(Actor[GlobalMessage]):
             self._keep()
 
     def _keep(self) -> None:
-        """Take what was applied as final."""
+        """Publish the applied records."""
         self._positions = {partition: queue.position for partition, queue in self._task.group.queues.items()}
         token = self._stores.freeze(contained(self._positions))
         self._stores.keep(token, self._global.offsets(self._positions))
         self._resident.positions = self._positions
 
     def _commit(self) -> None:
-        """Have stores of the user's own commit, if anything has come since."""
+        """Commit custom stores if records were applied since the last commit."""
         if self._committed != self._positions:
             self._global.commit(self._positions)
             self._committed = dict(self._positions)

@@ -387,7 +387,7 @@ class Wiring:
                 self.manager.tell(m.WorkerLost(ref))
 
     async def release(self) -> None:
-        """Release the stores, the shared memory and the directory after all actors have ended."""
+        """Release the stores, the shared resources and the directory after all actors have ended."""
         if self._keeper is not None and self._context is not None:
             await self._keeper.let_go(self._context.blocking)
         if self._shared is not None:

@@ -1,4 +1,4 @@
-"""The topics that an app needs: those it reads have to be there, those it makes for itself are made."""
+"""Check the topics that an app reads and writes, and create its internal topics."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 async def prepare_topics(log: Log, setup: Environment) -> dict[str, int]:
-    """Check the topics that are read, make repartition and changelog topics, and return how many partitions every topic has.
+    """Check source and sink topics, create internal ones, and return all partition counts.
 
-    Raises MissingSourceTopics or MissingSinkTopics, which name all that are missing, NotAuthorized, and TopologyError for internal topics that are
-    there but not as they have to be.
+    Raises MissingSourceTopics or MissingSinkTopics, which name all missing topics, NotAuthorized,
+    and TopologyError for existing internal topics that do not fit.
     """
     async with topics_prepared(log, setup) as counts:
         return counts
@@ -31,7 +31,10 @@ async def prepare_topics(log: Log, setup: Environment) -> dict[str, int]:
 
 @asynccontextmanager
 async def topics_prepared(log: Log, setup: Environment) -> AsyncIterator[dict[str, int]]:
-    """Do what `prepare_topics` does; whether topics that were there keep what they are to is known at the end of what is done meanwhile."""
+    """Do the work of `prepare_topics`, but check existing topics' configs in the background.
+
+    A misfit raises TopologyError at the end of the context.
+    """
     counts, wanted, existing = await plan_topics(log, setup)
     await _check_sinks(log, setup, existing)
     new = [topic for topic in wanted if topic.name not in existing]
@@ -41,9 +44,10 @@ async def topics_prepared(log: Log, setup: Environment) -> AsyncIterator[dict[st
 
 
 async def plan_topics(log: Log, setup: Environment) -> tuple[dict[str, int], list[NewTopic], Mapping[str, TopicDescription]]:
-    """Return how many partitions every topic has or is to have, the internal topics that there have to be, and all that exist. Changes nothing.
+    """Return partition counts, the required internal topics and all existing topics.
 
-    Raises what `prepare_topics` raises.
+    The counts include the topics to create. Changes nothing. Raises the errors of `prepare_topics`
+    for missing topics and wrong sizes.
     """
     existing = await log.describe_topics(configs=False)
     subtopologies = setup.topology.subtopologies()
@@ -56,13 +60,13 @@ async def plan_topics(log: Log, setup: Environment) -> tuple[dict[str, int], lis
 
 
 async def _create(log: Log, setup: Environment, topics: Sequence[NewTopic], counts: Mapping[str, int]) -> None:
-    """Create topics; another instance that starts at the same time may be faster with some of them, which then have to be as wanted."""
+    """Create topics. Another instance may create some first; raise if these do not fit."""
     try:
         await log.create_topics(topics)
     except ConfigError as error:
         if AFTER_MAX not in str(error):
             raise
-        # Brokers before Kafka 3.6 do not know that setting, and have no such bound.
+        # Brokers before Kafka 3.6 have no such setting, and no such bound.
         plain = [NewTopic(one.name, one.partitions, {name: value for name, value in one.configs.items() if name != AFTER_MAX}) for one in topics]
         await _create(log, setup, plain, counts)
     except TopicExists:
@@ -75,7 +79,8 @@ async def _check_sources(log: Log, setup: Environment, subtopologies: Iterable[S
     needed = {topic for subtopology in subtopologies for topic in subtopology.source_topics if topic not in internal}
     missing = sorted((needed | set(setup.topology.global_topics)) - existing.keys())
     if missing:
-        # Those that may not even be looked at are not told of unless they are asked for: then the log says that it is forbidden.
+        # A listing omits topics that the app must not describe. Asking for them raises
+        # NotAuthorized.
         await log.describe_topics(missing, configs=False)
         raise MissingSourceTopics(
             f"the topology reads topics that do not exist: {', '.join(missing)}; create them, with as many partitions as are wanted"
@@ -83,7 +88,10 @@ async def _check_sources(log: Log, setup: Environment, subtopologies: Iterable[S
 
 
 async def _check_sinks(log: Log, setup: Environment, existing: Mapping[str, TopicDescription]) -> None:
-    """Raise MissingSinkTopics for topics of sinks, and dead letters, that nobody makes; those that functions tell are not known."""
+    """Raise MissingSinkTopics for missing topics of sinks and dead letters.
+
+    Topics chosen by a function are unknown here.
+    """
     writers: dict[str, list[str]] = {}
     for node in setup.topology.nodes.values():
         if isinstance(node, SinkNode) and isinstance(node.topic, str) and node.topic not in setup.topology.internal_topics:
@@ -103,7 +111,10 @@ async def _check_sinks(log: Log, setup: Environment, existing: Mapping[str, Topi
 
 
 def _repartition_counts(setup: Environment, subtopologies: Iterable[Subtopology], counts: Mapping[str, int]) -> dict[str, int]:
-    """Return the sizes of repartition topics: given, or that of the largest topic they are copartitioned with, or of those upstream."""
+    """Return the sizes of repartition topics.
+
+    A size is explicit, or follows the largest copartitioned or upstream topic.
+    """
     internal = setup.topology.internal_topics
     found = {name: topic.partitions for name, topic in internal.items() if topic.partitions is not None}
     remaining = set(internal) - set(found)
@@ -149,14 +160,17 @@ def _matched(setup: Environment, subtopology: Subtopology, topics: Iterable[str]
 
 
 def _waiting_for_topics(setup: Environment, subtopologies: Iterable[Subtopology], counts: Mapping[str, int]) -> bool:
-    """Return whether a pattern has found no topic yet, which sizes may depend on."""
+    """Return whether sizes may depend on a pattern that has matched no topic yet."""
     return any(each.source_patterns and not each.source_topics and not _matched(setup, each, counts) for each in subtopologies)
 
 
 def _align_copartitioned(
     subtopologies: Iterable[Subtopology], found: dict[str, int], counts: Mapping[str, int], internal: Mapping[str, object]
 ) -> None:
-    """Give internal topics the size of the topics that they are copartitioned with; users' topics have to agree by themselves."""
+    """Give internal topics the size of their copartitioned topics.
+
+    Raises TopologyError when the users' own topics differ.
+    """
     for subtopology in subtopologies:
         for group in subtopology.copartition_groups:
             own = {topic: counts[topic] for topic in group if topic not in internal and topic in counts}
@@ -176,7 +190,7 @@ def _changelogs(setup: Environment, subtopologies: Iterable[Subtopology], counts
     for subtopology in subtopologies:
         tasks = max((counts[topic] for topic in _sources(setup, subtopology, counts) if topic in counts), default=0)
         if not tasks:
-            continue  # of a pattern that has found no topic yet
+            continue  # a pattern that has matched no topic yet
         topics += [
             NewTopic(setup.changelog(spec.name), tasks, changelog_configs(setup.config, spec))
             for spec in subtopology.stores.values()
@@ -191,7 +205,10 @@ def _sources(setup: Environment, subtopology: Subtopology, counts: Iterable[str]
 
 
 def _check_internal(setup: Environment, wanted: Iterable[NewTopic], counts: Mapping[str, int], found: Callable[[str], int | None]) -> None:
-    """Raise TopologyError for internal topics that have another number of partitions than `counts`, the sizes of all topics, ask for."""
+    """Raise TopologyError for internal topics with sizes that do not fit `counts`.
+
+    `counts` has the sizes of all topics.
+    """
     wrong = [
         f"{topic.name} has {there} partitions and needs {topic.partitions}{_as_many_as(setup, topic, counts)}"
         for topic in wanted
@@ -207,7 +224,7 @@ def _check_internal(setup: Environment, wanted: Iterable[NewTopic], counts: Mapp
 
 
 def _as_many_as(setup: Environment, internal: NewTopic, counts: Mapping[str, int]) -> str:
-    """Say which topics give an internal one its number of partitions; nothing for one that is told its number."""
+    """Name the topics that determine an internal topic's size; empty for an explicit size."""
     own = {setup.topic(name): name for name in setup.topology.internal_topics}
     name = own.get(internal.name)
     subtopologies = setup.topology.subtopologies()
@@ -223,20 +240,24 @@ def _as_many_as(setup: Environment, internal: NewTopic, counts: Mapping[str, int
 
 
 def check_sizes(setup: Environment, counts: Mapping[str, int]) -> None:
-    """Raise TopologyError when topics that are read, of these sizes, ask for other internal topics than there are. May be called in any thread.
+    """Raise TopologyError when source topics of these sizes need other internal topics.
 
-    The sizes of internal topics are those of the start: nobody but a user changes them.
+    Callable from any thread. Internal topics have their sizes from the start: only users resize
+    them.
     """
     subtopologies = setup.topology.subtopologies()
     if any(topic not in counts for each in subtopologies for topic in map(setup.topic, each.source_topics)):
-        return  # to be told of by itself
+        return  # a missing source topic has its own error
     all_counts = dict(counts)
     wanted = _wanted(setup, subtopologies, all_counts)
     _check_internal(setup, wanted, all_counts, lambda topic: counts.get(topic, setup.partitions(topic)))
 
 
 def _wanted(setup: Environment, subtopologies: Sequence[Subtopology], counts: dict[str, int]) -> list[NewTopic]:
-    """Return the internal topics that there have to be, and note in `counts`, which has those of all others, how many partitions they have."""
+    """Return the required internal topics, and add their sizes to `counts`.
+
+    `counts` already has the sizes of all other topics.
+    """
     repartitions = _repartition_counts(setup, subtopologies, counts)
     wanted = [NewTopic(setup.topic(name), count, repartition_configs(setup.topology.internal_topics[name])) for name, count in repartitions.items()]
     counts.update({topic.name: topic.partitions for topic in wanted})
@@ -246,7 +267,7 @@ def _wanted(setup: Environment, subtopologies: Sequence[Subtopology], counts: di
 
 
 async def _check_configs(log: Log, topics: Sequence[NewTopic]) -> None:
-    """Raise TopologyError for topics that there were before, and that do not keep what they are to keep."""
+    """Raise TopologyError for existing topics that do not keep the required records."""
     described = await log.describe_topics([topic.name for topic in topics]) if topics else {}
     found = [misfit for topic in topics if topic.name in described for misfit in misfits(topic, described[topic.name].configs)]
     if found:

@@ -1,4 +1,4 @@
-"""What an instance counts."""
+"""Metrics of an instance."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _KEPT = 10_000
 
 
 class Metrics:
-    """Counters and the last durations of one instance, by Kafka Streams' names in `snapshot`."""
+    """Counters and last durations of one instance; `snapshot` uses Kafka Streams' names."""
 
     def __init__(self) -> None:
         self.tasks: dict[TaskId, Task] = {}
-        # Those that may have something to commit.
+        # Tasks that may have something to commit.
         self.touched: Callable[[], Mapping[TaskId, Task]] = dict
         self.standbys: Callable[[], int] = int
         self.buffered: Callable[[], int] = int
@@ -46,7 +46,7 @@ class Metrics:
         self.snapshot_rows: int = 0
         self.snapshot_seconds: float = 0.0
         self.committing: bool = False
-        # Workers stand still: whatever can wait, waits.
+        # Workers pause for a commit: other work should wait.
         self.pausing: bool = False
         self.commit_seconds: deque[float] = deque(maxlen=_KEPT)
         self.pause_seconds: deque[float] = deque(maxlen=_KEPT)
@@ -58,28 +58,28 @@ class Metrics:
         self.processed_total += records
 
     def paused(self, pause: float, wait: float) -> None:
-        """Note how long workers stood still for a commit, and how long it took until all did."""
+        """Record how long workers paused for a commit, and the wait until all did, in seconds."""
         self.pause_seconds.append(pause)
         self.wait_seconds.append(wait)
 
     def committed(self, seconds: float) -> None:
-        """Note a commit that had something to commit."""
+        """Record a commit that was not empty, with its duration in seconds."""
         self.commits += 1
         self.commit_seconds.append(seconds)
 
     def snapshot_taken(self, manifest: SnapshotManifest, seconds: float) -> None:
-        """Note a snapshot of this instance."""
+        """Record a snapshot of this instance, with its duration in seconds."""
         self.snapshots += 1
         self.snapshot_rows = sum(store.rows for task in manifest.tasks.values() for store in task.stores.values())
         self.snapshot_seconds = seconds
 
     def stuck_seconds(self) -> float:
-        """Return for how long a function that holds a thread has not returned; 0 when there is none."""
+        """Return the seconds that the longest running threaded function has taken; 0 if none."""
         now = perf_counter()
         return max((now - task.absence.since for task in self.tasks.values() if task.absence.since is not None), default=0.0)
 
     def forget(self, task: TaskId) -> None:
-        """Keep the counts of a task that is closed, not the task."""
+        """Drop a closed task, but keep its counts."""
         self.failures.pop(task, None)
         gone = self.tasks.pop(task, None)
         if gone is not None:
@@ -87,11 +87,11 @@ class Metrics:
 
     @property
     def dropped(self) -> int:
-        """How many records were left out."""
+        """Number of records left out."""
         return self._dropped_before + self.global_dropped + sum(task.dropped for task in self.tasks.values())
 
     def snapshot(self) -> dict[str, float]:
-        """Return all figures by name; latencies in ms over the last commits."""
+        """Return all metrics by name; latencies in ms over the last commits."""
         commits = sorted(self.commit_seconds)
         pauses = sorted(self.pause_seconds)
         return {

@@ -1,4 +1,4 @@
-"""The state directory of an application: who may use it, and who it is."""
+"""The state directory of an application: its lock and its process id."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ PROCESS_FILE = "kafka-streams-process-metadata"
 
 
 class StateDirectory:
-    """`<state_dir>/<application id>`, for one instance at a time; it has a process id that lasts as long as the directory.
+    """`<state_dir>/<application id>`, locked for one instance at a time.
 
-    It is free again when the instance closes it, and when its process ends, whatever that process has forked.
+    Its process id lasts as long as the directory. The lock ends when the instance closes it or its
+    process ends, even if that process has forked others.
     """
 
     def __init__(self, path: Path) -> None:
@@ -27,7 +28,10 @@ class StateDirectory:
         self._lock: int | None = None
 
     def open(self) -> str:
-        """Take the directory, making it if need be; return the process id. Raises StateLocked, StateError. Blocks."""
+        """Create the directory if needed, lock it, and return the process id. Blocks.
+
+        Raises StateLocked if another instance has it, StateError if it cannot be used.
+        """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = open_locked(self.path / ".lock", os.O_CREAT)
@@ -43,20 +47,21 @@ class StateDirectory:
         try:
             return str(json.loads((self.path / PROCESS_FILE).read_text())["processId"])
         except (OSError, ValueError, KeyError, TypeError):
-            # Not there yet, or cut off by a crash: a new identity costs nothing but the memory of which tasks are warm.
+            # The file is missing or cut off by a crash. A new id costs only the record of warm
+            # tasks.
             found = str(uuid.uuid4())
         _write(self.path, found)
         return found
 
     def close(self) -> None:
-        """Let go of the directory."""
+        """Release the lock."""
         if self._lock is not None:
             close_locked(self._lock)
             self._lock = None
 
 
 def write_process_id(path: Path, process_id: str) -> None:
-    """Say what the process id of a new directory is to be; one that has an id keeps it. Blocks."""
+    """Set the process id of a new directory; an existing id stays. Blocks."""
     path.mkdir(parents=True, exist_ok=True)
     if not (path / PROCESS_FILE).exists():
         _write(path, process_id)

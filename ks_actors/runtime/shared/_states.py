@@ -1,4 +1,4 @@
-"""The life cycles of an instance, of a worker and of a task: Kafka Streams' own, arrow by arrow."""
+"""The states of an instance and of a worker, as in Kafka Streams."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ks_actors.lifecycle import Transitions
 
 
 class InstanceState(Enum):
-    """Where an app is in its life.
+    """The state of an app.
 
                    ┌──────────────────────close──────────────────────┐
                    │                                                 ▼
@@ -16,8 +16,9 @@ class InstanceState(Enum):
                        │       └──────close────────┼──────────────────▲
                        └──────────failed───────────┴──▶ PENDING_ERROR ──▶ ERROR
 
-    RUNNING is left for REBALANCING as soon as one worker waits for its tasks, and reached again when all workers run. It may go to itself.
-    PENDING_SHUTDOWN and PENDING_ERROR close what there is; what was closed is not started again.
+    RUNNING changes to REBALANCING as soon as one worker waits for its tasks, and back when all
+    workers run. It may follow itself. PENDING_SHUTDOWN and PENDING_ERROR close all resources; a
+    closed app does not start again.
     """
 
     CREATED = "CREATED"
@@ -48,15 +49,17 @@ INSTANCE_TRANSITIONS = Transitions(
 
 
 class WorkerState(Enum):
-    """Where a worker is in its life.
+    """The state of a worker.
 
     CREATED ──▶ STARTING ──▶ PARTITIONS_REVOKED ◀──▶ PARTITIONS_ASSIGNED ◀──▶ RUNNING
        │           │  │           │        ▲               ▲    │              │  │
        │           │  └───────────┼────────┼───────────────┘    │              │  │
        │           │              │        └────────────────────┼──────────────┘  │
-       └───────────┴──────────────┴──────────stop───────────────┴─────────────────┴──▶ PENDING_SHUTDOWN ──▶ DEAD
+       └───────────┴──────────────┴──────────stop───────────────┴─────────────────┤
+                                                      DEAD ◀── PENDING_SHUTDOWN ◀─┘
 
-    PARTITIONS_REVOKED, PARTITIONS_ASSIGNED and RUNNING may go to themselves: rebalances follow each other, some change nothing.
+    PARTITIONS_REVOKED, PARTITIONS_ASSIGNED and RUNNING may follow themselves: rebalances follow
+    each other, and some change nothing.
     """
 
     CREATED = "CREATED"

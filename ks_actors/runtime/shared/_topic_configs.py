@@ -1,4 +1,4 @@
-"""The settings of internal topics: those they are made with, and whether those that are there already keep what they are to keep."""
+"""The settings of internal topics: those for creation, and checks of existing topics."""
 
 from __future__ import annotations
 
@@ -15,38 +15,45 @@ if TYPE_CHECKING:
 
 LONGEST_MS: Final = (1 << 63) - 1
 AFTER_MAX: Final = "message.timestamp.after.max.ms"
-"""How far ahead of the clock times may be. Internal topics take any time that a source topic took; Kafka's default, an hour, would end the app."""
+"""Limit on how far record times may be ahead of the broker's clock.
+
+Internal topics accept any time that a source topic accepted. Kafka's default, an hour, would end
+the app.
+"""
 _ANY_TIME = {"message.timestamp.type": "CreateTime", AFTER_MAX: str(LONGEST_MS)}
 _REPARTITION = {"cleanup.policy": "delete", "retention.ms": "-1", "segment.bytes": "52428800", **_ANY_TIME}
-_DAY_MS = 86_400_000  # as in Kafka Streams, whatever windowstore_changelog_additional_retention_ms says
+# As in Kafka Streams, regardless of windowstore_changelog_additional_retention_ms.
+_DAY_MS = 86_400_000
 _WINDOWED = {StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW, StoreKind.SESSION}
 _UNLIMITED = -1
 
 
 def repartition_configs(topic: InternalTopic) -> dict[str, str]:
-    """Return what a repartition topic is made with."""
+    """Return the settings for a new repartition topic."""
     return {**_REPARTITION, **topic.configs}
 
 
 def changelog_configs(config: StreamsConfig, spec: StoreSpec) -> dict[str, str]:
-    """Return what the changelog of a store is made with."""
+    """Return the settings for a store's new changelog."""
     configs = {"cleanup.policy": "compact", **_ANY_TIME}
     if spec.kind in _WINDOWED:
         configs["cleanup.policy"] = "delete" if spec.retain_duplicates else "compact,delete"
-        # Unlimited windows are kept for ever: more than a log can be told is that.
+        # Cap unlimited retention at the largest value that a log accepts.
         configs["retention.ms"] = str(min(spec.retention_ms + config.windowstore_changelog_additional_retention_ms, LONGEST_MS))
     if spec.kind is StoreKind.VERSIONED:
-        # The older versions of a key are wanted: they are not compacted away as long as they can be asked for.
+        # Keep older versions from compaction as long as they can be queried.
         configs["min.compaction.lag.ms"] = str(min(spec.history_retention_ms + _DAY_MS, LONGEST_MS))
     return {**configs, **spec.changelog_configs}
 
 
 def misfits(wanted: NewTopic, found: Mapping[str, str]) -> list[str]:
-    """Return by what settings a topic loses what it is to keep, each with what is needed; what is not known of it is taken for right.
+    """Return settings by which a topic loses required records, each with the needed value.
 
-    Nothing may be deleted where the last record of a key is to stay, nothing compacted where each record counts, and neither earlier than the topic
-    was to be made with. Kafka Streams has such rules (InternalTopicManager.validate), and does not look at its topics by them when it starts. Two of
-    them are milder here: what users want themselves counts as wanted, and a size that brokers give to all topics is not looked at.
+    Unknown settings count as right. The topic must not delete where the last record of each key
+    must stay, nor compact where every record counts. Neither may happen earlier than the app's own
+    setting permits. Kafka Streams has such rules (InternalTopicManager.validate) but does not check
+    its topics by them at the start. Two rules are milder here: users' own settings count as wanted,
+    and a size limit that brokers set for all topics is ignored.
     """
     told: list[str] = []
 
@@ -55,7 +62,7 @@ def misfits(wanted: NewTopic, found: Mapping[str, str]) -> list[str]:
 
     policies = _policies(wanted.configs.get("cleanup.policy", "delete"))
     there = _policies(found["cleanup.policy"]) if "cleanup.policy" in found else policies
-    # Kafka Streams has made changelogs of joins both ways.
+    # Kafka Streams has created changelogs of joins both ways.
     excused = {"compact"} if wanted.name.endswith("-changelog") else set[str]()
     if there - policies - excused:
         note("cleanup.policy", ",".join(sorted(policies)))
@@ -75,7 +82,10 @@ def _policies(text: str) -> frozenset[str]:
 
 
 def _less(found: str | None, needed: str, *, most: int | None = None) -> bool:
-    """Return whether a number is below another one; `most` is above all. What is none is for the log to complain about."""
+    """Return whether a number is below another one; `most` is above all.
+
+    Return False for text that is no number: the log itself reports that.
+    """
     try:
         at, least = int(needed if found is None else found), int(needed)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What an app is to do about an error that nothing else has dealt with."""
+"""Decisions about uncaught errors."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import TypeAlias
 class UncaughtResponse(Enum):
     """The decision of an uncaught exception handler.
 
-    REPLACE_WORKER starts another worker; the work since the last commit is done again. LOSE_WORKER goes on with the workers that are left; the app
-    ends
-    in ERROR when there is none. SHUTDOWN_CLIENT, the default, closes the app, which ends in ERROR.
+    REPLACE_WORKER starts another worker and redoes the work since the last commit. LOSE_WORKER
+    continues with the remaining workers; the app ends in ERROR without any. SHUTDOWN_CLIENT, the
+    default, closes the app, which ends in ERROR.
     """
 
     REPLACE_WORKER = "REPLACE_WORKER"
@@ -24,5 +24,5 @@ UncaughtHandler: TypeAlias = Callable[[Exception], "UncaughtResponse | Awaitable
 
 
 def shut_down(error: Exception, /) -> UncaughtResponse:  # noqa: ARG001 - what a handler is given
-    """Close the app: what happens unless the user says otherwise."""
+    """Close the app: the default."""
     return UncaughtResponse.SHUTDOWN_CLIENT

@@ -1,4 +1,4 @@
-"""State that was made elsewhere becomes an app's own."""
+"""Load a snapshot into a stopped app before its next start."""
 
 from __future__ import annotations
 
@@ -40,15 +40,18 @@ _log = logging.getLogger("ks_actors")
 
 @final
 class Bootstrap:
-    """Hand a snapshot over to an application that does not run.
+    """Bootstrap a stopped application from a snapshot.
 
-    All that the log gets is one transaction, under either guarantee: the rows of every store, as records of its changelog; deletions of what was in
-    the changelog and is not in the snapshot; the positions, as the group's offsets. So it has happened or it has not, whatever is killed when; done
-    twice, it gives the same. The group has to be empty: this is its only member meanwhile, and whoever comes in makes the transaction fail. Nothing
-    is written to a topic of the user's from which a table is restored: up to the group's offset it says what the table is.
+    The log receives a single transaction, under either guarantee. It has the rows of every store as
+    changelog records, deletions of changelog keys that the snapshot lacks, and the positions as the
+    group's offsets. So a crash at any time leaves all or nothing, and a repetition gives the same
+    result. The group must be empty: the bootstrap is its only member, and a new member makes the
+    transaction fail. A user's topic that serves as a changelog receives no records: up to the
+    group's offset, it already defines the table.
 
-    Stores on disk are made here from the same rows, beside what there is, and take their places when the transaction has succeeded. If it does not
-    get that far, or on another machine, tasks are restored from their changelogs, as ever.
+    Stores on disk are built here from the same rows, beside the existing ones, and replace them
+    after the transaction has committed. After an earlier crash, or on another machine, tasks
+    restore from their changelogs as usual.
     """
 
     def __init__(self, setup: Environment, log: Log, specs: Mapping[int, Sequence[StoreSpec]]) -> None:
@@ -58,7 +61,11 @@ class Bootstrap:
         self._specs = specs
 
     async def seed(self, uri: str, if_seeded: IfSeeded) -> SnapshotManifest | None:
-        """Do it; None when it is skipped, as the group has offsets."""
+        """Load the snapshot and return its manifest; None if skipped because the group has offsets.
+
+        Raises SnapshotFailed after `snapshot_timeout_ms` or when another member joins the group,
+        and SnapshotRefused when the snapshot or the group does not permit it.
+        """
         seconds = self._config.snapshot_timeout_ms / 1000
         try:
             async with asyncio.timeout(seconds), AsyncExitStack() as stack:
@@ -111,7 +118,7 @@ class Bootstrap:
         return {partition: (begins[partition], ends[partition]) for partition in partitions}
 
     async def _join(self, process_id: str, stack: AsyncExitStack) -> Membership:
-        """Enter the group, to be alone in it. Raises SnapshotRefused when there are others."""
+        """Join the group as its only member. Raises SnapshotRefused if it has other members."""
         config = self._config
         members: list[int] = []
 
@@ -123,7 +130,8 @@ class Bootstrap:
             config.application_id,
             NewMember(
                 client_id=f"{config.client_id}-{process_id}",
-                takes_over=True,  # its directory is locked, so whoever is in the group by this process id has died
+                # The lock on the directory proves that the old member of this process id is dead.
+                takes_over=True,
                 topics=self._setup.source_topics,
                 user_data=GroupView(process_id, config.max_poll_interval_ms).user_data(()),
                 assignor=assign,
@@ -141,7 +149,7 @@ class Bootstrap:
 
 @final
 class _Transfer:
-    """Rows on their way, from the snapshot into changelogs and databases."""
+    """The transfer of rows from a snapshot into changelogs and databases."""
 
     def __init__(
         self,
@@ -164,7 +172,7 @@ class _Transfer:
         self.rows: int = 0
 
     async def hand_over(self, task: TaskId) -> None:
-        """Send the rows of a task's stores, and write those that are to be on disk."""
+        """Send the rows of a task's stores, and write those of stores on disk."""
         specs = self._plan.specs(task)
         ingest: Ingest | None = None
         if any(_on_disk(spec) for spec in specs):
@@ -193,11 +201,14 @@ class _Transfer:
         self.rows += rows
 
     async def _take(self, read: Read, topic: TopicPartition, on_disk: StoreIngest | None) -> tuple[int, int]:
-        """Take rows over of a store that is filled from a topic of the user's: that has them all, as far as the group is."""
+        """Read the rows of a store that restores from a user's topic, without sending them.
+
+        The topic has all of them up to the group's offset. Return their number and that offset.
+        """
         return await _counted(_written(read(), on_disk)), self._offsets[topic].offset
 
     async def _send_rows(self, read: Read, changelog: TopicPartition, on_disk: StoreIngest | None) -> tuple[int, int]:
-        """Make the rows what the changelog says; return how many there are, and where it ends then."""
+        """Make the changelog equal to the rows; return their number and the changelog's end."""
         old, end, _ = await self._keys_in(changelog)
         rows = 0
         async for batch in _each(_written(read(), on_disk)):
@@ -212,7 +223,10 @@ class _Transfer:
         return rows, end
 
     async def _send_versions(self, read: Read, changelog: TopicPartition, on_disk: StoreIngest | None) -> tuple[int, int]:
-        """Send a store's versions, to its changelog all in the order of time, to the database in that of the snapshot."""
+        """Send versions to the changelog in time order; return their number and its end.
+
+        The database gets them in the snapshot's order.
+        """
         _, end, empty = await self._keys_in(changelog)
         if not empty:
             raise SnapshotRefused(
@@ -232,7 +246,7 @@ class _Transfer:
         return end
 
     async def _keys_in(self, changelog: TopicPartition) -> tuple[set[bytes], int, bool]:
-        """Return the keys that a changelog has values of, mostly none, its end, and whether it has no record at all."""
+        """Return the changelog's keys with values (mostly none), its end, and if it is empty."""
         begins = await self._log.begin_offsets([changelog])
         ends = await self._log.end_offsets([changelog], IsolationLevel.READ_COMMITTED)
         at, end = begins[changelog], ends[changelog]
@@ -253,23 +267,26 @@ class _Transfer:
         return keys, end, empty
 
     async def finish(self) -> None:
-        """Put the databases in their places. What cannot be is restored from the changelog."""
+        """Move the databases into place. On failure, stores restore from their changelogs."""
         for ingest in self._ingests:
             await run_in_thread(partial(ingest.finish, f"snapshot {self._plan.snapshot.place} is handed over"))
 
     async def close(self) -> None:
-        """Delete the databases that are not finished."""
+        """Delete the unfinished databases."""
         for ingest in self._ingests:
             await run_in_thread(ingest.__exit__)
 
 
 def _on_disk(spec: StoreSpec) -> bool:
-    """Whether a store's rows are to be in its task's database; one of the user's own is restored from its changelog."""
+    """Return whether a store's rows belong in its task's database.
+
+    Custom stores restore from their changelogs.
+    """
     return spec.type != "in_memory" and spec.kind is not StoreKind.CUSTOM
 
 
 def _written(batches: Iterator[Batch], on_disk: StoreIngest | None) -> Iterator[Batch]:
-    """Return the rows when they are written; a time that no record has is 0."""
+    """Write the batches and yield them; timestamps below 0 (none) become 0."""
     for batch in batches:
         if on_disk is not None:
             on_disk.write(batch, lambda: time.sleep(_YIELD_SECONDS))
@@ -283,5 +300,5 @@ async def _each(batches: Iterator[Batch]) -> AsyncIterator[Batch]:
 
 
 async def _counted(batches: Iterator[Batch]) -> int:
-    """Go through batches that are made in a thread; return how many rows they have."""
+    """Consume batches that are made in a thread; return their number of rows."""
     return sum([len(batch) async for batch in _each(batches)])

@@ -1,4 +1,4 @@
-"""What a snapshot has to have to be handed over to an app, and what it means for its changelogs and its group."""
+"""Checks of a snapshot against a topology, and the offsets that a bootstrap commits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ _LACKING = {
 
 
 def choose_snapshot(uri: str, application_id: str) -> SnapshotReader:
-    """Return the snapshot at a place, or the newest of the application below it. Blocks. Raises SnapshotRefused."""
+    """Return the snapshot at a place, or the application's newest one below it. Blocks.
+
+    Raises SnapshotRefused if there is none.
+    """
     place = Place.of(uri)
     if place.at("manifest.json").read() is not None:
         return SnapshotReader.open(place, application_id=application_id)
@@ -39,9 +42,9 @@ def choose_snapshot(uri: str, application_id: str) -> SnapshotReader:
 
 @final
 class BootstrapPlan:
-    """Everything that a hand-over writes. Raises SnapshotRefused when the snapshot does not have all that the topology needs, or has more.
+    """The tasks, stores and offsets of a bootstrap.
 
-    `ranges` are the offsets there are of the partitions that are read.
+    Raises SnapshotRefused when the snapshot lacks a part that the topology needs, or has more.
     """
 
     def __init__(self, setup: Environment, specs: Mapping[int, Sequence[StoreSpec]], snapshot: SnapshotReader) -> None:
@@ -62,11 +65,11 @@ class BootstrapPlan:
         return [TaskId(number, partition) for number, count in sorted(counts.items()) for partition in range(count)]
 
     def specs(self, task: TaskId) -> list[StoreSpec]:
-        """Return the stores of a task that are handed over."""
+        """Return the stores of a task that the bootstrap fills."""
         return [spec for spec in self._setup.stores_of(task, self._specs[task.subtopology]) if spec.logging]
 
     def all_specs(self, task: TaskId) -> Sequence[StoreSpec]:
-        """Return all stores of a task, also those that nothing is handed over of."""
+        """Return all stores of a task, also those that the bootstrap does not fill."""
         return self._specs[task.subtopology]
 
     def _check_stores(self) -> None:
@@ -93,7 +96,12 @@ class BootstrapPlan:
         return TopicPartition(self._setup.changelog(spec.name), task.partition)
 
     def offsets(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return what the group is to commit: where each partition goes on that is read. What waits in repartition topics is of nobody."""
+        """Return the offsets for the group to commit: the next one of each partition read.
+
+        `ranges` has the first and the end offset of each of these partitions. Records that wait in
+        repartition topics belong to no snapshot and are skipped. Raises SnapshotRefused when
+        positions are missing, unknown or out of range.
+        """
         told = {
             TopicPartition(position.topic, position.partition): position
             for task in self.snapshot.manifest.tasks.values()

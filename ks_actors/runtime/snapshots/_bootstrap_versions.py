@@ -1,4 +1,4 @@
-"""Versions on their way into a changelog."""
+"""The rows of a versioned store, put in time order for its changelog."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 AT_ONCE: Final = 500_000
-"""Rows that are put in order at once, besides those of one and the same time."""
+"""Number of rows to sort at a time; rows with equal times are never split."""
 
 _SLICE: Final = 1_000
 _VERSION: Final = 8
@@ -20,11 +20,12 @@ _FOREVER: Final = 1 << 63
 
 
 def by_time(rows: Callable[[], Iterator[Batch]], at_once: int = AT_ONCE) -> Iterator[Batch]:
-    """Return the rows of a versioned store, which `rows` reads from the beginning each time, as records of its changelog, in the order of time.
+    """Yield the rows of a versioned store as changelog records, in time order.
 
-    Whoever restores from a changelog takes time to be what it has read up to, and drops what is older than the history that is kept: so records may
-    not be in the order of keys. Memory is bounded by `at_once`, and a number per row. All rows are read once for each `at_once` of them, and once
-    more.
+    `rows` returns a new iterator over all rows at each call. Restoring takes the latest time read
+    as the stream time and drops rows older than the retained history, so key order would lose rows.
+    Memory is bounded by `at_once` rows and one number per row. All rows are read once, and once
+    more for each `at_once` of them.
     """
     times = array("q")
     for batch in rows():
@@ -43,5 +44,5 @@ def by_time(rows: Callable[[], Iterator[Batch]], at_once: int = AT_ONCE) -> Iter
 
 
 def _since(told: int) -> int:
-    """Return since when a version is valid: its timestamp, which is less than 0 where there is no value."""
+    """Return the start of a version's validity; timestamps below 0 encode it for a deletion."""
     return told if told >= 0 else -1 - told

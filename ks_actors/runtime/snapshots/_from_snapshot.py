@@ -1,4 +1,4 @@
-"""Tasks begin with what a snapshot has of them."""
+"""Open the stores of tasks with the rows of a snapshot."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
         """Run a function in a thread."""
 
         def __call__(self, fn: Callable[[], T], /) -> Awaitable[T]:
-            """Return what it returns."""
+            """Return the function's result."""
             ...
 
 
 WORTH: Final = 100_000
-"""So many records of changelogs a snapshot has to be ahead of what is on disk to take its place."""
+"""Minimum lead of a snapshot over the state on disk, in changelog records, to replace it."""
 
 _FRESH_SECONDS: Final = 5.0
 _YIELD_EVERY: Final = 5
@@ -53,15 +53,16 @@ _log = logging.getLogger("ks_actors")
 
 
 class _GivenUp(Exception):
-    """The task is wanted no more."""
+    """The task is no longer needed."""
 
 
 @final
 class SnapshotSource:
-    """Open the stores of tasks, with what the newest snapshot that fits has of them, where that is ahead of what is on disk.
+    """Open the stores of tasks, from the newest fitting snapshot if that is ahead of the disk.
 
-    Whatever a snapshot is refused for is told, and counted; the next older one is tried, and without any the changelog has it all. Stores on disk are
-    made beside what there is, and take its place when they are whole. Those in memory are filled when they are open.
+    Each refusal of a snapshot is logged and counted, and the next older one is tried. Without any,
+    the task restores from its changelogs. Stores on disk are built beside the existing ones and
+    replace them when complete. Stores in memory are filled after they are open.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class SnapshotSource:
         self._found: list[SnapshotReader] = []
 
     async def open(self, held: StoreEntry, blocking: Blocking) -> None:
-        """Open the stores of a task. Raises what opening them does; not what is wrong with snapshots."""
+        """Open the stores of a task. Raises errors of the stores, but not those of snapshots."""
         specs = [spec for spec in self._setup.stores_of(held.task, self._specs[held.task.subtopology]) if has_rows(spec)]
         snapshot: SnapshotReader | None = None
         try:
@@ -121,7 +122,8 @@ class SnapshotSource:
                 _log.info("task %s has its state in its changelogs, snapshot %s was made before there were any", task, snapshot.place)
                 continue
             if _before_changelogs(content, specs) and not any(stored.rows for stored in content.stores.values()):
-                continue  # handed over or not, it begins with nothing
+                # With or without a bootstrap, the task begins with no rows.
+                continue
             try:
                 self._check(snapshot, content, specs, ranges)
                 await self._ingest_if_worth(held, snapshot, specs, local, ranges, blocking)
@@ -136,7 +138,7 @@ class SnapshotSource:
         _log.warning("task %s does not begin with a snapshot: %s", task, refused)
 
     async def _snapshots(self, blocking: Blocking) -> list[SnapshotReader]:
-        """Return what there is, the newest first; tasks that come together look once."""
+        """Return the snapshots, newest first. Tasks that open together share one listing."""
         uri = self._config.snapshot_uri
         assert uri is not None
         async with self._looking:
@@ -168,7 +170,8 @@ class SnapshotSource:
                 raise SnapshotRefused(f"{where} is too old: it goes up to offset {stored.next_offset}, the changelog begins at {begin}")
             if stored.next_offset > end:
                 raise SnapshotRefused(f"{where} is not of this changelog, which ends at {end}: it goes up to offset {stored.next_offset}")
-            # Behind the last record of a transaction is its marker; another transaction would have one, and records besides.
+            # A transaction's last record is followed by its marker. A newer transaction would add
+            # at least one record and a marker.
             if stored.next_offset + self._markers < end and age > self._config.snapshot_max_age_ms:
                 raise SnapshotRefused(
                     f"{where} is too old: it was taken {age:,} ms ago, more than snapshot_max_age_ms, and what was deleted since may be missing "
@@ -189,7 +192,9 @@ class SnapshotSource:
         offsets = {spec.name: stores[spec.name].next_offset or 0 for spec in disk}
         kept = await blocking(partial(has_database, self._directory / str(held.task)))
         if kept and without_copy(self._specs[held.task.subtopology]):
-            return  # it has what no changelog has, maybe before there is anything in one; a table beyond the partitions of its topic has nothing
+            # Keep a local database that has state without a changelog. It may even be older than
+            # the first changelog record. A table beyond its topic's partitions has no state.
+            return
         if any(local.get(name, -1) > offset for name, offset in offsets.items()) or any(name not in offsets for name in local):
             return
         gain = sum(offset - max(local.get(name, 0), ranges[name][0]) for name, offset in offsets.items())
@@ -209,7 +214,7 @@ class SnapshotSource:
             if held.stop.is_set():
                 raise _GivenUp
             if not steps % _YIELD_EVERY:
-                time.sleep(_YIELD_SECONDS)  # nothing of RocksDB lets other threads run meanwhile
+                time.sleep(_YIELD_SECONDS)  # RocksDB's calls keep the GIL
 
         rows: dict[str, int] = {}
         (self._directory / task).mkdir(parents=True, exist_ok=True)
@@ -236,7 +241,8 @@ class SnapshotSource:
                     loaded = LoadedEntry(loaded.snapshot, {**loaded.rows, spec.name: rows}, offsets)
         except Exception as error:  # noqa: BLE001 - the changelog has it all
             self._refused(held.task, error if isinstance(error, SnapshotRefused) else SnapshotRefused(f"{snapshot.place} cannot be read: {error!r}"))
-            await blocking(partial(held.stores.close, clean=False))  # what is in memory is void
+            # The rows in memory are incomplete: discard them.
+            await blocking(partial(held.stores.close, clean=False))
             await blocking(held.stores.open)
         else:
             held.loaded = loaded if loaded.rows else None
@@ -254,5 +260,8 @@ class SnapshotSource:
 
 
 def _before_changelogs(content: TaskSnapshot, specs: list[StoreSpec]) -> bool:
-    """Return whether a snapshot is one to be handed over. When there are changelogs it was, or is no use any more."""
+    """Return whether a snapshot was made for a bootstrap, before there were changelogs.
+
+    Once there are changelogs, it has been loaded or is useless.
+    """
     return any(stored.next_offset is None for spec in specs if (stored := content.stores.get(spec.name)) is not None)

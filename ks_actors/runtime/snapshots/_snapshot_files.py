@@ -1,4 +1,4 @@
-"""What of a task's stores goes into a snapshot, and into which form."""
+"""The stores of a task that go into a snapshot, and their form there."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from ks_actors.topology import StoreSpec
 
 _REST_SECONDS: Final = 0.0005
-"""Between two batches of rows: the event loop has its turn, however busy this thread is."""
+"""Seconds between two batches of rows, so that the event loop runs beside this busy thread."""
 
 
 def shape_of(spec: StoreSpec) -> Shape:
-    """Return what a store is, as far as its rows depend on it."""
+    """Return the properties of a store that its rows depend on."""
     kind = cast("Any", spec.kind.value)
     if spec.kind is StoreKind.CUSTOM:
         return Shape(spec.name, kind)
@@ -34,19 +34,19 @@ def shape_of(spec: StoreSpec) -> Shape:
 
 
 def shapes_of(specs: Iterable[StoreSpec]) -> dict[str, Shape]:
-    """Return the shapes of the stores that snapshots have, by name."""
+    """Return the shapes of the stores that go into snapshots, by name."""
     return {spec.name: shape_of(spec) for spec in specs if has_rows(spec)}
 
 
 def left_out(specs: Iterable[StoreSpec], written: Collection[StoreSnapshot]) -> dict[str, LeftOut]:
-    """Return which stores of a task are not among those that were written, and why."""
+    """Return the stores of a task that were not written, with the reasons."""
     names = {stored.shape.name for stored in written}
     missing = [spec for spec in specs if spec.name not in names]
     return {spec.name: "no_changelog" if not spec.logging else "custom" if spec.kind is StoreKind.CUSTOM else "in_threads" for spec in missing}
 
 
 def topology_fingerprint(specs: Mapping[int, Sequence[StoreSpec]]) -> str:
-    """Return what tells topologies apart, by the stores of their subtopologies."""
+    """Return a fingerprint of a topology, from the stores of its subtopologies."""
     return fingerprint({number: shapes_of(each) for number, each in specs.items()})
 
 
@@ -58,9 +58,9 @@ def write_checkpoint_rows(
     changelog: Callable[[str], str],
     stop: Callable[[], bool],
 ) -> list[StoreSnapshot]:
-    """Write the stores that are in a point's database; return what the manifest is to say of them. Blocks.
+    """Write the stores in a checkpoint's database; return their manifest entries. Blocks.
 
-    Raises SnapshotFailed once `stop` says so.
+    Raises SnapshotFailed once `stop` returns True.
     """
     assert point.directory is not None
     task, written = str(point.task), []
@@ -81,10 +81,10 @@ def write_checkpoint_rows(
 
 
 def positions_of(positions: Mapping[TopicPartition, int], metadata: Mapping[TopicPartition, str]) -> list[SourcePosition]:
-    """Return positions as a manifest has them."""
+    """Return positions in the manifest's form."""
     return [SourcePosition(*partition, offset, metadata.get(partition, "")) for partition, offset in sorted(positions.items())]
 
 
 def checkpoint_directory(state_directory: Path) -> Path:
-    """Return where the copies of databases are that snapshots are written from."""
+    """Return the directory for the database copies that snapshots are written from."""
     return state_directory / "snapshots"

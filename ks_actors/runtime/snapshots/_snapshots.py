@@ -1,4 +1,4 @@
-"""Who takes snapshots."""
+"""The actor that takes snapshots."""
 
 from __future__ import annotations
 
@@ -50,15 +50,17 @@ _log = logging.getLogger("ks_actors")
 
 
 class _Gone(Exception):
-    """The task is not here any more."""
+    """The task is no longer here."""
 
 
 class Snapshots(Actor[SnapshotsMessage]):
-    """Take a snapshot of all tasks that are processed here, every `snapshot_interval_ms` and when asked for, one at a time; delete old ones.
+    """Take snapshots of all tasks processed here, one at a time, and delete old ones.
 
-    A task is asked for a point: what is committed at one moment, linked into a directory. From there its rows are written in a thread, while the task
-    goes on. Whatever goes wrong is told and counted, what was written is deleted, and nothing else is harmed. `directory` is for the copies, and is
-    emptied at the start: they are of processes that were killed.
+    It takes one every `snapshot_interval_ms` and on request. The state manager makes a checkpoint
+    of each task: its committed state at one moment, linked into a directory. A thread writes its
+    rows from there while the task goes on. A failure is logged and counted, and the unfinished
+    snapshot is deleted; nothing else is affected. Copies live below `directory`. The start empties
+    that place: leftovers come from killed processes.
     """
 
     def __init__(
@@ -80,13 +82,13 @@ class Snapshots(Actor[SnapshotsMessage]):
         self._metrics = metrics
         self._asked: list[Reply[SnapshotManifest]] = []
         self._busy: bool = False
-        # What a thread is at.
+        # The function that a thread runs now.
         self._at_work: str = ""
         self._numbers = itertools.count()
         self._stop = threading.Event()
 
     async def signal(self, signal: Signal) -> None:
-        """Begin to count the time; give up what is under way at the end."""
+        """Empty the directory and start the timer; at the end, abort the running snapshot."""
         if isinstance(signal, Started):
             await self.ctx.blocking(partial(shutil.rmtree, self._directory, ignore_errors=True))
             if self._config.snapshot_interval_ms:
@@ -148,7 +150,10 @@ class Snapshots(Actor[SnapshotsMessage]):
         return manifest
 
     async def _in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a function in one of the threads for all; not while one has not returned that was given up: others need threads too."""
+        """Run a function in a shared thread.
+
+        Raises SnapshotFailed while an abandoned one has not returned: others need the threads too.
+        """
         if self._at_work:
             raise SnapshotFailed(f"what was begun for an earlier one has not returned yet: {self._at_work}")
 
@@ -197,7 +202,7 @@ class Snapshots(Actor[SnapshotsMessage]):
         writer.add(str(point.task), *stores, positions=positions_of(point.positions, point.metadata), left_out=left_out(specs, stores))
 
     async def _write_rows(self, point: m.Checkpoint, spec: StoreSpec, rows: Rows, writer: SnapshotWriter) -> StoreSnapshot:
-        """Write a store that is in memory: read on the event loop, some rows at a time."""
+        """Write a store that is in memory, reading some rows at a time on the event loop."""
         store = self._store(point, spec)
         shape = shape_of(spec)
         out = writer.store(str(point.task), shape)
@@ -256,7 +261,10 @@ class Snapshots(Actor[SnapshotsMessage]):
 
 
 def _write_sorted(out: StoreWriter, shape: Shape, batches: list[Batch]) -> None:
-    """Write what is in the order of time in that of snapshots; it was in memory before, and is so once more."""
+    """Sort rows from time order into the snapshot's order and write them.
+
+    They were in memory before, so a copy there is affordable.
+    """
     rows = [row for batch in batches for row in zip(shape.places(batch.keys), batch.keys, batch.values, batch.timestamps, strict=True)]
     rows.sort()
     _, keys, values, timestamps = (list(column) for column in zip(*rows, strict=True))
