@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ks_actors.task import Task
 
 GATHERING_S: Final = 0.25
-"""For how long at most: some partitions may have no records."""
+"""The longest delay: some partitions may have no records."""
 LOOK_AGAIN_S: Final = 0.02
 
 

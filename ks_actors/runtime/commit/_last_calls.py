@@ -29,7 +29,7 @@ _log = logging.getLogger("ks_actors")
 
 @final
 class LastCalls:
-    """Hold back tasks whose subtopology has long calls.
+    """Hold back tasks in subtopologies with long calls.
 
     A task is also held while calls are in flight in its subtopology that a commit has left out.
     Tasks with calls that were added since are held as well. Tasks without calls, and those with

@@ -1,4 +1,4 @@
-"""The end of a transaction that has failed."""
+"""Aborting a failed transaction."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ _log = logging.getLogger("ks_actors")
 async def aborted(
     producer: TransactionalProducer, renew: Callable[[], Awaitable[TransactionalProducer]], time: Callable[[], float], deadline: float
 ) -> TransactionalProducer:
-    """Abort, as often as it takes until `deadline` (seconds of `time`); return the producer to go on with.
+    """Abort, as often as it takes until `deadline` (seconds of `time`).
 
-    Output that is sent next must not get into the transaction that failed. Between two attempts there is a pause of 0.1 to 1 s; warnings come ever
-    more rarely. Raises the log's error of the last attempt.
+    Return the producer to continue with. Output that is sent next must not get into the failed
+    transaction. Attempts are 0.1 to 1 s apart; warnings become ever rarer. Raises the log's error
+    of the last attempt.
     """
     pause, began = _RETRY_S, time()
     tell_at = began
@@ -34,11 +35,12 @@ async def aborted(
         try:
             await producer.abort()
         except Fenced:
-            # Somebody else has had the transactional id meanwhile. To have it again is what ends the transaction, too.
+            # Another process has used the transactional id meanwhile. Taking it back also ends the
+            # transaction.
             await producer.close()
             return await renew()
         except (LogClosed, NoAnswer):
-            raise  # it is over, or there was no answer for all the time that there is
+            raise  # final, or the log did not answer within the whole timeout
         except LogError as error:
             if (now := time()) >= deadline:
                 raise

@@ -1,4 +1,4 @@
-"""Put batches together, and take them apart."""
+"""Merging and splitting of batches."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 LARGEST: Final = 1_000
-"""Records, for logs that take a turn for each batch."""
+"""Records per batch, for logs that take a turn for each batch."""
 
 LARGEST_OF_BYTES: Final = 10_000
-"""Records, for logs that write all batches of a send in one turn anyway, and what is too much for a record batch as several."""
+"""Records per batch, for logs that write all batches of a send in one turn.
+
+They split a batch that is too large for one record batch.
+"""
 
 
 def merged(batches: Sequence[Outgoing], largest: int = LARGEST) -> list[Outgoing]:
-    """Return what is to be sent with one batch per partition where there were many small ones, in order; of up to `largest` records."""
+    """Merge small batches into one per partition, in order, of up to `largest` records."""
     if len(batches) == 1:
         return list(batches)
     by_partition: dict[TopicPartition, list[Batch]] = {}
@@ -45,7 +48,7 @@ def _joined(parts: list[Batch], largest: int) -> list[Batch]:
 
 
 def _append(whole: Batch, part: Batch) -> None:
-    """Add to a batch that nobody else has seen yet."""
+    """Append to a batch that no other code has seen yet."""
     if part.headers is not None or whole.headers is not None:
         if whole.headers is None:
             whole.headers = [()] * len(whole)
@@ -56,7 +59,7 @@ def _append(whole: Batch, part: Batch) -> None:
 
 
 def split(topic: str, batch: Batch, partitions: int, choose: Callable[[bytes, int], int]) -> list[Outgoing]:
-    """Return the records of a batch by partition; those without a key go to the first."""
+    """Return the records of a batch by partition; records without a key go to the first."""
     by_partition: dict[int, list[int]] = {}
     for index, key in enumerate(batch.keys):
         by_partition.setdefault(0 if key is None else choose(key, partitions), []).append(index)

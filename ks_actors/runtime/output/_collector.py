@@ -1,4 +1,4 @@
-"""What leaves the instance: one producer, everything in order."""
+"""The collector actor: one producer, everything in order."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from ks_actors.task import TopicSizes
 
 COLLECTOR_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system")
-# Bytes of records that wait. At a commit all that is new in the tables comes at once: with room for much less than two commits nobody could work
-# while one is under way.
+# Bytes of pending records. A commit emits all new table updates at once: with room for much less
+# than two commits, no task could work during one.
 _HIGH = 16 << 20
 _LOW = 8 << 20
-# Records that are worth a transaction.
+# The number of records that justifies opening a transaction.
 _ENOUGH = 5_000
-# Bytes that are sent at once: each time that something is sent takes a few turns of all others.
+# Bytes per send: each send takes a few turns of the event loop from all others.
 _MOST = 8 << 20
-# Of the patience of whoever waits for it: so that they hear why.
+# The share of the caller's timeout: the caller then sees the reason, not a timeout.
 _SHARE = 0.95
 _log = logging.getLogger("ks_actors")
 
@@ -48,10 +48,12 @@ _log = logging.getLogger("ks_actors")
 class Collector(Actor[CollectorMessage]):
     """Write the output and the changelogs of all tasks, with one send under way at a time.
 
-    What belongs to a commit that is still to come waits until `NEXT_EPOCH`, so that a transaction holds exactly what its offsets say. When too much
-    waits, the task manager is told to hand out no more work. With transactions, `renew` gives another producer of the transactional id when it was
-    fenced, and aborting is tried again for `patience` seconds. Without, the `lease` of the membership is what the producer writes under, and output
-    that trickles waits until half of `linger` (seconds) after the last send: records are gathered. After a quiet moment the first waits 1 ms.
+    Output of the next commit waits for NextEpoch, so that a transaction has exactly the output that
+    its offsets cover. When too much is pending, the task manager gets OutputPressure and stops the
+    work. With transactions, `renew` returns another producer of the transactional id after fencing,
+    and aborts are retried for `patience` seconds. Without transactions, the producer writes under
+    the `lease` of the membership. Output that trickles then waits until half of `linger` (seconds)
+    after the last send, to gather records. After a quiet moment, the first output waits 1 ms.
     """
 
     def __init__(
@@ -88,7 +90,7 @@ class Collector(Actor[CollectorMessage]):
         self._apart = NextEpochOutput()
         self._waiting = PendingBytes()
         self._sending = self._sizing = False
-        # Records that came for this epoch and are not sent yet.
+        # The number of records of this epoch that are not sent yet.
         self._gathered: int = 0
         self._unsized: list[Outgoing] = []
         self._pressed = self._relief_asked = False
@@ -106,7 +108,7 @@ class Collector(Actor[CollectorMessage]):
             await self._producer.close()
 
     def receive(self, message: CollectorMessage) -> None:
-        """Write, flush, commit, abort."""
+        """Write, flush, commit, or abort."""
         match message:
             case m.Output():
                 self._take(message)
@@ -164,7 +166,7 @@ class Collector(Actor[CollectorMessage]):
         self._queue(batches)
 
     def _queue(self, batches: Sequence[Outgoing], missing: Collection[str] = ()) -> None:
-        # Those that wait for the size of a topic that is known by now go before the others.
+        # Batches that have waited for the size of a topic, now known, go before the others.
         waiting, self._unsized = self._unsized, []
         for outgoing in (*waiting, *batches):
             topic, number = outgoing.partition
@@ -178,7 +180,7 @@ class Collector(Actor[CollectorMessage]):
         self._press()
 
     def _find_sizes(self) -> None:
-        """Ask how many partitions topics have that nobody knew when the app was started."""
+        """Look up the partition counts of topics unknown at the start."""
         if self._unsized and not self._sizing:
             self._sizing = True
             names = {outgoing.partition.topic for outgoing in self._unsized}
@@ -191,7 +193,8 @@ class Collector(Actor[CollectorMessage]):
                 self._fail(found.error)
             return
         self._sizes.know({name: size for name, size in found.partitions.items() if size})
-        # One that does not exist is the log's to complain about. It may be created: its size is asked for again.
+        # Let the log report a missing topic. It may be created later, so its size is looked up
+        # again.
         self._queue((), [name for name, size in found.partitions.items() if not size])
 
     def _place(self, outgoing: Outgoing, size: int) -> None:
@@ -215,17 +218,18 @@ class Collector(Actor[CollectorMessage]):
         self._answer_flush()
 
     def _worth_sending(self) -> bool:
-        """Tell whether to write now, or with what is still to come.
+        """Return whether to write now, or later together with more output.
 
-        Nobody sees what is written in a transaction before its end, so there is no hurry; and as long as nothing is written, no transaction is open:
-        one that nobody ends, since its instance is killed, keeps readers from all that comes after it, until it times out.
+        Output in a transaction is invisible until the end, so there is no hurry. While nothing is
+        written, no transaction is open. An open transaction of a killed instance blocks readers
+        from all later records until it times out.
         """
         if self._flush is not None or self._pressed:
             return True
         return self._gathered >= _ENOUGH if self._renew is not None else self._has_rested()
 
     def _has_rested(self) -> bool:
-        """Tell whether what is ready may be written now; look again when it may."""
+        """Return whether ready output may be written now; otherwise start the linger timer."""
         allowed = self._pace.allows(self._waiting.bytes)
         if not allowed and self._ready and "linger" not in self.ctx.timers:
             self.ctx.timers.once("linger", self._pace.rest(self.ctx.time()), m.Lingered())
@@ -245,7 +249,7 @@ class Collector(Actor[CollectorMessage]):
                 return
 
     def _portion(self) -> list[Outgoing]:
-        """Take from what is ready as much as may be sent at once."""
+        """Take as much of the ready output as one send may have."""
         size = taken = 0
         for outgoing in self._ready:
             taken += 1
@@ -277,7 +281,7 @@ class Collector(Actor[CollectorMessage]):
         self._press()
 
     def _look_into(self, failed: m.SendFailed) -> None:
-        """Let the handler decide about refused batches; whatever else failed ends the epoch."""
+        """Let the handler decide about rejected batches; any other failure ends the epoch."""
         self._sending = False
         self._waiting.gone(failed.batches)
         error = failed.error
@@ -286,7 +290,7 @@ class Collector(Actor[CollectorMessage]):
             return
         late = next((why for why in error.errors.values() if isinstance(why, LogTimeout)), None)
         if late is not None:
-            # It is not about records: all is done again when the log answers.
+            # The error is not about records: the transaction is repeated when the log answers.
             self._fail(late)
             return
         going_on: list[Refused] = []
@@ -299,7 +303,7 @@ class Collector(Actor[CollectorMessage]):
                 return
             going_on.append(refused)
         if self._renew is not None:
-            # The transaction is void: all of it is done again, without these.
+            # The transaction is void: repeat all of it without these records.
             for refused in going_on:
                 self._left_out.add(refused)
             self._fail(TransactionAborted(f"the log refused records, which are left out, and all others written again: {error}"))
@@ -320,7 +324,7 @@ class Collector(Actor[CollectorMessage]):
         if self._failure is None:
             self._failure = error
             if self._flush is None and self._abort is None:
-                # The commit fails by it, and goes back to the last one.
+                # This error fails the commit, which rolls back to the last one.
                 self._committer().tell(m.Commit(None, f"output failed: {error}"))
 
     def _press(self) -> None:
@@ -338,13 +342,19 @@ class Collector(Actor[CollectorMessage]):
     # --- transactions ------------------------------------------------------------------------------
 
     def _commit(self, message: m.CommitTransaction) -> None:
-        """End the transaction beside the messages: output of the next one comes meanwhile, which has to be counted."""
+        """End the transaction in the background: output of the next one arrives meanwhile.
+
+        That output must be counted.
+        """
         self._sending = True
         end = cast("TransactionalProducer", self._producer).commit(message.offsets, message.group)
         self.ctx.pipe(end, partial(_ended, reply=message.reply), partial(_end_failed, reply=message.reply))
 
     def _abandon(self) -> None:
-        """Let nothing get behind what the next owner of a task writes; transactions see to that by themselves."""
+        """Stop writing, so that nothing lands behind the records of a task's next owner.
+
+        Transactions ensure this by themselves.
+        """
         if self._lease is not None and not self._lease.holds():
             cast("Producer", self._producer).abandon()
 

@@ -1,4 +1,4 @@
-"""Where dead letters are written that belong to no commit."""
+"""A writer for dead letters that belong to no commit."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ if TYPE_CHECKING:
 
 @final
 class Letters:
-    """Write dead letters with a producer of their own, which is made when the first one comes.
+    """Write dead letters with a dedicated producer, made for the first letter.
 
-    They are in no transaction, and no rollback takes them back. So are those of global tables, as what these have read is final at once, and those of
-    a record that ends its task. A log that does not answer is asked again for `task_timeout_ms`. The production handler is asked about letters that
-    it refuses.
+    These letters are in no transaction, and no rollback takes them back. They come from global
+    tables, as records read there are final at once, and from records that end their task. A log
+    that does not answer is retried for `task_timeout_ms`. The production handler decides about
+    letters that the log rejects.
     """
 
     def __init__(self, setup: Environment, log: Log, metrics: Metrics, closing: Closing) -> None:
@@ -42,9 +43,10 @@ class Letters:
         self._producer: Producer | None = None
 
     async def write(self, letters: Sequence[Outgoing]) -> None:
-        """Write them all; return when the log has them. Raises ProductionFailed, and what the log raises.
+        """Write all letters; return when the log has them.
 
-        Those of a call that is cancelled, or fails, may be there or not.
+        Raises ProductionFailed, and the log's errors. Letters of a call that is cancelled or fails
+        may have been written or not.
         """
         waiting = await self._placed(letters)
         if self._producer is None:
@@ -60,7 +62,10 @@ class Letters:
             await self._producer.close()
 
     async def _send(self, producer: Producer, waiting: list[Outgoing]) -> list[Outgoing]:
-        """Send these; return what is to be sent in place of those that were refused. Raises LogTimeout for the call to be made again."""
+        """Send these; return the replacements for those that were rejected.
+
+        Raises LogTimeout when the call must be repeated.
+        """
         refused: dict[TopicPartition, Exception] = {}
         try:
             await producer.send(waiting)
@@ -84,7 +89,7 @@ class Letters:
         return rest + await self._placed([_as_outgoing(letter) for letter in letters])
 
     async def _placed(self, letters: Sequence[Outgoing]) -> list[Outgoing]:
-        """Return them with their partitions, of topics too that nobody knew when the app was started."""
+        """Return the letters with their partitions, also for topics unknown at the start."""
         sizes = self._setup.partitions
         unknown = {outgoing.partition.topic for outgoing in letters if outgoing.partition.partition == UNKNOWN_PARTITION}
         if missing := {topic for topic in unknown if not sizes(topic)}:
@@ -93,7 +98,7 @@ class Letters:
         placed: list[Outgoing] = []
         for outgoing in letters:
             topic, number = outgoing.partition
-            # A topic that does not exist is the log's to complain about.
+            # Let the log report a missing topic.
             placed += [outgoing] if number != UNKNOWN_PARTITION else split(topic, outgoing.batch, sizes(topic) or 1, default_partition)
         return placed
 

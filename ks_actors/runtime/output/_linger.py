@@ -1,4 +1,4 @@
-"""When output that trickles is written."""
+"""The linger time of output that trickles."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ import math
 from typing import Final, final
 
 _BURST_S: Final = 0.001
-"""How long tasks take for what one fetch has brought them."""
+"""The time that tasks take for the records of one fetch."""
 
 _MUCH: Final = 256 << 10
-"""Bytes that are written without a rest."""
+"""Bytes that are written without lingering."""
 
 
 @final
 class Linger:
-    """Let output that trickles rest until half of `linger` seconds after the last send, so that it is gathered; 0: not at all.
+    """Gather output that trickles until half of `linger` seconds after the last send; 0: not at all.
 
-    Fetches are paced by all of `linger`: half of it keeps what several brokers bring together, and adds little where there is one. Output after a
-    quiet moment waits for a millisecond: all that the tasks make of one fetch leaves together.
+    Fetches are paced by the whole of `linger`. Half of it gathers the output for fetches from
+    several brokers, and adds little where there is one broker. Output after a quiet moment waits
+    for 1 ms: all output of one fetch leaves together.
     """
 
     def __init__(self, linger: float) -> None:
@@ -26,17 +27,17 @@ class Linger:
         self._rested: bool = linger <= 0
 
     def allows(self, size: int) -> bool:
-        """Return whether so many bytes may be written now."""
+        """Return whether `size` bytes may be written now."""
         return self._rested or size >= _MUCH
 
     def rest(self, now: float) -> float:
-        """Return for how many seconds output that has come now is to rest, for `rested` to be called then."""
+        """Return the seconds that new output must wait; call `rested` after them."""
         return max(self._sent_at + self._rest - now, min(_BURST_S, self._rest))
 
     def rested(self) -> None:
-        """Note that the rest is over."""
+        """Note that the wait is over."""
         self._rested = True
 
     def sent(self, now: float) -> None:
-        """Note that something was written."""
+        """Note a send."""
         self._sent_at, self._rested = now, self._rest <= 0

@@ -1,4 +1,4 @@
-"""Output that is kept apart until a commit takes the task that it is of."""
+"""Output that is kept apart until a commit includes its task."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 @final
 class NextEpochOutput:
-    """Keep the output of tasks with calls in flight since their last commit, by lot.
+    """Keep, by lot, the output of tasks with calls in flight since their last commit.
 
-    There is one transaction for all tasks: what a task has written may be in it only if the task's offsets are. So nothing of such a task is sent
-    before it is known that the commit takes it.
+    All tasks share one transaction. It may include a task's output only together with the task's
+    offsets. So no output of such a task is sent before its commit is certain.
     """
 
     def __init__(self) -> None:
@@ -25,11 +25,11 @@ class NextEpochOutput:
         return bool(self._kept)
 
     def add(self, lot: int, epoch: int, batches: Sequence[Outgoing]) -> None:
-        """Keep what belongs to an epoch."""
+        """Keep the output of an epoch."""
         self._kept.setdefault(lot, []).append((epoch, batches))
 
     def take(self, lots: frozenset[int], epoch: int) -> list[Outgoing]:
-        """Return what some lots have up to an epoch, in order, and keep it no longer."""
+        """Remove and return the output of these lots up to an epoch, in order."""
         taken: list[Outgoing] = []
         for lot in lots & self._kept.keys():
             parts = self._kept.pop(lot)
@@ -39,10 +39,10 @@ class NextEpochOutput:
         return taken
 
     def keep(self, lots: frozenset[int]) -> list[Outgoing]:
-        """Forget all lots but these; return what they had."""
+        """Drop all lots but these; return the dropped output."""
         gone = [self._kept.pop(lot) for lot in self._kept.keys() - lots]
         return [outgoing for parts in gone for _, batches in parts for outgoing in batches]
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Drop everything."""
         self._kept.clear()

@@ -1,4 +1,4 @@
-"""How much waits to be written."""
+"""The size of pending output."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _RECORD_BYTES: Final = 120
 
 @final
 class PendingBytes:
-    """About how many bytes of memory the records take that wait to be written, or are on their way.
+    """The approximate memory, in bytes, of records that wait to be written or are being sent.
 
-    Those that are bytes already are counted. Of others it is known how many there are; they are taken for as large as those were that came last.
-    What lies in a store takes no memory until it is its turn.
+    Records that are already encoded are counted exactly. The others are counted by number, times
+    the size of recent records. A batch that lies in a store takes no memory until its turn.
     """
 
     def __init__(self) -> None:
@@ -30,15 +30,15 @@ class PendingBytes:
 
     @property
     def bytes(self) -> int:
-        """How many bytes that are."""
+        """The approximate number of pending bytes."""
         return self._records * self._typical + self._written
 
     def bytes_of(self, batch: Batch) -> int:
-        """Return about how many bytes a batch takes when it is sent."""
+        """Return the approximate number of bytes that a batch takes when it is sent."""
         return _own_bytes(batch) or len(batch) * self._typical
 
     def come(self, batches: Iterable[Outgoing]) -> None:
-        """Take note of what has come, the last batch of it for how large records are."""
+        """Note new batches; the last one updates the estimated size of a record."""
         batch: Batch | None = None
         for outgoing in batches:
             batch = outgoing.batch
@@ -48,17 +48,17 @@ class PendingBytes:
             self._typical += (last - self._typical) // 8
 
     def come_again(self, batches: Iterable[Outgoing]) -> None:
-        """Take note of what had gone, and is back."""
+        """Note batches that had left and are back."""
         for outgoing in batches:
             self._add(outgoing.batch, 1)
 
     def set_out(self, batch: Batch) -> None:
-        """Take note that it is a batch's turn: what lies in a store is copied now."""
+        """Note that a batch is about to be sent: one that lies in a store is copied now."""
         if isinstance(batch, LazyBatch) and not batch.own_bytes:
             self._records += len(batch)
 
     def gone(self, batches: Iterable[Outgoing]) -> None:
-        """Take note that batches are written, or have failed."""
+        """Note batches that are written or have failed."""
         for outgoing in batches:
             if isinstance(outgoing.batch, LazyBatch) and not outgoing.batch.own_bytes:
                 self._records -= len(outgoing.batch)
@@ -66,11 +66,11 @@ class PendingBytes:
                 self._add(outgoing.batch, -1)
 
     def change(self, records: int) -> None:
-        """Take note of so many records more."""
+        """Note a change in the number of records."""
         self._records += records
 
     def clear(self) -> None:
-        """Take note that nothing waits any more."""
+        """Note that nothing is pending any more."""
         self._records = self._written = 0
 
     def _add(self, batch: Batch, sign: int) -> None:

@@ -1,4 +1,4 @@
-"""What becomes of records that the log refuses."""
+"""Records that the log rejects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,11 @@ _Record: TypeAlias = "tuple[bytes | None, bytes | None]"
 
 
 class Refused:
-    """Records of a partition that the handler lets go: the rest of their batches, in order, and what goes to the dead letter queue."""
+    """Records of a partition that the handler drops.
+
+    `rest` has the other records of their batches, in order; `dropped` has the dropped ones with
+    their dead letters.
+    """
 
     def __init__(self, partition: TopicPartition, batches: Sequence[Batch]) -> None:
         self.partition: TopicPartition = partition
@@ -30,7 +34,7 @@ class Refused:
         self._batches: Sequence[Batch] = batches
 
     def drop(self, letters: dict[int, Letters]) -> Refused:
-        """Leave out records by their numbers, counted through all batches."""
+        """Drop records by their numbers, counted through all batches."""
         first = 0
         for batch in self._batches:
             keep = [first + index not in letters for index in range(len(batch))]
@@ -42,14 +46,17 @@ class Refused:
 
 
 class RejectedRecords:
-    """Ask the production handler about each record that was refused; some errors are not about records, and nobody is asked."""
+    """Ask the production handler about each rejected record.
+
+    Some errors are not about records; the handler is not asked about those.
+    """
 
     def __init__(self, setup: Environment, metrics: Metrics) -> None:
         self._setup = setup
         self._metrics = metrics
 
     def refused(self, partition: TopicPartition, batches: Sequence[Batch], error: Exception) -> Refused | None:
-        """Return what to go on without, and with; None when the handler does not want to."""
+        """Return the dropped records and the rest, or None when the handler fails."""
         if isinstance(error, _FATAL) or partition.topic.endswith("-changelog"):
             return None
         known = error.records if isinstance(error, RecordTooLarge | InvalidRecord) else ()
@@ -63,7 +70,7 @@ class RejectedRecords:
                 response = self._ask(partition, batch, index, error)
                 if response.result is HandlerResponse.FAIL:
                     return None
-                # A letter that is refused itself is not written about again.
+                # Write no letter about a rejected letter.
                 letters[number] = [letter for letter in response.dead_letter_queue_records if letter.topic != partition.topic]
         self._metrics.global_dropped += len(letters)
         return Refused(partition, batches).drop(letters)
@@ -87,9 +94,10 @@ class RejectedRecords:
 
 
 class LeftOut:
-    """Records that made a transaction void, and are not to do so when all of it is done again.
+    """Records that voided a transaction, left out when the transaction is repeated.
 
-    They are known by partition, key and value. Each is left out once per attempt, until an attempt is committed.
+    They are identified by partition, key and value. Each is left out once per attempt, until an
+    attempt is committed.
     """
 
     def __init__(self) -> None:
@@ -97,7 +105,7 @@ class LeftOut:
         self._used: list[tuple[TopicPartition, _Record, Letters]] = []
 
     def add(self, refused: Refused) -> None:
-        """Leave these out from now on."""
+        """Leave these records out from now on."""
         for record, letters in refused.dropped:
             self._put(refused.partition, record, letters)
 
@@ -105,7 +113,7 @@ class LeftOut:
         self._known.setdefault(partition, {}).setdefault(record, []).append(letters)
 
     def without(self, batches: list[Outgoing]) -> tuple[list[Outgoing], list[DeadLetter], int]:
-        """Return what is left of batches, the dead letters of what is not, and how many records that is."""
+        """Split batches into accepted ones and dead letters; return both and the number dropped."""
         if not self._known:
             return batches, [], 0
         before = len(self._used)
@@ -129,13 +137,13 @@ class LeftOut:
         return Outgoing(outgoing.partition, batch.select(keep)) if any(keep) else None
 
     def rolled_back(self) -> None:
-        """Note that all of it will be done once more."""
+        """Note that the whole transaction will be repeated."""
         used, self._used = self._used, []
         for one in used:
             self._put(*one)
 
     def committed(self) -> None:
-        """Forget what is done with."""
+        """Forget the records that were left out of the committed attempt."""
         if self._used:
             self._used.clear()
             for partition, records in list(self._known.items()):
