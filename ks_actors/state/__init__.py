@@ -1,4 +1,4 @@
-"""Stores: what a task remembers between records."""
+"""State stores: the state that a task keeps between records."""
 
 from __future__ import annotations
 

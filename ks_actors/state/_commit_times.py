@@ -1,4 +1,4 @@
-"""How often the stores of a task commit, and how long that takes each of them (KIP-892's metrics)."""
+"""Commit rate and latency of each store of a task (KIP-892's metrics)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 WINDOW_S: Final = 30.0
-"""So far back figures look, as Kafka Streams' do."""
+"""The window of the figures in seconds, as in Kafka Streams."""
 
 _MOST: Final = 1000
 
@@ -23,21 +23,21 @@ class _Store(Protocol):
 
 @final
 class CommitTimes:
-    """The last commits of each store: when they were, and for how many seconds they kept the app's loop."""
+    """The last commits of each store, with their end times and the seconds they took."""
 
     def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
         self._clock: Callable[[], float] = clock
         self._times: dict[str, deque[tuple[float, float]]] = {}
 
     def keep(self, store: _Store, *, written: bool) -> int:
-        """Have a store keep what is frozen, and note how long that took."""
+        """Publish a store's frozen transaction and note how long that took."""
         began = self._clock()
         count = store.keep(written=written)
         self.note(store.name, began)
         return count
 
     def note(self, store: str, began: float) -> None:
-        """Note a commit that has ended just now."""
+        """Note a commit that has just ended."""
         now = self._clock()
         times = self._times.get(store)
         if times is None:
@@ -50,7 +50,10 @@ class CommitTimes:
         self._times[store].append((when, before + seconds))
 
     def figures(self) -> dict[str, dict[str, float]]:
-        """Return `commit-rate` (per second), `commit-latency-avg` and `commit-latency-max` (ms) of each store that has committed."""
+        """Return the commit figures of each store that has committed.
+
+        They are `commit-rate` (per second), `commit-latency-avg` and `commit-latency-max` (ms).
+        """
         since = self._clock() - WINDOW_S
         found: dict[str, dict[str, float]] = {}
         for store, times in list(self._times.items()):

@@ -1,4 +1,4 @@
-"""What stands for one freezing of a task's stores."""
+"""The token of one commit of a task's stores."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from typing import final
 
 @final
 class Token:
-    """What was frozen at one moment. `persisted` says that stores without changelog have written theirs."""
+    """A handle for one frozen transaction of all stores.
+
+    `persisted` is true once the stores without changelog have written their part.
+    """
 
     __slots__ = ("number", "persisted")
 

@@ -1,4 +1,4 @@
-"""A store of the user's own among those of a task."""
+"""Custom stores: user-defined stores of a task."""
 
 from __future__ import annotations
 
@@ -27,10 +27,12 @@ Change = tuple[bytes | None, int]
 
 @final
 class CustomStore(Measured):
-    """Does for the user's store what the framework's own do by themselves: its changelog, its offsets, and its end.
+    """The wrapper of a custom store: its changelog, its offsets and its end of life.
 
-    What it is told of changes waits here for the changelog, the last one of each key. The data is the user's: it cannot be taken back. After a
-    rollback a store that manages its offsets is made anew, as of its last commit; another one is `spoiled`, when it was changed.
+    Changes that the custom store reports wait here for the changelog, the last one of each key. The
+    data belongs to the custom store and cannot be rolled back here. On a rollback, a store that
+    manages its offsets is made anew, as of its last commit. Any other changed store becomes
+    `spoiled`.
     """
 
     engine: Engine | None = None
@@ -44,7 +46,7 @@ class CustomStore(Measured):
         self.logged: bool = spec.logging
         self.offset: int | None = None
         self.spoiled: bool = False
-        self.kept: bool = False  # what is committed is still there when the store is closed
+        self.kept: bool = False  # the committed state is still on disk after a close
         self._spec: StoreSpec = spec
         self._task: str = task
         self._directory: Path | None = directory
@@ -58,7 +60,7 @@ class CustomStore(Measured):
 
     @property
     def user(self) -> StateStore:
-        """The user's store; raises StoreClosed."""
+        """The custom store itself; raises StoreClosed."""
         if self._open is None:
             raise StoreClosed(f"store {self.name} is closed, as its task is")
         return self._open
@@ -66,10 +68,12 @@ class CustomStore(Measured):
     # Opening and closing.
 
     def open(self, checkpoint: int | None, *, exact: bool, unfit: str | None = None) -> None:
-        """Make the store, with what is on disk; `checkpoint` is the offset that a file has of it. What cannot be trusted is given up, and restored.
+        """Make the store with its state on disk; give up and restore untrusted state.
 
-        That is what has no offset, what is `unfit`, for the reason given, and, if it is to be `exact`, what a store that does not manage offsets has
-        left in a crash. Raises StateError when such a store has no changelog.
+        `checkpoint` is the store's offset from the checkpoint file. State is untrusted in three
+        cases: it has no offset; it is `unfit`, for the reason given; or `exact` is set and a store
+        that does not manage offsets was left open by a crash. Raises StateError when a store with
+        untrusted state has no changelog.
         """
         if unfit is not None:
             self._give_up(unfit)
@@ -81,7 +85,7 @@ class CustomStore(Measured):
         if offset is None and not (exact and not store.manages_offsets and self._left_open()):
             offset = checkpoint
             if offset is not None and store.manages_offsets:
-                store.commit({self._changelog: offset})  # of an earlier layout
+                store.commit({self._changelog: offset})  # migrates the offset of an earlier layout
         if offset is None and self.logged:
             store.close()
             self._open = None
@@ -139,7 +143,7 @@ class CustomStore(Measured):
             marker.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Close the store; delete what it has when that cannot be trusted: it is changed, and does not know its offset."""
+        """Close the store; delete its state if that is changed and has no offset of its own."""
         if self._open is None:
             return
         store = self._open
@@ -154,7 +158,7 @@ class CustomStore(Measured):
 
     @property
     def in_file(self) -> bool:
-        """Whether its offset is to be in the checkpoint file after each commit."""
+        """Whether the checkpoint file needs its offset after each commit."""
         return self._open is not None and self._open.persistent and not self._open.manages_offsets
 
     # Commit.
@@ -166,12 +170,15 @@ class CustomStore(Measured):
         self._size += len(key) + (0 if value is None else len(value))
 
     def uncommitted_bytes(self) -> int:
-        """Return about how much memory the open transaction takes, here and in the store."""
+        """Return the approximate bytes of the open transaction, here and in the user's store."""
         return len(self._dirty) * RECORD_BYTES + self._size + max(0, self.user.approximate_num_uncommitted_bytes())
 
     @property
     def changed(self) -> bool:
-        """Whether the open transaction has changed it, as far as that is known: without changelog nothing is noted."""
+        """Whether the open transaction has changed the store.
+
+        Always true without a changelog, because such a store reports no changes.
+        """
         return bool(self._dirty) or not self.logged
 
     def freeze(self) -> None:
@@ -179,24 +186,24 @@ class CustomStore(Measured):
         self._frozen, self._dirty, self._size = self._dirty, {}, 0
 
     def changelog(self) -> Iterator[Batch]:
-        """Return what is frozen, in slices."""
+        """Return the frozen changes, in slices."""
         rows = list(self._frozen.items())
         for start in range(0, len(rows), SLICE):
             part = rows[start : start + SLICE]
             yield Batch([key for key, _ in part], [value for _, (value, _) in part], [time for _, (_, time) in part])
 
     def keep(self, *, written: bool) -> int:  # noqa: ARG002 - as of the others
-        """Take what is frozen as committed."""
+        """Take the frozen transaction as committed; return its number of changes."""
         count, self._frozen = len(self._frozen), {}
         return count
 
     def commit(self, offset: int | None) -> None:
-        """Have the store commit, with the offset that its changelog is at."""
+        """Have the user's store commit, with the offset of its changelog."""
         self.user.commit({} if offset is None or not self.logged else {self._changelog: offset})
         self.offset = offset
 
     def drop(self) -> None:
-        """Go back to what is committed, or be `spoiled`."""
+        """Roll back to the last commit, or become `spoiled`."""
         if not (self._dirty or self._frozen) and self.logged:
             return
         store = self.user
@@ -208,13 +215,13 @@ class CustomStore(Measured):
         self.spoiled = self.logged and self._make().committed_offset(self._changelog) != self.offset
 
     def restore(self, batch: Batch) -> None:
-        """Hand records of the changelog to the store."""
+        """Pass records of the changelog to the user's store."""
         assert self._context is not None
         assert self._context.restore is not None
         if len(batch):
             self._context.restore(batch)
 
-    # What there is nothing of: the data is not here.
+    # Parts of the store interface that do not apply: the data is in the user's store.
 
     def resident_rows(self) -> int:
         """Return how many changes wait here."""
@@ -263,30 +270,33 @@ class CustomStore(Measured):
         """Do nothing."""
 
     def end_reading(self, reason: str) -> None:
-        """Do nothing: what it has answered is whole."""
+        """Do nothing: each answer of a custom store is complete."""
 
 
 @final
 class CustomReader:
-    """Has the user's store answer queries. Raises StoreClosed, and what the store does."""
+    """A reader that passes queries to the custom store.
+
+    Raises StoreClosed, and any error of the custom store.
+    """
 
     def __init__(self, store: CustomStore) -> None:
         self.name: str = store.name
         self._store = store
 
     def ask(self, query: Any, *, committed: bool) -> Any:
-        """Return the store's answer, NotImplemented for a query that it does not know."""
+        """Return the store's answer; NotImplemented for an unknown query."""
         return self._store.user.query(query, committed=committed)
 
 
 def shown(store: Any) -> Any:
-    """Return what processors get of a store of a task."""
+    """Return a task's store as processors see it."""
     return store.user if type(store) is CustomStore else store
 
 
 @final
 class CustomStores:
-    """The stores of the user's own among those of one task; each has a directory of its own below the task's."""
+    """The custom stores of one task, each with a directory of its own below the task's."""
 
     def __init__(
         self, task: str, directory: Path | None, partition: Callable[[str], tuple[str, int]], record_time: Callable[[], int], *, exact: bool
@@ -306,7 +316,10 @@ class CustomStores:
         written: MutableMapping[str, int],
         unfit: str | None = None,
     ) -> CustomStore:
-        """Make one, and open it; note where its changelog is to be read from. For `unfit` see CustomStore.open."""
+        """Make and open a store, and set the changelog offset to restore from.
+
+        See CustomStore.open for `unfit`.
+        """
         name, directory = spec.name, self._directory
         own, changelog = None if directory is None else directory / name, self._partition(name)
         store = self._stores[name] = CustomStore(spec, self._task, own, changelog, self._record_time)
@@ -316,7 +329,7 @@ class CustomStores:
         return store
 
     def commit(self, offsets: Mapping[str, int], written: MutableMapping[str, int], times: CommitTimes) -> None:
-        """Have those commit whose changelog has gone on; note in `written` what is on disk."""
+        """Commit the stores whose changelog has advanced; note in `written` the offsets on disk."""
         for name, store in self._stores.items():
             offset = offsets.get(name)
             if store.logged and offset != store.offset:
@@ -327,22 +340,22 @@ class CustomStores:
                     written[name] = offset
 
     def commit_unlogged(self) -> None:
-        """Have those commit that have no changelog."""
+        """Commit the stores without changelog."""
         for store in self._stores.values():
             if not store.logged:
                 store.commit(None)
 
     @property
     def in_file(self) -> bool:
-        """Whether there is one whose offset is to be in the checkpoint file after each commit."""
+        """Whether any store needs its offset in the checkpoint file after each commit."""
         return any(store.in_file for store in self._stores.values())
 
     def lost(self, name: str) -> bool:
-        """Whether a store of that name is one of these, and nothing of it is on disk."""
+        """Whether the named store is a custom one with nothing on disk."""
         return name in self._stores and not self._stores[name].kept
 
     def check(self) -> None:
-        """Raise TaskCorrupted when one could not go back to what is committed."""
+        """Raise TaskCorrupted when a store could not roll back to the last commit."""
         spoiled = [name for name, store in self._stores.items() if store.spoiled]
         if spoiled:
             raise TaskCorrupted(f"task {self._task}: store {', '.join(spoiled)} cannot take back what was not committed, and is to be restored")

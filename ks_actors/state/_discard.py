@@ -1,4 +1,7 @@
-"""The one place where local state is given up: it is always told of, and a store that has no changelog is never given up."""
+"""The single place that gives up local state.
+
+It always logs a warning, and never gives up a store without changelog.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +23,15 @@ _RESTORED: Final = "is given up, and restored from its changelog"
 
 
 def without_copy(stores: Iterable[StoreSpec]) -> list[str]:
-    """Return the names of the stores that may be on disk and have no changelog: what is there is their only copy."""
+    """Return the names of persistent stores without changelog: the disk has their only copy."""
     return [spec.name for spec in stores if spec.type != "in_memory" and not spec.logging]
 
 
 def give_up(task: str, stores: Iterable[StoreSpec], directory: Path | None, reason: str, *, fate: str = _RESTORED) -> None:
-    """Tell that what is on disk of some stores of a task is given up, and why; its caller deletes it then.
+    """Log that a task's local state is given up, and why; the caller then deletes it.
 
-    `fate` says what becomes of the stores. Raises StateError when one of them has no changelog: there is no other copy, so the user decides.
+    `fate` says what happens to the stores. Raises StateError when one of them has no changelog:
+    there is no other copy, so the user decides.
     """
     wanted = [spec for spec in stores if spec.type != "in_memory"]
     only = without_copy(wanted)

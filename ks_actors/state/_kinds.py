@@ -1,4 +1,7 @@
-"""Which class makes the stores of each kind, and which one reads them: a kind of store is added here."""
+"""The registry of store kinds: the classes that make and read each kind.
+
+Add a kind of store here.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,11 @@ AnyStore: TypeAlias = (
 )
 AnyReader: TypeAlias = KeyValueReader | WindowReader | DuplicatesReader | SessionReader | VersionedReader | CustomReader
 Make: TypeAlias = Callable[[Codec, Engine | None, bytes, Callable[[], int], StoreSpec, Callable[[int], None]], AnyStore]
-"""Make a store of its codec, engine, prefix of its keys there, what returns the current record's time, spec, and what counts late puts."""
+"""A factory of stores.
+
+Its arguments are the codec, the engine, the prefix of the store's keys there, a function for the
+current record's time, the spec, and a counter of late puts.
+"""
 
 
 def _key_value(
@@ -87,9 +94,9 @@ READERS: Final[dict[type[Any], Callable[[Any], AnyReader]]] = {
     VersionedKeyValueStore: VersionedReader,
     CustomStore: CustomReader,
 }
-"""By class of store, the first one that fits."""
+"""The reader of each store class; the first match wins."""
 
 
 def reader_of(store: AnyStore) -> AnyReader:
-    """Return what reads a store."""
+    """Return the reader of a store."""
     return next(reader(store) for kind, reader in READERS.items() if isinstance(store, kind))

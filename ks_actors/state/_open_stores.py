@@ -1,4 +1,4 @@
-"""Stores as they are opened: with what is on disk of each, as far as it can be used."""
+"""The opening of a task's stores with their usable state on disk."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Place(NamedTuple):
-    """Where the stores of a task are, and what tells how far they are."""
+    """The location of a task's stores, and the sources of their offsets and positions."""
 
     task: str
     directory: Path | None
@@ -32,7 +32,7 @@ class Place(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """The stores by name, the next offsets of their changelogs, and those of them that are on disk."""
+    """The stores by name, their changelogs' next offsets, and the offsets that are on disk."""
 
     stores: dict[str, AnyStore]
     offsets: dict[str, int]
@@ -48,10 +48,11 @@ def open_stores(
     topics: Mapping[str, str],
     unfit: Mapping[str, str],
 ) -> Opened:
-    """Make the stores, with what is on disk of each; one that is `unfit`, for the reason given, begins empty, and the others do not.
+    """Make the stores, each with its state on disk.
 
-    `topics` are the changelogs by store. Blocks. Raises TaskCorrupted when the database cannot be read, StateError for a store that cannot be used
-    and has no changelog, and what stores of the user's own raise.
+    A store that is `unfit`, for the reason given, begins empty; the others keep their state.
+    `topics` are the changelogs by store. Blocks. Raises TaskCorrupted when the database cannot be
+    read, StateError for an unusable store without changelog, and any error of custom stores.
     """
     opened = Opened({}, {}, {})
     manifest = None if engine is None else Manifest.read(engine, place.task)
@@ -65,7 +66,8 @@ def open_stores(
             store = opened.stores[spec.name] = make(spec, engine)
             _open_on_disk(place, spec, store, engine, manifest, opened, topics.get(spec.name, spec.name) if spec.logging else "", unfit)
     if engine is not None and manifest is not None and manifest.stores != told:
-        engine.write([manifest.row()], durable=True)  # a store that is not in it is taken for new, whatever there is of it
+        # a store missing from the manifest is taken for new, even if it has rows
+        engine.write([manifest.row()], durable=True)
     return opened
 
 

@@ -1,6 +1,7 @@
-"""Up to which records of its task's input each store has what they bring (KIP-796), and where that is kept: in the database, and in the changelog.
+"""Positions of stores: the input offsets that each store includes (KIP-796).
 
-It is known per commit, not per record: what a commit has changed is at the task's offsets of that moment.
+They are kept in the database and in the changelog. They are known per commit, not per record: a
+commit's changes are at the task's offsets of that moment.
 """
 
 from __future__ import annotations
@@ -34,10 +35,11 @@ _log = logging.getLogger("ks_actors")
 
 
 def pack(position: At) -> bytes:
-    """Return a position as Kafka Streams writes it.
+    """Return a position in the format of Kafka Streams.
 
-    A byte 0; the number of topics (int32, as all numbers but offsets); for each the length of its name, the name (UTF-8), the number of partitions,
-    for each of them its number and the offset (int64). Big-endian.
+    All numbers are big-endian int32, except offsets (int64): a byte 0; the number of topics; for
+    each topic the length of its name, the name (UTF-8), and the number of partitions; for each
+    partition its number and the offset.
     """
     topics: dict[str, list[tuple[int, int]]] = {}
     for (topic, partition), offset in position.items():
@@ -50,7 +52,7 @@ def pack(position: At) -> bytes:
 
 
 def unpack(data: bytes) -> dict[tuple[str, int], int]:
-    """Return a position that `pack`, or Kafka Streams, has made; raises ValueError."""
+    """Return the position that `pack` or Kafka Streams wrote; raises ValueError."""
     try:
         if data[0] != _FORMAT:
             raise ValueError(f"a position of format {data[0]}, expected {_FORMAT}")
@@ -70,13 +72,13 @@ def unpack(data: bytes) -> dict[tuple[str, int], int]:
 
 
 def merged(position: At, other: At) -> At:
-    """Return the position that has come as far as both; one of them, if that is it."""
+    """Return the position that includes both; returns `position` itself if that is enough."""
     ahead = {partition: offset for partition, offset in other.items() if offset > position.get(partition, -1)}
     return {**position, **ahead} if ahead else position
 
 
 def position_row(store: str, position: At) -> Row:
-    """Return a store's position as the database has it."""
+    """Return the database row of a store's position."""
     return (POSITION + store.encode(), pack(position))
 
 
@@ -84,8 +86,9 @@ def position_row(store: str, position: At) -> Row:
 class Positions:
     """The committed positions of a task's stores.
 
-    What `of` returns is never changed. `vectors` says that each commit's last record of a store in its changelog tells the position, in the headers
-    that Kafka Streams has for it, so that standbys know theirs.
+    The mappings that `of` returns are never changed. With `vectors`, the last record of each commit
+    in a store's changelog carries the position in Kafka Streams' headers, so that standbys know
+    theirs.
     """
 
     def __init__(self, *, vectors: bool) -> None:
@@ -94,21 +97,27 @@ class Positions:
         self._lost: set[str] = set()
 
     def of(self, store: str) -> At:
-        """Return where a store is."""
+        """Return the position of a store."""
         return self._at.get(store, {})
 
     def follows_task(self, store: str) -> bool:
-        """Whether a store that is processed has all that the task has processed: else it has lost some of it, as it has no changelog."""
+        """Whether an active store includes all that its task has processed.
+
+        A store without changelog may have lost part of it.
+        """
         return store not in self._lost
 
     def advance(self, stores: Iterable[str], position: At) -> None:
-        """Take note that stores are there, or further."""
+        """Advance the stores to at least this position."""
         for store in stores:
             self._at[store] = merged(self.of(store), position)
             self._lost.discard(store)
 
     def begin(self, stores: Iterable[str], logged: Collection[str], position: At) -> None:
-        """Take note that the task is processed from there on, all changelogs are read: only what has none may lack something."""
+        """Note that the task starts processing at this position, after all changelogs are read.
+
+        Only a store without changelog may lack something.
+        """
         for store in stores:
             if store in logged:
                 self.advance((store,), position)
@@ -116,16 +125,17 @@ class Positions:
                 self._lost.add(store)
 
     def forget(self) -> None:
-        """Begin anew, without stores."""
+        """Forget all stores."""
         self._at.clear()
         self._lost.clear()
 
     # The database.
 
     def recall(self, engine: Engine, store: str, directory: Path | None, *, empty: bool) -> None:
-        """Take up what the database has. A file of Kafka Streams' layout is taken over into it where it has nothing yet, and deleted (KIP-892).
+        """Load a store's position from the database.
 
-        What the file says of a store that is `empty` is not true here.
+        A position file of Kafka Streams' layout is migrated into the database if that has none yet,
+        and deleted (KIP-892). For an `empty` store the file is ignored, because it is wrong.
         """
         data = None if empty else engine.get(POSITION + store.encode())
         if data is not None:
@@ -139,17 +149,22 @@ class Positions:
             except ValueError as error:
                 _log.warning("%s is no position file, the position of store %s is not known before it changes: %s", path, store, error)
             else:
-                engine.write([position_row(store, self._at[store])], durable=True)  # before the file is gone
+                # durable, because the file is deleted next
+                engine.write([position_row(store, self._at[store])], durable=True)
         path.unlink()
 
     def rows(self, before: Mapping[str, At], logged: Collection[str]) -> list[Row]:
-        """Return as rows where stores were `before` they were written. Those without changelog write their own, and may have done so meanwhile."""
+        """Return rows of the stores' positions from `before` their write began.
+
+        Stores without changelog write their own position and may have done so meanwhile; skip
+        those.
+        """
         return [position_row(store, at) for store, at in before.items() if at and (store in logged or at is self.of(store))]
 
     # The changelog.
 
     def marked(self, store: str, batches: Iterable[Batch], position: At) -> Iterator[Batch]:
-        """Return what is to be written of one commit, with the position in the headers of its last record."""
+        """Return a commit's batches, with the position in the headers of the last record."""
         last: Batch | None = None
         for batch in batches:
             if last is not None:
@@ -160,7 +175,10 @@ class Positions:
             yield Batch(last.keys, last.values, last.timestamps, [*[()] * (len(last) - 1), vector])
 
     def restored(self, store: str, headers: Sequence[Headers]) -> None:
-        """Take note of what the records of a changelog say, the last first: what one of them says, those before do not exceed."""
+        """Take the position from a changelog's records.
+
+        Read the last record first: earlier positions never exceed later ones.
+        """
         for header in filter(None, reversed(headers)):
             known = dict(header)
             vector = known.get(VECTOR_HEADER)

@@ -1,4 +1,4 @@
-"""The stores of one task, as those see them who only look."""
+"""The read-only view of a task's stores."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class StoreSet:
-    """The stores of a task by name, where their changelogs are to be read from, and up to which input they are."""
+    """A task's stores by name, the offsets of their changelogs, and their positions."""
 
     def __init__(self, task: str, specs: Sequence[StoreSpec], *, vectors: bool) -> None:
         self.task: str = task
@@ -29,16 +29,22 @@ class StoreSet:
         self._engine: Engine | None = None
         self._stores: dict[str, AnyStore] = {}
         self._offsets: dict[str, int] = {}
-        # What the transaction that is being committed has changed, and the task's position then.
+        # The stores that the transaction being committed has changed, and the task's position then.
         self._changing: frozenset[str] = frozenset()
         self._changed_at: At = {}
 
     def store(self, name: str) -> Any:
-        """Return a store, of the class that its kind has (see `AnyStore`); raises StateError when the task has none of that name, or is not open."""
+        """Return a store, of its kind's class (see `AnyStore`).
+
+        Raises StateError when the task has no store of that name or is not open.
+        """
         return shown(self.kept(name))
 
     def kept(self, name: str) -> AnyStore:
-        """Return a store as it is kept here: one of the user's own with what is done for it. Raises StateError as `store` does."""
+        """Return a store as kept here: a custom one in its wrapper.
+
+        Raises StateError as `store` does.
+        """
         try:
             return self._stores[name]
         except KeyError:
@@ -50,21 +56,21 @@ class StoreSet:
         return tuple(spec.name for spec in self._specs)
 
     def next_offset(self, store: str) -> int | None:
-        """Return where a store's changelog is to be read from; None is its beginning."""
+        """Return the offset to read a store's changelog from; None is its beginning."""
         return self._offsets.get(store)
 
     @property
     def offset_sum(self) -> int:
-        """How far the stores are: the sum of the offsets that their changelogs are to be read from."""
+        """The progress of the stores: the sum of their changelogs' next offsets."""
         return sum(self._offsets.values())
 
     @property
     def uncommitted_bytes(self) -> int:
-        """About how much memory the puts since the last freeze take."""
+        """The approximate bytes of the puts since the last freeze."""
         return sum(store.uncommitted_bytes() for store in self._stores.values())
 
     def changed(self, store: str) -> bool:
-        """Return whether something was put into a store that is not committed."""
+        """Return whether a store has uncommitted puts."""
         return store in self._changing or self._puts(store)
 
     def _puts(self, store: str) -> bool:
@@ -72,15 +78,18 @@ class StoreSet:
         return found.changed if isinstance(found, CustomStore) else found.uncommitted_bytes() > 0
 
     def begin_processing(self, position: Mapping[tuple[str, int], int]) -> None:
-        """Take note that all changelogs are read, and the task is processed from behind this position."""
+        """Note that all changelogs are read, and processing starts behind this position."""
         self.positions.begin(self._stores, self.logged, position)
 
     def memory_bytes(self) -> dict[str, int]:
-        """Return about how much memory each store takes, without what is on disk."""
+        """Return the approximate bytes of each store in memory, without its disk part."""
         return {name: store.memory_bytes() for name, store in list(self._stores.items())}
 
     def statistics(self) -> dict[str, float]:
-        """Return what the database tells of itself, by Kafka Streams' names; nothing when there is none. May be called in any thread."""
+        """Return the database's statistics, by Kafka Streams' names; empty without a database.
+
+        May be called in any thread.
+        """
         engine = self._engine
         return {} if engine is None else engine.statistics()
 
@@ -90,6 +99,6 @@ class StoreSet:
         return self._engine is not None
 
     def end_reading(self, reason: str) -> None:
-        """Tell the queries that read these stores that there is nothing more to be had; to be called before `close`, where they are read."""
+        """End all queries of these stores. Call it before `close`, in the thread of the queries."""
         for store in self._stores.values():
             store.end_reading(reason)

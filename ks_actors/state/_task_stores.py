@@ -1,4 +1,4 @@
-"""All stores of one task: they are committed together, and share one database."""
+"""All stores of one task: they commit together and share one database."""
 
 from __future__ import annotations
 
@@ -33,19 +33,27 @@ if TYPE_CHECKING:
 DATABASE: Final = "rocksdb"
 
 RESTORING_TAIL: Final = 4
-"""How many times as much may be replayed after a crash while a task restores: the less often rows are written, the fewer of them are written over."""
+"""The factor by which a restoring task may have more to replay after a crash.
+
+The less often rows are written, the fewer of them are overwritten.
+"""
 
 
 @final
 class TaskStores(StoreSet):
-    """The stores of one task, each to be had from `store` by the topology's names once `open` was called.
+    """The stores of one task; call `open`, then `store` with a name of the topology.
 
-    `directory` is the task's own; without one, and for stores of type in_memory, nothing is on disk and all comes from the changelogs. `record_time`
-    returns the timestamp (ms) of the record that is being processed. `expired` is called with the number of puts that came too late for a window
-    store. `topics` are the names of the changelog topics by store, which serdes are told and the checkpoint file holds; a store's name by default.
-    `open`, `close` and `give_up` block; nothing else does, but for what stores of the user's own do. `exact` says that what a crash leaves must be
-    what was committed; `vectors`, that changelogs tell positions (see Positions); `assigned`, that the group assigns tasks by how far their stores
-    are, as a file has it. All of it belongs to one thread at a time.
+    `directory` is the task's own. Without one, and for stores of type in_memory, nothing is on disk
+    and all state comes from the changelogs. `record_time` returns the timestamp (ms) of the current
+    record. `expired` is called with the number of puts that came too late for a window store.
+
+    `topics` are the names of the changelog topics by store, for serdes and the checkpoint file; by
+    default a store's name. `exact` requires that a crash leaves exactly the committed state. With
+    `vectors`, changelogs carry positions (see Positions). `assigned` says that the group assigns
+    tasks by their stores' progress, as found in the checkpoint file.
+
+    `open`, `close` and `give_up` block; nothing else does, except for calls of custom stores. All
+    of it belongs to one thread at a time.
     """
 
     def __init__(
@@ -76,17 +84,21 @@ class TaskStores(StoreSet):
         self._unlogged_records: int = 0
         self._tokens: int = 0
         self._frozen: Token | None = None
-        self.restoring: bool = False  # on its way to be processed, which it is not yet
-        self._ahead: bool = False  # what has no changelog is further on disk than what is committed
+        self.restoring: bool = False  # assigned for processing, but still restoring
+        # stores without changelog are further on disk than the last commit
+        self._ahead: bool = False
         self._write: bool = True
         self._steps: ref[Generator[None, None, None]] | None = None
-        # Of which stores what is on disk is not to be used when they are opened next, with the reason.
+        # The stores whose disk state is unusable at the next open, each with the reason.
         self.unfit: Mapping[str, str] = {}
 
     # Opening and closing.
 
     def open(self) -> None:
-        """Make the stores, with what is on disk. Blocks. Raises StateLocked, TaskCorrupted and StateFull; the directory is free again then."""
+        """Make the stores with their state on disk. Blocks.
+
+        Raises StateLocked, TaskCorrupted and StateFull; the directory is then unlocked again.
+        """
         self._offsets, self._written = {}, {}
         self.positions.forget()
         persistent = [spec for spec in self._specs if spec.type != "in_memory" and spec.kind is not StoreKind.CUSTOM]
@@ -112,7 +124,10 @@ class TaskStores(StoreSet):
         return MAKERS[spec.kind](codec, engine, b"", self._record_time, spec, self._expired)
 
     def close(self, *, clean: bool) -> None:
-        """Let go of everything; with `clean`, write first what is committed. Blocks. What is not committed is lost either way."""
+        """Release everything; with `clean`, first write the committed state. Blocks.
+
+        Uncommitted changes are lost either way.
+        """
         self._stop_flush()
         try:
             if clean and self._engine is not None and self._directory is not None:
@@ -134,7 +149,7 @@ class TaskStores(StoreSet):
             engine.close()
 
     def give_up(self, reason: str) -> None:
-        """Delete the database, after `close` or an `open` that has failed; stores of the user's own stay. Blocks.
+        """Delete the database, after `close` or a failed `open`; custom stores stay. Blocks.
 
         Raises StateError, and deletes nothing, when a store in it has no changelog.
         """
@@ -152,27 +167,36 @@ class TaskStores(StoreSet):
 
     @property
     def stored_offset_sum(self) -> int | None:
-        """How far what is on disk is; None when nothing is ever there. May be asked after `close`."""
+        """The progress on disk: the sum of stored offsets; None for a task without disk state.
+
+        May be read after `close`.
+        """
         on_disk = self._directory is not None and any(spec.type != "in_memory" for spec in self._specs)
         return sum(self._written.values()) if on_disk else None
 
     def settle_steps(self) -> Iterator[None]:
-        """Look at all that was kept, some of it per step. To be done before `restore` goes on after commits: it would pass for newer."""
+        """Settle all kept changes, some of them per step.
+
+        Do this after commits before `restore` continues: unsettled changes would pass for newer
+        ones.
+        """
         while any(store.unsettled() for store in self._stores.values()):
             for store in self._stores.values():
                 store.settle(SLICE)
             yield
 
     def restore(self, store: str, batch: Batch, next_offset: int) -> None:
-        """Take in records of a store's changelog as committed: columns of bytes, None deletes, the last record of a key counts.
+        """Apply records of a store's changelog as committed.
 
-        Call `wants_flush` now and then while restoring: what is restored waits in memory.
+        The columns are bytes; None deletes, and the last record of a key counts. Call `wants_flush`
+        regularly while restoring: restored rows wait in memory.
         """
         restored = self._stores[store]
         if store in self.sources:
             self.positions.advance((store,), {self._file.partition(store): next_offset - 1})
             if None in batch.keys:
-                batch = batch.select([key is not None for key in batch.keys])  # such records are no rows, as when they are processed
+                # records without key are no rows, as in processing
+                batch = batch.select([key is not None for key in batch.keys])
         elif batch.headers is not None:
             self.positions.restored(store, batch.headers)
         restored.restore(batch)
@@ -182,9 +206,10 @@ class TaskStores(StoreSet):
             self._memory.measure()
 
     def begin_with(self, store: str, next_offset: int, *, observed: int = -1, sequence: int = 0) -> None:
-        """Say where a store in memory will be when all is in it that `restore` is about to bring from elsewhere than the changelog's beginning.
+        """Set the offset of an in-memory store once `restore` has loaded it from another source.
 
-        `observed` and `sequence` are of stores that have times: the latest one that was put, the last sequence number.
+        `observed` and `sequence` are for stores with times: the latest time that was put, and the
+        last sequence number.
         """
         if observed >= 0:
             self._stores[store].recall(FACTS.pack(observed, sequence))
@@ -193,9 +218,9 @@ class TaskStores(StoreSet):
     # Commit.
 
     def freeze(self, position: At | None = None) -> Token:
-        """Begin a new transaction, the open one is to be committed; O(number of stores). One token is under way at a time.
+        """Begin a new transaction and freeze the open one for commit; O(number of stores).
 
-        `position` is how far the task has come in its input.
+        Only one token can be in progress at a time. `position` is the task's position in its input.
         """
         if self._frozen is not None:
             raise IllegalTransition(f"task {self.task}: {self._frozen} is still being committed; keep or drop it first")
@@ -211,10 +236,11 @@ class TaskStores(StoreSet):
             raise IllegalTransition(f"task {self.task}: {token} is not being committed, {self._frozen or 'nothing'} is")
 
     def changelog(self, token: Token, *, batch_bytes: int = 0) -> Iterator[tuple[str, Batch]]:
-        """Return store name and records of what is frozen, the last value of each key, in slices; stores may be used between the slices.
+        """Return store names and frozen records, the last value of each key, in slices.
 
-        A log that writes `batch_bytes` at most as one gets what is written already, where that can be done at a stroke; others get columns.
-        Raises SerializationError when something that was put cannot be written.
+        The stores may be used between slices. `batch_bytes` is the log's largest batch: such a log
+        gets encoded batches where one pass can encode them. Other logs get columns. Raises
+        SerializationError when a value cannot be written.
         """
         self._check(token)
         for name in self.logged:
@@ -227,7 +253,10 @@ class TaskStores(StoreSet):
                 yield name, batch
 
     def persist_unlogged(self, token: Token) -> None:
-        """Write what is frozen of stores without changelog, all or nothing: it survives a crash. To be called before `keep`; raises StateFull."""
+        """Write the frozen changes of stores without changelog, all or nothing.
+
+        They survive a crash. Call it before `keep`. Raises StateFull.
+        """
         self._check(token)
         self._custom.commit_unlogged()
         stores = [store for store in self._stores.values() if not store.logged and store.engine is not None]
@@ -239,7 +268,11 @@ class TaskStores(StoreSet):
         token.persisted = self._ahead = True
 
     def keep(self, token: Token, offsets: Mapping[str, int]) -> None:
-        """Take what is frozen as committed; `offsets` are the ends of the stores' changelogs, those that are not named stay as they were."""
+        """Take the frozen transaction as committed.
+
+        `offsets` are the end offsets of the stores' changelogs; a store without an entry keeps its
+        offset.
+        """
         self._check(token)
         share = SLICE // max(1, len(self._stores))
         for store in self._stores.values():
@@ -257,25 +290,30 @@ class TaskStores(StoreSet):
             self._memory.measure()
 
     def drop(self) -> None:
-        """Go back to what is committed: what is frozen, and what was put since, is void.
+        """Roll back to the last commit: discard the frozen transaction and all later puts.
 
-        Raises TaskCorrupted when a store of the user's own cannot: the task is to be closed, and opened anew, which restores it.
+        Raises TaskCorrupted when a custom store cannot roll back. Close the task and open it again
+        then, which restores the store.
         """
         for store in self._stores.values():
             store.drop()
         self._frozen, self._changing = None, frozenset()
         self._custom.check()
 
-    # To disk.
+    # Writing to disk.
 
     def _tail(self) -> float:
-        """Return how much is to be replayed after a crash, in parts of what may be."""
+        """Return the replay due after a crash, as a fraction of the allowed replay."""
         logged = sum(offset - self._written.get(name, 0) for name, offset in self._offsets.items() if self._stores[name].engine is not None)
         part = 0.0 if self._shared is None else self._shared.part_of_tail(logged + self._unlogged_records)
         return part / RESTORING_TAIL if self.restoring else part
 
     def wants_flush(self, idle: bool) -> bool:
-        """Return whether `flush_steps` should be run: much is to be replayed after a crash, memory is short, or there is something while `idle`."""
+        """Return whether `flush_steps` is due.
+
+        It is when a crash would replay much, when memory is short, or when `idle` and there is
+        anything to do.
+        """
         if self._steps is not None and self._steps() is not None:
             return False
         stores, shared = self._stores.values(), self._shared
@@ -297,24 +335,28 @@ class TaskStores(StoreSet):
 
     @property
     def memory_is_short(self) -> bool | None:
-        """Whether the stores of all tasks have more in memory than they may: even unchanged ones may have to let go; None without a budget."""
+        """Whether the stores of all tasks exceed the memory budget; None without a budget.
+
+        Then even unchanged stores may have to evict rows.
+        """
         return None if self._memory is None else self._memory.short
 
     @property
     def pressing(self) -> bool:
-        """Whether the stores of all tasks have so much more in memory than they may that nothing more should be restored before some is written."""
+        """Whether memory is so far over the budget that restoring must wait for writes."""
         return self._memory is not None and self._memory.pressing
 
     @property
     def behind(self) -> bool:
-        """Whether memory, or what is to be replayed, is so much more than it may be that whoever puts more has to wait for `flush_steps`."""
+        """Whether puts must wait for `flush_steps`: memory or replay is far over its limit."""
         return self.pressing or (self._memory is not None and self._tail() > BEHIND)
 
     def flush_steps(self) -> Iterator[None]:
-        """Write what is committed, each step about half a millisecond, the offsets last; let others run between the steps.
+        """Write the committed state in steps of about half a millisecond, the offsets last.
 
-        May be left at any step, and be begun again. Does only what memory needs when that is all that `wants_flush` was true for. Raises StateFull:
-        what was not written stays in memory then, to be tried again.
+        Let others run between the steps. You may abandon it at any step and start again. It does
+        only the memory work when `wants_flush` was true for that alone. Raises StateFull: unwritten
+        rows then stay in memory for the next try.
         """
         self._stop_flush()
         steps = self._flush()
@@ -322,13 +364,19 @@ class TaskStores(StoreSet):
         return steps
 
     def point_steps(self) -> Iterator[None]:
-        """Write what is committed, as `flush_steps` does, and nothing else: at the end the database has just that, if nothing is kept meanwhile."""
+        """Write the committed state, as `flush_steps` does, and evict nothing.
+
+        At the end the database has exactly the committed state, if nothing is kept meanwhile.
+        """
         self._stop_flush()
         self._write = True
         return self._flush(last=True)
 
     def checkpoint(self, directory: Path) -> None:
-        """Make a copy of the database in a directory that there is not yet, by links; nothing may be written meanwhile. Blocks."""
+        """Copy the database into a new directory by hard links. Blocks.
+
+        Write nothing meanwhile.
+        """
         if self._engine is None:
             raise StateError(f"task {self.task} has no state on disk, or is not open")
         directory.parent.mkdir(parents=True, exist_ok=True)
@@ -352,7 +400,7 @@ class TaskStores(StoreSet):
                 yield
             if write and self._engine is not None:
                 yield from self._write_all(self._engine, [store for store in stores if store.engine is not None])
-            if not last:  # else all of the memory is let go of
+            if not last:  # otherwise all memory is about to be released
                 yield from self._tidy(stores)
         finally:
             self._steps = None
@@ -369,7 +417,8 @@ class TaskStores(StoreSet):
                 memory.settle()
 
     def _write_all(self, engine: Engine, stores: list[AnyStore]) -> Iterator[None]:
-        # Nothing may be kept between the last change that was settled and this line: the offsets would be ahead of the data.
+        # No `keep` may come between the last settled change and this line: the offsets would be
+        # ahead of the data.
         offsets = {store.name: self._offsets[store.name] for store in stores if store.name in self._offsets}
         positions = {store.name: self.positions.of(store.name) for store in stores}
         self._unlogged_records = 0

@@ -1,4 +1,4 @@
-"""Parts of every kind of store."""
+"""The common parts of all kinds of stores."""
 
 from ks_actors.state.core._closed import Closed
 from ks_actors.state.core._codec import TIME_BYTES, Codec, Entry, pack_time, pack_times, unpack_time

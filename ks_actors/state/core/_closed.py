@@ -1,4 +1,4 @@
-"""What is in the place of a store's data when it is closed."""
+"""A placeholder for the data of a closed store."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ks_actors._errors import StoreClosed
 
 
 class Closed(dict[Any, Any]):
-    """In the place of a closed store's dicts: every use raises StoreClosed."""
+    """A dict in place of a closed store's dicts: every use raises StoreClosed."""
 
     def __init__(self, name: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""How the keys and values of one store become bytes, and objects again."""
+"""The codec of a store: keys and values to bytes and back."""
 
 from __future__ import annotations
 
@@ -30,24 +30,27 @@ _value: Final = itemgetter(0)
 _timestamp: Final = itemgetter(1)
 
 FIXED: Final = (serdes.SHORT, serdes.INTEGER, serdes.LONG, serdes.FLOAT, serdes.DOUBLE, serdes.BOOLEAN, serdes.UUID, serdes.VOID)
-"""Serdes whose objects are all about as large as each other."""
+"""Serdes whose objects all have about the same size."""
 
 TEXT: Final = (serdes.STRING, serdes.BYTES)
-"""Serdes whose objects have a length that says how large they are."""
+"""Serdes whose objects tell their size by their length."""
 
 
 WHOLE: Final = ((serdes.SHORT, 16), (serdes.INTEGER, 32), (serdes.LONG, 64))
-"""Serdes of whole numbers, and how many bits these have."""
+"""Serdes of whole numbers, and their widths in bits."""
 
 WRITTEN: Final = (serdes.BYTES, serdes.STRING, serdes.LONG)
-"""Serdes of what the kernel can write by itself, in the order of its numbers for them."""
+"""Serdes that the kernel can write by itself, in the order of its numbers for them."""
 
 
 class Codec:
     """The serdes of one store, bound to its changelog topic.
 
-    In memory the bytes of an entry are always the timestamp (int64, big-endian) and the value's bytes; `timestamped` says whether the engine holds
-    the timestamp too.
+    In memory the bytes of an entry are always the timestamp (int64, big-endian) and the value's
+    bytes. `timestamped` says whether the engine stores the timestamp too.
+
+    The stores index dicts by the key itself if its serde is faithful (equal keys have equal bytes),
+    else by the key's bytes. Parameters called `index` are such a dict key.
     """
 
     def __init__(self, spec: StoreSpec, topic: str, *, timestamped: bool) -> None:
@@ -61,9 +64,11 @@ class Codec:
         self.text: bool = any(spec.value is serde for serde in TEXT)
         self.bound: int = 0 if self.mutable else next((1 << bits - 1 for serde, bits in WHOLE if spec.value is serde), 0)
         self.text_type: type | None = next((type_ for serde, type_ in zip(TEXT, (str, bytes), strict=True) if spec.value is serde), None)
-        self.plain_keys: bool = not self.faithful or any(spec.key is serde for serde in TEXT)  # what stands for a key in dicts: text or bytes
+        # whether dict keys are text or bytes
+        self.plain_keys: bool = not self.faithful or any(spec.key is serde for serde in TEXT)
         self.sized_keys: bool = not self.faithful or any(spec.key is serde for serde in TEXT)
-        self.key_form: int | None = _form(spec.key) if self.faithful else 0  # without faith what stands for a key is its bytes
+        # a serde that is not faithful has bytes as dict keys
+        self.key_form: int | None = _form(spec.key) if self.faithful else 0
         self.value_form: int | None = _form(spec.value)
         self.key: Callable[[Any], bytes] = spec.key.serializer(topic, is_key=True)
         self.read_key: Callable[[bytes], Any] = spec.key.deserializer(topic, is_key=True)
@@ -71,13 +76,15 @@ class Codec:
         self.as_read: AsRead = of_serde(spec.value) or _never
         self.keys: Callable[[list[Any]], list[bytes]] = for_column(self.key)
         self.values: Callable[[list[Any]], list[bytes]] = for_column(self.value)
-        self.by_column: bool = True  # whether rows of the engine are made of whole columns: of what stands for keys, and of values and times
+        # whether engine rows are made from whole columns: of dict keys, and of values and times
+        self.by_column: bool = True
         self.read_value: Callable[[bytes], Any] = spec.value.deserializer(topic)
 
     def admit(self, index: Any, value: Any) -> Any:
-        """Return a value that is put as it will be read: itself, or what its serde makes of it. Raises SerializationError when it cannot be written.
+        """Return an immutable value as a later read returns it.
 
-        For values that cannot be changed in place; of others the bytes are kept.
+        That is the value itself, or its round trip through the serde. Mutable values are kept as
+        bytes instead. Raises SerializationError when the value cannot be written.
         """
         try:
             return value if self.as_read(value) else self.read_value(self.value(value))
@@ -92,7 +99,7 @@ class Codec:
             self.refuse(index, entry[0], error)
 
     def checked_time(self, time: Any) -> int:
-        """Return a timestamp (ms) that is put; raises SerializationError when it is none."""
+        """Return the timestamp (ms) of a put; raises SerializationError when it is invalid."""
         try:
             pack_time(time)
         except Exception as error:
@@ -107,7 +114,7 @@ class Codec:
             self.refuse(index, value, error)
 
     def check_key(self, index: Any) -> None:
-        """Raise SerializationError when what stands for a key cannot be written."""
+        """Raise SerializationError when a dict key cannot be written."""
         try:
             self.index_bytes(index)
         except Exception as error:
@@ -118,20 +125,20 @@ class Codec:
         return pack_time(entry[1]) + self.value(entry[0])
 
     def column(self, values: list[Any]) -> list[bytes] | None:
-        """Return what the engine holds of many entries, made at a stroke; None when they have to be looked at one by one."""
+        """Return the engine's values of many entries in one pass; None if each needs its own."""
         if self.mutable or not self.by_column or set(map(type, values)) != {tuple}:
             return None
         try:
             data = self.values(list(map(_value, values)))
             if self.timestamped:
                 return list(map(add, pack_times(list(map(_timestamp, values))), data))
-            # None would be a delete: one whose serde writes it as something else is looked at by itself.
+            # A None here would delete the row, so a serde that writes None is handled row by row.
             return None if None in data else data
         except Exception:  # noqa: BLE001 - it comes again, with the name of the one that it was
             return None
 
     def entry(self, raw: bytes) -> Entry:
-        """Return the entry that `raw` holds, a new object each time; raises SerializationError."""
+        """Return the entry of `raw`, a new object each time; raises SerializationError."""
         try:
             return (self.read_value(raw[TIME_BYTES:]), unpack_time(raw)[0])
         except Exception as error:
@@ -145,24 +152,24 @@ class Codec:
             raise SerializationError(f"store {self.name} holds a key that its serde cannot read: {error!r}; has the serde been changed?") from error
 
     def index_key(self, encoded: bytes) -> Any:
-        """Return what stands for a key in dicts: the key itself when its serde is faithful, else its bytes."""
+        """Return the dict key of an encoded key."""
         return self.object_key(encoded) if self.faithful else encoded
 
     def index_bytes(self, index: Any) -> bytes:
-        """Return the bytes of what stands for a key in dicts."""
+        """Return the bytes of a dict key."""
         encoded: bytes = self.key(index) if self.faithful else index
         return encoded
 
     def to_engine(self, raw: bytes) -> bytes:
-        """Return what the engine holds of `raw`."""
+        """Return the engine's bytes of the entry `raw`."""
         return raw if self.timestamped else raw[TIME_BYTES:]
 
     def from_engine(self, data: bytes) -> bytes:
-        """Return the bytes of the entry that the engine holds as `data`."""
+        """Return the bytes of the entry that the engine stores as `data`."""
         return data if self.timestamped else NO_TIME + data
 
     def refuse(self, index: Any, value: Any, error: Exception) -> NoReturn:
-        """Say that an object that was put cannot be written."""
+        """Raise SerializationError for a put that cannot be written."""
         raise SerializationError(
             f"store {self.name}: what was put under key {index!r} cannot be written by its serde: {error!r}; value: {value!r:.200}"
         ) from error

@@ -1,4 +1,4 @@
-"""What range scans hand out."""
+"""The iterators that range scans return."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ T = TypeVar("T")
 
 @final
 class StoreIterator(Generic[T]):
-    """Iterate over what a store held when the scan was started, whatever is put or deleted meanwhile.
+    """An iterator over a store as of the scan's start; later puts and deletes do not show.
 
-    Close it, or use it in `with`, when it is not read to its end: it holds a snapshot of the engine until then. There is nothing more to be read from
-    one that was closed. When its store is closed before that, reading on raises StoreClosed: what has been read is not all.
+    It holds a snapshot of the engine. Close it, or use it in `with`, unless you read it to its end.
+    A closed iterator yields nothing more. If its store is closed first, reading on raises
+    StoreClosed, because rows are missing.
     """
 
     __slots__ = ("__weakref__", "_rows")
@@ -41,13 +42,17 @@ class StoreIterator(Generic[T]):
         self.close()
 
     def close(self) -> None:
-        """Let the snapshot go; there is nothing more to read then."""
-        # From Python 3.13 on a generator that was never begun keeps what it was given, even when it is closed: so it is not kept itself.
+        """Release the snapshot; nothing more can be read then."""
+        # From Python 3.13 on, a generator that never started keeps its arguments even when closed.
+        # Drop the generator to release them.
         rows, self._rows = self._rows, _NoMore()
         rows.close()
 
     def cut_off(self, store: str) -> None:
-        """Let the snapshot go as the store of that name is closed; who has not read to the end, nor closed it, is told. For the store."""
+        """Release the snapshot because the store of that name closes. For the store.
+
+        A reader that has neither reached the end nor closed the iterator gets StoreClosed.
+        """
         rows = self._rows
         if not isinstance(rows, _NoMore) and getgeneratorstate(rows) != GEN_CLOSED:
             rows.close()
@@ -55,7 +60,7 @@ class StoreIterator(Generic[T]):
 
 
 class _NoMore:
-    """In the place of rows that there are no more: the end, or StoreClosed when there should have been more in a store of that name."""
+    """The end of the rows: StopIteration, or StoreClosed if a closed store cut them off."""
 
     def __init__(self, store: str | None = None) -> None:
         self._store: str | None = store
@@ -66,4 +71,4 @@ class _NoMore:
         raise StoreClosed(f"store {self._store} is closed, as its task is, before it has been read to its end")
 
     def close(self) -> None:
-        """Do nothing: all is gone."""
+        """Do nothing: the rows are released already."""

@@ -1,4 +1,4 @@
-"""One budget for what the stores of all tasks of an instance have in memory of their committed state."""
+"""The memory budget of all stores of an instance, for committed state in memory."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
 NO_LIMIT: Final = 1 << 30
-"""Rows: as many as there are."""
+"""Rows: no limit."""
 
 ROW_BYTES: Final = 120
-"""What a row takes besides its objects: its places in dicts, what the allocator adds."""
+"""The bytes of a row besides its objects: dict entries and the allocator's overhead."""
 
 WAITING_BYTES: Final = 80
-"""What is noted of a row that is still to be written."""
+"""The bytes noted for a row that is still to be written."""
 
 FIRST_GUESS: Final = 300
 _SPARE: Final = 8
@@ -25,38 +25,38 @@ _STEP: Final = 64
 
 
 class Measured:
-    """A store that knows about how much memory it takes, and lets go of what `resident_records` has no room for when it is tidied."""
+    """A store that estimates its memory, and evicts rows above `resident_records` in `tidy`."""
 
     resident_records: int = NO_LIMIT
     row_bytes: int = FIRST_GUESS
 
     def resident_rows(self) -> int:
-        """Return how many rows are in memory, in O(1)."""
+        """Return the number of rows in memory, in O(1)."""
         raise NotImplementedError
 
     def waiting_rows(self) -> int:
-        """Return of how many rows something is to be written."""
+        """Return the number of rows with something to write."""
         raise NotImplementedError
 
     def memory_bytes(self) -> int:
-        """Return about how much memory it takes."""
+        """Return the store's approximate size in memory (bytes)."""
         return self.resident_rows() * self.row_bytes + self.waiting_rows() * WAITING_BYTES
 
     def weigh_row(self, key: Any, value: Any) -> None:
-        """Learn from one row what a row takes."""
+        """Learn the typical size of a row from one row."""
         self.learn_weight(ROW_BYTES + size(key) + size(value))
 
     def learn_weight(self, weight: int) -> None:
-        """Take note that a row has taken so many bytes."""
+        """Learn the typical size of a row from one row's bytes."""
         self.row_bytes = average(self.row_bytes, weight)
 
 
 @final
 class MemoryBudget:
-    """How many bytes all tasks may take together, by what they say that they take.
+    """The bytes that all tasks may take together, by their own estimates.
 
-    Who takes less than its fair share is left alone: when all of it is more than the limit, whatever a task has above a level has to go, the same
-    level for all, such that an eighth of the limit is free again then.
+    A task below its fair share is left alone. When the sum exceeds the limit, each task gives up
+    its memory above a level. The level is the same for all, and leaves an eighth of the limit free.
     """
 
     def __init__(self, limit: int) -> None:
@@ -67,16 +67,16 @@ class MemoryBudget:
 
     @property
     def tasks(self) -> int:
-        """How many tasks there are, at least one."""
+        """The number of tasks, at least 1."""
         return max(1, len(self._tasks))
 
     @property
     def pressing(self) -> bool:
-        """Whether there is so much more than may be that whoever adds to it has to wait."""
+        """Whether memory is so far over the limit that additions must wait."""
         return self.used > self.limit + self.limit // _SPARE
 
     def note(self, task: TaskMemory, used: int) -> None:
-        """Take note of what a task takes."""
+        """Note the bytes that a task takes."""
         with self._lock:
             self.used += used - self._tasks.get(task, 0)
             self._tasks[task] = used
@@ -87,7 +87,7 @@ class MemoryBudget:
             self.used -= self._tasks.pop(task, 0)
 
     def surplus(self, task: TaskMemory) -> int:
-        """Return how much of what a task takes has to go."""
+        """Return the bytes that a task has to give up."""
         if self.used <= self.limit:
             return 0
         with self._lock:
@@ -95,7 +95,10 @@ class MemoryBudget:
 
 
 def level(amounts: Iterable[int], total: int) -> int:
-    """Return the largest amount that nobody has to be above for all of them to have `total`: who has less keeps it."""
+    """Return the highest cap that brings the sum of all amounts down to `total`.
+
+    Amounts below the cap stay as they are.
+    """
     ascending = sorted(amounts)
     for place, amount in enumerate(ascending):
         share = max(0, total) // (len(ascending) - place)
@@ -107,7 +110,10 @@ def level(amounts: Iterable[int], total: int) -> int:
 
 @final
 class TaskMemory:
-    """What the stores of one task take of a budget. Those that are in memory only do not count: nothing of them can be let go of."""
+    """One task's share of a memory budget.
+
+    In-memory stores do not count, because they can evict nothing.
+    """
 
     def __init__(self, budget: MemoryBudget, stores: Collection[Measured]) -> None:
         self._budget: MemoryBudget = budget
@@ -116,7 +122,7 @@ class TaskMemory:
         self._least: int = 0
 
     def measure(self) -> int:
-        """Tell the budget what the task takes, and return it."""
+        """Report the task's bytes to the budget, and return them."""
         used = sum(store.memory_bytes() for store in self._stores)
         self._budget.note(self, used)
         return used
@@ -132,14 +138,17 @@ class TaskMemory:
         return self._budget.pressing
 
     def presses(self) -> bool:
-        """Return whether the task should write and let go of something now; not again at once when that has not helped."""
+        """Return whether the task should write and evict now.
+
+        Return False for a while after an attempt that did not help.
+        """
         if self._budget.used <= self._budget.limit:
             return False
         used = self.measure()
         return self._budget.surplus(self) > 0 and used > self._least
 
     def limit(self) -> None:
-        """Tell stores how much they may keep, before they are tidied."""
+        """Set each store's `resident_records`, before `tidy`."""
         used = self.measure()
         surplus = self._budget.surplus(self)
         self._target = used - surplus
@@ -152,12 +161,12 @@ class TaskMemory:
                 store.resident_records = max(0, store.resident_rows() - (amount - most) // store.row_bytes - 1)
 
     def settle(self) -> None:
-        """Take note of what has come of it."""
+        """Note the result of `tidy`, and lift the limits."""
         for store in self._stores:
             store.resident_records = NO_LIMIT
         used, step = self.measure(), self._budget.limit // _STEP
         self._least = used + step if used > self._target + step else 0
 
     def leave(self) -> None:
-        """Take nothing any more."""
+        """Leave the budget."""
         self._budget.leave(self)

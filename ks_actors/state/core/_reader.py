@@ -1,4 +1,7 @@
-"""What queries see of a store: what is committed, or all there is. Nothing is changed by looking, and nothing handed out is the store's own."""
+"""The base of store readers: queries of committed or latest state.
+
+Reading changes nothing, and no object that a reader returns belongs to the store.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +19,18 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound="Transactional[Any] | JoinWindowRows")
 MANY: Final = 2000
-"""Keys that are put in order in one go, at most."""
+"""The most keys to sort in one go."""
 STEP: Final = 500
-"""Keys that are looked at in one step, about half a millisecond."""
+"""Keys per step, about half a millisecond."""
 
 
 def step() -> int:
-    """Return how many rows a reader takes at a time."""
+    """Return the number of rows that a reader takes per step."""
     return STEP
 
 
 class Reader(Generic[S]):
-    """What all kinds of stores have in common."""
+    """The base of all store readers."""
 
     def __init__(self, store: S) -> None:
         self.store: S = store
@@ -38,7 +41,7 @@ class Reader(Generic[S]):
         return self.store.name
 
     def key_bytes(self, key: Any) -> bytes:
-        """Return the bytes of a key, which keys are ordered and partitioned by."""
+        """Return the bytes of a key, by which keys are ordered and partitioned."""
         if key is None:
             raise TypeError(f"store {self.store.name}: a key cannot be None")
         encoded: bytes = self.store._codec.key(key)
@@ -58,13 +61,13 @@ T = TypeVar("T", bound="Transactional[Any]")
 
 
 class NotingReader(Reader[T]):
-    """What reads a store that notes what its transactions replace."""
+    """The reader of a store that notes the values its transactions replace."""
 
     def _value(self, handle: Any, *, committed: bool) -> Any:
         return self.store._committed_value(handle) if committed else self.store._now(handle)
 
     def _entry(self, handle: Any, value: Any) -> Entry | None:
-        """Return the entry behind a value of the view or of the notes; one that may be changed in place is a copy."""
+        """Return the entry of a value from the view or the notes; a mutable one is a copy."""
         if value is MISSING:
             value = self.store.below(handle)
         if value is None:
@@ -72,12 +75,12 @@ class NotingReader(Reader[T]):
         return value if type(value) is tuple else self.store._codec.entry(value)
 
     def _uncommitted(self) -> dict[Any, Any]:
-        """Return the values of all that was put since the last commit."""
+        """Return the latest values of all puts since the last commit."""
         store = self.store
         return {handle: store._now(handle) for source in (store._frozen, store._dirty) for handle in source}
 
     def _at_start(self, handle: Any, layers: list[dict[Any, Any]], overlay: dict[Any, Any]) -> Any:
-        """Return the value that a handle had when the reader began."""
+        """Return a handle's value as of the reader's start."""
         if handle in overlay:
             return overlay[handle]
         for layer in layers:

@@ -1,4 +1,4 @@
-"""What a query reads of one store, as it was at one moment."""
+"""The rows that a query reads from one store, as of one moment."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
     from ks_actors.state.core._codec import Entry
 
 Row: TypeAlias = "tuple[Any, Any, Entry]"
-"""What rows are in the order of, a key (with the window's start, where there are windows), and its entry."""
+"""The sort key of a row, its key (with the window's start for windows), and its entry."""
 
 MOST_NOTES: Final = 1_000_000
-"""Changes that are remembered for a reader who does not come to his end."""
+"""The most changes noted for a reader that does not reach its end."""
 
 
 @final
 class Rows:
-    """Iterate over the rows of a store as they were when this was made, whatever is committed or rolled back meanwhile.
+    """An iterator over a store's rows as of its creation; later commits and rollbacks do not show.
 
-    `steps` have to be taken before the first row: they look through what is in memory, a millisecond or less at a time. Until a reader is done
-    `looking`, the store notes in `layers` what each commit replaces. Raises StoreClosed once the store is closed or given up, or when too
-    much was committed since.
+    Take all `steps` before the first row: each searches memory for a millisecond or less. While a
+    reader is `looking`, the store notes in `layers` the values that each commit replaces. Raises
+    StoreClosed once the store is closed or given up, or after too many commits.
     """
 
     __slots__ = ("__weakref__", "_noted", "_reason", "_rows", "layers", "looking", "steps")
@@ -50,14 +50,14 @@ class Rows:
             raise
 
     def note(self, layer: dict[Any, Any]) -> None:
-        """Take note of what a commit has replaced."""
+        """Note the values that a commit has replaced."""
         self.layers.append(layer)
         self._noted += len(layer)
         if self._noted > MOST_NOTES:
             self.void(f"a query was not read to its end while {self._noted:,} changes were committed: read faster, or less at a time")
 
     def void(self, reason: str) -> None:
-        """Let go of the store: who reads on is told the reason."""
+        """Release the store; further reads raise StoreClosed with this reason."""
         rows, self._rows = self._rows, None
         if rows is not None:
             self._reason = reason

@@ -11,5 +11,8 @@ LONGEST_MS: Final = 86_400_000
 
 
 def span_of(retention_ms: int) -> int:
-    """Return how long a segment is: short enough that what has expired goes soon, long enough that a join looks into few."""
+    """Return the length of a segment (ms).
+
+    It is short enough to free expired rows soon, and long enough for joins to search few segments.
+    """
     return min(retention_ms // (6 if retention_ms <= LONG_MS else 12) + 1, LONGEST_MS)

@@ -1,4 +1,4 @@
-"""How much memory an object takes, roughly and quickly."""
+"""Rough and quick estimates of an object's size in memory."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from sys import getsizeof
 from typing import Any, Final
 
 TEXTS: Final = frozenset((str, bytes))
-"""What is counted exactly, object by object."""
+"""Types that the stores count exactly, object by object."""
 
 LOOK: Final = 8
-"""Items of a container that are looked at: the others are taken to be alike."""
+"""The items of a container that are measured: the others are assumed alike."""
 
 
 def weigh(value: Any) -> int:
-    """Return about how many bytes an object takes, 0 of text: that is counted elsewhere."""
+    """Return the approximate bytes of an object; 0 for text, which is counted elsewhere."""
     return 0 if type(value) in TEXTS else _weigh(value, 4)
 
 
 def size(value: Any) -> int:
-    """Return about how many bytes an object takes, text too."""
+    """Return the approximate bytes of an object, text included."""
     return _weigh(value, 4)
 
 
 def average(typical: int, weight: int) -> int:
-    """Return the typical weight after one more was seen, the latest count most."""
+    """Return the moving average of a typical weight; the latest weight counts a quarter."""
     return typical + (weight - typical) // 4 if typical else weight
 
 

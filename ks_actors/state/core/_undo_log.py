@@ -1,11 +1,14 @@
-"""What a store has changed since the last commit, and how that becomes records of its changelog.
+"""Uncommitted changes of a store, and their records in the changelog.
 
-A store keeps one view of what is in memory, the latest, uncommitted puts included: so a read is one look-up. What undoes the puts is noted beside it:
+A store keeps one view in memory: the latest values, uncommitted puts included. So a read is one
+lookup. Beside the view, two dicts note how to undo the puts:
 
-    _dirty    by key, the value before the first put of this transaction      put: note it, change the view
-    _frozen   the same of the transaction that is being committed             freeze: dirty becomes frozen, O(1)
+    _dirty    by key, the value before the first put of the open transaction
+              (a put notes it, then changes the view)
+    _frozen   the same for the transaction that is being committed
+              (freeze turns _dirty into _frozen, O(1))
 
-So what was frozen under a key is what dirty says, else the view.
+So the frozen value of a key is in `_dirty` if the key is there, else in the view.
 """
 
 from __future__ import annotations
@@ -23,32 +26,38 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 MISSING: Final[Any] = type("Missing", (), {"__repr__": lambda _: "MISSING"})()
-"""Nothing is known in memory: not even that there is nothing."""
+"""No value is known in memory; it may be on disk."""
 
 SLICE: Final = 1000
-"""Records of the changelog that are made in one go."""
+"""Changelog records per slice."""
 
 BY_KEY, BY_KEY_AND_START, BY_START_AND_KEY = range(3)
-"""Shapes of dicts with entries, as `write_changes` numbers them."""
+"""Shapes of dicts with entries, as numbered by `write_changes` of the kernel."""
 
 WRITTEN_BYTES: Final = 128 << 10
-"""What so many records may take to be written at a stroke: columns share large values with the store."""
+"""The most bytes of a slice that is encoded in one pass.
+
+Larger slices become columns, which share large values with the store.
+"""
 
 RECORD_BYTES: Final = 300
-"""Heap that an uncommitted record takes besides the bytes of key and value: measured, the value that it replaces included."""
+"""Measured heap of an uncommitted record besides the bytes of key and value.
+
+The value that it replaces is included.
+"""
 
 LOGGED_BYTES: Final = 32
-"""What a record in a changelog takes besides key and value."""
+"""The bytes of a changelog record besides key and value."""
 
 _first: Final = itemgetter(0)
 _second: Final = itemgetter(1)
 
 Handle = TypeVar("Handle")
-"""What a change is noted under: a key, or a key and a window."""
+"""The identity of a change: a key, or a key and a window."""
 
 
 class UndoLog(ABC, Measured, Generic[Handle]):
-    """What is uncommitted of one store's data. What is public here is for TaskStores alone."""
+    """The uncommitted changes of one store. Its public members are for TaskStores alone."""
 
     def __init__(self, codec: Codec, record_time: Callable[[], int]) -> None:
         self.name: str = codec.name
@@ -59,8 +68,9 @@ class UndoLog(ABC, Measured, Generic[Handle]):
         self._frozen: dict[Handle, Any] = {}
         self._deleted: dict[Handle, int] = {}
         self._frozen_deleted: dict[Handle, int] = {}
-        self._typical: int = 0  # bytes of a key and a value, where they are not counted one by one
-        self._size: int = 0  # of those that are
+        # typical bytes of key and value, where these are not counted one by one
+        self._typical: int = 0
+        self._size: int = 0  # bytes of the changes that are counted one by one
         self._frozen_size: int = 0
 
     @abstractmethod
@@ -69,22 +79,22 @@ class UndoLog(ABC, Measured, Generic[Handle]):
 
     @abstractmethod
     def _put_back(self, handle: Handle, value: Any) -> None:
-        """Set the view to a value that `_now` returned once."""
+        """Restore an earlier value of `_now` in the view."""
 
     @abstractmethod
     def _frozen_values(self, handles: list[Handle]) -> list[Any]:
-        """Return the values that were frozen, as `_frozen_value` does for one."""
+        """Return the frozen values of these handles, as `_frozen_value` does for one."""
 
     @abstractmethod
     def _log_keys(self, handles: list[Handle]) -> list[bytes]:
-        """Return the keys of the changes' records in the changelog."""
+        """Return the changelog keys of these handles."""
 
     def uncommitted_bytes(self) -> int:
-        """Return about how much memory the open transaction takes, in O(1)."""
+        """Return the approximate bytes of the open transaction, in O(1)."""
         return len(self._dirty) * (RECORD_BYTES + self._typical) + self._size
 
     def freeze(self) -> None:
-        """Begin a new transaction; the one that was open is being committed."""
+        """Begin a new transaction; the open one is being committed."""
         self._frozen_size, self._size = len(self._dirty) * (LOGGED_BYTES + self._typical) + self._size, 0
         self._frozen, self._dirty = self._dirty, {}
         self._frozen_deleted, self._deleted = self._deleted, {}
@@ -94,16 +104,17 @@ class UndoLog(ABC, Measured, Generic[Handle]):
         return dirty[handle] if handle in dirty else self._now(handle)
 
     def _raw(self, handle: Handle, value: Any) -> bytes:
-        """Return the bytes of an entry that may be encoded already; raises SerializationError."""
+        """Return the bytes of an entry, encoded or not; raises SerializationError."""
         return value if type(value) is bytes else self._codec.written(handle, value)
 
     # The changelog.
 
     def changelog(self, *, batch_bytes: int = 0, marked: bool = False) -> Iterator[Batch]:
-        """Return what is frozen, the last value of each key, in slices.
+        """Return the frozen changes, the last value of each key, in slices.
 
-        A log that writes so many bytes at most as one gets slices that are written, where that can be done at a stroke; others get columns, and so
-        does who is to mark the last record.
+        `batch_bytes` is the log's largest batch. Such a log gets encoded slices where one pass can
+        encode them, other logs get columns. With `marked` the last slice is columns too, because
+        the caller adds headers to its last record.
         """
         handles = list(self._frozen)
         for start in range(0, len(handles), SLICE):
@@ -112,7 +123,7 @@ class UndoLog(ABC, Measured, Generic[Handle]):
             yield self._written_slice(part, 0 if last and marked else min(batch_bytes, WRITTEN_BYTES)) or self._slice_of_columns(part)
 
     def _written_slice(self, handles: list[Handle], limit: int) -> Batch | None:
-        """Return what is frozen as it is to be written; None when that has to be made of columns, or is as well."""
+        """Return the frozen changes encoded; None when columns are needed or as fast."""
         known = None if limit <= 0 or len(handles) < WORTHWHILE else self._known_forms()
         if known is None:
             return None
@@ -121,7 +132,10 @@ class UndoLog(ABC, Measured, Generic[Handle]):
         return None if written is None else EncodedBatch(written[0], len(handles), *written[1:])
 
     def _known_forms(self) -> tuple[dict[Any, Any], tuple[int, int, int]] | None:
-        """Return the dict that entries are in, with the forms of it, keys and values as the kernel knows them; None when it does not."""
+        """Return the dict of entries and the kernel's numbers for its shape, keys and values.
+
+        Return None when the kernel does not know one of them.
+        """
         found, keys, values = self._entries(), self._codec.key_form, self._codec.value_form
         if _kernel is None or self._mutable or found is None or keys is None or values is None:
             return None
@@ -129,7 +143,7 @@ class UndoLog(ABC, Measured, Generic[Handle]):
         return entries, (shape, keys, values)
 
     def _entries(self) -> tuple[dict[Any, Any], int] | None:
-        """Return the dict that entries are in, and its shape; None when they are written in a form of their own."""
+        """Return the dict of entries and its shape; None for stores with their own row format."""
         return None
 
     def _slice_of_columns(self, handles: list[Handle]) -> Batch:
@@ -142,7 +156,7 @@ class UndoLog(ABC, Measured, Generic[Handle]):
         return self._slow_slice(handles, keys) if columns is None or contents is None else Batch(keys, contents, columns[1])
 
     def _frozen_columns(self, handles: list[Handle]) -> tuple[list[Any], list[int]] | None:
-        """Return values and timestamps of what is frozen; None when not all are entries."""
+        """Return values and timestamps of the frozen changes; None unless all are entries."""
         values = self._frozen_values(handles)
         return (list(map(_first, values)), list(map(_second, values))) if set(map(type, values)) == {tuple} else None
 

@@ -1,4 +1,4 @@
-"""Counting many records of a key-value store at once."""
+"""Counting of many records of a key-value store at once."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from ks_actors.state.key_value._table import Table
 
 NOTHING: Final[Entry] = (0, -(1 << 63))
-"""A count of nothing, which only the kernel meets."""
+"""The count of a missing key; only the kernel sees it."""
 
 PLAIN: Final = frozenset((str, bytes, int))
-"""Keys that are compared by no code but Python's own."""
+"""Key types that compare without user code."""
 
 
 class CountUp(Protocol):
-    """Count many records, as long as they are plain ones; see `_kernel.pyi`."""
+    """Count many records, up to the first that is not plain; see `_kernel.pyi`."""
 
     def __call__(
         self, keys: list[Any], values: list[Any], timestamps: list[int], start: int, changes: list[Any], times: list[int], *, with_old: bool
@@ -41,7 +41,10 @@ def count_up(
     *,
     with_old: bool,
 ) -> int:
-    """Do to keys what one `get_entry` and one `put_entry` each would do; return where that came to an end: at what is not plain."""
+    """Count each key, as one `get_entry` and one `put_entry` would.
+
+    Return the index of the first record that was not counted, because it is not plain.
+    """
     view, dirty = table._view, table._dirty
     stop: int
     stop, size = _kernel.count_up(view, dirty, keys, values, timestamps, start, changes, times, with_old)
@@ -59,7 +62,7 @@ def count_up(
 
 
 def _fetch(table: Table[Any], keys: list[Any]) -> list[Any]:
-    """Bring into the view what is below of keys that are not in it; return those of which there is nothing."""
+    """Load absent keys into the view from below; return the keys without entry."""
     engine, codec = table.engine, table._codec
     try:
         if engine is None or table.bare or table._restored or table._restored_writing:
@@ -75,7 +78,7 @@ def _fetch(table: Table[Any], keys: list[Any]) -> list[Any]:
 
 
 def _begin(table: Table[Any], begun: list[Any]) -> None:
-    """Note of keys that were counted from nothing that there was nothing; the others are not there."""
+    """Note MISSING as the old value of keys counted from nothing; remove uncounted keys."""
     dirty, view = table._dirty, table._view
     counted = list(map(is_, map(dirty.get, begun), repeat(NOTHING)))
     if not all(counted):

@@ -1,4 +1,4 @@
-"""The ways in which entries are put into a key-value store."""
+"""The put paths of a key-value store."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 class Puts(Transactional[Any]):
-    """Notes what a put replaces, how large it is, and that its key is there.
+    """Puts with undo notes, size estimates and key order.
 
-    What cannot be written is refused when it is put, with nothing changed. Values that could be changed in place are kept as bytes.
+    A put that cannot be written is rejected with nothing changed. Mutable values are kept as bytes.
     """
 
     put_entry: Callable[[Any, Entry | None], None]
@@ -27,17 +27,21 @@ class Puts(Transactional[Any]):
     def __init__(self, codec: Codec, engine: Engine | None, prefix: bytes, record_time: Callable[[], int], *, logged: bool) -> None:
         super().__init__(codec, engine, prefix, record_time, logged=logged)
         self._view: dict[Any, Any] = {}
-        self._order: Order | None = None  # of the keys in the view, kept from the first scan on; some may have left the view
-        self._entered: deque[Any] | None = None if engine is None else deque()  # the keys in the order in which they came into the view
+        # The keys of the view in order, maintained from the first scan on; some may have left the
+        # view.
+        self._order: Order | None = None
+        # the keys in the order in which they entered the view
+        self._entered: deque[Any] | None = None if engine is None else deque()
         self._sized_keys: bool = codec.sized_keys
-        self.bound: int = codec.bound  # whole numbers below it are read as they are, and from the least one on
+        # whole numbers from `_least` up to below this are read as they are
+        self.bound: int = codec.bound
         self._least: int = -codec.bound
         self._text: type | None = codec.text_type
         self._as_read: AsRead = codec.as_read
         self._ticks: int = 0
 
     def enter_all(self, keys: list[Any]) -> None:
-        """Take note of keys that have come into the view."""
+        """Note keys that entered the view."""
         if self._order is not None:
             self._order.pending.extend(keys)
         if self._entered is not None:
@@ -50,26 +54,29 @@ class Puts(Transactional[Any]):
             self._entered.append(key)
 
     def _admitted(self, key: Any, entry: Entry) -> Entry:
-        """Return an entry as it will be read; raises SerializationError."""
+        """Return an entry as a later read returns it; raises SerializationError."""
         value = self._codec.admit(key, entry[0])
         return entry if value is entry[0] else (value, entry[1])
 
     def check_key(self, key: Any) -> None:
-        """Raise SerializationError when what stands for a key is new and cannot be written. For operators."""
+        """Raise SerializationError for a new dict key that cannot be written. For operators."""
         if key not in self._view:
             self._codec.check_key(key)
 
     def admit(self, key: Any, value: Any) -> Any:
-        """Return a value as it would be read once it is put; raises SerializationError. For operators, of values that cannot be changed in place."""
+        """Return an immutable value as a read after the put returns it.
+
+        For operators. Raises SerializationError.
+        """
         return self._codec.admit(key, value)
 
     @property
     def mutable(self) -> bool:
-        """Whether values may be changed in place, so that each read makes a new object."""
+        """Whether values are mutable, so that each read makes a new object."""
         return self._mutable
 
     def _first(self, key: Any) -> None:
-        """Note what a key was before the first put of this transaction."""
+        """Note the value of a key before the first put of this transaction."""
         value = self._view.get(key, MISSING)
         if value is MISSING:
             self._codec.check_key(key)
@@ -79,7 +86,7 @@ class Puts(Transactional[Any]):
             self._size += len(key)
 
     def _put_bytes(self, key: Any, entry: Entry | None) -> None:
-        """Put an entry as bytes: others may have the object, and change it."""
+        """Put an entry as bytes: the caller may keep the object and change it."""
         view = self._view
         raw = None if entry is None else self._codec.written(key, entry)
         if key in self._dirty:
@@ -115,7 +122,10 @@ class Puts(Transactional[Any]):
 
     @property
     def uncommitted(self) -> dict[Any, Any]:
-        """Entries before the first put since the last commit, by first put; None or MISSING: there was none. Another dict after each commit."""
+        """The old entries of all keys put since the last commit, by first put.
+
+        None or MISSING means that there was none. It is another dict after each commit.
+        """
         return self._dirty
 
     def _put_text(self, key: Any, entry: Entry | None) -> None:
@@ -154,7 +164,7 @@ class Puts(Transactional[Any]):
             self._weigh(entry[0])
 
     def _weigh(self, value: Any) -> None:
-        """Count how large a value is: text exactly, others as a sample tells."""
+        """Add a value's size: exact for text, by samples for others."""
         if type(value) in TEXTS:
             self._size += len(value)
             return
@@ -163,9 +173,10 @@ class Puts(Transactional[Any]):
         self._ticks += 1
 
     def put_entries(self, entries: dict[Any, Entry], fresh: Iterable[Any]) -> None:
-        """Put many entries, no deletes; all keys but the `fresh` ones among them have been put in this transaction before. For operators.
+        """Put many entries, no deletes. For operators.
 
-        Values are to be admitted already. Raises SerializationError, with nothing put, when a key cannot be written.
+        All keys except the `fresh` ones were put in this transaction before. The values are
+        admitted already. Raises SerializationError, with nothing put, when a key cannot be written.
         """
         if not (self._codec.fixed and self._codec.faithful):
             put = self.put_entry

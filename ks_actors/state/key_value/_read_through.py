@@ -1,4 +1,4 @@
-"""The dict that a store reads from."""
+"""The read-through dict of a key-value store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ if TYPE_CHECKING:
 
 
 class View(dict[Any, Any]):
-    """Values by key; what is not here is asked for below. So a read of what is here stays in C from beginning to end."""
+    """Values by key; a missing key is loaded from below.
+
+    So a read of a key in memory stays in C from beginning to end.
+    """
 
     __slots__ = ("below",)
 

@@ -1,4 +1,4 @@
-"""Read committed entries of a key-value store."""
+"""The reader of key-value stores."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class KeyValueReader(NotingReader[KeyValueBase[Any, Any]]):
-    """Reads a key-value store."""
+    """A reader of a key-value store."""
 
     def get(self, key: Any, *, committed: bool) -> Entry | None:
         """Return the entry of a key."""
@@ -23,25 +23,31 @@ class KeyValueReader(NotingReader[KeyValueBase[Any, Any]]):
         return self._entry(index, self._value(index, committed=committed))
 
     def prepare(self) -> Iterator[None]:
-        """Put keys in order, as far as they are not, a step at a time, before a scan."""
+        """Sort pending keys, one step at a time, before a scan."""
         store = self.store
         while (order := store._arranged()).missing > MANY:
             order.place(STEP)
             yield
 
     def bounds(self, low: Any, high: Any) -> tuple[bytes, bytes]:
-        """Return the bytes of the keys from `low` to `high`, both included: the first one, and what is behind the last one."""
+        """Return the byte range of the keys from `low` to `high`, both included.
+
+        The end of the byte range is exclusive.
+        """
         first = b"" if low is None else self.key_bytes(low)
         end = b"" if high is None else self.key_bytes(high) + b"\0"
         return first, first if end and end <= first else end
 
     def prefix_bounds(self, prefix: Any, serializer: Callable[[Any], bytes] | None) -> tuple[bytes, bytes]:
-        """Return the bytes of the first key with a prefix, and what is behind the last one."""
+        """Return the byte range of the keys with a prefix; its end is exclusive."""
         first = (serializer or self.key_bytes)(prefix)
         return first, after(first)
 
     def scan(self, low: bytes, high: bytes, *, committed: bool, reverse: bool) -> Rows:
-        """Iterate over the keys whose bytes are from `low` to before `high` (nothing: the end), as they are now."""
+        """Iterate over the current entries of a range of key bytes.
+
+        The range is from `low` to before `high`; an empty `high` is the end.
+        """
         store = self.store
         order = store._arranged()
         order.place(order.missing)
@@ -53,7 +59,7 @@ class KeyValueReader(NotingReader[KeyValueBase[Any, Any]]):
                 overlay = {index: store._now(index) for _, index in order.within(low, high) if index in dirty or index in frozen}
             else:
                 overlay = self._uncommitted()
-        # The order never loses a key: those that there are now are met, and those that are new had nothing.
+        # The order never loses a key: current keys are met, and newer keys had no value.
         pairs = order.walk(low, high, reverse=reverse)
         prefix = store.prefix
         stored: Iterator[tuple[bytes, bytes]] = iter(())

@@ -1,4 +1,4 @@
-"""What was restored of a store, and waits to be written or asked for."""
+"""Restored rows that wait for a write or a read."""
 
 from __future__ import annotations
 
@@ -12,24 +12,27 @@ if TYPE_CHECKING:
     from ks_actors.state.disk import Row
 
 ARRANGED: Final = 10_000
-"""Places for restored rows that are looked at in one go."""
+"""Slots of restored rows that are sorted in one go."""
 
 RESTORED: Final = 500
-"""Restored rows that are written in one go, about half a millisecond."""
+"""Restored rows per write, about half a millisecond."""
 
 
 class PlainRestoredRows:
-    """Rows of a changelog, the last one of each key: its entry's bytes (timestamp and value), None where it deletes."""
+    """The last changelog row of each key: its entry's bytes, None for a delete.
+
+    The bytes of an entry are timestamp and value.
+    """
 
     def __init__(self) -> None:
         self._rows: dict[bytes, bytes | None] = {}
 
     def __len__(self) -> int:
-        """Return how many keys there are."""
+        """Return the number of keys."""
         return len(self._rows)
 
     def __contains__(self, key: bytes) -> bool:
-        """Return whether there is a row of a key."""
+        """Return whether a key has a row."""
         return key in self._rows
 
     def put(self, keys: list[bytes], values: list[bytes | None], timestamps: list[int], /) -> None:
@@ -38,7 +41,7 @@ class PlainRestoredRows:
         self._rows.update(zip(keys, entries, strict=True))
 
     def take_over(self, other: PlainRestoredRows, /) -> None:
-        """Put all rows of another one, which is empty then."""
+        """Take all rows of another instance, which is empty then."""
         self._rows.update(other._rows)
         other._rows = {}
 
@@ -47,7 +50,7 @@ class PlainRestoredRows:
         return self._rows.get(key, default)
 
     def discard(self, key: bytes, /) -> None:
-        """Take out a row, if there is one."""
+        """Remove a row, if there is one."""
         self._rows.pop(key, None)
 
     def items(self) -> list[tuple[bytes, bytes | None]]:
@@ -55,19 +58,25 @@ class PlainRestoredRows:
         return list(self._rows.items())
 
     def arranged(self, count: int, /) -> bool:  # noqa: ARG002 - to sort all would take too long in one go
-        """Return that no order has to be made before rows are written."""
+        """Return True: no sorting is needed before rows are written."""
         return True
 
     def rows(self, count: int, prefix: bytes, cut: int, /) -> list[Row]:
-        """Return some rows in the order of their keys, with a prefix in front, and without the first bytes of their entries."""
+        """Return some rows in key order.
+
+        Each key gets the prefix, and each entry loses its first `cut` bytes.
+        """
         rows = sorted(islice(reversed(self._rows.items()), count))
         return [(prefix + key, None if raw is None else raw[cut:]) for key, raw in rows]
 
     def written(self, count: int, /) -> None:
-        """Take out so many rows, those that `rows` has returned."""
+        """Remove the last `count` rows that `rows` returned."""
         for _ in range(count):
             self._rows.popitem()
 
 
 RestoredRows: Final[Any] = PlainRestoredRows if _kernel is None else _kernel.RestoredRows
-"""The same in C, where there is the kernel: far less memory, and rows are written in the order of all keys."""
+"""The same in C, if the kernel is there.
+
+It takes far less memory, and writes rows in the order of all keys.
+"""

@@ -1,4 +1,4 @@
-"""The keys of a table in the order of their bytes."""
+"""The keys of a table in byte order."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 Pair = tuple[bytes, Any]
-"""A key's bytes, and what stands for the key in dicts."""
+"""A key's bytes and its dict key."""
 
 CHUNK: Final = 1000
-"""Keys that lie side by side: to put one among them moves half of them at most."""
+"""Keys per chunk: an insertion moves at most half of them."""
 
 
 class Order:
-    """Keys in the order of their bytes, in chunks, so that to put one in its place takes the same few microseconds among a million others.
+    """Keys in byte order, in chunks: an insertion takes microseconds even among a million keys.
 
-    What came since is noted in `pending`, and placed when somebody asks: then at once, or some at a time. A key that has gone stays.
+    New keys are noted in `pending` and inserted on demand, at once or some at a time. Removed keys
+    stay in the order.
     """
 
     __slots__ = ("_chunks", "_encode", "_index_key", "_lows", "_size", "pending", "pending_bytes")
@@ -37,11 +38,11 @@ class Order:
 
     @property
     def missing(self) -> int:
-        """How many keys are not in their place yet."""
+        """The number of keys not yet inserted."""
         return len(self.pending) + len(self.pending_bytes)
 
     def place_all(self) -> None:
-        """Put all of `pending` in their places: one by one where they are few, else by sorting all there is."""
+        """Insert all `pending` keys: one by one if they are few, else by sorting all keys."""
         if len(self.pending) < self._size // 8:
             self.place(len(self.pending))
         elif self.pending:
@@ -55,7 +56,7 @@ class Order:
             self._size = len(ordered)
 
     def place(self, count: int) -> None:
-        """Put so many keys in their places."""
+        """Insert up to `count` keys."""
         pending, encode, restored, index_key = self.pending, self._encode, self.pending_bytes, self._index_key
         while count > 0 and pending:
             key = pending.pop()
@@ -84,7 +85,7 @@ class Order:
             insort(self._lows, chunk[CHUNK][0])
 
     def within(self, low: bytes, high: bytes) -> list[Pair]:
-        """Return the keys from `low` to before `high` (nothing: the end) that are in their places."""
+        """Return the inserted keys from `low` to before `high` (empty: the end)."""
         found: list[Pair] = []
         for at in range(self._at(low), len(self._chunks)):
             if high and self._lows[at] >= high:
@@ -93,7 +94,10 @@ class Order:
         return found
 
     def walk(self, low: bytes, high: bytes, *, reverse: bool) -> Iterator[Pair]:
-        """Iterate over what `within` returns, or the other way round; what is put in its place meanwhile may be met or not."""
+        """Iterate over the keys of `within`, forward or in reverse.
+
+        Keys that are inserted meanwhile may show or not.
+        """
         while not high or low < high:
             at = self._at(high or None, before=True) if reverse else self._at(low)
             step = -1 if reverse else 1
@@ -113,11 +117,14 @@ class Order:
                 low = part[-1][0] + b"\0"
 
     def about(self, low: bytes, high: bytes) -> int:
-        """Return about how many keys there are from `low` to before `high`, rather too many."""
+        """Return the estimated number of keys from `low` to before `high`, rather too many."""
         return (self._at(high or None, before=True) - self._at(low) + 1) * 2 * CHUNK
 
     def _at(self, key: bytes | None, *, before: bool = False) -> int:
-        """Return the place of the chunk that has the first key from `key` on, or the last one `before` it; None is the end."""
+        """Return the chunk of the first key from `key` on, or of the last one `before` it.
+
+        None is the end.
+        """
         if key is None:
             return len(self._chunks) - 1
         return max(0, bisect_left(self._lows, key if before else key + b"\0") - 1)

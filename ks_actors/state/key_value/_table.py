@@ -1,4 +1,4 @@
-"""The data of a key-value store: the view of it, its order, and what was restored."""
+"""The data of a key-value store: its view, its key order and its restored rows."""
 
 from __future__ import annotations
 
@@ -26,16 +26,19 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 Found = tuple[bytes, Any, Any]
-"""A key's bytes, the key or MISSING when it is still to be read, and its entry, or the bytes of that."""
+"""A key's bytes, the key (MISSING until it is decoded), and its entry or the entry's bytes."""
 
 
 class Table(Puts, Generic[K]):
-    """Entries by key. `get_entry` and `put_entry` are for operators; an entry is a plain tuple of value and timestamp (ms), None deletes.
+    """Entries by key. `get_entry` and `put_entry` are for operators.
 
-    The view holds entries (None: deleted) of immutable values, so that reading one is `dict.__getitem__`. Mutable values are held as bytes from the
-    moment when they are put, and each read makes a new object: so no object is shared with those who put or read it, and what is read does not depend
-    on when a commit happens. A value that cannot be written is refused when it is put. Restored rows wait as bytes, by the bytes of their
-    keys, until they are asked for or written.
+    An entry is a plain tuple of value and timestamp (ms); None deletes.
+
+    The view holds entries of immutable values (None: deleted), so that reading one is
+    `dict.__getitem__`. Mutable values are kept as bytes from the put on, and each read makes a new
+    object. So the store shares no object with its users, and reads do not depend on the time of a
+    commit. A put that cannot be written is rejected. Restored rows wait as bytes, by the bytes of
+    their keys, until they are read or written.
     """
 
     get_entry: Callable[[K], Entry | None]
@@ -81,7 +84,7 @@ class Table(Puts, Generic[K]):
         return None if raw is None else self._remember(key, self._codec.from_engine(raw))
 
     def below(self, handle: Any) -> bytes | None:
-        """Return the bytes of the entry that lies below memory, without remembering them."""
+        """Return the bytes of the entry below memory, without caching them."""
         encoded = self._codec.index_bytes(handle)
         for source in (self._restored, self._restored_writing):
             found: bytes | None = source.get(encoded, MISSING)
@@ -99,10 +102,10 @@ class Table(Puts, Generic[K]):
         raw = self._view[key]
         return None if raw is None else self._codec.entry(raw)
 
-    # What a transaction needs.
+    # The hooks of Transactional.
 
     def resident_rows(self) -> int:
-        """Return how many rows are in memory."""
+        """Return the number of rows in memory."""
         return len(self._view) + len(self._restored) + len(self._restored_writing)
 
     def _now(self, handle: Any) -> Any:
@@ -145,7 +148,7 @@ class Table(Puts, Generic[K]):
         codec = self._codec
         data = codec.column(values)
         if data is not None:
-            # What cannot be written comes again, with its name.
+            # The row-by-row path below raises the error again and names the bad row.
             with suppress(Exception):
                 return list(zip(map(self.prefix.__add__, codec.keys(handles) if codec.faithful else handles), data, strict=True))
         return super()._rows(handles, values)
@@ -154,13 +157,14 @@ class Table(Puts, Generic[K]):
         if self.engine is None and self._restored:
             if self.readers:
                 self._preserve((handle,))
-            self._restored.discard(self._codec.index_bytes(handle))  # older: it must not come to light again
+            # it is older than the deletion and must not reappear
+            self._restored.discard(self._codec.index_bytes(handle))
         if self._view.get(handle, MISSING) is None and handle not in self._dirty and handle not in self._frozen:
             del self._view[handle]
             self._stale += 1
 
     def restore(self, batch: Batch) -> None:
-        """Take in records of the changelog, as committed; the last one of a key counts."""
+        """Apply records of the changelog as committed; the last one of a key counts."""
         keys = batch.keys
         restored = self._restored
         restored.put(keys, batch.values, batch.timestamps)
@@ -175,11 +179,11 @@ class Table(Puts, Generic[K]):
                 self._put_back(self._codec.index_key(key), MISSING)
 
     def has_unwritten(self) -> bool:
-        """Return whether something is committed that the engine does not have."""
+        """Return whether committed changes are missing in the engine."""
         return super().has_unwritten() or (self.engine is not None and bool(self._restored or self._restored_writing))
 
     def begin_write(self) -> None:
-        """Take what is settled or restored as what is to be written."""
+        """Take the settled and restored changes as the ones to write."""
         super().begin_write()
         if self._restored_writing:
             self._restored_writing.take_over(self._restored)
@@ -187,7 +191,7 @@ class Table(Puts, Generic[K]):
             self._restored, self._restored_writing = self._restored_writing, self._restored
 
     def write_slices(self, engine: Engine) -> Iterator[None]:
-        """Write it, what was restored first: what was put since is newer."""
+        """Write the restored rows first, because later puts are newer."""
         writing = self._restored_writing
         cut = 0 if self._codec.timestamped else TIME_BYTES
         while not writing.arranged(ARRANGED):
@@ -199,17 +203,18 @@ class Table(Puts, Generic[K]):
         yield from super().write_slices(engine)
 
     def tidy(self) -> Iterator[None]:
-        """Let go of what was put or read first, when more is in memory than may be."""
+        """Evict the rows that entered memory first, when memory is over its limit."""
         entered, view = self._entered, self._view
         if self._order is not None and self._order.missing > len(self._order) + len(view) + SLICE:
-            self._order = None  # nobody has scanned for long
+            self._order = None  # no scan for a long time
         if entered is None:
             return
-        if len(entered) > 2 * len(view) + SLICE:  # most have gone by other ways
+        if len(entered) > 2 * len(view) + SLICE:  # most keys have left by other ways
             entered = self._entered = deque(view)
         excess = len(view) - self.resident_records
         if excess > 0:
-            excess += self.resident_records // 8  # so that it does not come back at once
+            # slack, so that the limit is not exceeded again at once
+            excess += self.resident_records // 8
         left = len(entered)
         while excess > 0 and left > 0:
             while not self.settle(SLICE):
@@ -226,7 +231,7 @@ class Table(Puts, Generic[K]):
             yield
 
     def close(self) -> None:
-        """Let go of the memory; every later use raises StoreClosed."""
+        """Release the memory; every later use raises StoreClosed."""
         super().close()
         closed = Closed(self.name)
         if isinstance(self._view, View):
@@ -238,7 +243,7 @@ class Table(Puts, Generic[K]):
     # Ranges.
 
     def _arranged(self) -> Order:
-        """Return the order of the keys, to be completed."""
+        """Return the order of the keys; pending ones are still to be inserted."""
         order = self._order
         if order is None or self._stale > len(order) // 4 + 64:
             order = self._order = Order(self._codec.index_bytes, self._codec.index_key, self._view)
@@ -247,12 +252,13 @@ class Table(Puts, Generic[K]):
         return order
 
     def _promote(self) -> None:
-        """Bring into the view what was restored, so that it is in the order too."""
+        """Move restored rows into the view, so that they are in the order too."""
         view, codec, in_memory = self._view, self._codec, self.engine is None
         for source in (self._restored, self._restored_writing):
             for encoded, raw in source.items():
                 key = codec.index_key(encoded)
-                if key not in view:  # else it stays: what was put over it may be void
+                # otherwise the restored row stays: the put above it may be rolled back
+                if key not in view:
                     view[key] = raw if raw is None or self._mutable else codec.entry(raw)
                     self._enter(key)
                     if in_memory:
@@ -273,7 +279,10 @@ class Table(Puts, Generic[K]):
     def scan(
         self, low: bytes, high: bytes, show: Callable[[Entry], Any], *, reverse: bool = False, read: Callable[[bytes], Entry] | None = None
     ) -> StoreIterator[Any]:
-        """Iterate over the keys whose bytes are from `low` to before `high` (nothing: the end); entries are read by their serde, or by `read`."""
+        """Iterate over the entries from `low` to before `high`, in key byte order.
+
+        An empty `high` is the end. Entries are decoded by their serde, or by `read`.
+        """
         memory = self._in_memory(low, high)
         known = {found[0] for found in memory}
         live = [found for found in (reversed(memory) if reverse else memory) if found[2] is not None]
@@ -292,7 +301,11 @@ class Table(Puts, Generic[K]):
             yield key, show(read_entry(value) if type(value) is bytes else value)
 
     def approximate_num_entries(self) -> int:
-        """Return about how many keys there are: exactly in memory, with an engine as it estimates, for all stores of the task."""
+        """Return the approximate number of keys.
+
+        It is exact in memory. With an engine it is the engine's estimate for all stores of the
+        task.
+        """
         deleted = {key for keys in (self._deleted, self._frozen_deleted) for key in keys if self._view.get(key, MISSING) is None}
         here = self.resident_rows() - len(deleted)
         return here if self.engine is None else max(here, self.engine.estimated_keys())

@@ -1,4 +1,4 @@
-"""Windows that have expired, taken out of what is in memory."""
+"""The eviction of expired windows from memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from ks_actors.kernel import kernel as _kernel
 
 
 def expire(tracks: dict[Any, dict[int, Any]], indexes: list[Any], limit: int) -> int:
-    """Take out what starts at `limit` or before under these keys, and keys of which nothing is left; return how many windows that were."""
+    """Evict these keys' windows that start at `limit` or before; return how many.
+
+    Keys without windows are removed too.
+    """
     if _kernel is not None:
         removed: int = _kernel.expire_windows(tracks, indexes, limit)
         return removed
@@ -16,7 +19,7 @@ def expire(tracks: dict[Any, dict[int, Any]], indexes: list[Any], limit: int) ->
 
 
 def take_out(tracks: dict[Any, dict[int, Any]], indexes: list[Any], limit: int) -> int:
-    """Do the same to slots of any size."""
+    """Do the same in Python, for slots of any size."""
     removed = 0
     for index in indexes:
         track = tracks.get(index)

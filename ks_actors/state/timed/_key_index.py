@@ -1,4 +1,4 @@
-"""What a window store has in memory: what each key has by time, what of it has expired, and what of it is on disk as well."""
+"""The in-memory index of a window store: slots by key, expiry, and eviction of rows on disk."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ks_actors.topology import StoreSpec
 
 Track = dict[int, Any]
-"""What one key has, by slot."""
+"""The values of one key by slot."""
 
 SEQUENCE_BITS: Final = 31
 SEQUENCE_MASK: Final = (1 << SEQUENCE_BITS) - 1
@@ -30,21 +30,25 @@ SEGMENT: Final = struct.Struct(">q")
 FACTS: Final = struct.Struct(">qi")
 SHORTEST_SEGMENT_MS: Final = 60_000
 VISITS: Final = 200
-"""Keys that are looked through for what has expired, per commit."""
+"""Keys that each commit checks for expired slots."""
 OVERDUE: Final = 5_000
-"""Keys that wait to be looked through, from which on somebody should."""
+"""Keys waiting to be swept, from which on a sweep is overdue."""
 TRACK_BYTES: Final = 300
-"""What a key takes besides its rows."""
+"""The bytes that a key takes besides its rows."""
 _FEW: Final = 8
 
 
 class KeyIndex(Transactional[tuple[Any, int]]):
-    """Values by key and slot, which tells a window among others of its key: as far as this class goes, its start.
+    """Values by key and slot.
 
-    What starts at the low-water mark `_low` or later is all in memory; what is older may be on disk only, and is asked for by key. The engine has
-    segments, so that what expires goes in one piece.
-    What has expired leaves memory by stretches of time: of each it is noted which keys have something in it, and these are looked through when it has
-    expired, a few at each commit and with each new key.
+    A slot identifies a window among the windows of its key; in this class it is the window's start.
+
+    All windows that start at the low-water mark `_low` or later are in memory. Older ones may be on
+    disk only and are looked up by key. The engine has segments, so that expired rows are deleted in
+    one piece.
+
+    Expired rows leave memory by stretches of time. Each stretch lists the keys that have a slot in
+    it. Once it has expired, these keys are swept, a few at each commit and with each new key.
     """
 
     def __init__(self, codec: Codec, engine: Engine | None, prefix: bytes, record_time: Callable[[], int], spec: StoreSpec) -> None:
@@ -53,39 +57,43 @@ class KeyIndex(Transactional[tuple[Any, int]]):
         self._retention: int = spec.seen_ms
         self._segmented: bool = spec.type != "in_memory"
         self._tracks: dict[Any, Track] = {}
-        self._orders: dict[Any, list[int]] = {}  # a track's slots in order, kept from the first fetch of its key on
-        self._starts: dict[int, dict[Any, None]] | None = None  # keys by start, kept from the first fetch of all keys on
+        # a track's slots in order, maintained from the first fetch of its key on
+        self._orders: dict[Any, list[int]] = {}
+        # keys by start, maintained from the first fetch of all keys on
+        self._starts: dict[int, dict[Any, None]] | None = None
         self._observed: int = -1
         self._limit: int = -1 - spec.seen_ms
         self._sequence: int = 0
-        self._committed: int = -1  # what was observed up to the last commit
+        self._committed: int = -1  # the latest start observed up to the last commit
         self._frozen_observed: int = -1
         self._low: int = 0
-        self._loaded: set[Any] = set()  # keys of which all that is older than the mark is in memory too
+        self._loaded: set[Any] = set()  # keys whose slots older than the mark are all in memory too
         self._resident: int = 0
         self._span: int = span_of(spec.retention_ms)
-        self._buckets: dict[int, list[Any]] = {}  # keys that something was added to, by stretches of time
-        self._gone: deque[list[Any]] = deque()  # those of the stretches that have expired
-        self._bounds: list[int] = []  # for each group of what is to be written, what the latest start was when it was added to
-        self._stale: list[set[tuple[Any, int]]] = []  # groups that have expired
-        self._ring: deque[Any] = deque()  # keys that are looked through for what is older than the low-water mark
-        self._due: int = 0  # how many keys wait to be looked through
+        # keys by stretch of time, appended to with each new slot
+        self._buckets: dict[int, list[Any]] = {}
+        self._gone: deque[list[Any]] = deque()  # the keys of expired stretches
+        # the latest start when each group of unwritten slots was last added to
+        self._bounds: list[int] = []
+        self._stale: list[set[tuple[Any, int]]] = []  # unwritten groups that have expired
+        self._ring: deque[Any] = deque()  # keys to check for slots older than the low-water mark
+        self._due: int = 0  # how many keys wait to be swept
         self._cleared: int = 0
 
     def _track(self, index: Any) -> Track:
         track = self._tracks.get(index)
         if track is None:
             if self._due:
-                self.sweep(2)  # whatever grows pays for what is to go
+                self.sweep(2)  # growth pays for eviction: each new key sweeps two others
             track = self._tracks[index] = {}
         return track
 
     def _slot_at(self, time: int) -> int:
-        """Return the first slot of a time that windows expire by."""
+        """Return the first slot of a time by which windows expire."""
         return time
 
     def _segments_of(self, handles: list[tuple[Any, int]]) -> list[int]:
-        """Return the engine's segment of each."""
+        """Return the engine's segment of each handle."""
         segment_ms = self.segment_ms
         return [slot // segment_ms for _, slot in handles]
 
@@ -108,12 +116,13 @@ class KeyIndex(Transactional[tuple[Any, int]]):
             keys[index] = None
 
     def _arrange(self, index: Any, track: Track) -> list[int]:
-        """Return the slots in order, with those that have come since this was asked last."""
+        """Return the slots in order, including those added since the last call."""
         order = self._orders.get(index)
         if order is None:
             order = self._orders[index] = sorted(track)
             return order
-        fresh = list(islice(reversed(track), len(track) - len(order)))  # whoever takes out of a track forgets its order
+        # a removal from a track forgets its order, so only additions can be missing
+        fresh = list(islice(reversed(track), len(track) - len(order)))
         fresh.sort()
         if not order or fresh[0] > order[-1]:
             order.extend(fresh)
@@ -122,7 +131,7 @@ class KeyIndex(Transactional[tuple[Any, int]]):
             order.sort()
         return order
 
-    # What a transaction needs.
+    # The hooks of Transactional.
 
     def _now(self, handle: tuple[Any, int]) -> Any:
         track = self._tracks.get(handle[0])
@@ -152,22 +161,23 @@ class KeyIndex(Transactional[tuple[Any, int]]):
 
     def _settled(self, handle: tuple[Any, int]) -> None:
         if self._now(handle) is None and handle not in self._dirty and handle not in self._frozen and not self._looked_at():
-            self._take_out(*handle)  # else it goes when it expires
+            self._take_out(*handle)  # otherwise it stays until it expires
 
     def below(self, handle: tuple[Any, int]) -> bytes | None:
-        """Return the bytes of the entry that lies below memory, without remembering them."""
+        """Return the bytes of the entry below memory, without caching them."""
         if self.engine is None or handle[1] >= self._slot_at(self._low):
-            return None  # else it may be there although its key is loaded: what was put before that was not read
+            # Older slots may be on disk even if the key is loaded: puts do not read the old value.
+            return None
         raw = self.engine.get(self._engine_key(handle))
         return None if raw is None else self._codec.from_engine(raw)
 
     def freeze(self) -> None:
-        """Begin a new transaction; the one that was open is being committed."""
+        """Begin a new transaction; the open one is being committed."""
         super().freeze()
         self._frozen_observed = self._observed
 
     def keep(self, *, written: bool) -> int:
-        """Take what is frozen as committed."""
+        """Take the frozen transaction as committed; return its number of records."""
         self._committed = max(self._committed, self._frozen_observed)
         count = super().keep(written=written)
         self._expire()
@@ -176,20 +186,22 @@ class KeyIndex(Transactional[tuple[Any, int]]):
         return count
 
     def drop(self) -> None:
-        """Go back to what is committed."""
+        """Roll back to the last commit."""
         super().drop()
         self._observed = self._committed
         self._limit = self._observed - self._retention
-        self._loaded = set()  # of windows that were put before they were read, memory does not know what is on disk
+        # puts without a read leave memory unaware of the rows on disk
+        self._loaded = set()
 
     def _expire(self) -> None:
-        """Note what has expired, to be looked through bit by bit."""
+        """Queue the keys of expired stretches for `sweep`."""
         limit = self._committed - self._retention
         for number in [number for number in self._buckets if (number + 1) * self._span - 1 <= limit]:
             keys = self._buckets.pop(number)
             self._gone.append(keys)
             self._due += len(keys)
-        while self._bounds and self._bounds[0] <= limit:  # nobody will ever ask the disk for them: they are not to wait in memory to be written
+        # expired rows are never read from disk, so they need not be written
+        while self._bounds and self._bounds[0] <= limit:
             self._bounds.pop(0)
             self._stale.append(self._unwritten.pop(0))
         if self._loaded and self._low <= limit + 1:
@@ -202,32 +214,33 @@ class KeyIndex(Transactional[tuple[Any, int]]):
         return group
 
     def begin_write(self) -> None:
-        """Take what is settled as what is to be written."""
+        """Take the settled changes as the ones to write."""
         super().begin_write()
         self._bounds = []
 
     @property
     def overdue(self) -> bool:
-        """Whether somebody should look at what was kept, or has expired."""
+        """Whether kept changes or expired slots wait for a sweep."""
         return self._due >= OVERDUE or super().overdue
 
     # Memory and disk.
 
     def resident_rows(self) -> int:
-        """Return how many rows are in memory."""
+        """Return the number of rows in memory."""
         return self._resident
 
     def memory_bytes(self) -> int:
-        """Return about how much memory it takes."""
+        """Return the store's approximate size in memory (bytes)."""
         return super().memory_bytes() + len(self._tracks) * TRACK_BYTES
 
     def sweep(self, visits: int) -> None:
-        """Look through some keys for windows that have expired, or that are older than the low-water mark and on disk, and take them out."""
+        """Sweep some keys: evict expired windows, and windows on disk below the low-water mark."""
         if self._looked_at():
-            return  # it is for moments that queries look through what is here
+            return  # queries read from memory only for moments, so waiting is cheap
         limit, gone, stale = self._committed - self._retention, self._gone, self._stale
         if stale:
-            for _ in range(min(visits, len(stale[-1]))):  # in pieces, as to free a large set takes long
+            # in pieces: freeing a large set takes long
+            for _ in range(min(visits, len(stale[-1]))):
                 stale[-1].pop()
             if not stale[-1]:
                 stale.pop()
@@ -251,14 +264,18 @@ class KeyIndex(Transactional[tuple[Any, int]]):
                 self._orders.pop(index, None)
 
     def _take_out_expired(self, indexes: list[Any], limit: int) -> None:
-        """Take out what starts at `limit` or before; nothing of it is of a transaction that is under way, as that would have been too late."""
+        """Evict windows that start at `limit` or before.
+
+        The open transaction has none of them: such puts are rejected as late.
+        """
         self._resident -= expire(self._tracks, indexes, limit)
         if self._orders:
             for index in indexes:
                 self._orders.pop(index, None)
 
     def _looked_at(self) -> bool:
-        return len(self.readers) > 0 and any(reader.looking for reader in self.readers)  # mostly there are none
+        # mostly there are no readers
+        return len(self.readers) > 0 and any(reader.looking for reader in self.readers)
 
     def _trim(self, index: Any, track: Track, limit: int) -> None:
         evict = self._low if self.engine is not None else 0
@@ -285,7 +302,8 @@ class KeyIndex(Transactional[tuple[Any, int]]):
                 self._take_out(*handle)
                 self._loaded.discard(index)
                 expired.append(handle)
-        for group in self._unwritten:  # nobody will ever ask the disk for them: they are not to wait in memory to be written
+        # expired rows are never read from disk, so they need not be written
+        for group in self._unwritten:
             group.difference_update(expired)
 
     def _write(self, engine: Engine, handles: list[tuple[Any, int]]) -> None:
@@ -302,10 +320,10 @@ class KeyIndex(Transactional[tuple[Any, int]]):
         return list(zip(map(add, map(bases.__getitem__, segments), self._log_keys(handles)), data, strict=True))
 
     def _preserve(self, handles: Iterable[tuple[Any, int]]) -> None:
-        """Note nothing: as long as somebody reads, all that was committed stays in memory."""
+        """Note nothing: while a query reads, all committed slots stay in memory."""
 
     def _visible(self, handles: list[tuple[Any, int]]) -> list[tuple[Any, int]]:
-        """Return those that have not expired: nobody will ever ask the disk for the others."""
+        """Return the handles that have not expired; the others are never read from disk."""
         alive = self._slot_at(self._committed - self._retention + 1)
         return [handle for handle in handles if handle[1] >= alive]
 
@@ -320,7 +338,7 @@ class KeyIndex(Transactional[tuple[Any, int]]):
         return list(map(self._committed_value, handles))
 
     def write_slices(self, engine: Engine) -> Iterator[None]:
-        """Delete the segments that have expired, then write."""
+        """Delete the expired segments, then write."""
         segment = max(0, self._committed - self._retention) // self.segment_ms
         if segment > self._cleared:
             engine.write((), [(self.prefix + SEGMENT.pack(self._cleared), self.prefix + SEGMENT.pack(segment))])
@@ -329,7 +347,7 @@ class KeyIndex(Transactional[tuple[Any, int]]):
         yield from super().write_slices(engine)
 
     def tidy(self) -> Iterator[None]:
-        """Raise the low-water mark when more is in memory than may be, and take out what is older."""
+        """Raise the low-water mark when memory is over its limit, and evict older rows."""
         if self._resident > self.resident_records:
             oldest = max(self._low, self._committed - self._retention, 0)
             self._low = (oldest + self._committed) // 2 + 1
@@ -343,18 +361,18 @@ class KeyIndex(Transactional[tuple[Any, int]]):
             yield
 
     def facts(self, *, frozen: bool = False) -> bytes | None:
-        """Return the latest start that is committed, or frozen, and the sequence number."""
+        """Return the latest committed (or frozen) start and the sequence number."""
         return FACTS.pack(self._frozen_observed if frozen else self._committed, self._sequence)
 
     def recall(self, facts: bytes) -> None:
-        """Take up what `facts` returned before the store was closed: all that is older is on disk."""
+        """Restore the state that `facts` returned before the close: all older rows are on disk."""
         self._observed, self._sequence = FACTS.unpack(facts)
         self._committed = self._frozen_observed = self._observed
         self._limit = self._observed - self._retention
         self._low = self._observed + 1
 
     def close(self) -> None:
-        """Let go of the memory; every later use raises StoreClosed."""
+        """Release the memory; every later use raises StoreClosed."""
         super().close()
         self._tracks = Closed(self.name)
         self._orders, self._starts = {}, None

@@ -1,4 +1,4 @@
-"""Entries of a store whose windows expire: how those in memory are read, how large they are, and what comes too late."""
+"""Window entries in memory: decoding, size estimates, and late puts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class TimedKeyIndex(KeyIndex):
-    """What windows and sessions have in common."""
+    """The base of window and session stores."""
 
     def __init__(
         self, codec: Codec, engine: Engine | None, prefix: bytes, record_time: Callable[[], int], spec: StoreSpec, expired: Callable[[int], None]
@@ -27,13 +27,14 @@ class TimedKeyIndex(KeyIndex):
         self._faithful: bool = codec.faithful
         self._simple: bool = not codec.mutable
         self._sized: bool = not codec.fixed
-        self.bound: int = codec.bound  # whole numbers below it are read as they are, and from the least one on
+        # whole numbers from `_least` up to below this are read as they are
+        self.bound: int = codec.bound
         self._least: int = -codec.bound
         self._text: type | None = codec.text_type
         self._sized_keys: bool = codec.sized_keys
 
     def _entry_of(self, index: Any, slot: int, value: Any) -> Entry | None:
-        """Return the entry behind a value of a track, a new object when it is mutable."""
+        """Return the entry of a track's value, a new object when it is mutable."""
         if value is None or type(value) is tuple:
             return value
         entry = self._codec.entry(value)
@@ -42,7 +43,11 @@ class TimedKeyIndex(KeyIndex):
         return entry
 
     def _as_kept(self, key: Any, entry: Entry) -> Any:
-        """Return an entry that is put as it is kept: as it will be read, or as bytes when it could be changed in place. Raises SerializationError."""
+        """Return an entry in the form in which the store keeps it.
+
+        Immutable values are kept as their serde reads them, mutable ones as bytes. Raises
+        SerializationError.
+        """
         codec, value = self._codec, entry[0]
         if self._mutable:
             return codec.written(key, entry)
@@ -52,7 +57,7 @@ class TimedKeyIndex(KeyIndex):
         return entry if admitted is value else (admitted, entry[1])
 
     def _uncount(self, old: Any) -> None:
-        """Take what is put over out of the size of the transaction."""
+        """Subtract an overwritten value from the size of the transaction."""
         if type(old) is bytes:
             self._size -= len(old)
         elif old is not None and type(old[0]) in TEXTS:
@@ -64,15 +69,18 @@ class TimedKeyIndex(KeyIndex):
 
     @property
     def mutable(self) -> bool:
-        """Whether values may be changed in place, so that each read makes a new object."""
+        """Whether values are mutable, so that each read makes a new object."""
         return self._mutable
 
     def admit(self, key: Any, value: Any) -> Any:
-        """Return a value as it would be read once it is put; raises SerializationError. For operators, of values that cannot be changed in place."""
+        """Return an immutable value as a read after the put returns it.
+
+        For operators. Raises SerializationError.
+        """
         return self._codec.admit(key, value)
 
     def _count(self, kept: Any) -> None:
-        """Add what is put to the size of the transaction."""
+        """Add a put to the size of the transaction."""
         if type(kept) is bytes:
             self._size += len(kept)
             return

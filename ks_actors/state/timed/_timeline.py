@@ -1,4 +1,4 @@
-"""What readers of window stores have in common: which windows there are on disk, and how these and those in memory become rows in order."""
+"""The common part of window readers: scans of windows on disk, merged with memory in order."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ if TYPE_CHECKING:
 
 W = TypeVar("W", bound="Windows[Any] | JoinWindowRows")
 Found = tuple[Any, Any, Any]
-"""What windows are in the order of, key and slot, and the value in memory or its bytes."""
+"""The sort key of a window, its key and slot, and its value in memory or its bytes."""
 _first: Final = itemgetter(0)
 
 
 @final
 class Timeline(Generic[W]):
-    """The windows of one store. A slot is a window's start; with `duplicates`, start and sequence number in one."""
+    """The windows of one store.
+
+    A slot is a window's start; with `duplicates`, it combines start and sequence number.
+    """
 
     __slots__ = ("duplicates", "store")
 
@@ -33,7 +36,7 @@ class Timeline(Generic[W]):
         self.duplicates: bool = duplicates
 
     def limit(self, *, committed: bool) -> int:
-        """Return the latest start that has expired, as of the last commit or as of now."""
+        """Return the latest expired start, as of the last commit or as of now."""
         store = self.store
         limit: int = store._committed - store._retention if committed else store._limit
         return limit
@@ -47,7 +50,7 @@ class Timeline(Generic[W]):
         return slot >> SEQUENCE_BITS if self.duplicates else slot
 
     def place(self, handle: tuple[Any, int]) -> Any:
-        """Return what windows are in the order of."""
+        """Return the sort key of a window."""
         store, (index, slot) = self.store, handle
         start, sequence = (slot >> SEQUENCE_BITS, slot & SEQUENCE_MASK) if self.duplicates else (slot, 0)
         encoded = store._codec.index_bytes(index)
@@ -55,7 +58,7 @@ class Timeline(Generic[W]):
             return SEGMENT.pack(start // store.segment_ms) + encoded + SUFFIX.pack(start, sequence)
         return start, encoded, sequence
 
-    # On disk, as it is now.
+    # Windows on disk, as of now.
 
     def stored_of(self, index: Any, first: int, stop: int, *, reverse: bool) -> Iterator[tuple[int, bytes]]:
         """Return slot and value of a key's windows that start from `first` to before `stop`."""
@@ -70,7 +73,8 @@ class Timeline(Generic[W]):
             scans.append(engine.scan(base + SUFFIX.pack(since, 0), base + SUFFIX.pack(until, 0), reverse=reverse))
         if reverse:
             scans.reverse()
-        size = len(store.prefix) + SEGMENT.size + len(encoded)  # longer keys that begin with this one may lie in between
+        # a scan may also meet longer keys that begin with this one
+        size = len(store.prefix) + SEGMENT.size + len(encoded)
         return ((self.slot(*SUFFIX.unpack_from(name, size)), data) for name, data in chain.from_iterable(scans) if len(name) == size + SUFFIX.size)
 
     def stored(self, first: int, stop: int, *, reverse: bool) -> Iterator[Found]:
@@ -101,7 +105,7 @@ class Timeline(Generic[W]):
         *,
         reverse: bool,
     ) -> Generator[Row, None, None]:
-        """Iterate over the windows of a key: `found` in memory, in order, and what is `stored` besides."""
+        """Iterate over a key's windows: those `found` in memory, in order, and those `stored`."""
         from_engine = self.store._codec.from_engine
         below = ((slot, from_engine(data)) for slot, data in stored if slot not in found)
         memory = reversed(found.items()) if reverse else iter(found.items())
@@ -113,7 +117,10 @@ class Timeline(Generic[W]):
     def rows(
         self, chunks: list[list[Found]], below: Iterator[Found], entry_of: Callable[[tuple[Any, int], Any], Entry | None], *, reverse: bool
     ) -> Generator[Row, None, None]:
-        """Iterate over what is in sorted `chunks` and `below`; what is in memory counts where both have it. The chunks are used up."""
+        """Iterate over the sorted `chunks` merged with `below`, and use up the chunks.
+
+        Rows in memory take precedence over rows on disk.
+        """
         codec, last = self.store._codec, None
         for chunk in chunks if not reverse else ():
             chunk.reverse()
@@ -128,7 +135,10 @@ class Timeline(Generic[W]):
 
 
 def into_chunks(found: Iterator[Found | None], chunks: list[list[Found]], size: int) -> Generator[None, None, None]:
-    """Collect what is found, and sort it, in pieces: a step for each `size` that are looked at, found or not."""
+    """Collect the found windows in sorted chunks.
+
+    Take one step for each `size` windows, found or not.
+    """
     part: list[Found] = []
     for looked, one in enumerate(found, 1):
         if one is not None:
@@ -143,6 +153,9 @@ def into_chunks(found: Iterator[Found | None], chunks: list[list[Found]], size: 
 
 
 def used_up(part: list[Found]) -> Iterator[Found]:
-    """Iterate over a list from its end, and take what is read out of it: to free all of a long one at the end would take long."""
+    """Iterate over a list from its end and pop each item.
+
+    Popping avoids a long pause at the end to free a long list.
+    """
     while part:
         yield part.pop()
