@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from ks_actors import App, Batch, Consumed, StreamsBuilder, StreamsConfig
+from ks_actors._native import WITHOUT
 from ks_actors.cli._main import ks_actors
 from ks_actors.cli._target import app_of, load
 from ks_actors.log import NewTopic, Outgoing, TopicPartition, open_log
@@ -156,3 +157,10 @@ def test_help_and_version() -> None:
     assert code == 0
     assert "Exit codes: 0 closed by a signal" in output
     assert invoke("--version")[1].startswith("ks-actors, version ")
+
+
+def test_the_version_says_that_the_kernel_is_missing() -> None:
+    """With the reason, behind the number."""
+    command = [sys.executable, "-m", "ks_actors.cli", "--version"]
+    told = subprocess.run(command, env={**os.environ, WITHOUT: "1"}, capture_output=True, text=True, check=True)  # noqa: S603 - its own interpreter
+    assert told.stdout.endswith(", without its kernel in C, which is slower: KS_ACTORS_WITHOUT_KERNEL=1 leaves it out\n")

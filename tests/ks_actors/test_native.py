@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -70,10 +67,3 @@ def test_the_reason_tells_a_kernel_that_was_not_built_from_one_that_cannot_be_lo
     kernel, missing = _native._load()
     assert kernel is None
     assert re.match(reason, missing), missing
-
-
-def test_the_version_says_that_the_kernel_is_missing() -> None:
-    """With the reason, behind the number."""
-    command = [sys.executable, "-m", "ks_actors.cli", "--version"]
-    told = subprocess.run(command, env={**os.environ, _native.WITHOUT: "1"}, capture_output=True, text=True, check=True)  # noqa: S603 - its own interpreter
-    assert told.stdout.endswith(", without its kernel in C, which is slower: KS_ACTORS_WITHOUT_KERNEL=1 leaves it out\n")
