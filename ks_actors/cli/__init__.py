@@ -1,6 +1,10 @@
-"""The command line, `ks-actors`: needs the extra `cli`."""
+"""The command line, `ks-actors`: needs the extra `cli`, but for `--version`."""
 
 from __future__ import annotations
+
+import sys
+
+from ks_actors.cli._version import VERSION as _VERSION
 
 __all__ = ["main"]
 
@@ -13,5 +17,8 @@ def main() -> None:
         package = (error.name or "").partition(".")[0]
         if package not in {"click", "rich"}:
             raise
+        if sys.argv[1:] == ["--version"]:
+            sys.stdout.write(f"{_VERSION}\n")
+            return
         raise SystemExit(f"ks-actors: the command line needs the package {package}: pip install 'ks-actors[cli]'") from None
     ks_actors()

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from importlib import metadata
-
 import click
 
 from ks_actors.cli._backfill import backfill
 from ks_actors.cli._export import export
 from ks_actors.cli._reset import reset
 from ks_actors.cli._run import run
-from ks_actors.kernel import kernel, missing
-
-_KERNEL = "" if kernel is not None else f", without its kernel in C, which is slower: {missing}"
+from ks_actors.cli._version import VERSION
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(metadata.version("ks-actors"), prog_name="ks-actors", message="%(prog)s, version %(version)s" + _KERNEL.replace("%", "%%"))
+@click.version_option(message=VERSION.replace("%", "%%"))
 def ks_actors() -> None:
     """Stream processing with Kafka Streams' semantics."""
 

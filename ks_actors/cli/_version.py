@@ -1,0 +1,10 @@
+"""The version, and whether the kernel in C is there."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Final
+
+from ks_actors.kernel import missing
+
+VERSION: Final = f"ks-actors, version {version('ks-actors')}" + (f", without its kernel in C, which is slower: {missing}" if missing else "")
