@@ -14,11 +14,11 @@ _MUCH: Final = 256 << 10
 
 @final
 class Linger:
-    """Gather output that trickles until half of `linger` seconds after the last send; 0: not at all.
+    """Gather output that trickles until half of `linger` seconds after the last send.
 
-    Fetches are paced by the whole of `linger`. Half of it gathers the output for fetches from
-    several brokers, and adds little where there is one broker. Output after a quiet moment waits
-    for 1 ms: all output of one fetch leaves together.
+    A `linger` of 0 turns this off. Fetches are paced by the whole of `linger`. Half of it gathers
+    the output for fetches from several brokers, and adds little where there is one broker. Output
+    after a quiet moment waits for 1 ms: all output of one fetch leaves together.
     """
 
     def __init__(self, linger: float) -> None:

@@ -56,7 +56,10 @@ class RejectedRecords:
         self._metrics = metrics
 
     def refused(self, partition: TopicPartition, batches: Sequence[Batch], error: Exception) -> Refused | None:
-        """Return the dropped records and the rest, or None when the handler fails."""
+        """Return the dropped records and the rest.
+
+        Return None for a failure: the handler says FAIL, or the error is not about records.
+        """
         if isinstance(error, _FATAL) or partition.topic.endswith("-changelog"):
             return None
         known = error.records if isinstance(error, RecordTooLarge | InvalidRecord) else ()

@@ -1,4 +1,4 @@
-"""When something is due, of many."""
+"""The due times of many tasks."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _SPARE: Final = 64
 
 @final
 class DueTimes:
-    """One time per task, in ms of whatever clock, of which the earliest is found without looking at the others."""
+    """One time per task, in ms of any clock; finds the earliest without a scan of all tasks."""
 
     def __init__(self) -> None:
         self._at: dict[TaskId, float] = {}
-        # Entries that are not a task's time any more are passed over.
+        # Outdated entries stay in the heap and are skipped.
         self._heap: list[tuple[float, int, TaskId]] = []
         self._order = count()
 
     def set(self, task: TaskId, at: float | None) -> None:
-        """Set the time of a task; None: it has none."""
+        """Set the time of a task; None removes it."""
         if at is None:
             self._at.pop(task, None)
         elif self._at.get(task) != at:
@@ -47,7 +47,7 @@ class DueTimes:
         return heap[0][0] if heap else None
 
     def due(self, now: float) -> list[TaskId]:
-        """Return the tasks whose time has come, earliest first, and forget these times."""
+        """Return the tasks that are due, earliest first, and remove their times."""
         found: list[TaskId] = []
         while (at := self.next) is not None and at <= now:
             task = heappop(self._heap)[2]

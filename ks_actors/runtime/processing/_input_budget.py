@@ -1,4 +1,4 @@
-"""How much input may wait."""
+"""The limits of buffered input."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ if TYPE_CHECKING:
 _SAMPLE: Final = 8
 _RECORD_OVERHEAD: Final = 120
 _HEADER_OVERHEAD: Final = 140
-# All partitions that stand still for the sum are fetched again at this share of it, so that they do not stop and go with each slice.
+# Partitions paused for the total are fetched again at this share of it, so that they do not stop
+# and go with each slice.
 _LOW: Final = 0.75
 
 
 @final
 class InputBudget:
-    """Say when a partition is not to be fetched any more, and when again.
+    """Decide when to stop fetching a partition, and when to fetch it again.
 
-    `records` is the limit per partition; `size` is that of all partitions together in bytes (-1: none), estimated from a sample of each batch
-    (KIP-770). A partition of which nothing waits is fetched whatever the sum is: its task may wait for just that before it can process the others'
-    records. So the sum may go beyond `size` by one fetch of each partition.
+    `records` is the limit per partition. `size` is the limit of all partitions together in bytes
+    (-1: none), estimated from a sample of each batch (KIP-770). A partition without buffered
+    records is fetched whatever the total is: its task may need its records before it can process
+    the others'. So the total may exceed `size` by one fetch of each partition.
     """
 
     def __init__(self, records: int, size: int) -> None:
@@ -30,15 +32,15 @@ class InputBudget:
         self._size: float = float("inf") if size < 0 else float(size)
         self._counts: dict[TopicPartition, int] = {}
         self._record_bytes: dict[TopicPartition, float] = {}
-        # Those with too many records of their own, and those that stand still for the sum.
+        # Partitions at their own limit, and partitions paused for the total.
         self._full: set[TopicPartition] = set()
         self._squeezed: set[TopicPartition] = set()
         self.buffered: int = 0
         self.estimate: float = 0.0
-        """About how many bytes wait in all partitions."""
+        """The approximate number of bytes buffered in all partitions."""
 
     def added(self, partition: TopicPartition, batch: Batch) -> bool:
-        """Note what came; return whether the partition is to be stopped now."""
+        """Note a new batch; return whether to stop fetching the partition now."""
         count = self._counts.get(partition, 0)
         if size := len(batch):
             taken = min(size, _SAMPLE)
@@ -62,7 +64,7 @@ class InputBudget:
         return False
 
     def consumed(self, counts: Iterable[tuple[TopicPartition, int]]) -> tuple[TopicPartition, ...]:
-        """Note how many records of some partitions wait now; return the partitions that may be fetched again, of all."""
+        """Note the numbers of records buffered; return all partitions that may be fetched again."""
         low: list[TopicPartition] = []
         for partition, count in counts:
             self._note(partition, count)
@@ -78,7 +80,7 @@ class InputBudget:
         return tuple(low)
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Forget partitions: they are gone, or are fetched anew."""
+        """Forget partitions that are gone or are fetched from another position."""
         for partition in partitions:
             self._note(partition, 0)
             self._counts.pop(partition, None)

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 @final
 class Inputs:
-    """Hand what is fetched to the tasks, count it, and know where each partition was committed last.
+    """Pass fetched records to the tasks, count them, and track committed positions.
 
-    While a thread is at a task's queues, which `leased` tells, nothing is put into them: it is kept beside them, and counts as what they hold.
+    While a thread has a task in `leased`, its queues are not touched. New records are deferred, and
+    count as buffered.
     """
 
     def __init__(self, records: int, size: int, leased: Container[TaskId]) -> None:
@@ -32,7 +33,7 @@ class Inputs:
         self._held: dict[TaskId, list[Callable[[], object]]] = {}
 
     def begin(self, task: Task, positions: Mapping[TopicPartition, Position]) -> None:
-        """Take in the partitions of a new task."""
+        """Add the partitions of a new task."""
         for partition in positions:
             self._owners[partition] = task
             self._stale_below.pop(partition, None)
@@ -46,7 +47,7 @@ class Inputs:
             self.committed.pop(partition, None)
 
     def rewind(self, task: Task, epoch: int) -> dict[TopicPartition, Position]:
-        """Forget what was fetched for a task before `epoch`; return where it goes on."""
+        """Drop the records fetched for a task before `epoch`; return its committed positions."""
         self._drop(task)
         self._stale_below.update(dict.fromkeys(task.group.queues, epoch))
         return {partition: self.committed[partition] for partition in task.group.queues}
@@ -56,11 +57,15 @@ class Inputs:
         self.budget.forget(task.group.queues)
 
     def _owner(self, partition: TopicPartition, epoch: int) -> Task | None:
-        """Return the task that reads a partition; None when what was fetched in `epoch` is not wanted any more."""
+        """Return the task that reads a partition; None when records of `epoch` are stale."""
         return None if epoch < self._stale_below.get(partition, 0) else self._owners.get(partition)
 
     def add(self, fetched: Iterable[Fetched], epoch: int) -> tuple[Iterable[TaskId], list[TopicPartition], int]:
-        """Take in what was fetched; return the tasks that got some, the partitions not to be fetched any more, and the number of stale fetches."""
+        """Add fetched records to the tasks.
+
+        Return the tasks that got some, the partitions to stop fetching, and the number of stale
+        fetches.
+        """
         changed: dict[TaskId, None] = {}
         high: list[TopicPartition] = []
         stale = 0
@@ -76,23 +81,26 @@ class Inputs:
         return changed, high, stale
 
     def move(self, reset: PositionReset) -> Task | None:
-        """Have a partition go on at a position, as the one before is not in the log; return the task that reads it, if that is here."""
+        """Move a partition to a new position, as the old one is not in the log.
+
+        Return the task that reads it, if it is here.
+        """
         partition = reset.partition
         if (task := self._owner(partition, reset.epoch)) is not None:
             committed = self.committed[partition]
             if committed.offset < reset.begin:
-                # The offsets in between are not in the log: nobody can go back to them.
+                # The offsets in between are not in the log: a rewind cannot go back to them.
                 self.committed[partition] = committed._replace(offset=reset.position)
             self._do(task, partial(task.move, partition, reset.position))
         return task
 
     def ends_known(self, message: EndsKnown) -> Iterable[TaskId]:
-        """Note how far the log goes; return the tasks that are concerned."""
+        """Note end offsets; return the tasks concerned."""
         changed: dict[TaskId, None] = {}
         for partition, end in message.ends.items():
             if (task := self._owner(partition, message.epoch)) is not None:
                 changed[task.id] = None
-                # Behind a `move` that is kept beside the queue, too.
+                # Deferred in order: a deferred `move` comes first.
                 self._do(task, partial(task.group.queues[partition].note_end, end))
         return changed
 
@@ -103,7 +111,10 @@ class Inputs:
             work()
 
     def taken_back(self, tasks: Iterable[Task]) -> tuple[TopicPartition, ...]:
-        """Note that nobody is at some tasks any more; return the partitions that may be fetched again, of all tasks."""
+        """Apply deferred work of tasks that have returned from workers.
+
+        Return all partitions that may be fetched again.
+        """
         for task in tasks:
             for work in self._held.pop(task.id, ()):
                 work()

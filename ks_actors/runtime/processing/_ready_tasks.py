@@ -1,4 +1,4 @@
-"""Which tasks have something to do."""
+"""The tasks that are ready for processing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Clocks(Protocol):
-    """Tell the time, in ms: `wall_time` that of punctuators, `steady_time` one that never goes back."""
+    """Tell the time in ms: `wall_time` for punctuators; `steady_time` never goes back."""
 
     wall_time: Callable[[], int]
     steady_time: Callable[[], float]
@@ -25,10 +25,11 @@ class Clocks(Protocol):
 
 @final
 class ReadyTasks:
-    """Know which tasks are ready, and when time alone will make others so, without asking all of them.
+    """Track the tasks that are ready, and those that become ready by time alone.
 
-    Every change of a task has to be followed by a `look` at it: records, results, a lease that has ended, a rest that is over. `wants` tells what it
-    may be given: None nothing, True only what it has in hand (it is drained for a commit), False anything.
+    No scan of all tasks is needed. Every change of a task must be followed by a `look` at it:
+    records, results, the end of a lease or of a rest. `wants` returns the work that a task may get:
+    None for none, True for only its work in hand (it drains for a commit), False for any.
     """
 
     def __init__(self, clocks: Clocks, wants: Callable[[Task], bool | None], priority: Callable[[TaskId], int] | None, *, slice_ms: float) -> None:
@@ -37,12 +38,12 @@ class ReadyTasks:
         self._wants = wants
         self._working = Schedule(priority)
         self._draining = Schedule(priority)
-        # Since when tasks have been ready that are being drained, or are leased and may come back untouched.
+        # Ready times of tasks that are draining, or are leased and may come back untouched.
         self._passed_over: dict[TaskId, float] = {}
         self._punctuations = DueTimes()
         self._deadlines = DueTimes()
         self._wall_seen: int = 0
-        # While all stands still nobody is passed over.
+        # Pauses do not count as waiting time.
         self._stood: float = 0.0
         self._stands_since: float | None = None
         self._gives_out: bool = True
@@ -56,7 +57,7 @@ class ReadyTasks:
         return [*self._draining, *self._working]
 
     def look(self, task: Task) -> None:
-        """Find out whether a task is ready."""
+        """Update whether a task is ready."""
         drains = self._wants(task)
         due = deadline = None
         if drains is None:
@@ -70,7 +71,8 @@ class ReadyTasks:
         if drains or not fit:
             since = self._working.leave(task.id)
             if drains and since is not None:
-                # A commit that comes in between is no turn: with one behind each slice a task that has little to do would never have its turn.
+                # A commit in between is no turn. With a commit after each slice, a task with little
+                # to do would otherwise never get its turn.
                 self._passed_over[task.id] = since
         if not (drains and fit):
             self._draining.leave(task.id)
@@ -84,7 +86,7 @@ class ReadyTasks:
         self._deadlines.set(task.id, deadline)
 
     def forget(self, task: TaskId) -> None:
-        """Forget a task that has gone."""
+        """Forget a task that has left."""
         self._working.leave(task)
         self._draining.leave(task)
         self._passed_over.pop(task, None)
@@ -92,10 +94,11 @@ class ReadyTasks:
         self._deadlines.set(task, None)
 
     def stand(self, *, still: bool, full: bool) -> None:
-        """Note whether tasks are given nothing new for now: because all is to stand `still`, or as the uncommitted bytes are `full`.
+        """Note whether tasks get no new work for now.
 
-        Time does not count while all stands still. It does while a commit makes room: with one behind each slice a task that waits for a second of
-        the time in between would wait for very much longer.
+        Either all is paused (`still`), or the uncommitted bytes are `full`. Time does not count
+        during a pause. It counts while a commit makes room. With a commit after each slice, a task
+        would otherwise wait far longer than its second.
         """
         self._gives_out = not (still or full)
         now = self._clocks.steady_time() / 1000
@@ -106,11 +109,11 @@ class ReadyTasks:
             self._stands_since = None
 
     def _waited(self) -> float:
-        """Return the time, in seconds, that goes on while tasks are given out."""
+        """Return the time in seconds that passes only while tasks are given out."""
         return (self._clocks.steady_time() / 1000 if self._stands_since is None else self._stands_since) - self._stood
 
     def due(self) -> list[TaskId]:
-        """Return the tasks for which time has come, once: they are to be looked at."""
+        """Return the tasks that have become due, once; the caller looks at them."""
         now = self._clocks.wall_time()
         back, self._wall_seen = now < self._wall_seen - BACK_MS, now
         # On a clock that was set back punctuators are due at other times.
@@ -118,10 +121,12 @@ class ReadyTasks:
         return [*called, *self._deadlines.due(self._clocks.steady_time())]
 
     def pick(self, workers: int = 1, most: float = inf) -> tuple[tuple[Task, ...], bool] | None:
-        """Return the next tasks, which are not ready any more, and whether they are only to be drained; None when there is none.
+        """Return the next tasks and whether to only drain them; None when there is none.
 
-        Those that are drained come first, each alone: a commit waits for them. Of others come as many as fill a slice together, at most an equal
-        share for each of the `workers` that are free, and at most so many. A task that needs a thread, or a slice for itself, comes alone.
+        Picked tasks are not ready any more. Draining tasks come first, each alone: a commit waits
+        for them. Of the others, one pick has as many as fill a slice together. It has at most an
+        equal share for each of the free `workers`, and at most `most`. A task that needs a thread,
+        or a whole slice, comes alone.
         """
         now = self._waited()
         if (found := self._draining.pick(now)) is not None:
@@ -143,12 +148,12 @@ class ReadyTasks:
         return tuple(tasks), False
 
     def had_turn(self, tasks: Iterable[TaskId]) -> None:
-        """Note that something was done in tasks that were picked: they have waited for nothing."""
+        """Note that picked tasks were processed: they have waited for nothing."""
         for task in tasks:
             self._passed_over.pop(task, None)
 
     def wakes_in(self) -> float | None:
-        """Return the seconds until time alone will have made a task ready; None when it will not."""
+        """Return the seconds until time alone makes a task ready; None when it will not."""
         if not self._gives_out:
             return None
         due, deadline = self._punctuations.next, self._deadlines.next

@@ -1,4 +1,4 @@
-"""Which task a free worker gets."""
+"""The schedule: the task for a free worker."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from ks_actors.task import Task
 
 PATIENCE_S: Final = 0.1
-"""How long a task may be passed over for others of its priority that have more to do, in seconds."""
+"""The longest time, in seconds, that busier tasks of the same priority may go first."""
 STARVED_S: Final = 1.0
-"""How long a task may be passed over for others of a higher priority, in seconds."""
+"""The longest time, in seconds, that tasks of a higher priority may go first."""
 _SPARE: Final = 64
 
 
 @final
 class _Order:
-    """Tasks by a number, the lowest first. Entries that do not tell a task's number any more are passed over."""
+    """Tasks by a number, the lowest first; outdated entries are skipped."""
 
     def __init__(self) -> None:
         self._numbers: dict[TaskId, float] = {}
@@ -49,7 +49,7 @@ class _Order:
 
 @final
 class _Level:
-    """The tasks of one priority that are ready, by how long they have waited, and by how much they have to do."""
+    """The ready tasks of one priority, by waiting time and by buffered records."""
 
     def __init__(self) -> None:
         self.waiting: dict[TaskId, tuple[Task, float]] = {}
@@ -77,19 +77,22 @@ class _Level:
 
 @final
 class Schedule:
-    """The tasks that are ready: pick the one of the highest `priority`, of equal ones that with the most to do.
+    """The ready tasks: pick the highest `priority` first, then the most buffered records.
 
-    The one with the most buffered records makes the largest batches. But a task that has few must not wait until all others have none: of equal
-    priority the one that has waited for longest comes first when that is PATIENCE_S or more. Of lower priority it comes when it has waited for
-    STARVED_S, at each second turn at most: after so long and two turns for each task that waits for longer it is picked, whatever the others have.
+    The task with the most buffered records makes the largest batches. But a task with few must not
+    wait until all others have none. Among equal priorities, the task that has waited longest comes
+    first after PATIENCE_S or more. A task of lower priority comes after STARVED_S, in every second
+    turn at most. So after that time and two turns for each task that waits longer, it is picked
+    regardless of the others.
 
-    Times are in seconds, of a clock that never goes back. The priority is asked for when a task becomes ready.
+    Times are in seconds, of a clock that never goes back. The priority is read when a task becomes
+    ready.
     """
 
     def __init__(self, priority: Callable[[TaskId], int] | None) -> None:
         self._priority = priority
         self._levels: dict[int, _Level] = {}
-        # All, each with its priority.
+        # All ready tasks, each with its priority.
         self._waiting: dict[TaskId, int] = {}
         self._made_up: bool = False
 
@@ -100,7 +103,7 @@ class Schedule:
         return iter(self._waiting)
 
     def enter(self, task: Task, since: float) -> None:
-        """Take in a task that has been ready since then; of one that is in already take note how much it has to do."""
+        """Add a task that has been ready since then, or update its buffered records."""
         level = self._waiting.get(task.id)
         if level is None:
             level = self._waiting[task.id] = 0 if self._priority is None else self._priority(task.id)
@@ -109,7 +112,10 @@ class Schedule:
         self._levels[level].enter(task, since)
 
     def leave(self, task: TaskId) -> float | None:
-        """Leave a task out that is not ready any more; return since when it was ready, None when it was not in."""
+        """Remove a task that is not ready any more.
+
+        Return the time since it was ready, or None when it was not in the schedule.
+        """
         level = self._waiting.pop(task, None)
         if level is None:
             return None
@@ -122,7 +128,10 @@ class Schedule:
         return len(self._waiting)
 
     def pick(self, now: float, fits: Callable[[Task], bool] | None = None) -> tuple[Task, float] | None:
-        """Return the next task, which leaves, and since when it was ready; None when none is, or the next one does not fit."""
+        """Remove and return the next task, with the time since it was ready.
+
+        Return None when no task is ready, or the next one does not fit.
+        """
         if not self._waiting:
             return None
         top = self._levels[max(self._levels)]

@@ -1,4 +1,4 @@
-"""Who has the running tasks, and says which comes next."""
+"""The task manager actor: owns the running tasks and schedules them."""
 
 from __future__ import annotations
 
@@ -26,16 +26,18 @@ if TYPE_CHECKING:
     from ks_actors.task import Environment
 
 _log = logging.getLogger("ks_actors")
-# The requests of a commit are not to wait behind all that was fetched.
+# Commit requests must not wait behind all fetched records.
 TASK_MANAGER_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system", urgent=(m.Drain, m.Freeze, m.ResumeFeeding, m.PauseProcessing))
 _CLOSE_S = 0.0005
 
 
 class TaskManager(Actor[TaskManagerMessage]):
-    """Own the tasks that are ready to be processed, their buffers and the schedule.
+    """Own the running tasks, their buffers and the schedule.
 
-    A worker that is free gets the task of the highest `priority` (higher first), of equal ones that with the most buffered records, or one that has
-    waited for too long, and those behind it while there is little to do in each. It has them alone. All that is done about a task ends in a `_look`.
+    A free worker gets the task of the highest `priority` (higher first), then the one with the most
+    buffered records, or one that has waited too long. While tasks have little to do, it gets those
+    behind it as well. A leased task belongs to its worker alone. Every change of a task ends in a
+    `_look`.
     """
 
     def __init__(
@@ -56,7 +58,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._tasks: dict[TaskId, Task] = {}
         self._leased: dict[TaskId, Ref[m.WorkerMessage]] = {}
         self._ready = ReadyTasks(setup, self._wants, priority, slice_ms=setup.config.worker_slice_ms)
-        # Those that were leased, or moved, since the last commit: no other has anything to commit, or in hand.
+        # Tasks leased or moved since the last commit: no other has work to commit or in hand.
         self._touched: dict[TaskId, Task] = {}
         self._inputs = Inputs(setup.config.buffered_records_per_partition, setup.config.input_buffer_max_bytes, self._leased)
         metrics.buffered, metrics.touched = lambda: self._inputs.budget.buffered, lambda: self._touched
@@ -83,7 +85,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._paused = self._pressed = self._ended = False
 
     def signal(self, signal: Signal) -> None:
-        """Close what nobody has closed: after a failure."""
+        """Close the tasks that are still open after a failure."""
         if isinstance(signal, Stopping):
             self._ended = True
             for task_id in list(self._tasks):
@@ -91,7 +93,7 @@ class TaskManager(Actor[TaskManagerMessage]):
                     _log.warning("closing task %s failed: %s", task_id, error)
 
     def receive(self, message: TaskManagerMessage) -> None:  # noqa: C901, PLR0912, PLR0915 - one branch per message
-        """Keep the schedule."""
+        """Update the schedule."""
         match message:
             case m.Records():
                 self._add_records(message)
@@ -148,7 +150,7 @@ class TaskManager(Actor[TaskManagerMessage]):
     # --- the schedule ------------------------------------------------------------------------------
 
     def _dispatch(self) -> None:
-        """Give free workers something to do, as long as there is."""
+        """Lease tasks to free workers as long as any are ready."""
         if self._rewinding is not None:
             self._rewind_when_quiet(self._rewinding)
         self._ready.stand(still=self._pressed or self._paused, full=self._uncommitted.full)
@@ -168,14 +170,14 @@ class TaskManager(Actor[TaskManagerMessage]):
         worker.tell(m.Lease(tasks, draining))
 
     def _wants(self, task: Task) -> bool | None:
-        """Return whether a task is only to hand on what it has in hand; None when it is to be given nothing."""
+        """Return whether a task may only finish its work in hand; None when it gets no work."""
         if task.id in self._leased or task.id in self._broken or task.broken or self._goes_back(task):
             return None
         draining = self._drains.under_way(task)
         return None if task.id in self._suspended and not draining else draining
 
     def _look(self, tasks: Iterable[TaskId]) -> None:
-        """Look anew at tasks of which something has changed."""
+        """Update the schedule for tasks that have changed."""
         for task_id in tasks:
             if (task := self._tasks.get(task_id)) is None:
                 continue
@@ -183,7 +185,7 @@ class TaskManager(Actor[TaskManagerMessage]):
             self._drains.looked_at(task)
 
     def _sleep(self) -> None:
-        """Look again when time alone will have made a task ready."""
+        """Set the timer for the next task that becomes ready by time alone."""
         if (seconds := self._ready.wakes_in()) is None:
             return
         at = self.ctx.time() + seconds
@@ -192,7 +194,10 @@ class TaskManager(Actor[TaskManagerMessage]):
             self.ctx.timers.once("wake", seconds + 0.0005, m.Wake())
 
     def _wake(self, task: TaskId) -> None:
-        """Have a task looked at; also from its thread. Calls that end behind the last message have nobody to wake."""
+        """Request a look at a task; callable from its thread.
+
+        Calls that end after the last message wake no actor.
+        """
         if task not in self._woken and not self._ended:
             self._woken.add(task)
             self.ctx.self_ref.tell(m.Wake(task))
@@ -255,7 +260,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._settle()
 
     def _settle(self) -> None:
-        """Answer those who wait for workers to be done with tasks."""
+        """Answer the requests that wait for workers to be done with tasks."""
         suspending, self._suspending = self._suspending, []
         for request in suspending:
             if self._leased.keys() & (self._leased.keys() if request.tasks is None else request.tasks):
@@ -308,7 +313,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         message.reply.tell(frozen)
 
     def _untouch(self, task: Task) -> None:
-        # A worker that stands still may have a lease that it has not begun with.
+        # A paused worker may have a lease that it has not begun.
         if task.drained and task.id not in self._leased:
             self._touched.pop(task.id, None)
 
@@ -318,7 +323,11 @@ class TaskManager(Actor[TaskManagerMessage]):
                 self._inputs.committed[partition] = decode_position(committed)
 
     def _begin_rewind(self, message: m.Rewind) -> None:
-        """Give up what is in flight. A call that is cancelled may still write to a store on its way out, so that has to be over first."""
+        """Give up the calls in flight, then wait for them to end.
+
+        A cancelled call may still write to a store on its way out, so it must end before the
+        rewind.
+        """
         for task in self._to_rewind(message):
             task.give_up()
         self._rewinding = message
@@ -377,7 +386,8 @@ class TaskManager(Actor[TaskManagerMessage]):
         if worker not in self._idle:
             return
         self._idle.remove(worker)
-        # Without a worker a commit could not send what caches hold: the last one does it before it goes.
+        # Without a worker, a commit could not flush the caches: the last worker does it before it
+        # closes.
         fit = (task for task in self._tasks.values() if task.held and task.can_drain and not (task.broken or task.id in self._broken))
         if not self._idle and not self._leased and (left := next(fit, None)) is not None:
             self._ready.forget(left.id)

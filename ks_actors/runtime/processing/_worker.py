@@ -1,4 +1,4 @@
-"""Who processes."""
+"""The worker actor."""
 
 from __future__ import annotations
 
@@ -20,18 +20,22 @@ if TYPE_CHECKING:
     from ks_actors.runtime.output import Letters
     from ks_actors.task import Environment, Task
 
-WORKER_MAILBOX = Mailbox(capacity=64, overflow="fail_system", urgent=(PauseForCommit, Resume))  # in one lane: neither overtakes the other
+# one lane, so that neither overtakes the other
+WORKER_MAILBOX = Mailbox(capacity=64, overflow="fail_system", urgent=(PauseForCommit, Resume))
 _log = logging.getLogger("ks_actors")
 
 
 class Worker(Actor[WorkerMessage]):
     """Process leased tasks, a slice at a time; own nothing in between.
 
-    A task whose topology has functions that block is processed in the worker's own thread. What a slice has written goes to the collector in one
-    message, but for what is kept apart by task, marked with the epoch of the commit that it belongs to, which the committer tells: until then a new
-    worker stands still. An error out of a task ends the worker, once it has given back the other tasks of the lease: its supervisor sees to the rest.
-    At least once, the dead letters of the record that is to blame are written before; exactly once they are void.
-    A task whose stores hold more than the worker's share uncommitted is to be committed.
+    A task with blocking functions is processed in the worker's own thread. The output of a slice
+    goes to the collector in one message, except output kept apart by task. The message carries the
+    epoch of its commit, which the committer sends. Until then, a new worker is paused.
+
+    An error out of a task ends the worker after it has given back the other tasks of the lease. The
+    supervisor does the rest. At least once, the dead letters of the failed record are written
+    before; exactly once, they are void. A task asks for a commit when its stores exceed the
+    worker's share of uncommitted bytes.
     """
 
     def __init__(
@@ -60,7 +64,7 @@ class Worker(Actor[WorkerMessage]):
             self._manager.tell(NextTask(self.ctx.self_ref))
 
     async def receive(self, message: WorkerMessage) -> None:
-        """Process, stand still, go on, or end."""
+        """Process, pause, resume, or close."""
         match message:
             case Lease():
                 if self._paused:
@@ -81,7 +85,7 @@ class Worker(Actor[WorkerMessage]):
                 assert_never(message)
 
     async def _work(self, lease: Lease) -> None:
-        """Process the tasks one after the other, as far as the slice goes."""
+        """Process the tasks one after the other, until the slice is over."""
         output: list[Outgoing] = []
         done: list[TaskId] = []
         records, clock = 0, self._work_time
@@ -89,7 +93,8 @@ class Worker(Actor[WorkerMessage]):
         for task in lease.tasks:
             if done and (seconds := until - clock()) <= 0:
                 break
-            # A broken one could not be rolled back while the lease lay here. To give it up one waits for the lease.
+            # A task that broke while the lease waited could not be rolled back. Its handover waits
+            # for this lease.
             if not task.broken:
                 try:
                     records += await self._process(task, seconds, draining=lease.draining)
@@ -113,7 +118,7 @@ class Worker(Actor[WorkerMessage]):
             records = await self.ctx.blocking(work)
         except BaseException as error:
             task.broken = True
-            task.absence.end(quiet=isinstance(error, Exception))  # else the thread goes on
+            task.absence.end(quiet=isinstance(error, Exception))  # otherwise the thread still runs
             raise
         task.absence.end()
         return records
@@ -127,7 +132,10 @@ class Worker(Actor[WorkerMessage]):
             self._collector.tell(Output(batches, self._epoch, lot))
 
     def _give_back(self, lease: Lease, done: list[TaskId], records: int, output: list[Outgoing], failed: Task | None = None) -> None:
-        """Hand on what the tasks that are done have written, and give all back; one that has failed is left to its rollback."""
+        """Send the output of finished tasks, and give all tasks back, except a failed one.
+
+        The rollback handles the failed task.
+        """
         if output:
             self._collector.tell(Output(output, self._epoch))
         untouched = tuple(task.id for task in lease.tasks[len(done) :] if task is not failed)
@@ -138,7 +146,10 @@ class Worker(Actor[WorkerMessage]):
         self._manager.tell(TaskDone(self.ctx.self_ref, tuple(done), records, untouched, dies=failed is not None))
 
     async def _write_parting(self, task: Task, error: Exception) -> None:
-        """Write the dead letters of the record that ends the task. Its error is what counts, even if they cannot be written."""
+        """Write the dead letters of the record that ends the task.
+
+        The original error counts, even if they cannot be written.
+        """
         parting = task.parting.take()
         if not parting or self._letters is None:
             return

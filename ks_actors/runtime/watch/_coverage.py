@@ -1,4 +1,4 @@
-"""Partitions that the topology reads, and that this instance does not."""
+"""Partitions that the topology reads but this instance does not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _NONE: Mapping[TopicPartition, int] = {}
 
 
 class ReadElsewhere(NamedTuple):
-    """Partitions that other members have and no member has, each with the offsets that are not committed; None while the group assigns anew."""
+    """Partitions of other members, and partitions of no member, with their uncommitted offsets.
+
+    `assigned` is False while the group assigns anew.
+    """
 
     others: Mapping[TopicPartition, int] = _NONE
     unread: Mapping[TopicPartition, int] = _NONE
@@ -27,7 +30,10 @@ class ReadElsewhere(NamedTuple):
 
     @property
     def behind(self) -> int:
-        """How many offsets are not committed; 1 or more as well as long as a partition is nobody's."""
+        """The number of uncommitted offsets.
+
+        At least 1 for each unassigned partition, and 1 while the group assigns anew.
+        """
         return sum(self.others.values()) + sum(max(lag, 1) for lag in self.unread.values()) + (not self.assigned)
 
     def __str__(self) -> str:
@@ -41,9 +47,10 @@ class ReadElsewhere(NamedTuple):
 
 @final
 class Coverage:
-    """Compare what the topology reads with what the members of the group have. `mine` are the partitions of this instance.
+    """Compare the topology's partitions with those of the group's members.
 
-    A log that cannot be asked about its groups is taken to have all partitions read.
+    `mine` are the partitions of this instance. A log that cannot describe groups is taken to have
+    all partitions read.
     """
 
     def __init__(self, log: Log, setup: Environment, isolation: IsolationLevel, mine: Callable[[], Collection[TopicPartition]]) -> None:
@@ -53,14 +60,17 @@ class Coverage:
         self._mine = mine
 
     def missing(self) -> frozenset[TopicPartition]:
-        """Return the partitions that the topology reads and this instance does not, as far as the sizes of topics are known."""
+        """Return the partitions that the topology reads but this instance does not.
+
+        Uses the known sizes of topics.
+        """
         sizes = {topic: self._setup.partitions(topic) or 0 for topic in self._setup.source_topics}
         return _partitions(sizes).difference(self._mine())
 
     async def unread(self) -> Mapping[TopicPartition, int] | None:
-        """Return those of the missing partitions that no member has and that hold something, each with its offsets; None while that is not known.
+        """Return the non-empty partitions of no member, with their offsets.
 
-        Raises LogError.
+        Return None while the assignment is not known. Raises LogError.
         """
         missing = self.missing()
         if not missing or not isinstance(self._log, TellsGroups):
@@ -72,7 +82,10 @@ class Coverage:
         return {partition: lag for partition, lag in (await self._lags(self._log, nobodys, each=True)).items() if lag} if nobodys else {}
 
     async def look(self) -> ReadElsewhere:
-        """Ask the log which partitions there are, who has them, and how much of them is not committed. Raises LogError."""
+        """Ask the log for all partitions, their owners, and their uncommitted offsets.
+
+        Raises LogError.
+        """
         setup = self._setup
         known = frozenset(setup.source_topics)
         patterns = any(part.source_patterns for part in setup.topology.subtopologies())
@@ -85,7 +98,7 @@ class Coverage:
         if given is None:
             return ReadElsewhere(assigned=False)
         lags = await self._lags(self._log, missing, each=False)
-        # A topic that a pattern has not noticed yet is none to wait for when it is empty.
+        # Do not wait for an empty topic that a pattern has not matched yet.
         unread = {partition: lags[partition] for partition in sorted(missing - given) if lags[partition] or partition.topic in known}
         others = {partition: lags[partition] for partition in sorted(missing & given) if lags[partition]}
         return ReadElsewhere(others, unread)
@@ -99,9 +112,9 @@ class Coverage:
         return given
 
     async def _lags(self, groups: TellsGroups, partitions: Iterable[TopicPartition], *, each: bool) -> dict[TopicPartition, int]:
-        """Return how many offsets are behind what is committed, 0 where there is no record among them.
+        """Return the number of offsets behind the committed ones, 0 where they have no record.
 
-        Unless `each` partition is to be looked at, that need not be found out as soon as one is known to hold a record.
+        Unless `each` partition matters, the check stops once one is known to have a record.
         """
         wanted = sorted(partitions)
         committed = await groups.group_offsets(self._setup.application_id)
@@ -122,7 +135,10 @@ class Coverage:
     async def _without_records(
         self, positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], *, each: bool
     ) -> set[TopicPartition]:
-        """Return the partitions in which only markers of transactions, and what these have aborted, lie behind the positions."""
+        """Return the partitions with no records behind the positions.
+
+        They have only transaction markers and aborted records there.
+        """
         left, empty = dict(positions), set[TopicPartition]()
         if not left:
             return empty
@@ -138,7 +154,8 @@ class Coverage:
                 empty.update(one for one, position in left.items() if position >= ends[one])
                 left = {one: position for one, position in left.items() if one not in empty}
                 if left == before:
-                    # Nothing comes: the broker is slow, or away. That is not to be taken for being empty.
+                    # Nothing arrives: the broker is slow or unavailable. Do not take that for an
+                    # empty partition.
                     break
                 fetcher.assign(left)
         finally:

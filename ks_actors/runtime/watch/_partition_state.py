@@ -1,4 +1,4 @@
-"""Where each partition of an instance stands."""
+"""The state of each partition of an instance."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ if TYPE_CHECKING:
 
 
 class PartitionState(NamedTuple):
-    """Where a partition stands: the offset that is processed next, None when it is not known yet; records in memory; offsets in the log behind them.
+    """The state of a partition.
 
-    `task` is the task at work; None while its stores are being opened or restored. Of a task that a thread is at, `absent` tells since when that is.
+    `position` is the offset to process next, None while unknown. `buffered` counts records in
+    memory, and `lag` the offsets in the log behind them. `task` is the running task; None while its
+    stores are being opened or restored. `absent` is the time since when a thread has had the task.
     """
 
     task_id: TaskId
@@ -37,7 +39,7 @@ class PartitionState(NamedTuple):
 
 @final
 class PartitionStates:
-    """Look at the parts of an instance from beside them, on the loop: nothing is asked for, and nothing changed."""
+    """Read the parts of an instance from outside, on the loop, without messages or changes."""
 
     def __init__(self, metrics: Metrics, crew: Workers) -> None:
         self.metrics: Metrics = metrics
@@ -50,16 +52,22 @@ class PartitionStates:
 
     @property
     def paused(self) -> bool:
-        """Whether nothing is to be processed."""
+        """Whether processing is paused."""
         return self.manager is not None and self.manager._paused
 
     @property
     def holders(self) -> list[Ref[WorkerMessage]]:
-        """The workers that have tasks in hand, also those that have died and that the task manager has not been told of."""
+        """The workers with tasks in hand.
+
+        Includes dead workers that the task manager does not know of yet.
+        """
         return [] if self.manager is None else list(self.manager._leased.values())
 
     def places(self, ends: Mapping[TopicPartition, int]) -> Iterator[PartitionState]:
-        """Iterate over the partitions of all tasks that are assigned; `ends` is how far the log was found to go where no fetch has told."""
+        """Iterate over the partitions of all assigned tasks.
+
+        `ends` are the end offsets looked up where no fetch has returned them.
+        """
         tasks = self.metrics.tasks
         for task in tuple(tasks.values()):
             for partition, queue in task.group.queues.items():
@@ -81,12 +89,12 @@ class PartitionStates:
 
     @property
     def assigned(self) -> frozenset[TopicPartition]:
-        """The partitions of all tasks that are here, or on their way."""
+        """The partitions of all tasks that run here or are about to."""
         here = {partition for task in tuple(self.metrics.tasks.values()) for partition in task.group.queues}
         return frozenset(here if self.poller is None else here.union(*self.poller._tasks.values()))
 
     def calls(self) -> Iterator[tuple[Task, str, Call]]:
-        """Iterate over the calls of asynchronous functions that have been under way for longest, by task and node."""
+        """Iterate over the longest-running asynchronous call of each task and node."""
         for task in tuple(self.metrics.tasks.values()):
             for node in () if task._plan is None else task._plan.asynchronous:
                 if (call := node.oldest) is not None:
@@ -94,12 +102,12 @@ class PartitionStates:
 
 
 def _further(lag: int | None, end: int | None, behind: int) -> int | None:
-    """Return how many offsets there are behind what was fetched, as the fetches and a look at the end of the log tell."""
+    """Return the lag from the fetches and from a lookup of the end offset."""
     if end is None:
         return lag
     return max(lag or 0, end - behind, 0)
 
 
 def worker_of(crew: Workers, ref: Any) -> str:
-    """Return what a worker is called."""
+    """Return the name of a worker."""
     return crew.name_of(ref) or "a worker that is ending"

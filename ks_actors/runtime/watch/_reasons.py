@@ -1,4 +1,4 @@
-"""Why records of a partition wait."""
+"""The reasons why records of a partition wait."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ Reason: TypeAlias = "tuple[Why, str]"
 
 @final
 class Reasons:
-    """Find out why a place does not move. `unreachable` tells in words which brokers do not answer, and is empty when all do."""
+    """Find the reason why a partition does not move.
+
+    `unreachable` names the brokers that do not answer, and is empty when all do.
+    """
 
     def __init__(self, standing: PartitionStates, config: StreamsConfig, unreachable: Callable[[], str]) -> None:
         self._standing = standing
@@ -30,7 +33,10 @@ class Reasons:
         self._unreachable = unreachable
 
     def of(self, place: PartitionState, call: str) -> Reason:
-        """Return the reason, from what stops all tasks to what is about one partition. `call` is one that has been under way for long, if any."""
+        """Return the reason, from causes that stop all tasks to those of one partition.
+
+        `call` describes a long-running call, if there is one.
+        """
         manager, poller = self._standing.manager, self._standing.poller
         if manager is None or poller is None:
             return Why.REBALANCING, "the app is starting"
@@ -77,7 +83,7 @@ class Reasons:
             return Why.FUNCTION, f"a blocking function of the task has not returned, in the thread of {worker}"
         return (Why.ASYNC_CALL, call) if call else None
 
-    # --- what holds up all tasks -------------------------------------------------------------------
+    # --- causes that hold up all tasks ------------------------------------------------------------
 
     def _held_up(self, task: Task, manager: TaskManager) -> Reason | None:
         committer, metrics = self._standing.committer, self._standing.metrics
@@ -110,7 +116,7 @@ class Reasons:
             return f"it waits for the log to take what was written{self._away()}"
         return "the stores are being frozen"
 
-    # --- what holds up one partition ---------------------------------------------------------------
+    # --- causes that hold up one partition --------------------------------------------------------
 
     def _unprocessed(self, place: PartitionState, task: Task, manager: TaskManager, poller: Poller) -> Reason:
         other = self._missing(task)
@@ -133,7 +139,7 @@ class Reasons:
         return Why.SCHEDULE, f"the task has {place.buffered} records of it and is not given to a worker, though one is free; please report this"
 
     def _missing(self, task: Task) -> RecordQueue | None:
-        """Return the partition that `max_task_idle_ms` makes a task wait for."""
+        """Return the partition that the task waits for because of `max_task_idle_ms`."""
         group = task.group
         if group._idle < 0:
             return None

@@ -1,4 +1,4 @@
-"""Since when partitions have not gone on."""
+"""The times since when partitions stand still."""
 
 from __future__ import annotations
 
@@ -21,7 +21,11 @@ _SLOW_S = 1.0
 
 @final
 class StandstillSince:
-    """A partition as it was seen: `still` is when its position has moved last, `since` when its records began to wait, None while none do."""
+    """A partition as it was last seen.
+
+    `still` is when its position last moved. `since` is when its records began to wait, None while
+    none do.
+    """
 
     __slots__ = ("absent", "furthest", "last", "moves", "since", "still", "told")
 
@@ -31,20 +35,21 @@ class StandstillSince:
         self.absent: float | None = place.absent
         self.still: float = now
         self.since: float | None = None
-        # Whether it has moved between the last two looks, be it to where it had been before a failure.
+        # Whether it has moved between the last two looks, even back to a position from before a
+        # failure.
         self.moves: bool = False
         self.told: int = 0
 
 
 class Found(NamedTuple):
-    """A place, what was seen of it, and a call of its task that takes long, in words, if there is one."""
+    """A partition, its standstill, and the text about a long call of its task, if any."""
 
     place: PartitionState
     still: StandstillSince
     call: str
 
     def waited(self, now: float) -> float:
-        """Return for how many seconds its records have waited."""
+        """Return for how many seconds the records of the partition have waited."""
         return 0.0 if self.still.since is None else now - self.still.since
 
 
@@ -56,10 +61,11 @@ class _UnderWay(NamedTuple):
 
 @final
 class StandstillTimes:
-    """Compare where each partition is with where it was at the last look.
+    """Compare the position of each partition with the last look.
 
-    Only what is further than ever before counts as going on: after a failure records are processed again, perhaps up to the one that fails. Without a
-    failure a position that has gone back was set anew.
+    Only a position beyond all earlier ones counts as progress. After a failure, records are
+    processed again, perhaps up to the one that fails. A position that goes back without a failure
+    was reset.
     """
 
     def __init__(self, standing: PartitionStates, bound: float) -> None:
@@ -70,12 +76,15 @@ class StandstillTimes:
         self._commits: int = 0
 
     def forget(self) -> None:
-        """Begin anew: records that have waited so far were meant to."""
+        """Start over: the wait so far was intended."""
         self._seen.clear()
         self._calls.clear()
 
     def look(self, ends: Mapping[TopicPartition, int], now: float) -> list[Found]:
-        """Return all places, with what was seen of them; say of those that were told of that they go on."""
+        """Return all partitions with their standstills.
+
+        Log those that have resumed after a warning.
+        """
         metrics = self._standing.metrics
         if metrics.commits != self._commits:
             self._commits = metrics.commits
@@ -98,7 +107,7 @@ class StandstillTimes:
         return found
 
     def _look_at_calls(self, now: float) -> dict[TaskId, _UnderWay]:
-        """Return, by task, the call that has been under way for longest, if that is long."""
+        """Return, by task, the longest-running call, if it is long."""
         before, self._calls = self._calls, {}
         slowest: dict[TaskId, _UnderWay] = {}
         for task, node, call in self._standing.calls():
@@ -116,7 +125,7 @@ class StandstillTimes:
         if goes_on:
             still.furthest, still.still = position, now
             self._standing.metrics.failures.pop(place.task_id, None)
-        # Records in the hands of a thread, or of a call, wait as well.
+        # Records held by a thread or a call wait as well.
         waits = (
             call is not None
             or place.absent is not None
@@ -131,12 +140,15 @@ class StandstillTimes:
             still.since = call.since if call is not None else now if place.lag is not None or place.buffered else still.still
 
     def _unknown(self, still: StandstillSince, place: PartitionState, now: float) -> bool:
-        """Return whether records are taken to wait though it is not known whether there are any: the log should have told by now."""
+        """Return whether records count as waiting although it is unknown whether there are any.
+
+        The log should have answered by now.
+        """
         return place.task is None or now - still.still >= self._slow * 2
 
     def _goes_on(self, still: StandstillSince, place: PartitionState, position: int) -> bool:
         if place.absent is not None:
-            # A thread is at the task: all that is known is whether that is still for the same slice.
+            # A thread has the task: all that is known is whether it is still the same slice.
             return place.absent != still.absent
         failures = self._standing.metrics.failures
         return position > still.furthest or (position < still.last and not (place.task_id in failures or None in failures))

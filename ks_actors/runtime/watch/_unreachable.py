@@ -1,4 +1,4 @@
-"""Whether the log answers, in words and figures."""
+"""Texts and figures about brokers that do not answer."""
 
 from __future__ import annotations
 
@@ -7,18 +7,21 @@ from ks_actors.runtime.watch._waits import Wait, WaitReason
 
 
 def longest_outage_ms(log: object) -> int:
-    """Return for how long, in ms, the broker has not answered that has not for longest; 0 when all that are asked do."""
+    """Return the longest time, in ms, that a broker has not answered; 0 when all do."""
     return int(max((outage.seconds for outage in log.outages()), default=0.0) * 1000) if isinstance(log, TellsOutages) else 0
 
 
 def outages_text(log: object) -> str:
-    """Return which brokers do not answer, since when and why; nothing when all that are asked do."""
+    """Return the text about brokers that do not answer: since when, and the reason.
+
+    Empty when all brokers in use answer.
+    """
     outages = log.outages() if isinstance(log, TellsOutages) else ()
     return "; ".join(f"the log has not answered for {outage.seconds:.0f} s: {outage.reason}" for outage in outages)
 
 
 def wait_of_instance(log: object, wall_time_ms: int) -> Wait:
-    """Return what an instance waits for that has no tasks yet."""
+    """Return the wait of an instance that has no tasks yet."""
     away, waited = outages_text(log), longest_outage_ms(log)
     return Wait(
         task=None,

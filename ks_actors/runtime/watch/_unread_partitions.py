@@ -1,4 +1,4 @@
-"""Since when nobody in the group reads partitions that the topology reads."""
+"""The times since when no member of the group reads partitions of the topology."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _log = logging.getLogger("ks_actors")
 
 
 class NotAssigned(NamedTuple):
-    """A partition that nobody reads: since when, and how many offsets wait."""
+    """A partition that no member reads: since when, and the number of offsets that wait."""
 
     since: float
     lag: int
@@ -26,7 +26,10 @@ class NotAssigned(NamedTuple):
 
 @final
 class UnreadPartitions:
-    """Keep what was found of partitions that nobody reads, and say so: after `bound` seconds, twice that, four times that, and so on."""
+    """Track the partitions that no member reads, and warn of them.
+
+    Warns after `bound` seconds, twice that, four times that, and so on.
+    """
 
     def __init__(self, bound: float) -> None:
         self._bound: float = bound
@@ -34,12 +37,15 @@ class UnreadPartitions:
         self._told: dict[TopicPartition, int] = {}
 
     def forget(self) -> None:
-        """Begin anew."""
+        """Start over."""
         self._found.clear()
         self._told.clear()
 
     def note(self, lags: Mapping[TopicPartition, int], now: float) -> None:
-        """Take note of the partitions that nobody reads now, with how many offsets wait; say of others that they are read again."""
+        """Note the partitions that no member reads now, with the number of offsets that wait.
+
+        Log the partitions that are read again.
+        """
         before, self._found = self._found, {}
         for partition, lag in lags.items():
             since = before[partition].since if partition in before else now
@@ -49,14 +55,17 @@ class UnreadPartitions:
                 _log.info("%s is read again, or holds nothing more, after nobody had read it for %.0f s", partition, now - before[partition].since)
 
     def all(self, still: Callable[[], frozenset[TopicPartition]]) -> dict[TopicPartition, NotAssigned]:
-        """Return the partitions that nobody reads, but for those that this instance has come to read: that is not `still` so."""
+        """Return the partitions that no member reads.
+
+        Leaves out those that this instance reads by now, which are not in `still`.
+        """
         if not self._found:
             return {}
         missing = still()
         return {partition: one for partition, one in sorted(self._found.items()) if partition in missing}
 
     def tell(self, unread: Mapping[TopicPartition, NotAssigned], now: float) -> int:
-        """Warn of those that have waited for long; return how many there are."""
+        """Warn of partitions that have waited for long; return how many there are."""
         stalled = {partition: one for partition, one in unread.items() if now - one.since >= self._bound}
         due = [partition for partition, one in stalled.items() if now - one.since >= self._bound * 2 ** self._told.get(partition, 0)]
         for partition in due:

@@ -1,4 +1,4 @@
-"""Records that wait for too long, and the reason, are told of."""
+"""The watchdog actor: reports records that wait too long, and the reason."""
 
 from __future__ import annotations
 
@@ -24,38 +24,41 @@ if TYPE_CHECKING:
 
 WATCH_MAILBOX = Mailbox(capacity=1_000, overflow="fail_system")
 _LOOK_S = 1.0
-# So many partitions have a line of their own at a look; so many more are named.
+# The number of partitions logged in a line of their own at each look, and of further ones named.
 _LINES = 10
 _NAMES = 50
-# Records that are on their way for a shorter time do not stand still.
+# A short wait for one of these reasons is no standstill: the records are on their way.
 _FRESH = frozenset({WaitReason.NOT_FETCHED, WaitReason.SCHEDULE, WaitReason.WORKER})
 _log = logging.getLogger("ks_actors")
 
 
 class Look(Message, frozen=True):
-    """Look at everything (internal)."""
+    """Look at all partitions (internal)."""
 
 
 class EndsFound(Message, frozen=True):
-    """So far the log goes, where no fetch has told (internal)."""
+    """The end offsets that no fetch has returned (internal)."""
 
     ends: Mapping[TopicPartition, int]
 
 
 class EndsNotFound(Message, frozen=True):
-    """The log did not tell how far it goes (internal)."""
+    """The lookup of end offsets failed (internal)."""
 
     error: Exception
 
 
 class UnreadFound(Message, frozen=True):
-    """The partitions that nobody in the group reads, with how many offsets wait; None while the group assigns anew (internal)."""
+    """The partitions that no member reads, with the number of offsets that wait (internal).
+
+    None while the group assigns anew.
+    """
 
     lags: Mapping[TopicPartition, int] | None
 
 
 class UnreadNotFound(Message, frozen=True):
-    """The log did not tell which partitions the members of the group have (internal)."""
+    """The lookup of the members' partitions failed (internal)."""
 
     error: Exception
 
@@ -64,11 +67,13 @@ WatchMessage: TypeAlias = Look | EndsFound | EndsNotFound | UnreadFound | Unread
 
 
 class Watch(Actor[WatchMessage]):
-    """Look each second whether records wait that nobody has paused, and say so: after `stall_warning_ms`, twice that, four times that, and so on.
+    """Check each second for waiting records that no user has paused, and log a warning.
 
-    It costs one look at each partition, nothing for each record. Partitions from which nothing comes are looked for in the log, all by one question
-    per half of that time. So often the group is asked, too, when the topology reads partitions that no task here has: perhaps nobody has them.
-    Whatever goes wrong here is told, and harms nothing else.
+    Warns after `stall_warning_ms`, twice that, four times that, and so on. A check costs one look
+    at each partition, and nothing for each record. For quiet partitions, one request per half of
+    `stall_warning_ms` asks the log for end offsets. The group is asked as often when the topology
+    reads partitions that no task here has: perhaps no member has them. Errors of the watchdog are
+    logged and harm nothing else.
     """
 
     def __init__(
@@ -93,19 +98,19 @@ class Watch(Actor[WatchMessage]):
         self._stills = StandstillTimes(standing, self._bound)
         self._unread = UnreadPartitions(self._bound)
         self._ends: Mapping[TopicPartition, int] = {}
-        # When the log may be asked the next time, and whether it is being asked.
+        # The time of the next request to the log, and whether one is under way.
         self._ask_at: float = 0.0
         self._asking: bool = False
         self._asking_group: bool = False
         self._was_paused: bool = False
 
     def signal(self, signal: Signal) -> None:
-        """Begin to look, unless that is turned off."""
+        """Start the timer, unless the watchdog is turned off."""
         if isinstance(signal, Started) and self._bound > 0:
             self.ctx.timers.every("look", min(_LOOK_S, self._bound / 4), Look())
 
     def receive(self, message: WatchMessage) -> None:
-        """Look, and note what the log tells."""
+        """Look, and note the answers of the log."""
         match message:
             case Look():
                 try:
@@ -133,7 +138,7 @@ class Watch(Actor[WatchMessage]):
     def _look(self, now: float) -> None:
         paused = self._standing.paused or not self._runs()
         if paused or self._was_paused:
-            # Nobody is to be told of a time in which nothing was to happen.
+            # Do not report a time in which processing was paused.
             self._stills.forget()
             self._unread.forget()
         self._was_paused = paused
@@ -162,7 +167,7 @@ class Watch(Actor[WatchMessage]):
         _log.warning(line, place.partition, place.task_id, one.waited(now), reason.value, text, have)
 
     def _tell_of_others(self, others: Sequence[Found]) -> None:
-        """Tell in one line of those that are too many for a line each."""
+        """Log one line for the partitions beyond those with a line each."""
         if not others:
             return
         for one in others:
@@ -172,7 +177,7 @@ class Watch(Actor[WatchMessage]):
         _log.warning("%d more partitions have waited for as long, App.waiting() tells why: %s%s", len(others), names, more)
 
     def _ask_for_ends(self, found: Sequence[Found], now: float) -> None:
-        """Look how far the log goes where nothing has come for long."""
+        """Look up end offsets where nothing has arrived for long."""
         self._ask_at = now + self._bound / 2
         quiet = [
             one.place.partition
@@ -189,10 +194,13 @@ class Watch(Actor[WatchMessage]):
             self._asking_group = True
             self.ctx.pipe(self.coverage.unread(), UnreadFound, UnreadNotFound)
 
-    # --- what is told when somebody asks -----------------------------------------------------------
+    # --- answers to App.waiting -------------------------------------------------------------------
 
     def waiting(self) -> tuple[Wait, ...]:
-        """Return what each task waits for now, by task and partition; one line for a task that waits for nothing but records."""
+        """Return the current waits by task and partition.
+
+        A task that waits only for records has one entry.
+        """
         now = self.ctx.time()
         found = self._stills.look(self._ends, now)
         waits = [self._wait(one, now) for one in found if one.still.since is not None]
