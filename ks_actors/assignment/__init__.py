@@ -1,7 +1,8 @@
-"""Which partitions make up a task, who gets which task, and what members tell each other about it.
+"""Grouping of partitions into tasks, assignment of tasks to members, and the members' user data.
 
-`TaskAssignor` is what the log calls on the group's leader. The rest are its parts: partition grouper and assignment are functions that can be
-replaced, and the user data of members and assignments is read and written here alone.
+The log calls `TaskAssignor` on the group's leader. Its parts, the partition grouper and the
+assignment, are replaceable functions. Only this package reads and writes the user data of members
+and assignments.
 """
 
 from __future__ import annotations

@@ -28,24 +28,31 @@ _ALL = (1 << 63) - 1
 
 @final
 class TaskAssignor:
-    """Assign tasks to the members of a group; an `Assignor` of the log's port, called on the leader.
+    """Assign tasks to the members of a group, on its leader; an `Assignor` of the log's port.
 
-    `subtopologies` are the source topics by subtopology, `copartition_groups` those that are joined, all by the names that they have in the log.
+    `subtopologies` are the source topics by subtopology, `copartition_groups` the joined topics,
+    all by their names in the log.
 
-    Cooperative in effect: `assign` says who should have which task, but one that another member has not let go of is given to nobody for now. Its
-    owner sees that it is gone, closes it and rejoins, and the rebalance that follows gives it to whom it was meant for. Tasks that stay are never
-    interrupted. That needs members that tell what they own at each rebalance, not only when they join.
+    The assignment is cooperative in effect. `assign` chooses each task's member, but a task that
+    another member still owns goes to no member for now. Its owner sees that it is gone, closes it
+    and rejoins; the next rebalance gives it to the chosen member. Tasks that stay are never
+    interrupted. This requires that members report their tasks at each rebalance, not only when they
+    join.
 
-    Tasks of the `stateful` subtopologies also get `replicas` standbys, on members that do not have them. Who has to give such a task up may keep its
-    state as a standby, and who is to have it later keeps the state up to date until then.
+    Tasks of the `stateful` subtopologies also get `replicas` standbys, on other members than their
+    owner. A former owner may keep a task's state as a standby, and a future owner keeps the state
+    up to date until it gets the task.
 
-    Members may run different versions of the topology, whoever leads: each tells its own, and gets only tasks that it has, with the partitions that
-    it reads. A newcomer whose version cannot run beside the others' is told so, and gets none. See `admit`.
+    Members may run different versions of the topology, regardless of the leader. Each member
+    reports its own and gets only tasks of it, with the partitions that it reads. A newcomer with a
+    version that cannot run beside the others gets an error and no tasks. See `admit`.
 
-    `check` is asked with the partition counts of all topics that are read, and raises when these do not fit what else the leader knows.
+    `check` gets the partition counts of all source topics, and raises when they do not fit the
+    leader's other knowledge.
 
-    When tasks cannot be assigned (topics are missing or not copartitioned, a member's data cannot be read), every member is told why, and gets none;
-    when that is so for some of the versions, their members.
+    When tasks cannot be assigned, every member gets the reason and no tasks. Reasons are topics
+    that are missing or not copartitioned, or unreadable user data. If the reason concerns only some
+    versions, only their members get it.
     """
 
     def __init__(
@@ -71,7 +78,7 @@ class TaskAssignor:
         return cls(topology.topics, topology.copartitioned, replicas=replicas, stateful=topology.stateful, check=check)
 
     def __call__(self, members: Sequence[MemberInfo], partitions: Mapping[str, int]) -> Mapping[str, MemberAssignment]:
-        """Return the assignment of each member, from what they told and the partition counts of the topics."""
+        """Return each member's assignment, from all user data and the partition counts."""
         try:
             return self._assigned(members, partitions)
         except KsActorsError as error:
@@ -100,14 +107,14 @@ class TaskAssignor:
 
     def _tasks(self, topology: TopologyInfo, partitions: Mapping[str, int]) -> Tasks:
         check_copartitioning(topology.copartitioned, partitions)
-        # A topic that a pattern had found may be gone: its member will notice.
+        # A topic that matched a pattern may be gone: its member will notice.
         gone = {topic for topic in topology.matched if not partitions.get(topic)}
         return self._grouper({number: [topic for topic in topics if topic not in gone] for number, topics in topology.topics.items()}, partitions)
 
     def _given(
         self, tasks: Mapping[str, Tasks], states: Mapping[str, MemberState], versions: Mapping[str, TopologyInfo]
     ) -> dict[str, MemberAssignment]:
-        """Return the assignments of members, of which each may have its `tasks`."""
+        """Return the assignments of members; `tasks` has the tasks that each may run."""
         known = {task for each in tasks.values() for task in each}
         owners = _owners(states, known)
         owned = {member: [task for task, owner in owners.items() if owner == member] for member in tasks}
@@ -126,7 +133,7 @@ class TaskAssignor:
             for member, standing in self._standbys({member: found.get(member, ()) for member in able}, free, stateful, state).items():
                 standbys[member] |= {task for task in standing if task.subtopology in versions[member].stateful}
         processes = {state.process_id for state in states.values()} - {""}
-        # One that is left to its owner, who cannot have it any more, or not yet, is in nobody's hands for now.
+        # A task stays unassigned while its current owner is not its wanted one.
         free = {member: [task for task in wanted[member] if owners.get(task, member) == member] for member in tasks}
         return {member: encode_tasks({task: tasks[member][task] for task in free[member]}, processes, standbys[member]) for member in tasks}
 
@@ -136,12 +143,15 @@ class TaskAssignor:
         if not self._replicas:
             return {}
         found = assign_standbys(wanted, stateful, self._replicas, warm)
-        # A task that its next owner has to wait for is a standby there meanwhile.
+        # A member that waits for a task is a standby for it meanwhile.
         return {member: {*found[member], *set(stateful).intersection(wanted[member]).difference(free[member])} for member in wanted}
 
 
 def _by_members(tasks: Mapping[str, Tasks]) -> Iterator[tuple[list[str], list[TaskId]]]:
-    """Yield the tasks that the same members may have, with these members; all at once when all run the same version."""
+    """Yield groups of tasks with the members that may run them.
+
+    There is one group when all members run the same version.
+    """
     able: dict[TaskId, list[str]] = {}
     for member in sorted(tasks):
         for task in tasks[member]:
@@ -156,7 +166,10 @@ def _by_members(tasks: Mapping[str, Tasks]) -> Iterator[tuple[list[str], list[Ta
 
 
 def _owners(states: Mapping[str, MemberState], tasks: Collection[TaskId]) -> dict[TaskId, str]:
-    """Return who has which task. When two say so, the one with the older generation has missed that it is gone."""
+    """Return the owner of each task.
+
+    Of two owners, the one with the older generation has missed its revocation.
+    """
     claims: dict[TaskId, tuple[int, str]] = {}
     for member, state in sorted(states.items()):
         for task in (TaskId(*each) for each in state.tasks):
@@ -166,7 +179,7 @@ def _owners(states: Mapping[str, MemberState], tasks: Collection[TaskId]) -> dic
 
 
 def _warm(states: Mapping[str, MemberState], owners: Mapping[TaskId, str], tasks: Collection[TaskId]) -> dict[str, dict[TaskId, int]]:
-    """Return what state of which tasks members have; who owns a task has all of it."""
+    """Return the state offsets of tasks by member; a task's owner has all of its state."""
     found: dict[str, dict[TaskId, int]] = {}
     for member, state in states.items():
         held = {TaskId(subtopology, number): offset for subtopology, number, offset in state.offsets}

@@ -1,4 +1,4 @@
-"""Which partitions make up a task."""
+"""Grouping of partitions into tasks."""
 
 from __future__ import annotations
 
@@ -14,13 +14,17 @@ Tasks: TypeAlias = "Mapping[TaskId, tuple[TopicPartition, ...]]"
 """The partitions that each task reads."""
 
 PartitionGrouper: TypeAlias = "Callable[[Mapping[int, Collection[str]], Mapping[str, int]], Tasks]"
-"""Make tasks: of the source topics by subtopology, and the number of partitions by topic. A task's own partition is that of its changelogs."""
+"""Make tasks from the source topics by subtopology, and the partition counts by topic.
+
+A task's own partition is that of its changelogs.
+"""
 
 
 def group_partitions(subtopologies: Mapping[int, Collection[str]], partitions: Mapping[str, int]) -> Tasks:
-    """Make as many tasks of each subtopology as the largest of its source topics has partitions; partitions of one number go together.
+    """Make as many tasks of each subtopology as its largest source topic has partitions.
 
-    A topic that has fewer partitions is missing in the tasks beyond them. Raises MissingSourceTopics, naming all that are not in `partitions`.
+    Partitions of one number go together. A topic with fewer partitions is missing in the tasks
+    beyond them. Raises MissingSourceTopics, naming all topics that are not in `partitions`.
     """
     if missing := sorted({topic for topics in subtopologies.values() for topic in topics if not partitions.get(topic)}):
         raise MissingSourceTopics(f"topics to read from do not exist: {', '.join(missing)}; create them and start again")
@@ -32,9 +36,9 @@ def group_partitions(subtopologies: Mapping[int, Collection[str]], partitions: M
 
 
 def check_copartitioning(groups: Iterable[Collection[str]], partitions: Mapping[str, int]) -> None:
-    """Raise TopologyError when topics of one group, which are joined by key, do not have the same number of partitions.
+    """Raise TopologyError when the joined topics of a group differ in their number of partitions.
 
-    Topics that are not in `partitions` do not count.
+    Ignores topics that are not in `partitions`.
     """
     for group in groups:
         counts = {topic: partitions[topic] for topic in sorted(group) if topic in partitions}

@@ -1,4 +1,4 @@
-"""What the members of a group tell each other about tasks."""
+"""The user data of members and assignments."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ PROBLEMS: dict[str, type[StreamsError | TopologyError]] = {
 
 
 class TopologyInfo(msgspec.Struct, frozen=True, array_like=True):
-    """The part of a member's topology that the leader has to know: members may run different versions of it.
+    """The part of a member's topology that the leader needs, as versions may differ.
 
-    `subtopologies` have number, source topics in order, and whether there is state with changelogs; `copartitioned` are groups of topics that are
-    joined; `matched` are topics that a pattern has found, which may be gone. All topics are by the names that they have in the log.
+    `subtopologies` have number, source topics in order, and whether there is state with changelogs.
+    `copartitioned` are groups of joined topics. `matched` are topics that a pattern has matched,
+    which may be gone. All topics have their names in the log.
     """
 
     subtopologies: tuple[tuple[int, tuple[str, ...], bool], ...]
@@ -40,7 +41,7 @@ class TopologyInfo(msgspec.Struct, frozen=True, array_like=True):
         stateful: Collection[int] = (),
         matched: Iterable[str] = (),
     ) -> TopologyInfo:
-        """Return that of a topology, equal for equal ones."""
+        """Return the info of a topology; equal topologies give equal results."""
         return cls(
             tuple((number, tuple(sorted(topics)), number in stateful) for number, topics in sorted(subtopologies.items())),
             tuple(sorted(tuple(sorted(group)) for group in copartitioned)),
@@ -59,12 +60,14 @@ class TopologyInfo(msgspec.Struct, frozen=True, array_like=True):
 
 
 class MemberState(msgspec.Struct, frozen=True, array_like=True):
-    """What a member tells the leader: the tasks that it has not let go of, as of `generation`.
+    """The user data of a member: the tasks that it owns, as of `generation`.
 
-    `process_id` is the instance's, whatever its place in the group. A change of `counter` (0 to 255) makes the bytes differ when nothing else does,
-    so that the group takes notice. `offsets` are about tasks of which the member has state, as a standby or on its disk: subtopology, partition, and
-    the sum of the offsets up to which it has their changelogs. `topology` is the one that it runs; members before version 3 do not tell, and run the
-    leader's. Later versions only add fields at the end, so that all versions can be read.
+    `process_id` is the instance's and independent of its member id. Another `counter` (0 to 255)
+    makes otherwise equal bytes differ, so that the group notices a change. `offsets` concern tasks
+    with state at the member, as a standby or on its disk. They have subtopology, partition, and the
+    sum of the changelog offsets that the state has reached. `topology` is the member's own; members
+    before version 3 omit it and run the leader's. Later versions only add fields at the end, so
+    that all versions can be read.
     """
 
     version: int
@@ -77,9 +80,10 @@ class MemberState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TaskList(msgspec.Struct, frozen=True, array_like=True):
-    """What the leader tells a member: its tasks, each with its partitions; or the kind of problem, and the text, for which there are none.
+    """The user data of an assignment: tasks with their partitions, or a problem's kind and text.
 
-    `processes` are the ids of all members, by which it is noticed who has gone. `standbys` are the tasks whose state is to be kept up to date.
+    `processes` are the process ids of all members, which show the absence of former members.
+    `standbys` are the tasks to follow as standbys.
     """
 
     version: int
@@ -103,9 +107,9 @@ def encode_member(
     offsets: Mapping[TaskId, int] | None = None,
     topology: TopologyInfo | None = None,
 ) -> bytes:
-    """Return the user data of a member that owns these tasks: to be told when it joins, and before each rebalance.
+    """Return the user data of a member with these tasks, for its join and before each rebalance.
 
-    `offsets` tell how far the state is of tasks that it does not own; `topology` is the one that it runs.
+    `offsets` are the state offsets of tasks that it does not own; `topology` is its own.
     """
     tasks = tuple(sorted((task.subtopology, task.partition) for task in owned))
     held = tuple((task.subtopology, task.partition, offset) for task, offset in sorted((offsets or {}).items()))
@@ -113,7 +117,7 @@ def encode_member(
 
 
 def decode_member(user_data: bytes) -> MemberState:
-    """Return what a member told; one that told nothing owns nothing. Raises SerializationError."""
+    """Return the state of a member; empty data owns nothing. Raises SerializationError."""
     if not user_data:
         return MemberState(0, "", 0, -1, ())
     try:
@@ -127,7 +131,10 @@ def decode_member(user_data: bytes) -> MemberState:
 def encode_tasks(
     tasks: Mapping[TaskId, tuple[TopicPartition, ...]], processes: Iterable[str] = (), standbys: Iterable[TaskId] = ()
 ) -> MemberAssignment:
-    """Return the assignment of a member that gets these tasks and these standbys, in a group of these processes."""
+    """Return the assignment of a member with these tasks and standbys.
+
+    `processes` are the process ids of all members.
+    """
     listed = tuple((task.subtopology, task.partition, tuple((topic, number) for topic, number in tasks[task])) for task in sorted(tasks))
     partitions = tuple(partition for task in sorted(tasks) for partition in tasks[task])
     standing = tuple((task.subtopology, task.partition) for task in sorted(standbys))
@@ -135,13 +142,13 @@ def encode_tasks(
 
 
 def encode_problem(error: Exception) -> MemberAssignment:
-    """Return the assignment that gives nothing and says why."""
+    """Return an assignment without tasks and with the reason."""
     kind = next(kind for kind, cls in PROBLEMS.items() if isinstance(error, cls) or kind == "other")
     return MemberAssignment((), _encode(TaskList(VERSION, (), (kind, str(error)))))
 
 
 def decode_standbys(assignment: MemberAssignment) -> frozenset[TaskId]:
-    """Return the tasks whose state the member is to keep up to date; none when the leader does not tell."""
+    """Return the standby tasks of an assignment; empty when the leader does not send any."""
     try:
         told = _decode_list(assignment.user_data).standbys if assignment.user_data else ()
     except msgspec.MsgspecError:
@@ -150,7 +157,7 @@ def decode_standbys(assignment: MemberAssignment) -> frozenset[TaskId]:
 
 
 def decode_processes(assignment: MemberAssignment) -> frozenset[str]:
-    """Return the process ids of all members of the group; none when the leader does not tell."""
+    """Return the process ids of all members; empty when the leader does not send them."""
     try:
         return frozenset(_decode_list(assignment.user_data).processes) if assignment.user_data else frozenset()
     except msgspec.MsgspecError:
@@ -160,8 +167,8 @@ def decode_processes(assignment: MemberAssignment) -> frozenset[str]:
 def decode_tasks(assignment: MemberAssignment) -> dict[TaskId, tuple[TopicPartition, ...]]:
     """Return the tasks of an assignment, with their partitions, in order.
 
-    Raises what kept the leader from assigning: MissingSourceTopics, TopologyError, StreamsError. Raises SerializationError for what no leader of
-    ours has written.
+    Raises the leader's problem: MissingSourceTopics, TopologyError or StreamsError. Raises
+    SerializationError for data that another kind of leader has written.
     """
     if not assignment.user_data:
         return {}

@@ -1,4 +1,4 @@
-"""Who keeps a copy of whose state."""
+"""Assignment of standbys to members."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ if TYPE_CHECKING:
 def assign_standbys(
     active: Mapping[str, Collection[TaskId]], stateful: Collection[TaskId], replicas: int, warm: Warm
 ) -> dict[str, tuple[TaskId, ...]]:
-    """Return of which tasks each member of `active` keeps the state up to date, beside those that it processes.
+    """Return the standbys of each member of `active`, besides the tasks that it processes.
 
-    Each of the `stateful` tasks has `replicas` standbys, or one on every other member where there are fewer; none is on the member that has the task.
-    They stay where most of the state is, as `warm` tells. Others go where there is least to do, and, of equals, where the fewest tasks of the same
-    member are: when one dies, its tasks are spread. Then they are moved until no move would make members more even, tasks and standbys together.
-    The same input gives the same result, and the result as input gives itself.
+    Each of the `stateful` tasks has `replicas` standbys, or one on every other member where there
+    are fewer; none is on the task's own member. Standbys stay where most of the state is, according
+    to `warm`. Others go to the member with the least load and, of equals, with the fewest standbys
+    of the same owner: when a member dies, its tasks are spread. Then standbys move until no move
+    would make members more even, counting tasks and standbys. The same input gives the same result,
+    and the result as input gives itself.
     """
     owner = {task: member for member, tasks in active.items() for task in tasks}
     tasks = sorted(task for task in stateful if task in owner)
@@ -38,7 +40,7 @@ def assign_standbys(
 
 
 class _Standing:
-    """Standbys by member while they are given out."""
+    """The standbys of each member during the assignment."""
 
     def __init__(self, load: dict[str, int], owner: Mapping[TaskId, str], warm: Warm) -> None:
         self.tasks: dict[str, set[TaskId]] = {member: set() for member in load}
@@ -49,23 +51,23 @@ class _Standing:
         self._replicas: Counter[TaskId] = Counter()
 
     def _state(self, member: str, task: TaskId) -> int:
-        """How much of a task's state a member has; -1 for nothing."""
+        """The state offset of a task at a member; -1 for none."""
         return self._warm.get(member, {}).get(task, -1)
 
     def _may(self, member: str, task: TaskId) -> bool:
         return self._owner[task] != member and task not in self.tasks[member]
 
     def replicas(self, task: TaskId) -> int:
-        """Return how many standbys a task has."""
+        """Return the number of a task's standbys."""
         return self._replicas[task]
 
     def holders(self, task: TaskId) -> list[str]:
-        """Return who has state of a task and may have its standby, with most of it first."""
+        """Return the members that have a task's state and may be its standby, most state first."""
         found = [member for member in self._load if self._may(member, task) and self._state(member, task) >= 0]
         return sorted(found, key=lambda member: (-self._state(member, task), member))
 
     def best(self, task: TaskId) -> str:
-        """Return where a standby of a task is to go."""
+        """Return the best member for a new standby of a task."""
         owner = self._owner[task]
         return min(
             (member for member in self._load if self._may(member, task)),
@@ -86,7 +88,10 @@ class _Standing:
         self._pairs[self._owner[task], member] -= 1
 
     def move_one(self) -> bool:
-        """Move standbys so that one member has one less, and one that had two less than it has one more; return whether there was a way."""
+        """Shift one standby's load from one member to another that has at least two less.
+
+        May move several standbys along a path of members. Return whether there was a path.
+        """
         for source in sorted(self._load, key=lambda member: (-self._load[member], member)):
             found = self._path(source)
             if found:
@@ -97,7 +102,10 @@ class _Standing:
         return False
 
     def _path(self, source: str) -> list[tuple[TaskId, str, str]]:
-        """Return moves, the last one first, that lead from `source` to somebody with less to do, maybe by way of others."""
+        """Return moves, the last one first, from `source` to a less loaded member.
+
+        The path may lead through other members.
+        """
         came: dict[str, tuple[TaskId, str]] = {}
         queue = deque([source])
         while queue:
@@ -115,7 +123,10 @@ class _Standing:
         return []
 
     def _to_move(self, giver: str, taker: str) -> TaskId | None:
-        """Return the standby whose move costs least: of which the taker has most state, then of which the giver has least."""
+        """Return the cheapest standby to move.
+
+        It is the one with the most state at the taker, then with the least at the giver.
+        """
         return min(
             (task for task in self.tasks[giver] if self._may(taker, task)),
             key=lambda task: (-self._state(taker, task), self._state(giver, task), task),

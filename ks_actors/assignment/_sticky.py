@@ -1,4 +1,4 @@
-"""Who gets which task."""
+"""Assignment of tasks to members."""
 
 from __future__ import annotations
 
@@ -11,27 +11,33 @@ if TYPE_CHECKING:
     from ks_actors.records import TaskId
 
 Warm: TypeAlias = "Mapping[str, Mapping[TaskId, int]]"
-"""What members have of the state of tasks: by member and task, the sum of the offsets up to which its changelogs are there."""
+"""Members' state: by member and task, the sum of the changelog offsets that it has reached."""
 
 AssignTasks: TypeAlias = "Callable[[Mapping[str, Collection[TaskId]], Collection[TaskId], Warm], Mapping[str, Collection[TaskId]]]"
-"""Say who should have which task: given what each member owns, all tasks, and what state members have. Every task goes to one of the members."""
+"""Assign tasks: given each member's tasks, all tasks, and the members' state.
+
+Every task goes to one of the members.
+"""
 
 _NOTHING: Mapping[TaskId, int] = {}
 
 
 def assign_sticky(owned: Mapping[str, Collection[TaskId]], tasks: Collection[TaskId], warm: Warm | None = None) -> dict[str, tuple[TaskId, ...]]:
-    """Return the tasks that each member of `owned` should have: as even as it can be, and of all ways to do that one that moves the fewest tasks.
+    """Return the tasks for each member of `owned`: as even as possible, with the fewest moves.
 
-    No member has two tasks more than another one. A task that nobody has goes to a member that has its state, `warm`, when there is one with room;
-    of several, to the one that has most of it. A member that has to give some up gives up those for which that is so, and of these, as of the others,
-    where it has most of one subtopology. Any other task goes where there are fewest of its subtopology; so without owners each subtopology is spread
-    evenly, too. What two members own stays with the first one. The same input gives the same result, and the result as input gives itself.
+    No member has two tasks more than another one. An unowned task goes to a member with its state
+    (`warm`) and room; of several, to one with most of that state. A member with too many tasks
+    first gives up those that members with room are warm for. Of these, and of the others, it gives
+    up tasks of the subtopology that it has most of. Any other task goes to the member with the
+    fewest of its subtopology. So without owners, each subtopology is spread evenly, too. A task
+    with two owners stays with the first one. The same input gives the same result, and the result
+    as input gives itself.
     """
     warm = warm or {}
     share, extra = divmod(len(tasks), len(owned))
     kept = _owned_once(owned, tasks)
     wanted = {task for member, have in kept.items() if len(have) <= share for task in warm.get(member, _NOTHING)}
-    # Those who have the most may keep one more than their share: whatever they would give up had to move.
+    # Members with the most tasks may keep one more than their share: any task given up must move.
     for member in sorted(kept, key=lambda member: -len(kept[member])):
         more = min(extra, 1, max(0, len(kept[member]) - share))
         extra -= more
@@ -43,7 +49,7 @@ def assign_sticky(owned: Mapping[str, Collection[TaskId]], tasks: Collection[Tas
 
 
 def _owned_once(owned: Mapping[str, Collection[TaskId]], tasks: Collection[TaskId]) -> dict[str, list[TaskId]]:
-    """Return who owns what of `tasks`, without what an earlier member owns already."""
+    """Return the tasks that each member owns, without those of earlier members."""
     left = set(tasks)
     kept: dict[str, list[TaskId]] = {}
     for member in sorted(owned):
@@ -53,14 +59,14 @@ def _owned_once(owned: Mapping[str, Collection[TaskId]], tasks: Collection[TaskI
 
 
 def _give_up(tasks: list[TaskId], count: int, wanted: Collection[TaskId]) -> None:
-    """Take `count` tasks away, those first that others have the state of, each time the last one of the subtopology that has most."""
+    """Remove `count` tasks, first those in `wanted`, then those of the largest subtopology."""
     for _ in range(count):
         sizes = Counter(task.subtopology for task in tasks)
         tasks.remove(max(tasks, key=lambda task: (task in wanted, sizes[task.subtopology], task)))
 
 
 class _Seats:
-    """The room that members have: for `share` tasks each, and `extra` of them for one more."""
+    """The free places of members: `share` tasks each, and one more for `extra` of them."""
 
     def __init__(self, kept: dict[str, list[TaskId]], share: int, extra: int) -> None:
         self._kept = kept
@@ -75,7 +81,10 @@ class _Seats:
         self._kept[member].append(task)
 
     def fill_warm(self, tasks: Collection[TaskId], warm: Warm) -> list[TaskId]:
-        """Give tasks to members that have their state, those with the fewest of them first; return the tasks for which none has room."""
+        """Give tasks to members with their state, tasks with the fewest such members first.
+
+        Return the tasks without a member that has room.
+        """
         holders = {
             task: sorted((member for member in self._kept if task in warm.get(member, _NOTHING)), key=lambda member: (-warm[member][task], member))
             for task in tasks
@@ -86,7 +95,10 @@ class _Seats:
         return [task for task in tasks if task not in given]
 
     def _place(self, task: TaskId, holders: Mapping[TaskId, list[str]], given: dict[TaskId, str], asked: set[str]) -> bool:
-        """Give a task to one of its holders; one that has no room may pass on another one, to another holder of that."""
+        """Give a task to a member with its state.
+
+        A full member may pass another task on to a further member that has that task's state.
+        """
         for member in holders[task]:
             if self._has_room(member):
                 self._give(task, member)
@@ -105,7 +117,7 @@ class _Seats:
         return False
 
     def fill(self, tasks: Collection[TaskId]) -> None:
-        """Give tasks to whoever has room, where there are fewest of their subtopologies."""
+        """Give tasks to members with room, where their subtopologies are rarest."""
         spread = {member: Counter(task.subtopology for task in have) for member, have in self._kept.items()}
         for task in tasks:
             room = [member for member in self._kept if self._has_room(member)]

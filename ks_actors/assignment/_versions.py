@@ -13,10 +13,11 @@ if TYPE_CHECKING:
 
 
 def admit(topologies: Mapping[str, TopologyInfo], states: Mapping[str, MemberState]) -> dict[str, TopologyError]:
-    """Return the members whose topology cannot run beside that of the others, each with the error that says why.
+    """Return the members with a topology that cannot run beside the others, each with the error.
 
-    Two versions can run side by side when a task means the same in both: each topic that both read is read by the subtopology of the same number,
-    and subtopologies of one number have a topic in common. Members that have been in the group before come first: a newcomer is refused, not they.
+    Two versions can run side by side when a task means the same in both. Each topic that both read
+    belongs to subtopologies of the same number, and subtopologies of one number have a topic in
+    common. Earlier members of the group have precedence: a newcomer is refused, not they.
     """
     refused: dict[str, TopologyError] = {}
     admitted: list[TopologyInfo] = []
@@ -41,7 +42,7 @@ def _has_been_here(state: MemberState) -> bool:
 
 
 def _conflict(mine: TopologyInfo, theirs: TopologyInfo) -> str | None:
-    """Say why a task would not mean the same in both; None: it does."""
+    """Return the reason why a task differs in meaning between the two; None if it does not."""
     there = {topic: number for number, topics in theirs.topics.items() for topic in topics}
     for number, topics in mine.topics.items():
         for topic in topics:

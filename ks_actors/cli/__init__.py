@@ -10,7 +10,10 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the command line; ends the process. Without the packages of the extra `cli` it says in one line what to install."""
+    """Run the command line; ends the process.
+
+    Without the packages of the extra `cli`, print one line that names the package to install.
+    """
     try:
         from ks_actors.cli._main import ks_actors  # noqa: PLC0415 - needs an extra
     except ModuleNotFoundError as error:

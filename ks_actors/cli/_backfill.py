@@ -1,4 +1,4 @@
-"""`ks-actors backfill`: a topology over history."""
+"""`ks-actors backfill`: run a topology over past records."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ _OFFSET = re.compile(r"(.+)-(\d+)=(\d+)")
 
 
 def _until(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> Until:
-    """Take one time, ms since the epoch or a date and time, UTC unless it says otherwise; or offsets of partitions."""
+    """Parse one time or the offsets of partitions.
+
+    A time is ms since the epoch, or a date and time, in UTC unless it has a zone.
+    """
     offsets: dict[str, dict[int, int]] = {}
     for found in filter(None, map(_OFFSET.fullmatch, values)):
         offsets.setdefault(found[1], {})[int(found[2])] = int(found[3])
@@ -48,7 +51,7 @@ def _until(context: click.Context, parameter: click.Parameter, values: tuple[str
 
 
 def _spark(master: str | None, pairs: tuple[str, ...]) -> SparkSettings | None:
-    """Return which Spark to run on. Raises click.UsageError."""
+    """Return the Spark settings, or None without a master. Raises click.UsageError."""
     if master is None:
         if pairs:
             raise click.UsageError("--spark-conf is about Spark: say by --spark which one")
@@ -90,11 +93,12 @@ def backfill(
     file: Path | None,
     quiet: bool,
 ) -> None:
-    """Run a topology over all that its topics hold, in this process or on Spark.
+    """Run a topology over all records of its topics, in this process or on Spark.
 
-    The state goes into a snapshot, where the setting snapshot_uri says, with the positions that a stream goes on from; what the topology writes
-    goes to Parquet files, if --parquet says where, and to its topics with --publish: what a run of the same job has written there already is not
-    written again. But for that the log is only read. MODULE:NAME and settings are those of `ks-actors run`.
+    The state goes into a snapshot at the setting snapshot_uri, with the positions where a stream
+    resumes. Output goes to Parquet files with --parquet, and to the topology's topics with
+    --publish. Records that a run of the same job has already published are not written again.
+    Otherwise the log is only read. MODULE:NAME and settings are those of `ks-actors run`.
     """
     on = _spark(spark, spark_conf)
     app = app_of(target, conf, file)

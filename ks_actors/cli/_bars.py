@@ -1,4 +1,4 @@
-"""How far restoring and standbys are: bars on a terminal, a line now and then anywhere else."""
+"""Progress of restoring and standbys: bars on a terminal, occasional lines elsewhere."""
 
 from __future__ import annotations
 
@@ -23,12 +23,15 @@ if TYPE_CHECKING:
     from ks_actors.records import TaskId, TopicPartition
 
     Ends = Callable[[TopicPartition], Awaitable[int]]
-    """Returns where a changelog partition ends."""
+    """Returns the end offset of a changelog partition."""
 
 
 @final
 class Restoring(RestoreListener):
-    """Show how far each store is that is restored. `ends` asks the log how far it has to go; until it has answered a bar has no end."""
+    """Show the progress of each restoring store.
+
+    `ends` asks the log for a partition's end; until the answer, a bar has no end.
+    """
 
     def __init__(self, show: Bars, ends: Ends) -> None:
         self._show = show
@@ -43,25 +46,26 @@ class Restoring(RestoreListener):
         asking.add_done_callback(self._asking.discard)
 
     async def _ask(self, partition: TopicPartition) -> None:
-        with suppress(LogError):  # the bar is without an end, and restoring itself will tell
+        # The bar then has no end, and restoring itself reports the error.
+        with suppress(LogError):
             self._show.ends(partition, await self._ends(partition))
 
     def on_batch_restored(self, partition: TopicPartition, store: str, end: int, count: int) -> None:  # noqa: ARG002 - the listener's
-        """Move it."""
+        """Advance the bar."""
         self._show.move(partition, end, count)
 
     def on_restore_end(self, partition: TopicPartition, store: str, total: int) -> None:
-        """Say that it is done."""
+        """End the bar; print the number of restored records."""
         self._show.end(partition, f"restored {_name(store, partition)}: {total:,} records")
 
     def on_restore_suspended(self, partition: TopicPartition, store: str, total: int) -> None:
-        """Say that it is not."""
+        """End the bar; print that restoring stopped early."""
         self._show.end(partition, f"no longer restoring {_name(store, partition)}, after {total:,} records")
 
 
 @final
 class Following(StandbyUpdateListener):
-    """Show how far each standby's store is."""
+    """Show the progress of each standby's store."""
 
     def __init__(self, show: Bars) -> None:
         self._show = show
@@ -79,18 +83,21 @@ class Following(StandbyUpdateListener):
         count: int,
         current_end: int,
     ) -> None:
-        """Move it."""
+        """Advance the bar."""
         self._show.ends(partition, current_end)
         self._show.move(partition, end, count)
 
     def on_update_suspended(self, partition: TopicPartition, store: str, offset: int, current_end: int, reason: SuspendReason) -> None:
-        """Say why it is here no more."""
+        """End the bar; print the reason."""
         self._show.end(partition, f"standby {_name(store, partition)}: {reason.value} at {offset:,} of {current_end:,}")
 
 
 @final
 class Bars:
-    """One bar per changelog partition, by offsets, while the block lasts; where `console` is no terminal lines, per partition one in `seconds`."""
+    """One bar per changelog partition, by offsets, during the `with` block.
+
+    If `console` is no terminal, print at most one line per partition every `seconds`.
+    """
 
     def __init__(self, console: Console, seconds: float = 5.0, clock: Callable[[], float] = monotonic) -> None:
         self._console = console
@@ -101,7 +108,7 @@ class Bars:
 
     @property
     def known(self) -> Mapping[TopicPartition, _Bar]:
-        """The bars that there are."""
+        """The current bars."""
         return self._bars
 
     def __enter__(self) -> Bars:
@@ -122,13 +129,13 @@ class Bars:
             self._live.stop()
 
     def begin(self, partition: TopicPartition, title: str, start: int) -> None:
-        """Begin a bar at an offset; it takes the place of one of the same partition."""
+        """Begin a bar at an offset; it replaces a bar of the same partition."""
         self._drop(partition)
         shown = None if self._live is None else self._live.add_task(title, total=None, records=0)
         self._bars[partition] = _Bar(title, start, shown)
 
     def ends(self, partition: TopicPartition, end: int) -> None:
-        """Take note of where it ends."""
+        """Set the end offset of a bar."""
         bar = self._bars.get(partition)
         if bar is not None:
             bar.end = end
@@ -136,7 +143,7 @@ class Bars:
                 self._live.update(bar.shown, total=max(1, end - bar.start))
 
     def move(self, partition: TopicPartition, offset: int, count: int) -> None:
-        """Take note of how far it is, and that it was `count` records more."""
+        """Set a bar's offset, and add `count` to its records."""
         bar = self._bars.get(partition)
         if bar is None:
             return
@@ -149,7 +156,7 @@ class Bars:
             self._print(f"{bar.title}: {bar.records:,} records, at {offset:,}{of}")
 
     def end(self, partition: TopicPartition, said: str) -> None:
-        """Take the bar away, and say what came of it."""
+        """Remove a bar and print a final line."""
         self._drop(partition)
         self._print(said)
 

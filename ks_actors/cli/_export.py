@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 @click.option("--conf", "-c", metavar="NAME=VALUE", multiple=True, help="A setting, such as log=kafka://host:9092. Again for more.")
 @click.option("--config", "file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Settings from a .toml or .properties file.")
 def export(target: str, tables: Sequence[str], topics: Sequence[str], directory: Path, raw: bool, conf: tuple[str, ...], file: Path | None) -> None:
-    """Write tables and topics to Parquet files, as far as they are committed.
+    """Write the committed part of tables and topics to Parquet files.
 
-    A table is the last value of each key in the changelog of its store. Keys and values are decoded by the serdes of the topology. The log is only
-    read. MODULE:NAME and settings are those of `ks-actors run`.
+    A table is the last value of each key in the changelog of its store. The topology's serdes
+    decode keys and values. The log is only read. MODULE:NAME and settings are those of `ks-actors
+    run`.
     """
     if not tables and not topics:
         raise click.UsageError("name what is to be exported: --table STORE, --topic TOPIC")

@@ -1,4 +1,4 @@
-"""All commands there are, one module each."""
+"""All commands of `ks-actors`, one module each."""
 
 from __future__ import annotations
 

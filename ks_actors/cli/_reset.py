@@ -1,4 +1,4 @@
-"""`ks-actors reset`: an application begins anew."""
+"""`ks-actors reset`: set an application back to its beginning."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _datetime(context: click.Context, parameter: click.Parameter, value: str | N
 
 
 def _plan_file(context: click.Context, parameter: click.Parameter, file: Path | None) -> dict[TopicPartition, int] | None:
-    """Take lines of topic, partition and offset, with commas between them, as `kafka-consumer-groups --export` writes them."""
+    """Parse lines `topic,partition,offset`, as `kafka-consumer-groups --export` writes them."""
     if file is None:
         return None
     offsets: dict[TopicPartition, int] = {}
@@ -105,14 +105,16 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 def reset(context: click.Context, /, **_: object) -> None:
     """Set an application back, so that its next start counts from the beginning.
 
-    Shows what would be done; --execute does it: the local state is deleted, then the internal topics (changelogs and repartition topics, by the
-    application's id), and last the group's offsets of the input topics are set. Input and output topics and dead letters stay.
+    Shows the steps; --execute carries them out. It deletes the local state, then the internal
+    topics (changelogs and repartition topics, by the application's id). Last, it sets the group's
+    offsets of the input topics. Input and output topics and dead letters stay.
 
-    Settings are those of --config, then of the environment, then of the options. Input topics are those that are given, else those that --app reads,
-    else those that the group has offsets of. Stop all instances first; the state on other machines is deleted by the same command there.
+    Settings are those of --config, then of the environment, then of the options. Input topics are
+    the given ones, else those that --app reads, else those with offsets of the group. Stop all
+    instances first. To delete the state on other machines, run the same command there.
 
-    Exit codes: 0 done, or shown; 1 it is refused, or has failed, and nothing has changed; 2 the command line is wrong; 3 it has ended in the middle:
-    run it again before the application is started.
+    Exit codes: 0 done, or shown; 1 refused or failed, nothing has changed; 2 wrong command line; 3
+    ended in the middle: run it again before you start the application.
     """
     options = context.params
     if options["execute"] and options["dry_run"]:
@@ -144,13 +146,13 @@ def reset(context: click.Context, /, **_: object) -> None:
 
 
 class _Incomplete(click.ClickException):
-    """Something has been changed, and not all of it."""
+    """The reset has changed some things, but not all."""
 
     exit_code = 3
 
 
 def _target(context: click.Context) -> ResetTo:
-    """Return where to begin. Raises click.UsageError for more than one answer."""
+    """Return the reset target. Raises click.UsageError for more than one."""
     options = context.params
     flags: dict[str, ResetTo] = {}
     if options["to_earliest"]:

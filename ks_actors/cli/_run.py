@@ -32,11 +32,13 @@ LEVELS = ("debug", "info", "warning", "error")
 def run(target: str, conf: tuple[str, ...], file: Path | None, log_level: str, quiet: bool) -> None:
     """Run an app until SIGINT or SIGTERM, or until it ends by itself.
 
-    MODULE:NAME is an App, a Topology, a StreamsBuilder, or a function that returns one of these and may take the config. Settings are those of
-    --config, then of the environment (KS_ACTORS_COMMIT_INTERVAL_MS), then of --conf. How far stores are restored, and standbys kept up to date, is
-    shown on stderr.
+    MODULE:NAME is an App, a Topology, a StreamsBuilder, or a function that returns one of these and
+    may take the config. Settings are those of --config, then of the environment
+    (KS_ACTORS_COMMIT_INTERVAL_MS), then of --conf. Stderr shows the progress of restoring and of
+    standbys.
 
-    The first signal commits and closes. Exit codes: 0 closed by a signal or by itself, 1 the app ended by an error, 2 the command line is wrong.
+    The first signal commits and closes. Exit codes: 0 closed by a signal or by itself, 1 the app
+    ended with an error, 2 wrong command line.
     """
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     app = app_of(target, conf, file)

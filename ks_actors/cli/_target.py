@@ -1,4 +1,4 @@
-"""What a command works on: an app or a topology, named on the command line."""
+"""The target of a command: an app or a topology, named on the command line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 
 def load(target: str) -> Any:
-    """Return what `module:name` names, a name with dots too; the working directory comes first on the path. Raises click.UsageError."""
+    """Return the object at `module:name`; the name may have dots. Raises click.UsageError.
+
+    Puts the working directory first on the import path.
+    """
     module, colon, name = target.partition(":")
     if not (module and colon and name):
         raise click.UsageError(f"{target!r} is to be module:name, such as shop.orders:topology")
@@ -32,7 +35,7 @@ def load(target: str) -> Any:
         found: Any = importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not (module == error.name or module.startswith(f"{error.name}.")):
-            raise  # it is there, and imports what is not
+            raise  # the module exists, but imports a missing one
         raise click.UsageError(f"there is no module {module}: neither in {here} nor installed") from error
     for part in name.split("."):
         try:
@@ -43,7 +46,10 @@ def load(target: str) -> Any:
 
 
 def settings(pairs: Iterable[str], option: str = "--conf") -> Keywords:
-    """Return settings from `name=value`, names with dots or underscores. Raises click.UsageError."""
+    """Return settings from `name=value`; names have dots or underscores.
+
+    Raises click.UsageError.
+    """
     found = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -54,9 +60,11 @@ def settings(pairs: Iterable[str], option: str = "--conf") -> Keywords:
 
 
 def app_of(target: str, conf: Iterable[str], file: Path | None) -> App:
-    """Return the app that `target` names, or makes: an App, a Topology, what has a `build` for one, or a function that returns one of these.
+    """Return the app at `target`, or an app made from it. Raises click.UsageError.
 
-    The function may take the config. What is no app becomes one with the config. Raises click.UsageError.
+    The target is an App, a Topology, an object with a `build` that returns one, or a function that
+    returns one of these. The function may take the config. A topology becomes an app with the
+    config.
     """
     found, given = load(target), settings(conf)
     configured = False

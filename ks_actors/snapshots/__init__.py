@@ -1,4 +1,4 @@
-"""Snapshots: the state of tasks in files, to be written and read by anybody; nothing here needs a running app."""
+"""Snapshots: the state of tasks in files. Reading and writing them needs no running app."""
 
 from ks_actors.snapshots._manifest import MANIFEST as MANIFEST
 from ks_actors.snapshots._manifest import SUFFIXES as SUFFIXES

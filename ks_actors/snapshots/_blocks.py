@@ -1,4 +1,4 @@
-"""The file of rows: blocks of columns, each with its checksum, and an end that says how many rows there are."""
+"""The format of row files: blocks of columns, each with a checksum, and a final row count."""
 
 from __future__ import annotations
 
@@ -16,20 +16,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 MAGIC: Final = b"KSROWS01"
-"""What a file of rows begins with: its format, and the version of that."""
+"""The first bytes of a row file: its format and version."""
 
 BLOCK_ROWS: Final = 5_000
 BLOCK_BYTES: Final = 1 << 20
-"""A block is closed when it has so many rows, or bytes of keys and values."""
+"""A block is closed at this many rows, or bytes of keys and values."""
 
 LARGEST: Final = 1 << 30
-"""More bytes than a block may have."""
+"""The exclusive limit of a block's size, in bytes."""
 
 PLAIN: Final = 0
 DEFLATED: Final = 1
-_HEAD: Final = struct.Struct("<IIIIB")  # checksum of all that follows, bytes stored, bytes of the columns, rows, how they are stored
+# Checksum of the rest, stored bytes, bytes of the columns, rows, and storage method.
+_HEAD: Final = struct.Struct("<IIIIB")
 _END: Final = struct.Struct("<Q")
-_ROW: Final = 16  # bytes of a row besides its key and value: two lengths, and the timestamp
+# Bytes of a row besides its key and value: two lengths and the timestamp.
+_ROW: Final = 16
 _SUMMED: Final = 4
 
 
@@ -54,7 +56,11 @@ def _sealed(columns: bytes, rows: int, *, deflate: bool) -> bytes:
 
 
 def encode_block(keys: list[bytes], values: list[bytes], timestamps: list[int], *, deflate: bool) -> bytes:
-    """Return a block of rows; raises ValueError when it would be too large, or a row is none."""
+    """Return a block of rows.
+
+    Raises ValueError when the block would be too large, or when keys, values or timestamps have
+    wrong types.
+    """
     try:
         columns = b"".join(
             (
@@ -73,14 +79,14 @@ def encode_block(keys: list[bytes], values: list[bytes], timestamps: list[int], 
 
 
 def encode_end(rows: int) -> bytes:
-    """Return what ends a file that has so many rows."""
+    """Return the end block of a file with this number of rows."""
     return _sealed(_END.pack(rows), 0, deflate=False)
 
 
 def decode_blocks(read: Callable[[int], bytes], name: str) -> Iterator[Batch]:
-    """Return the rows of the file that `read` reads, a batch per block, each when it is found to be as it was written.
+    """Yield the rows of the file that `read` reads, one batch per verified block.
 
-    Raises SnapshotRefused, also when the file goes on behind its end, or has none.
+    Raises SnapshotRefused for a corrupt file, also when it lacks its end or continues after it.
     """
     if read(len(MAGIC)) != MAGIC:
         raise SnapshotRefused(f"{name} is no file of rows of this format")
@@ -130,7 +136,7 @@ def _decoded(rows: int, columns: bytes, name: str) -> Batch:
 
 
 def in_blocks(batches: Iterable[Batch]) -> Iterator[Batch]:
-    """Return the rows of `batches` in batches of the size of a block."""
+    """Yield the rows of `batches` in batches of a block's size."""
     keys: list[Any] = []
     values: list[Any] = []
     timestamps: list[int] = []

@@ -1,4 +1,4 @@
-"""What a snapshot says of itself: written last, sealed, and refused when anything of it is not as it was written."""
+"""The manifest of a snapshot, written last and sealed with a checksum."""
 
 from __future__ import annotations
 
@@ -18,22 +18,25 @@ MANIFEST: Final = "manifest.json"
 Kind: TypeAlias = Literal["key_value", "timestamped_key_value", "window", "timestamped_window", "session", "versioned", "custom"]
 LeftOut: TypeAlias = Literal["custom", "no_changelog", "in_threads"]
 SUFFIXES: Final = {"window": struct.Struct(">qi"), "timestamped_window": struct.Struct(">qi"), "session": struct.Struct(">qq")}
-"""What keys end with where there are windows: start and sequence number; of sessions end and start."""
+"""The ends of keys in window stores (start and sequence number) and session stores (end, start)."""
 
 VERSION: Final = struct.Struct(">q")
-"""What keys end with where there are versions: the time that one is valid from."""
+"""The end of keys in versioned stores: the start of the version's validity."""
 
 _segment: Final = struct.Struct(">q")
 
 
 class Shape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a store is, as far as its rows depend on it. Times are ms.
+    """The properties of a store that its rows depend on. Times are ms.
 
-    Rows are the last records of a changelog by key: in a window store the key is followed by the window's start (int64, big-endian) and a sequence
-    number (int32), which is 0 unless the store keeps `duplicates`; in a session store by the session's end and start (int64 each). A versioned store
-    has a row for each version: its key is followed by the time since when it is valid (int64), which is also its timestamp; what says that there is
-    no value since then is an empty one, with -1 less that time as its timestamp. Of a versioned store `retention_ms` is the history retention. A
-    custom store is all in the last records of its changelog, whatever they are. Rows are in the order of `places`.
+    Rows are the last records of a changelog by key. In a window store, the key is followed by the
+    window's start (int64, big-endian) and a sequence number (int32), which is 0 unless the store
+    keeps `duplicates`. In a session store, it is followed by the session's end and start (int64
+    each). A versioned store has a row for each version. Its key is followed by the start of the
+    version's validity (int64), which is also its timestamp. A deletion is a version with an empty
+    value, and its timestamp is -1 minus that start. `retention_ms` of a versioned store is its
+    history retention. A custom store has the last records of its changelog, in any format. Rows are
+    in the order of `places`.
     """
 
     name: str
@@ -43,10 +46,12 @@ class Shape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     duplicates: bool = False
 
     def places(self, keys: list[bytes]) -> list[bytes]:
-        """Return what rows are in the order of: their keys, in a window or session store with the number of the segment before them.
+        """Return the sort keys of rows.
 
-        That is the window's start, or the session's end, in ms, divided by `segment_ms`, as int64, big-endian. In a versioned store it is the key
-        with each byte 0 followed by 255, then the bytes 0 and 1, then the time. Raises ValueError for what is no key of such a store.
+        A sort key is the row's key; in a window or session store, its segment's number comes first.
+        That is the window's start, or the session's end, in ms, divided by `segment_ms`, as int64,
+        big-endian. In a versioned store, it is the key with each byte 0 followed by 255, then the
+        bytes 0 and 1, then the time. Raises ValueError for keys that do not belong to such a store.
         """
         if self.kind == "versioned":
             if any(len(key) < VERSION.size for key in keys):
@@ -63,7 +68,7 @@ class Shape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DataFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A file of rows: its path below the snapshot, how many rows and bytes it has, and their SHA-256."""
+    """A file of rows: its path below the snapshot, its rows and bytes, and its SHA-256."""
 
     path: str
     rows: int
@@ -74,9 +79,10 @@ class DataFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class StoreSnapshot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The rows of one store of one task.
 
-    `next_offset` is where the `changelog` goes on behind what is in the rows; None when it does not have them (then it is to be seeded). `observed`
-    is the latest time that was ever put into a store that has times (the start of a window, the end of a session, the time of a version), `sequence`
-    the last sequence number; without, rows tell.
+    `next_offset` is the next offset of the `changelog` after these rows. It is None when the
+    changelog does not have them yet (then App.seed loads them). `observed` is the latest time ever
+    put into a store with times: the start of a window, the end of a session, the time of a version.
+    `sequence` is the last sequence number. Without these two, the rows determine them.
     """
 
     shape: Shape
@@ -88,12 +94,12 @@ class StoreSnapshot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return sum(file.rows for file in self.files)
 
 
 class SourcePosition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Up to where (not included) a partition is in the state, with the text that was committed beside it."""
+    """A source partition's next offset after the state, with the metadata of its commit."""
 
     topic: str
     partition: int
@@ -102,10 +108,11 @@ class SourcePosition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TaskSnapshot(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A task at one moment: its stores by name, and the positions of all that it reads.
+    """A task at one moment: its stores by name, and the positions of its source partitions.
 
-    `left_out` are the stores that it has and the snapshot has not, each with the reason: it is a custom one, or it is in memory and its task is
-    processed in threads, so it is restored from its changelog; or it has no changelog, so nothing but its disk has it.
+    `left_out` has the task's stores that are missing in the snapshot, each with the reason. A
+    custom store, or one in memory of a task that is processed in threads, restores from its
+    changelog. A store without a changelog exists only on its disk.
     """
 
     stores: dict[str, StoreSnapshot] = {}
@@ -114,7 +121,10 @@ class TaskSnapshot(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
 
 
 class SnapshotManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A whole snapshot: of which application, made when (ms), and its tasks by id. `topology` tells topologies apart (see `fingerprint`)."""
+    """A complete snapshot: its application, its creation time (ms), and its tasks by id.
+
+    `topology` identifies the topology (see `fingerprint`).
+    """
 
     application_id: str
     name: str
@@ -129,19 +139,19 @@ class _Sealed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     manifest: msgspec.Raw
 
 
-# Made here: what msgspec learns of a type when it first meets it must not be learned by two threads at once.
+# Create these at import: two threads must not both be the first to decode a type.
 _sealed: Final = msgspec.json.Decoder(_Sealed)
 _manifest: Final = msgspec.json.Decoder(SnapshotManifest)
 
 
 def seal(manifest: SnapshotManifest) -> bytes:
-    """Return the manifest as it is written."""
+    """Return the bytes of a manifest, with their checksum."""
     content = msgspec.json.encode(manifest)
     return msgspec.json.encode(_Sealed(hashlib.sha256(content).hexdigest(), msgspec.Raw(content)))
 
 
 def unseal(data: bytes, name: str) -> SnapshotManifest:
-    """Return what was written; raises SnapshotRefused when it is anything else."""
+    """Return the manifest. Raises SnapshotRefused for corrupt bytes or another format."""
     try:
         sealed = _sealed.decode(data)
         content = bytes(sealed.manifest)
@@ -156,6 +166,6 @@ def unseal(data: bytes, name: str) -> SnapshotManifest:
 
 
 def fingerprint(stores: Mapping[int, Mapping[str, Shape]]) -> str:
-    """Return what tells topologies apart: the shapes of all stores by number of the subtopology, and name."""
+    """Return a hash of a topology: of its stores' shapes, by subtopology and name."""
     content = msgspec.json.encode({str(number): dict(sorted(shapes.items())) for number, shapes in sorted(stores.items())})
     return hashlib.sha256(content).hexdigest()

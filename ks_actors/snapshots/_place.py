@@ -1,4 +1,4 @@
-"""Where snapshots are: a directory, or what stands for one in an object store, by fsspec."""
+"""Places of snapshots: directories or object stores, accessed by fsspec."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ _NO_CREDENTIALS: Final = frozenset({"NoCredentialsError", "PartialCredentialsErr
 
 @final
 class Place:
-    """A path in a file system that fsspec knows, such as `file:///var/snapshots`, `memory://…`, `s3://bucket/path`. All methods block.
+    """A path in a file system of fsspec; all methods block.
 
-    Raises whatever the file system raises, OSError mostly: PermissionError when credentials are missing or refused, FileNotFoundError when an object
-    store has no such bucket.
+    Examples: `file:///var/snapshots`, `memory://…`, `s3://bucket/path`. Methods raise the file
+    system's errors, mostly OSError: PermissionError when credentials are missing or refused,
+    FileNotFoundError when an object store has no such bucket.
     """
 
     def __init__(self, files: Any, path: str) -> None:
@@ -33,7 +34,10 @@ class Place:
 
     @classmethod
     def of(cls, uri: str) -> Self:
-        """Return the place that `uri` names; raises ConfigError when fsspec, or what it needs for that kind of place, is not installed."""
+        """Return the place at `uri`.
+
+        Raises ConfigError for a bad URI, or when fsspec or its package for that kind is missing.
+        """
         try:
             files, path = import_module("fsspec.core").url_to_fs(uri)
         except ModuleNotFoundError as missing:
@@ -61,7 +65,7 @@ class Place:
         return Place(self._files, "/".join((self._path, *parts)))
 
     def names(self) -> list[str]:
-        """Return the names of what is directly below, in order; nothing when there is no such place."""
+        """Return the sorted names directly below; empty when the place does not exist."""
         self._files.invalidate_cache()
         with self._told():
             try:
@@ -71,19 +75,19 @@ class Place:
                 return []
 
     def read_from(self) -> AbstractContextManager[IO[bytes]]:
-        """Open the file to be read from its beginning to its end."""
+        """Open the file for sequential reading."""
         opened: AbstractContextManager[IO[bytes]] = self._files.open(self._path, "rb")
         return opened
 
     def write_to(self) -> IO[bytes]:
-        """Open a new file; what there was of that name is gone."""
+        """Open a new file, which replaces an existing one."""
         with self._told():
             self._make_parents()
             opened: IO[bytes] = self._files.open(self._path, "wb")
             return opened
 
     def read(self) -> bytes | None:
-        """Return all of the file, None when there is none."""
+        """Return the whole file, or None when it does not exist."""
         with self._told():
             try:
                 content: bytes = self._files.cat_file(self._path)
@@ -93,7 +97,7 @@ class Place:
             return content
 
     def write(self, content: bytes) -> None:
-        """Write a file in one go: nobody finds a part of it."""
+        """Write a file atomically: readers never see a part of it."""
         self._make_parents()
         if self._is_local:
             draft = f"{self._path}.{uuid.uuid4().hex[:8]}.tmp"
@@ -110,13 +114,13 @@ class Place:
 
     @property
     def _bucket(self) -> str | None:
-        """The bucket, or what stands for one; None where there are directories."""
+        """The bucket or container; None for file systems with directories."""
         protocols = self._files.protocol
         kinds = (protocols,) if isinstance(protocols, str) else protocols
         return self._path.partition("/")[0] if _BUCKETS.intersection(kinds) else None
 
     def _check_bucket(self) -> None:
-        """Raise FileNotFoundError when it is not only this path that there is not."""
+        """Raise FileNotFoundError when the whole bucket is missing, not only this path."""
         bucket = self._bucket
         if bucket is None:
             return
@@ -124,12 +128,12 @@ class Place:
             self._files.ls(bucket, detail=False)
         except FileNotFoundError:
             raise FileNotFoundError(f"{self}: there is no bucket {bucket!r}: create it, or name another one; snapshots make none") from None
-        except PermissionError:  # some may list below a path only
+        except PermissionError:  # some credentials may list only below a path
             return
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """Say what an object store means by its errors."""
+        """Add advice to an object store's permission errors."""
         if self._bucket is None:
             yield
             return
@@ -144,11 +148,12 @@ class Place:
             raise
 
     def _make_parents(self) -> None:
-        if self._bucket is None:  # else there are none, and a bucket that is missing would be made
+        # Object stores have no directories, and makedirs would create a missing bucket.
+        if self._bucket is None:
             self._files.makedirs(self._path.rpartition("/")[0], exist_ok=True)
 
     def delete(self) -> None:
-        """Delete all that is here; nothing happens when nothing is."""
+        """Delete the file or directory; do nothing when it does not exist."""
         self._files.invalidate_cache()
         try:
             self._files.rm(self._path, recursive=True)

@@ -1,4 +1,4 @@
-"""Finding snapshots and reading them."""
+"""Finding and reading snapshots."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ _READ_AHEAD: Final = 1 << 20
 
 @final
 class SnapshotReader:
-    """A snapshot that is whole as far as its manifest says. All methods block; what cannot be read for another reason raises OSError."""
+    """A snapshot, complete according to its manifest.
+
+    All methods block. They raise SnapshotRefused for bad content, OSError for other failures.
+    """
 
     def __init__(self, place: Place, manifest: SnapshotManifest) -> None:
         self.place: Place = place
@@ -30,7 +33,10 @@ class SnapshotReader:
 
     @classmethod
     def open(cls, place: Place | str, *, application_id: str | None = None) -> SnapshotReader:
-        """Return the snapshot at a place; raises SnapshotRefused when there is none, or one of another application."""
+        """Return the snapshot at a place.
+
+        Raises SnapshotRefused when there is none, or one of another application.
+        """
         found = Place.of(place) if isinstance(place, str) else place
         data = found.at(MANIFEST).read()
         if data is None:
@@ -43,9 +49,10 @@ class SnapshotReader:
         return cls(found, manifest)
 
     def batches(self, task: str, store: str) -> Iterator[Batch]:
-        """Return the rows of a store of a task in order, about 1 MiB at a time.
+        """Yield the rows of a task's store in order, about 1 MiB at a time.
 
-        Each batch is checked before it is handed out; that nothing is missing behind it is known only when the last one was. Raises SnapshotRefused.
+        Each batch is verified before it is yielded; missing rows at the end are found only after
+        the last batch. Raises SnapshotRefused.
         """
         snapshot = self._store(task, store)
         last: bytes | None = None
@@ -80,7 +87,7 @@ class SnapshotReader:
             raise SnapshotRefused(f"{name} is not the file that the manifest tells of")
 
     def verify(self) -> int:
-        """Read all there is; return how many rows that is. Raises SnapshotRefused."""
+        """Read all rows of all stores; return their number. Raises SnapshotRefused."""
         total = 0
         for task, content in self.manifest.tasks.items():
             for store, snapshot in content.stores.items():
@@ -92,7 +99,7 @@ class SnapshotReader:
 
 
 class _Reading:
-    """Sum up what is read; a file system may return less than was asked for."""
+    """Hash the bytes read. Reads on when the file system returns fewer bytes than requested."""
 
     def __init__(self, read: Callable[[int], bytes]) -> None:
         self._read: Callable[[int], bytes] = read
@@ -116,9 +123,9 @@ class _Reading:
 
 
 def find_snapshots(uri: str | Place, application_id: str) -> tuple[list[SnapshotReader], list[SnapshotRefused]]:
-    """Return the snapshots of an application, the newest first, and why others are refused; those without a manifest are not looked at.
+    """Return an application's snapshots, newest first, and the errors of refused ones. Blocks.
 
-    Blocks.
+    Skips those without a manifest.
     """
     root = (Place.of(uri) if isinstance(uri, str) else uri).at(application_id)
     found: list[SnapshotReader] = []

@@ -1,4 +1,4 @@
-"""Which snapshots are kept."""
+"""Deletion of old snapshots."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 ABANDONED_MS: Final = 86_400_000
-"""How old something without a manifest is when nobody is at work on it any more."""
+"""The age at which a snapshot without a manifest counts as abandoned, in ms."""
 
 
 def delete_old_snapshots(uri: str | Place, application_id: str, *, keep: int, now_ms: int, spare: Collection[str] = ()) -> list[str]:
-    """Delete what is not needed to have `keep` snapshots of each task; return the names.
+    """Delete snapshots not needed to keep `keep` of each task; return their names. Blocks.
 
-    Several instances write snapshots of their own tasks side by side: one goes when each task in it has `keep` newer ones. What never got its
-    manifest goes after a day. `spare` are names that stay. Blocks.
+    Instances write separate snapshots of their own tasks. One is deleted when each of its tasks is
+    in `keep` newer ones. A snapshot without a manifest is deleted after a day. Names in `spare`
+    stay.
     """
     root = (Place.of(uri) if isinstance(uri, str) else uri).at(application_id)
     found, _ = find_snapshots(uri, application_id)
@@ -50,6 +51,6 @@ def delete_old_snapshots(uri: str | Place, application_id: str, *, keep: int, no
 def delete_snapshot(uri: str | Place) -> None:
     """Delete a snapshot. Blocks."""
     place = Place.of(uri) if isinstance(uri, str) else uri
-    # Without its manifest it is none any more, however far deleting gets.
+    # Delete the manifest first: without it, a partly deleted snapshot does not count.
     place.at(MANIFEST).delete()
     place.delete()

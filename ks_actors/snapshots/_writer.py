@@ -1,4 +1,4 @@
-"""Making a snapshot: rows by store and task, then positions, then the manifest."""
+"""Writing snapshots: rows by task and store, then positions, then the manifest."""
 
 from __future__ import annotations
 
@@ -19,21 +19,23 @@ if TYPE_CHECKING:
     from ks_actors.snapshots._manifest import LeftOut
 
 FILE_BYTES: Final = 256 << 20
-"""How large files of rows become, about."""
+"""Approximate size of row files, in bytes."""
 
 
 def snapshot_name(created_ms: int) -> str:
-    """Return a new name; names are in the order of their times."""
+    """Return a new name; names sort by their times."""
     return f"{created_ms:015d}-{uuid.uuid4().hex[:8]}"
 
 
 @final
 class StoreWriter:
-    """Write the rows of one store of one task, in the order of `shape.places`, each key once; nothing of it depends on what others write.
+    """Write the rows of one store of one task, each key once, in the order of `shape.places`.
 
-    `snapshot` is the snapshot's place. All methods block. Memory is bounded by two blocks of about 1 MiB, and what the file system buffers. An
-    instance may be made and used in another process than the one that writes the manifest: `close` returns what that is to be told. Where the same
-    rows may be written twice, by processes of which one is believed to be dead, each has an `attempt` of its own, which is in the names of its files.
+    Writers are independent of each other. `snapshot` is the snapshot's place. All methods block.
+    Memory is bounded by two blocks of about 1 MiB, plus the file system's buffers. A writer may run
+    in another process than the one that writes the manifest: pass it the result of `close`. If two
+    processes may write the same rows, because one was taken for dead, give each its own `attempt`:
+    a part of its file names.
     """
 
     def __init__(
@@ -54,7 +56,7 @@ class StoreWriter:
         self._rows: int = 0
 
     def write(self, batch: Batch) -> None:
-        """Write rows. Raises ValueError when they are not in order, or have no values; OSError."""
+        """Write rows. Raises OSError, and ValueError when rows are not in order or lack values."""
         for block in in_blocks((batch,)):
             self._check(block)
             if self._open is None:
@@ -90,7 +92,10 @@ class StoreWriter:
         self._files.append(DataFile(self._path, self._rows, self._size, self._sum.hexdigest()))
 
     def close(self, *, changelog: str | None = None, next_offset: int | None = None, observed: int = -1, sequence: int = 0) -> StoreSnapshot:
-        """End the last file; return what the manifest is to say of the store (see StoreSnapshot). Raises OSError."""
+        """End the last file; return the manifest entry of the store (see StoreSnapshot).
+
+        Raises OSError.
+        """
         if self._open is not None:
             self._end()
         return StoreSnapshot(self._shape, tuple(self._files), changelog, next_offset, observed, sequence)
@@ -98,15 +103,17 @@ class StoreWriter:
 
 @final
 class SnapshotWriter:
-    """Write one snapshot below `<uri>/<application id>/<name>`. It is one when `commit` has returned; before, nobody takes it for one.
+    """Write one snapshot below `<uri>/<application id>/<name>`.
 
-    With `name` a snapshot that was begun elsewhere is gone on with. All methods block.
+    It becomes a valid snapshot only when `commit` returns. With `name`, continue a snapshot that
+    another writer began. All methods block.
     """
 
     def __init__(self, uri: str | Place, application_id: str, *, created_ms: int, name: str | None = None, topology: str = "") -> None:
         self.name: str = snapshot_name(created_ms) if name is None else name
         of_application = (uri if isinstance(uri, Place) else Place.of(uri)).at(application_id)
-        of_application.names()  # what is wrong with an object store is told before anything is written
+        # Fail on a bad bucket or bad credentials before any write.
+        of_application.names()
         self.place: Place = of_application.at(self.name)
         self._application_id: str = application_id
         self._created_ms: int = created_ms
@@ -123,27 +130,30 @@ class SnapshotWriter:
             self.abort()
 
     def store(self, task: str, shape: Shape, *, deflate: bool = True) -> StoreWriter:
-        """Return what writes a store of a task; what its `close` returns is for `add`."""
+        """Return a writer for a task's store; pass the result of its `close` to `add`."""
         return StoreWriter(self.place, task, shape, deflate=deflate)
 
     def add(self, task: str, *stores: StoreSnapshot, positions: Iterable[SourcePosition] = (), left_out: Mapping[str, LeftOut] | None = None) -> None:
-        """Add what was written of a task, the positions that its stores, all of them, are at, and which stores are `left_out`, and why."""
+        """Add a task's written stores, its positions, and the missing stores with the reasons.
+
+        `positions` are those of all stores of the task.
+        """
         self._left_out.setdefault(task, {}).update(left_out or {})
         self._stores.setdefault(task, {}).update((store.shape.name, store) for store in stores)
         self._positions[task] = (*self._positions.get(task, ()), *positions)
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was added."""
+        """Whether no task was added."""
         return not self._stores
 
     def commit(self) -> SnapshotManifest:
-        """Write the manifest: from now on it is a snapshot."""
+        """Write the manifest, which makes the snapshot valid."""
         tasks = {task: TaskSnapshot(stores, self._positions[task], self._left_out[task]) for task, stores in sorted(self._stores.items())}
         manifest = SnapshotManifest(self._application_id, self.name, self._created_ms, tasks, self._topology)
         self.place.at(MANIFEST).write(seal(manifest))
         return manifest
 
     def abort(self) -> None:
-        """Delete what was written."""
+        """Delete the unfinished snapshot."""
         self.place.delete()
