@@ -51,7 +51,7 @@ class _Standing:
         self._replicas: Counter[TaskId] = Counter()
 
     def _state(self, member: str, task: TaskId) -> int:
-        """The state offset of a task at a member; -1 for none."""
+        """Return the state offset of a task at a member; -1 for none."""
         return self._warm.get(member, {}).get(task, -1)
 
     def _may(self, member: str, task: TaskId) -> bool:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 _PACKAGES: Final = {"s3": "'ks-actors[s3]'", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "az": "adlfs"}
 _BUCKETS: Final = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
-_NO_CREDENTIALS: Final = frozenset({"NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError", "TokenRetrievalError"})  # botocore's
+# Names of botocore's errors.
+_NO_CREDENTIALS: Final = frozenset({"NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError", "TokenRetrievalError"})
 
 
 @final
