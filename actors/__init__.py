@@ -1,4 +1,7 @@
-"""Actors on asyncio: typed refs, supervision with a budget, a control lane, and a test kit with virtual time and seeded schedules."""
+"""Actors on asyncio: typed refs, supervision with a budget, a control lane, and a test kit.
+
+The test kit has virtual time and seeded schedules.
+"""
 
 from actors._actor import HANDLED, Actor, Handled, Hook, SignalHook
 from actors._ask import Ask

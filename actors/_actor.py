@@ -1,4 +1,4 @@
-"""What users write."""
+"""The base class of actors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Handled(Enum):
 
 
 HANDLED: Final = Handled.HANDLED
-"""What `Actor.signal` returns to say that it has dealt with the signal."""
+"""The return value of `Actor.signal` for a signal that it has dealt with."""
 
 Hook: TypeAlias = Coroutine[Any, Any, None] | None
 SignalHook: TypeAlias = Handled | Coroutine[Any, Any, Handled | None] | None
@@ -29,23 +29,25 @@ SignalHook: TypeAlias = Handled | Coroutine[Any, Any, Handled | None] | None
 class Actor(Generic[M]):
     """Handle messages of type `M`, one at a time.
 
-    Subclass it, give `Spec` a factory for it, and spawn that. State is plain attributes: nobody else touches them. Both handlers may be
-    `def` or `async def`; the next message waits until the current one is done, awaits included. `ctx` is there from Started on,
-    not yet in `__init__`.
+    Subclass it, pass a factory for it to `Spec`, and spawn that. State is plain attributes, which
+    only the actor touches. Both handlers may be `def` or `async def`; the next message waits until
+    the current one is done, awaits included. `ctx` is available from Started on, not yet in
+    `__init__`.
     """
 
     ctx: Context[M]
 
     def receive(self, message: M, /) -> Hook:
-        """Handle one message. An exception goes to supervision; the message is not handled again."""
+        """Handle one message. An exception goes to supervision; the message is not retried."""
         raise NotImplementedError(f"{type(self).__qualname__} must define receive(message)")
 
     def signal(self, signal: Signal, /) -> SignalHook:
         """Handle one signal: Started, Stopping, Terminated or Pressure.
 
-        Return `HANDLED` for a Terminated with a cause, or the failure of the other becomes yours: it is raised here as ActorFailed.
-        Anything else may be left alone. Started and Stopping run in the same task as the messages, so what must be entered and
-        left in one task (a cancel scope, a task group) may span them.
+        Return `HANDLED` for a Terminated with a cause; otherwise the other actor's failure becomes
+        yours, raised here as ActorFailed. Every other signal may be ignored. Started and Stopping
+        run in the same task as the messages. So a cancel scope or a task group, which one task must
+        enter and leave, may span them.
         """
         del signal
         return None

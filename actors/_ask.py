@@ -1,4 +1,4 @@
-"""A question and its answer."""
+"""The ask pattern: requests and their replies."""
 
 from __future__ import annotations
 
@@ -20,23 +20,32 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class Ask(Protocol[R_co]):
-    """An answer to come. The request is sent already; awaiting only waits, so several may be under way at once."""
+    """A pending reply. The request is already sent; awaiting only waits, so asks can overlap."""
 
     def __await__(self) -> Generator[Any, None, R_co]:
-        """Return the answer, or raise what `Reply.fail` was given, ActorStopped, NoReply, MailboxFull, AskTimeout or SelfDeadlock.
+        """Return the reply.
 
-        The time runs from here on. Cancelling drops the answer and never waits for the callee. Raises RuntimeError when somebody else awaits it
-        already, or when an earlier wait was cancelled.
+        Raise the error given to `Reply.fail`, or ActorStopped, NoReply, MailboxFull, AskTimeout or
+        SelfDeadlock. The timeout counts from this await. Cancelling drops the reply and never waits
+        for the callee. Raises RuntimeError when another task already awaits it, or when an earlier
+        wait was cancelled.
         """
         ...
 
     def within(self, seconds: float, /) -> Self:
-        """Wait at most `seconds` (inf: for ever) instead of the system's `ask_timeout`; call it before awaiting. Returns the ask itself."""
+        """Set the timeout to `seconds` (inf: no timeout), in place of the system's `ask_timeout`.
+
+        Call it before awaiting. Returns the ask itself.
+        """
         ...
 
 
 class PendingAsk(Generic[R]):
-    """The asker's half. It does not know the reply's half, so that a reply which nobody holds any more is noticed at once."""
+    """The asker's half of an ask.
+
+    It does not reference the reply's half, so that the reply is finalized, and the ask fails, as
+    soon as the callee drops it.
+    """
 
     __slots__ = ("_deadlines", "_error", "_inbox", "_seconds", "_siblings", "_value", "_waiter", "open")
 
@@ -54,7 +63,7 @@ class PendingAsk(Generic[R]):
         self._siblings = asks
 
     def within(self, seconds: float, /) -> Self:
-        """Wait at most `seconds`."""
+        """Set the timeout in seconds."""
         if not seconds > 0:
             raise ValueError(f"an ask cannot be answered within {seconds} s; the time must be positive")
         self._seconds = seconds
@@ -68,7 +77,7 @@ class PendingAsk(Generic[R]):
             if self._waiter is not None:
                 raise RuntimeError(f"this ask of {inbox.owner.path} is awaited already; await it once and share the answer")
             kernel = inbox.kernel
-            # Not loop.create_future(), which on asyncio is a call in Python around this one.
+            # Not loop.create_future(), which in asyncio is a Python wrapper around this call.
             waiter: Future[None] = Future(loop=kernel.loop)
             self._waiter = waiter
             self._deadlines = kernel.deadlines.add(self, self._seconds)
@@ -82,17 +91,18 @@ class PendingAsk(Generic[R]):
             try:
                 raise self._error
             finally:
-                # The traceback holds this frame: without the name in it, the error is no cycle for the garbage collector to find.
+                # The traceback holds this frame. Deleting the name keeps the error out of a
+                # reference cycle.
                 del self
         return self._value  # type: ignore[no-any-return]  # an untyped slot: it is unset until settled, and R cannot say so
 
     @property
     def path(self) -> str:
-        """Who was asked."""
+        """The path of the actor that was asked."""
         return self._inbox.owner.path
 
     def settle(self, value: Any, error: Exception | None) -> None:
-        """Keep the answer or the error and let the asker go on; from any thread, once."""
+        """Store the reply or the error and wake the asker; from any thread, once."""
         if not self.open:
             return
         kernel = self._inbox.kernel
@@ -107,7 +117,7 @@ class PendingAsk(Generic[R]):
             kernel.dispatch.resume(waiter)
 
     def expire(self) -> None:
-        """Give up: the time is over."""
+        """Fail with AskTimeout."""
         owner = self._inbox.owner
         self.settle(None, AskTimeout(owner.path, self._seconds, owner.doing()))
 
@@ -119,9 +129,10 @@ class PendingAsk(Generic[R]):
 
 
 class PendingReply(Generic[R]):
-    """The half that travels in the request. It lets go of the ask once it is given.
+    """The half of an ask that travels in the request. It releases the ask once answered.
 
-    An ask holds the error that it failed with, the error's traceback holds the request: without this they would be a cycle.
+    An ask holds the error that it failed with, and the error's traceback holds the request. Without
+    the release they would form a cycle.
     """
 
     __slots__ = ("_ask",)
@@ -130,7 +141,7 @@ class PendingReply(Generic[R]):
         self._ask: PendingAsk[R] | None = ask
 
     def tell(self, value: R, /) -> None:
-        """Answer with `value`."""
+        """Reply with `value`."""
         ask = self._ask
         if ask is not None:
             self._ask = None
@@ -144,7 +155,7 @@ class PendingReply(Generic[R]):
             ask.settle(None, error)
 
     def wanted(self) -> bool:
-        """Whether the asker still waits."""
+        """Return whether the asker still waits."""
         ask = self._ask
         return ask is not None and ask.open
 
@@ -158,8 +169,11 @@ class PendingReply(Generic[R]):
 
 
 def replies_in(message: object) -> Iterator[PendingReply[Any]]:
-    """Yield the replies that `message` carries: the fields of a Struct, a dataclass or a plain object, the items of a tuple."""
-    # By its type alone: a message may answer every question with an exception.
+    """Yield the replies in `message`.
+
+    It looks at the fields of a Struct, a dataclass or a plain object, and at the items of a tuple.
+    """
+    # Look only at the type: the message's own attribute lookup may raise anything.
     fields: Iterable[Any] = (_field(message, name) for name in _fields(type(message), message))
     values: Iterable[Any] = cast("tuple[Any, ...]", message) if issubclass(type(message), tuple) else fields
     for value in values:
@@ -179,11 +193,12 @@ def _field(message: object, name: str) -> Any:
     try:
         return getattr(message, name, None)
     except Exception:
-        # A descriptor of the message's own, or a dead proxy. Whoever drops a message must not suffer for what it is.
+        # The attribute is a faulty descriptor or a dead proxy. Dropping a message must not fail
+        # because of its content.
         return None
 
 
 def fail_replies(message: object, error: Exception) -> None:
-    """Make every ask whose reply is in `message` raise `error`."""
+    """Make every ask with a reply in `message` raise `error`."""
     for reply in replies_in(message):
         reply.fail(error)

@@ -22,7 +22,7 @@ _log = logging.getLogger("actors")
 
 
 class BlockingLane:
-    """Where one actor's jobs run, and what becomes of a job whose actor did not wait for it."""
+    """Runner of one actor's blocking jobs, including those that outlive their await."""
 
     __slots__ = ("_executor", "_kernel", "_own", "_path")
 
@@ -33,7 +33,7 @@ class BlockingLane:
         self._executor: Executor = self._own or (choice if isinstance(choice, Executor) else kernel.executor())
 
     async def run(self, call: Callable[[], T]) -> T:
-        """Run `call` in a thread, with this task's context variables, and return what it returns."""
+        """Run `call` in a thread, with this task's context variables, and return its result."""
         job = _Job(self._path, call)
         kernel = self._kernel
         kernel.jobs += 1
@@ -41,7 +41,7 @@ class BlockingLane:
             return await kernel.loop.run_in_executor(self._executor, contextvars.copy_context().run, job)
         except asyncio.CancelledError:
             if job.running:
-                # A thread cannot be cancelled. It goes on, and nobody waits for it any more.
+                # A thread cannot be cancelled. The job goes on, but its result is dropped.
                 job.abandoned = True
                 kernel.publish(Abandoned(self._path, job.name))
             raise
@@ -49,13 +49,13 @@ class BlockingLane:
             kernel.jobs -= 1
 
     def close(self) -> None:
-        """End the actor's own thread; wait for it unless it is at a job still."""
+        """End the actor's own thread; wait for it unless a job is still running."""
         if self._own is not None:
             self._own.retire()
 
 
 class _Job:
-    """A call that says whether it is running, and logs the failure that nobody waits for."""
+    """A call that records whether it is running, and logs its failure if it was abandoned."""
 
     def __init__(self, path: str, call: Callable[[], Any]) -> None:
         self._path = path
@@ -69,7 +69,8 @@ class _Job:
         try:
             return self._call()
         except StopIteration as stop:
-            # No future takes it: whoever awaits could not tell it from the end of the coroutine itself.
+            # A future cannot carry StopIteration: the awaiting coroutine would take it for its own
+            # end.
             raise RuntimeError(f"blocking job {self.name} of {self._path} raised StopIteration") from stop
         except BaseException as error:
             if self.abandoned:

@@ -1,6 +1,7 @@
-"""One actor at work: its task, its turns, its life from Started to Stopping.
+"""The cell of an actor: its task, its turns, and its life from Started to Stopping.
 
-A message's way: `Ref.tell` appends to the inbox and wakes the task; `run` goes on; `_turn` takes messages one by one and calls `receive`.
+The path of a message: `Ref.tell` appends it to the inbox and wakes the task, `run` resumes, and
+`_turn` takes messages one by one and calls `receive`.
 """
 
 from __future__ import annotations
@@ -32,13 +33,14 @@ if TYPE_CHECKING:
     from actors._supervision import RestartBudget
 
 TURN = 0.001
-"""Seconds after which an actor is to let others run; the number of messages in a turn is adapted to it."""
+"""Length of a turn in seconds; the number of messages per turn adapts to it."""
 
 
 class Cell(Mortal):
-    """The framework's side of one actor. Ref and mailbox are kept over restarts, the incarnation is replaced.
+    """The framework's side of one actor. A restart replaces the incarnation, not ref and mailbox.
 
-    What most actors never need (children, watchers, a thread …) is made on first use: an idle actor is to stay below 5 kB.
+    Parts that most actors never need (children, watchers, a thread …) are created on first use, so
+    that an idle actor stays below 5 kB.
     """
 
     __slots__ = (
@@ -77,7 +79,7 @@ class Cell(Mortal):
         self.inbox = Inbox(kernel, spec.mailbox, self)
         self.ref: Ref[Any] = Ref(self.inbox)
         self.incarnation: Incarnation | None = None
-        # what it is doing, for the live view
+        # current work, for the live view
         self.current: Any = None
         self.failure: Exception | None = None
         self.since: float = 0.0
@@ -97,45 +99,52 @@ class Cell(Mortal):
 
     @property
     def children(self) -> Family:
-        """The actors that this one has spawned and that have not ended."""
+        """The living children of this actor."""
         if self._children is None:
             self._children = Family(self, Cell)
         return self._children
 
     @property
     def lane(self) -> BlockingLane:
-        """The threads for its blocking jobs."""
+        """The runner of its blocking jobs."""
         if self._lane is None:
             self._lane = BlockingLane(self.kernel, self.path, self.spec.executor)
         return self._lane
 
     def close_lane(self) -> None:
-        """Have its own thread, if it has one, end."""
+        """End its own thread, if it has one."""
         if self._lane is not None:
             self._lane.close()
 
     # --- start ------------------------------------------------------------------------------------
 
     def create(self, number: int) -> Incarnation:
-        """Make the actor of incarnation `number`; raises what the factory raises."""
+        """Create the actor of incarnation `number`; raises the factory's errors."""
         actor = self.spec.factory()
         self.incarnation = life = Incarnation(number, actor, self.inbox)
         actor.ctx = Context(self, life)
         return life
 
     def launch(self, life: Incarnation) -> None:
-        """Begin to run."""
+        """Start the task."""
         if life.hears:
             self._starting = self.kernel.loop.create_future()
         self.task = self.kernel.tasks.start(self.run(life), self.path, self)
 
     def task_ended(self) -> None:
-        """Bury what never lived: a task that is cancelled before its first step runs nothing, not even its `finally`."""
+        """Bury an actor that never ran.
+
+        A task that is cancelled before its first step runs nothing, not even its `finally`.
+        """
         if self.state is not State.STOPPED:
             bury(self)
 
     async def started(self) -> None:
-        """Wait until Started is handled. Raise StartFailed if it raised, ActorStopped if it was cut short; nothing is left then."""
+        """Wait until Started is handled.
+
+        Raise StartFailed if it raised, ActorStopped if the actor was stopped first. In both cases
+        nothing of the actor is left.
+        """
         if self._starting is None:
             return
         try:
@@ -153,8 +162,11 @@ class Cell(Mortal):
     # --- the life ---------------------------------------------------------------------------------
 
     async def run(self, life: Incarnation) -> None:
-        """Live: start, take turns until one is the last, finish. No exception but a bug of the framework gets out of here."""
-        # Also set by `launch`, but eager tasks get here first.
+        """Run the actor: start, take turns until the last one, finish.
+
+        Any exception that escapes is a bug of the framework.
+        """
+        # `launch` sets it, too, but eager tasks get here first.
         self.task = asyncio.current_task()  # type: ignore[assignment]  # a coroutine that runs has one
         inbox = self.inbox
         try:
@@ -173,7 +185,7 @@ class Cell(Mortal):
             self.absorb_kills()
             await finish(self)
         if self.task.cancelling():
-            # Somebody other than the framework has cancelled the task, and is to see that it worked.
+            # The cancellation came from outside the framework, so pass it on.
             raise asyncio.CancelledError
 
     async def _start(self, life: Incarnation) -> bool:
@@ -189,13 +201,13 @@ class Cell(Mortal):
         return True
 
     def run_as(self, life: Incarnation) -> None:
-        """Note that the incarnation has handled Started."""
+        """Mark the actor as running, after the incarnation has handled Started."""
         life.started = True
         self.has_started = True
         self.state = move(self.state, State.RUNNING, self.path)
 
     async def _turn(self) -> bool:
-        """Handle what is there, up to the quota, then let others run. Return whether to go on."""
+        """Handle queued messages, up to the quota, then yield. Return whether to go on."""
         inbox = self.inbox
         user = inbox.user
         receive = self._handler()
@@ -204,7 +216,7 @@ class Cell(Mortal):
         message: Any = None
         for _ in range(self._quota):
             if inbox.ahead:
-                receive = None  # or it would keep an incarnation that may end here
+                receive = None  # do not keep an incarnation alive that may end here
                 if not await self._take_ahead():
                     return False
                 receive = self._handler()
@@ -224,7 +236,8 @@ class Cell(Mortal):
         receive = hook = None
         if self.failure is not None:
             return await failed(self, message)
-        # The last message must not live on while the actor sleeps: it may hold a reply that nobody can give any more.
+        # Drop the last message while the actor sleeps: it may hold a reply that can no longer be
+        # given.
         self.current = message = None
         if user or inbox.ahead:
             await self.kernel.dispatch.pause()
@@ -236,7 +249,8 @@ class Cell(Mortal):
     def _account(self, elapsed: float, handled: int) -> None:
         self.processed += handled
         self.busy += elapsed
-        # A clock read per message would cost a tenth of all; so the number of messages follows the time that the last ones took.
+        # Reading the clock per message would cost 10 %, so the quota follows the duration of the
+        # last turns.
         if elapsed > TURN:
             self._quota = max(1, self._quota >> 1)
         elif handled == self._quota and elapsed < TURN / 4:
@@ -245,7 +259,7 @@ class Cell(Mortal):
             self.inbox.relieve()
 
     async def _take_ahead(self) -> bool:
-        """Handle one entry of the lanes before the user lane. Return whether to go on."""
+        """Handle one entry of the system or urgent lane. Return whether to go on."""
         entry = self.inbox.next_ahead()
         if entry is NOTHING:
             return True
@@ -264,7 +278,7 @@ class Cell(Mortal):
 
     def _handle_ahead(self, entry: Any) -> Any:
         life: Incarnation = self.incarnation  # type: ignore[assignment]
-        kind = type(entry)  # not isinstance, which would ask a message of the user's for its class
+        kind = type(entry)  # not isinstance, which may call code of the user's message
         if kind is Notice:
             return self._heed(entry, life)
         if issubclass(kind, Due):
@@ -282,11 +296,11 @@ class Cell(Mortal):
             if isinstance(notice.signal, Terminated):
                 watching.discard(notice.source)
         elif not notice.child:
-            return  # unwatched meanwhile
+            return  # unwatched in the meantime
         await life.hear(notice.signal)
 
     def own(self, error: BaseException) -> Exception:
-        """Return the failure that came out of a handler; raise it again when it is a CancelledError meant for this task."""
+        """Return a handler's failure; re-raise a CancelledError that is meant for this task."""
         if isinstance(error, Exception):
             return error
         if self.task.cancelling():
@@ -296,24 +310,24 @@ class Cell(Mortal):
         return stray
 
     def release_spawner(self) -> None:
-        """Let whoever waits for Started go on."""
+        """Wake the caller that waits for Started."""
         if self._starting is not None:
             self.kernel.dispatch.resume(self._starting)
 
     # --- what others ask of it --------------------------------------------------------------------
 
     def child_ended(self, child: Cell, cause: Exception | None) -> None:
-        """Let a child go; a failure is news for the parent even if it did not watch."""
+        """Remove a child; signal its failure to this actor even without a watch."""
         self.children.remove(child)
         if cause is not None and not child.is_watched_by(self):
             self.inbox.signal(Notice(Terminated(child.ref, cause), child, child=True))
 
     def is_watched_by(self, watcher: Cell) -> bool:
-        """Whether `watcher` is told of the end of this one."""
+        """Return whether `watcher` watches this actor."""
         return self._watchers is not None and watcher in self._watchers
 
     def add_watcher(self, watcher: Cell) -> None:
-        """Tell `watcher` of the end and of pressure from now on; at once of what is so already."""
+        """Notify `watcher` of the end and of pressure, now or later."""
         if self.state is State.STOPPED:
             watcher.inbox.signal(Notice(Terminated(self.ref, self.cause or self.start_error), self))
             return
@@ -324,32 +338,32 @@ class Cell(Mortal):
             watcher.inbox.signal(Notice(Pressure(self.ref, high=True), self))
 
     def forget_watcher(self, watcher: Cell) -> None:
-        """Tell `watcher` nothing more."""
+        """Stop notifying `watcher`."""
         if self._watchers is not None:
             self._watchers.pop(watcher, None)
 
     def forget_watchers(self) -> tuple[Cell, ...]:
-        """Return those who watched, and keep none: a ref to the dead must not keep others alive."""
+        """Return the watchers and remove them: a ref to a dead actor must not keep others alive."""
         watchers = tuple(self._watchers or ())
         self._watchers = None
         return watchers
 
     def offspring(self) -> tuple[Cell, ...]:
-        """Return the living children, oldest first; for any thread."""
+        """Return the living children, oldest first; from any thread."""
         family = self._children
         return () if family is None else tuple(family)
 
     def tell_pressure(self, high: bool) -> None:
-        """Tell the watchers that a watermark was crossed."""
+        """Notify the watchers that a watermark was crossed."""
         for watcher in tuple(self._watchers or ()):
             watcher.inbox.signal(Notice(Pressure(self.ref, high), self))
 
     def is_current(self) -> bool:
-        """Whether the running task is this actor's."""
+        """Return whether the running task is this actor's."""
         return asyncio.current_task(self.kernel.loop) is self.task
 
     def doing(self) -> str:
-        """Say what it is at; only types of messages, never their content."""
+        """Describe the actor's current work by message type only, never by content."""
         queued = f"{self.inbox.depth()} messages queued"
         current = self.current
         if current is None:

@@ -1,4 +1,4 @@
-"""Time, as the framework sees it."""
+"""The clock and timers that the framework needs."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ Ts = TypeVarTuple("Ts")
 
 
 class TimerHandle(Protocol):
-    """A call that is due."""
+    """A scheduled call."""
 
     def cancel(self) -> None:
-        """Keep the call from being made."""
+        """Cancel the call."""
         ...
 
 
 class Clock(Protocol):
-    """The two methods of an event loop that deal with time; a test kit brings its own."""
+    """The two time methods of an event loop; the test kit has its own clock."""
 
     def time(self) -> float:
-        """Return seconds on a clock that never goes back."""
+        """Return seconds on a monotonic clock."""
         ...
 
     def call_later(self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts) -> TimerHandle:

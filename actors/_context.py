@@ -1,4 +1,4 @@
-"""What an actor may do beyond its own state."""
+"""The context of an actor: its operations beyond its own state."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ P = ParamSpec("P")
 
 @final
 class Context(Generic[M]):
-    """An actor's own view of the framework, at `self.ctx` from Started on. For its own task only: never hand it to others."""
+    """An actor's interface to the framework, at `self.ctx` from Started on.
+
+    Only the actor's own task may use it: never hand it to others.
+    """
 
     __slots__ = ("_cell", "_life")
 
@@ -35,12 +38,12 @@ class Context(Generic[M]):
 
     @property
     def self_ref(self) -> Ref[M]:
-        """The actor's own address, to hand out."""
+        """The actor's own ref, to hand out."""
         return self._cell.ref
 
     @property
     def path(self) -> str:
-        """Where the actor is: /system/parent/name."""
+        """The actor's path: /system/parent/name."""
         return self._cell.path
 
     @property
@@ -60,9 +63,10 @@ class Context(Generic[M]):
     async def spawn(self, spec: Spec[N], name: str, /) -> Ref[N]:
         """Start a child and return its ref once it has handled Started.
 
-        Raises StartFailed when the factory or Started raised (nothing is left of the child), NameTaken, ValueError for a name that is empty
-        or has a slash, ActorStopped when this incarnation is ending, or the child was killed while it started. Cancelling kills the half-started
-        child; its name is free again when it has ended.
+        Raises StartFailed when the factory or Started raised (nothing of the child is left), and
+        NameTaken. Raises ValueError for a name that is empty or has a slash. Raises ActorStopped
+        when this incarnation is ending, or the child was killed while it started. Cancelling kills
+        the half-started child; its name is free again when it has ended.
         """
         cell = self._cell
         if self._life.closed:
@@ -70,9 +74,10 @@ class Context(Generic[M]):
         return await cell.children.spawn(cell.kernel, spec, name)
 
     def stop(self, child: Ref[Any] | None = None, /) -> None:
-        """Stop a child, or oneself, softly: after its current message; what is queued behind is undelivered.
+        """Stop a child, or this actor, softly: after its current message.
 
-        Its children end first, youngest first; then it hears Stopping. After `stop_within` seconds it is killed. Raises NotAChild.
+        Messages queued behind it are undelivered. Its children end first, youngest first; then it
+        gets Stopping. After `stop_within` seconds it is killed. Raises NotAChild.
         """
         if child is None:
             self._cell.request_stop("stop", by_itself=True)
@@ -80,13 +85,17 @@ class Context(Generic[M]):
             self._own(child).request_stop("stop")
 
     def kill(self, child: Ref[Any], /) -> None:
-        """Stop a child hard: its current message is cancelled now; it still hears Stopping. Raises NotAChild."""
+        """Stop a child hard: cancel its current message now. It still gets Stopping.
+
+        Raises NotAChild.
+        """
         self._own(child).kill()
 
     def watch(self, ref: Ref[Any], /) -> None:
-        """Hear Terminated when that actor ends, at once if it has ended, and Pressure if its mailbox has watermarks.
+        """Get Terminated when that actor ends, at once if it has ended.
 
-        Watching twice is watching once. A restart of this actor forgets its watches.
+        Also get Pressure if its mailbox has watermarks. Watching twice is the same as once. A
+        restart of this actor forgets its watches.
         """
         other = cell_of(ref)
         if self._life.watching is None:
@@ -96,14 +105,17 @@ class Context(Generic[M]):
             other.add_watcher(self._cell)
 
     def unwatch(self, ref: Ref[Any], /) -> None:
-        """Hear no more of that actor, not even what is on its way already."""
+        """Stop watching that actor; this also drops signals that are already queued."""
         other = cell_of(ref)
         other.forget_watcher(self._cell)
         if self._life.watching is not None:
             self._life.watching.discard(other)
 
     def stash(self, message: M, /) -> None:
-        """Put the message aside until `unstash`; a restart unstashes. Raises StashFull at the mailbox's `stash` limit."""
+        """Put the message aside until `unstash`; a restart unstashes.
+
+        Raises StashFull at the mailbox's `stash` limit.
+        """
         cell = self._cell
         if cell.stash is None:
             cell.stash = []
@@ -112,24 +124,26 @@ class Context(Generic[M]):
         cell.stash.append(message)
 
     def unstash(self) -> None:
-        """Put all stashed messages back to the head of the mailbox, in the order in which they came."""
+        """Put all stashed messages back at the head of the mailbox, in their order of arrival."""
         cell = self._cell
         if cell.stash:
             cell.inbox.put_back(cell.stash)
             cell.stash = None
 
     async def blocking(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run `fn` in a thread and return what it returns, or raise what it raises; the next message waits meanwhile.
+        """Run `fn` in a thread, and return its result or raise its error.
 
-        Where it runs is the spec's `executor`. A thread cannot be cancelled: when this wait is, the job is abandoned, which is an `Abandoned`
-        event, and its result dropped. Use `pipe(ctx.blocking(...), ...)` to go on with other messages.
+        The next message waits in the meantime. The spec's `executor` runs the job. A thread cannot
+        be cancelled: cancelling this wait abandons the job, publishes an `Abandoned` event, and
+        drops the result. Use `pipe(ctx.blocking(...), ...)` to go on with other messages.
         """
         return await self._cell.lane.run(partial(fn, *args, **kwargs))
 
     def pipe(self, work: Awaitable[T], done: Callable[[T], M], failed: Callable[[Exception], M], /) -> None:
-        """Await `work` beside the messages; receive `done(result)` or `failed(error)` when it is over.
+        """Await `work` while handling messages; then receive `done(result)` or `failed(error)`.
 
-        The message comes in the urgent lane. When this incarnation ends, `work` is cancelled and nothing comes.
+        The message arrives in the urgent lane. When this incarnation ends, `work` is cancelled and
+        no message arrives.
         """
         self._life.pipes.start(work, done, failed)
 

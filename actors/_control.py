@@ -1,4 +1,7 @@
-"""Entries of the two lanes that come before users' messages. Private types, so that no message can be mistaken for one."""
+"""Entries of the system and urgent lanes.
+
+Their types are private, so that no user message can be mistaken for one.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,16 @@ if TYPE_CHECKING:
 
 
 class StopRequest:
-    """System lane: end after the current message."""
+    """System lane: stop after the current message."""
 
     __slots__ = ()
 
 
 class Notice:
-    """System lane: a signal about the actor behind `source`; `child` when it comes to a parent that did not ask for it."""
+    """System lane: a signal about the actor behind `source`.
+
+    `child` is set for a child's failure, which its parent gets without a watch.
+    """
 
     __slots__ = ("child", "signal", "source")
 
@@ -28,17 +34,17 @@ class Notice:
 
 
 class Due(ABC):
-    """Urgent lane: what turns into a message when its turn comes, a timer that fired or the result of a pipe."""
+    """Urgent lane: an entry that becomes a message when taken, a fired timer or a pipe's result."""
 
     __slots__ = ()
 
     @abstractmethod
     def open(self) -> Any:
-        """Return the message, or `STALE` when it must not be delivered any more."""
+        """Return the message, or `STALE` when it must no longer be delivered."""
 
 
 class Marker(Enum):
-    """What stands where a message might."""
+    """Placeholders for a message."""
 
     STALE = "stale"
     NOTHING = "nothing"

@@ -1,7 +1,8 @@
 """Timeouts of many asks at the price of one timer.
 
-A timer per ask costs 3 µs on asyncio, as much as the rest of the ask, and nearly all are cancelled. Asks with the same timeout expire in
-the order in which they began, so one timer, armed for the oldest, serves them all; what was answered meanwhile is no longer there.
+A timer per ask costs 3 µs on asyncio, as much as the rest of the ask, and nearly all are cancelled.
+Asks with the same timeout expire in the order in which they began. So one timer, set for the
+oldest, serves them all; an answered ask is no longer in the queue.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ if TYPE_CHECKING:
 
 
 class Expiring(Protocol):
-    """Something with a deadline."""
+    """An object with a deadline."""
 
     def expire(self) -> None:
-        """Take notice that the time is up."""
+        """Handle the expired deadline."""
         ...
 
 
 class Deadlines:
-    """All deadlines of one system, a queue per distinct timeout."""
+    """All deadlines of one system, with one queue per distinct timeout."""
 
     __slots__ = ("_clock", "_queues")
 
@@ -31,7 +32,7 @@ class Deadlines:
         self._queues: dict[float, _Queue] = {}
 
     def add(self, waiting: Expiring, seconds: float) -> dict[Expiring, float]:
-        """Expire `waiting` in `seconds` (inf: never), unless it is deleted before from the dict returned."""
+        """Expire `waiting` in `seconds` (inf: never), unless deleted from the returned dict."""
         if seconds == inf:
             return {}
         queue = self._queues.get(seconds)
@@ -43,7 +44,8 @@ class Deadlines:
 
     def _expire(self, seconds: float, queue: _Queue) -> None:
         now = self._clock.time()
-        # All that are due in one pass: to look for the first one each time would step over all that were deleted before it, again and again.
+        # Take all due entries in one pass: looking up the first one each time would skip the same
+        # deleted entries again and again.
         due = []
         for waiting, when in queue.waiting.items():
             if when > now:
@@ -58,7 +60,7 @@ class Deadlines:
             del self._queues[seconds]
 
     def close(self) -> None:
-        """Cancel all timers: nothing will expire any more."""
+        """Cancel all timers; nothing expires any more."""
         for queue in self._queues.values():
             queue.timer.cancel()
         self._queues.clear()

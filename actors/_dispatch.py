@@ -1,4 +1,4 @@
-"""Who goes on next. In production the event loop's own order; under test a seeded one."""
+"""The order of wake-ups: the event loop's in production, a seeded one under test."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ if TYPE_CHECKING:
 
 
 class Dispatch(Protocol):
-    """Every wake-up that the framework makes goes through here, so that a test kit can choose the order."""
+    """The scheduler of all wake-ups in the framework, so that a test kit can choose their order."""
 
     @property
     def longest_turn(self) -> int:
-        """The most messages that an actor may handle before it yields."""
+        """The maximum number of messages that an actor handles before it yields."""
         ...
 
     @property
     def permutes(self) -> bool:
-        """Whether even a new actor's first step is to wait for its turn."""
+        """Whether even a new actor's first step waits for its turn."""
         ...
 
     def resume(self, waiter: asyncio.Future[None], /) -> None:
-        """Let whoever awaits `waiter` go on; does nothing when it was cancelled meanwhile."""
+        """Wake the task that awaits `waiter`; does nothing if that was cancelled."""
         ...
 
     def pause(self) -> Awaitable[None]:
-        """Let others run, then go on."""
+        """Yield to others, then go on."""
         ...
 
 
 class LoopDispatch:
-    """First come, first served: the order of the event loop."""
+    """Dispatch in the order of the event loop."""
 
     __slots__ = ()
     longest_turn = 1 << 30
     permutes = False
 
     def resume(self, waiter: asyncio.Future[None], /) -> None:
-        """Wake the waiter at the loop's next turn."""
+        """Wake the waiter in the loop's next turn."""
         try:
             waiter.set_result(None)
         except asyncio.InvalidStateError:
-            # Cancelled meanwhile. To ask first would cost each wake-up what only this rare one needs.
+            # It was cancelled. Checking first would slow down every wake-up for this rare case.
             return
 
     def pause(self) -> Awaitable[None]:

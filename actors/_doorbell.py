@@ -1,4 +1,4 @@
-"""From other threads into the event loop: a deque and one wake-up for many calls."""
+"""Calls from other threads into the event loop: one deque, and one wake-up for many calls."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 class Doorbell:
     """Carry calls from any thread to the loop's thread, FIFO per thread.
 
-    `call_soon_threadsafe` writes to a socket each time (4 µs); here only the call that finds the bell
-    silent rings it, twenty times cheaper in a burst.
+    `call_soon_threadsafe` writes to a socket each time (4 µs). Here only a call that finds the bell
+    silent rings it, which is twenty times cheaper in a burst.
     """
 
     __slots__ = ("_calls", "_closed", "_loop", "_rung")
@@ -26,7 +26,7 @@ class Doorbell:
         self._closed = False
 
     def ring(self, call: Callable[[], object]) -> None:
-        """Have `call` called on the loop's thread; never blocks, never raises, does nothing once closed."""
+        """Run `call` on the loop's thread; never blocks, never raises, does nothing once closed."""
         if self._closed:
             return
         self._calls.append(call)
@@ -35,17 +35,21 @@ class Doorbell:
             try:
                 self._loop.call_soon_threadsafe(self.answer)
             except RuntimeError:
-                # The loop is closed, so nothing is left that any call could wake.
+                # The loop is closed, so no call has anything left to wake.
                 self.close()
 
     def answer(self) -> None:
-        """Make the calls that are due. The bell is silenced first: a call that comes meanwhile rings again, and waits for the loop's next turn."""
+        """Run the queued calls.
+
+        Silence the bell first: a call that arrives during the run rings again, and waits for the
+        loop's next turn.
+        """
         self._rung = False
         calls = self._calls
         for _ in range(len(calls)):
             calls.popleft()()
 
     def close(self) -> None:
-        """Drop all calls, now and from now on."""
+        """Drop all calls, queued and future."""
         self._closed = True
         self._calls.clear()

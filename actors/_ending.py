@@ -1,4 +1,4 @@
-"""How an actor ends: children, then Stopping, then what is queued, then the news to those who watch."""
+"""The end of an actor: children, Stopping, queued messages, then the watchers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 async def finish(cell: Cell) -> None:
-    """End the actor whatever happens meanwhile; afterwards nothing of it is left but its ref, and its cause of death."""
+    """End the actor in all circumstances; only its ref and its cause of death remain."""
     life = cell.incarnation
     try:
         cell.disarm()
@@ -43,7 +43,7 @@ async def finish(cell: Cell) -> None:
 
 
 async def _unless_cancelled(cell: Cell, step: Awaitable[None]) -> None:
-    """Take a step of the end. A cancellation ends the step alone: those that follow are due all the same."""
+    """Await one step of the end. A cancellation ends only this step: the later ones still run."""
     try:
         await step
     except asyncio.CancelledError:
@@ -53,7 +53,10 @@ async def _unless_cancelled(cell: Cell, step: Awaitable[None]) -> None:
 
 
 async def _hear_of_child(cell: Cell, life: Incarnation | None, signal: Signal) -> None:
-    """Have the actor deal with a child's failure that came late. If it cannot, or is cut short, the failure is its own: none must be lost."""
+    """Let the actor handle a child's late failure.
+
+    If it cannot, or is interrupted, the failure becomes its own, as no failure may be lost.
+    """
     dealt_with = False
     try:
         if life is not None and life.started:
@@ -65,7 +68,10 @@ async def _hear_of_child(cell: Cell, life: Incarnation | None, signal: Signal) -
 
 
 async def farewell(cell: Cell, reason: StopReason) -> None:
-    """Have the incarnation handle Stopping, if it has started and has not yet; failing here is the cause of death if there is no other."""
+    """Let the incarnation handle Stopping, if it has started and not yet done so.
+
+    A failure here becomes the cause of death if there is no other.
+    """
     life = cell.incarnation
     if life is not None and life.started:
         life.started = False
@@ -88,7 +94,10 @@ async def _hear_last(cell: Cell, life: Incarnation, signal: Signal) -> None:
 
 
 class Limit:
-    """Cancel what the cell awaits when it takes longer than `seconds`, again and again, and take that back when it is over."""
+    """Cancel the cell's await when it takes longer than `seconds`, repeatedly.
+
+    `lift` takes the cancellations back.
+    """
 
     __slots__ = ("_cell", "_deadlines", "_seconds", "passed")
 
@@ -99,29 +108,29 @@ class Limit:
         self._deadlines = cell.kernel.deadlines.add(self, seconds)
 
     def expire(self) -> None:
-        """Cancel."""
+        """Cancel the task, and set the next deadline."""
         self.passed += 1
         self._cell.task.cancel()
         self._deadlines = self._cell.kernel.deadlines.add(self, max(self._seconds, 0.1))
 
     def lift(self) -> None:
-        """Cancel no more."""
+        """Stop cancelling, and take the cancellations back."""
         self._deadlines.pop(self, None)
         for _ in range(self.passed):
             self._cell.task.uncancel()
 
     def error(self, signal: Signal) -> TimeoutError:
-        """Return what went wrong."""
+        """Return the timeout error for the signal."""
         return TimeoutError(f"{type(signal).__name__} of {self._cell.path} was not handled within {self._seconds:g} s (stop_within)")
 
 
 def bury(cell: Cell) -> None:
-    """Leave nothing: what is queued or put aside is undelivered, all asks fail, then parent and watchers are told."""
+    """Discard the actor: drop its messages, fail all asks, notify parent and watchers."""
     cell.disarm()
     if cell.state is State.STARTING:
         cell.state = move(cell.state, State.STOPPING, cell.path)
     cell.state = move(cell.state, State.STOPPED, cell.path)
-    # Whatever goes wrong on the way, those who wait for the end must not wait for ever.
+    # Whatever fails here, callers that wait for the end must be released.
     try:
         _clear_away(cell)
     finally:
@@ -145,7 +154,8 @@ def _clear_away(cell: Cell) -> None:
 
 
 def _tell_the_news(cell: Cell) -> None:
-    # A failed start is the spawner's business: it is raised there. Any other failure is the parent's, watching or not.
+    # A failed start is raised at the spawner. Any other failure goes to the parent, watching or
+    # not.
     cell.parent.child_ended(cell, cell.cause)
     watchers = cell.forget_watchers()
     if not watchers:

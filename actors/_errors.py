@@ -1,19 +1,20 @@
-"""Every error of the framework.
+"""The errors of the framework.
 
 ActorsError
-├── ActorStopped        ask, put: the actor has ended, or ended before it answered     → give up, or ask its successor
-├── AskTimeout          ask: no answer in time (also a TimeoutError)                    → retry only what is idempotent
-├── NoReply             ask: the reply was dropped unanswered, nobody can answer now    → a bug in the callee
-├── MailboxFull         ask: the request was refused; fail_system: the system ends      → slow down, use put
-├── SelfDeadlock        ask, put: an actor would wait for itself                        → use tell, or ctx.pipe
-├── StashFull           stash: more was put aside than the mailbox allows               → handle or drop some
-├── StartFailed         spawn: the factory or Started raised; nothing is left behind    → mend the cause, spawn again
-├── NameTaken           spawn: a living sibling has this name                           → choose another
-├── NotAChild           stop, kill: only a parent or the system stops an actor               → tell it to stop itself
-├── StrayCancellation   a handler awaited something that was cancelled                  → catch CancelledError there
-└── SystemClosed        spawn: the system is not open                                   → spawn inside `async with`
+├── ActorStopped       ask, put: the actor ended, or ended before its reply  → give up or ask again
+├── AskTimeout         ask: no reply in time (also a TimeoutError)           → retry if idempotent
+├── NoReply            ask: the reply was dropped unanswered                 → fix the callee
+├── MailboxFull        ask: request refused; fail_system: the system ends    → slow down, use put
+├── SelfDeadlock       ask, put: an actor would wait for itself              → use tell, or ctx.pipe
+├── StashFull          stash: more messages than the mailbox allows          → handle or drop some
+├── StartFailed        spawn: factory or Started raised, nothing is left     → fix the cause, retry
+├── NameTaken          spawn: a living sibling has this name                 → choose another
+├── NotAChild          stop, kill: only a parent or the system stops actors  → tell it to stop itself
+├── StrayCancellation  a handler awaited something that was cancelled        → catch CancelledError
+└── SystemClosed       spawn: the system is not open                         → spawn in `async with`
 
-ActorFailed (an ExceptionGroup)   an actor ended by this error; nested as the actors are, so `except*` sees through
+ActorFailed is an ExceptionGroup: the error that ended an actor. Groups nest as the actors do, so
+`except*` finds the root cause.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ if TYPE_CHECKING:
 
 
 class ActorsError(Exception):
-    """Base of all errors that the framework itself raises. They can be pickled, as jobs in other processes may raise them."""
+    """Base of all errors that the framework raises. They can be pickled for other processes."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _remake, (type(self), self.args), self.__dict__
 
 
 def _remake(kind: type[ActorsError], args: tuple[Any, ...]) -> ActorsError:
-    # Not through __init__, which takes the facts and makes the text of them.
+    # Bypass __init__, which builds the text from its arguments.
     error = kind.__new__(kind)
     error.args = args
     return error
@@ -40,7 +41,7 @@ def _remake(kind: type[ActorsError], args: tuple[Any, ...]) -> ActorsError:
 
 @final
 class ActorStopped(ActorsError):
-    """Raised to whoever waits for an actor that has ended, or that ends before it answered."""
+    """Raised to callers that wait for an actor that has ended, or that ends before it replies."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -49,9 +50,9 @@ class ActorStopped(ActorsError):
 
 @final
 class AskTimeout(ActorsError, TimeoutError):
-    """Raised by an ask whose answer did not come in time; a late answer is dropped.
+    """Raised by an ask without a reply in time; a late reply is dropped.
 
-    The message says what the callee was doing when the time was up.
+    The message describes the callee's work at that moment.
     """
 
     def __init__(self, path: str, seconds: float, doing: str) -> None:
@@ -62,7 +63,7 @@ class AskTimeout(ActorsError, TimeoutError):
 
 @final
 class NoReply(ActorsError):
-    """Raised by an ask as soon as its reply was dropped unanswered, instead of waiting for the timeout."""
+    """Raised by an ask as soon as its reply is dropped unanswered, before any timeout."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -71,7 +72,7 @@ class NoReply(ActorsError):
 
 @final
 class MailboxFull(ActorsError):
-    """Raised when a message was refused because the user lane is at its capacity (in messages)."""
+    """Raised when a message is refused because the user lane is at its capacity (in messages)."""
 
     def __init__(self, path: str, capacity: int) -> None:
         self.path = path
@@ -81,7 +82,7 @@ class MailboxFull(ActorsError):
 
 @final
 class SelfDeadlock(ActorsError):
-    """Raised instead of waiting when an actor awaits its own answer, or room in its own full mailbox."""
+    """Raised when an actor awaits its own reply, or room in its own full mailbox."""
 
     def __init__(self, path: str, verb: str) -> None:
         self.path = path
@@ -100,7 +101,7 @@ class StashFull(ActorsError):
 
 @final
 class StartFailed(ActorsError):
-    """Raised to the spawner when the factory or the Started signal raised; the reason is its `__cause__`."""
+    """Raised to the spawner when the factory or Started raised; the reason is its `__cause__`."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -118,7 +119,7 @@ class NameTaken(ActorsError):
 
 @final
 class NotAChild(ActorsError):
-    """Raised when an actor, or a system, is to stop an actor that is not its own."""
+    """Raised when an actor or a system tries to stop an actor that is not its own."""
 
     def __init__(self, path: str, other: str) -> None:
         self.path = path
@@ -128,7 +129,7 @@ class NotAChild(ActorsError):
 
 @final
 class StrayCancellation(ActorsError):
-    """Raised into supervision when a handler let out a CancelledError although nobody cancelled the actor."""
+    """Raised into supervision when a handler raised a CancelledError without a cancelled actor."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -137,7 +138,7 @@ class StrayCancellation(ActorsError):
 
 @final
 class SystemClosed(ActorsError):
-    """Raised by spawn before the system's `async with` block is entered, or once it is being left."""
+    """Raised by spawn before the system's `async with` block, or while it is being left."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -145,9 +146,10 @@ class SystemClosed(ActorsError):
 
 
 class ActorFailed(ExceptionGroup[Exception]):
-    """Say which actor ended by which error; groups nest as the actors do, so `except* ValueError` finds the root cause.
+    """The failure of an actor with its path and error, nested as the actors are.
 
-    Raised to the caller of a system's block (inside one ExceptionGroup), and into a watcher that left a Terminated with a cause unhandled.
+    So `except* ValueError` finds the root cause. Raised to the caller of a system's block (inside
+    one ExceptionGroup), and into a watcher that left a Terminated with a cause unhandled.
     """
 
     path: str
@@ -158,5 +160,5 @@ class ActorFailed(ExceptionGroup[Exception]):
         return group
 
     def derive(self, excs: Sequence[Exception], /) -> ActorFailed:  # type: ignore[override]  # the base is generic over what it may hold
-        """Return the same actor's group with other exceptions, so that `except*` and `split` keep the path."""
+        """Return a group with other exceptions, so that `except*` and `split` keep the path."""
         return ActorFailed(self.path, excs)

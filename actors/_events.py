@@ -1,4 +1,4 @@
-"""The event stream: what happens in a system besides messages, for logs, metrics and tests."""
+"""The event stream: events of a system besides messages, for logs, metrics and tests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _log = logging.getLogger("actors")
 
 
 class Undelivered(msgspec.Struct, frozen=True):
-    """A message that no actor will handle, and why; `error` is set when an adapter of `Ref.narrow` raised."""
+    """A message that no actor will handle, and the reason.
+
+    `error` is set when an adapter of `Ref.narrow` raised.
+    """
 
     path: str
     message: object
@@ -29,7 +32,10 @@ DeadLetter = Undelivered
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """An actor's handler, signal or factory raised; `message` is what it was handling, `decision` what supervision chose."""
+    """An actor's handler, signal or factory raised.
+
+    `message` is the message it was handling, `decision` the choice of supervision.
+    """
 
     path: str
     error: Exception
@@ -47,7 +53,10 @@ class Restarted(msgspec.Struct, frozen=True):
 
 
 class Stalled(msgspec.Struct, frozen=True):
-    """The event loop stood still for `seconds`; `path` and `message` say who held it, `stack` where (empty path: no actor)."""
+    """The event loop was blocked for `seconds`.
+
+    `path` and `message` name the blocking actor, `stack` the place (empty path: no actor).
+    """
 
     path: str
     message: object
@@ -63,7 +72,7 @@ class Abandoned(msgspec.Struct, frozen=True):
 
 
 class EventStream:
-    """Hand each event to the handlers that asked for its type, at once, in the order of subscription."""
+    """Pass each event to the handlers of its type, at once, in the order of subscription."""
 
     __slots__ = ("_handlers",)
 
@@ -71,7 +80,7 @@ class EventStream:
         self._handlers: dict[type[Any], list[Callable[[Any], None]]] = {}
 
     def subscribe(self, event: type[E], handler: Callable[[E], None], /) -> Callable[[], None]:
-        """Call `handler` with every event of exactly this type; return what ends the subscription."""
+        """Call `handler` with each event of exactly this type; return an unsubscribe function."""
         handlers = self._handlers.setdefault(event, [])
         handlers.append(handler)
 
@@ -82,7 +91,10 @@ class EventStream:
         return unsubscribe
 
     def publish(self, event: object) -> None:
-        """Call the handlers of the event's type. One that raises is logged: whoever published must not suffer for a listener."""
+        """Call the handlers of the event's type.
+
+        A handler's error is logged, as a listener must not break the publisher.
+        """
         for handler in tuple(self._handlers.get(type(event), ())):
             try:
                 handler(event)

@@ -1,4 +1,4 @@
-"""What follows a failure: supervision decides, and a restart is carried out."""
+"""Failures: supervision decides, and a restart follows."""
 
 from __future__ import annotations
 
@@ -18,13 +18,17 @@ if TYPE_CHECKING:
 
 
 async def failed(cell: Cell, message: Any) -> bool:
-    """Deal with `cell.failure` at `message`, which is lost; its ask fails with the error. Return whether the actor goes on."""
+    """Handle `cell.failure` at `message`, which is lost; its ask fails with the error.
+
+    Return whether the actor goes on.
+    """
     decision, error = _decide(cell, cell.failure)  # type: ignore[arg-type]  # set by the caller
     fail_replies(message, error)
     number = 0 if cell.incarnation is None else cell.incarnation.number
     cell.kernel.publish(Failed(cell.path, error, number, message, _name(decision)))
     cell.current = None
-    # The error's traceback holds the failed object, and with it replies that nobody can give any more. So it has one holder, not one per frame.
+    # The error's traceback holds the failed object, and with it replies that can no longer be
+    # given. Keep one reference, not one per frame.
     cell.failure = error
     del error
     if isinstance(decision, Resume):
@@ -39,7 +43,7 @@ def _decide(cell: Cell, error: Exception) -> tuple[Decision, Exception]:
     try:
         return cell.spec.supervise(error), error
     except Exception as worse:
-        # A supervisor that cannot decide has decided: nothing is known about the actor's state any more.
+        # A supervisor that raises means Stop: the actor's state is unknown.
         if worse is not error and worse.__context__ is None:
             worse.__context__ = error
         worse.add_note(f"raised by supervise of {cell.path} while deciding about the error above")
@@ -59,7 +63,7 @@ def _give_up(cell: Cell) -> bool:
 
 
 async def _restart(cell: Cell, restart: Restart, number: int) -> bool:
-    """Replace the incarnation, as often as starting fails and the budget allows."""
+    """Replace the incarnation; repeat while the start fails and the budget allows."""
     if cell.budget is None:
         cell.budget = RestartBudget()
     while True:
@@ -79,13 +83,16 @@ async def _restart(cell: Cell, restart: Restart, number: int) -> bool:
             cell.kernel.publish(Restarted(cell.path, number, delay))
             return True
         if not isinstance(decision, Restart):
-            # There is nothing that could be resumed.
+            # There is no incarnation to resume.
             return _give_up(cell)
         restart = decision
 
 
 async def _start_again(cell: Cell, number: int) -> Decision | None:
-    """Make incarnation `number` and have it start; return None, or what to do about its failure, which is `cell.failure` then."""
+    """Create and start incarnation `number`.
+
+    Return None, or the decision on its failure, which is then in `cell.failure`.
+    """
     try:
         life = cell.create(number)
         await life.hear(Started(number))
@@ -99,7 +106,7 @@ async def _start_again(cell: Cell, number: int) -> Decision | None:
 
 
 async def _put_away(cell: Cell, restart: Restart) -> None:
-    """End the old incarnation and what is its own; what it had stashed is a message like any other again."""
+    """End the old incarnation and its resources; put its stashed messages back into the mailbox."""
     life = cell.incarnation
     if life is not None:
         life.retire(cell)
@@ -118,7 +125,7 @@ async def _put_away(cell: Cell, restart: Restart) -> None:
 
 
 async def _back_off(cell: Cell, delay: float) -> bool:
-    """Wait; return False when a stop was asked for meanwhile."""
+    """Wait; return False if a stop was requested in the meantime."""
     if delay > 0 and not cell.stop_asked:
         kernel = cell.kernel
         cell.interrupt = waiter = kernel.loop.create_future()

@@ -1,4 +1,4 @@
-"""Who started whom. The tree of actors is data; their tasks all live in one flat group."""
+"""Parents and children. The tree of actors is data; their tasks all live in one flat group."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ class Parent(Protocol):
 
     @property
     def path(self) -> str:
-        """Where it is."""
+        """Its path."""
         ...
 
     def child_ended(self, child: Cell, cause: Exception | None, /) -> None:
-        """Take notice that a child has ended, by itself or by failure."""
+        """Handle the end of a child, normal or by failure."""
         ...
 
 
 class Family:
-    """The living children of one parent, in the order in which they were started."""
+    """The living children of one parent, in start order."""
 
     __slots__ = ("_cell", "_members", "_parent")
 
     def __init__(self, parent: Parent, cell: type[Cell]) -> None:
         self._parent = parent
-        # Handed in, since a cell has a family itself: imports go one way.
+        # Passed in, as Cell imports this module.
         self._cell = cell
         self._members: dict[str, Cell] = {}
 
@@ -47,13 +47,16 @@ class Family:
         return iter(tuple(self._members.values()))
 
     async def spawn(self, kernel: Kernel, spec: Spec[M], name: str) -> Ref[M]:
-        """Start a child, and wait until it has handled Started; when that fails, nothing is left of it."""
+        """Start a child, and wait until it has handled Started; a failed start leaves nothing."""
         cell = self.begin(kernel, spec, name)
         await cell.started()
         return cell.ref
 
     def begin(self, kernel: Kernel, spec: Spec[Any], name: str) -> Cell:
-        """Make a child and its task; raise StartFailed when the factory raised, NameTaken, or ValueError when it is no name."""
+        """Create a child and its task.
+
+        Raise StartFailed when the factory raised, NameTaken, or ValueError for an invalid name.
+        """
         if not name or "/" in name:
             raise ValueError(f"an actor's name must be a non-empty string without '/', is {name!r}")
         if name in self._members:
@@ -69,13 +72,14 @@ class Family:
         return cell
 
     def remove(self, child: Cell) -> None:
-        """Let a child go."""
+        """Remove a child."""
         del self._members[child.name]
 
     async def stop_all(self) -> None:
-        """Stop the children one after the other, the youngest first; each has its own deadline.
+        """Stop the children one by one, the youngest first; each has its own deadline.
 
-        Cancelling makes it hard: all are killed at once, their end is still awaited, then CancelledError goes on.
+        Cancelling makes it hard: all are killed at once and their end is still awaited; then
+        CancelledError is raised.
         """
         interrupted = False
         while self._members:

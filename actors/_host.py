@@ -1,4 +1,4 @@
-"""The task that runs a system's block, and how to interrupt it."""
+"""The task that runs a system's block, and its interruption."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import asyncio
 
 
 class Host:
-    """Cancel the block's body when the system fails, without being mistaken for somebody else's cancellation (as asyncio.timeout does)."""
+    """Cancel the block's body when the system fails, as asyncio.timeout does.
+
+    A cancellation from elsewhere is not mistaken for its own.
+    """
 
     def __init__(self) -> None:
         self._task = asyncio.current_task()
@@ -21,7 +24,7 @@ class Host:
             self._task.cancel()
 
     def leave(self, error: BaseException | None) -> bool:
-        """Take notice that the body is over; return whether `error` is nothing but this object's own cancellation."""
+        """Mark the body as over; return whether `error` is only this object's own cancellation."""
         self.leaving = True
         if not self._interrupted or self._task is None:
             return False

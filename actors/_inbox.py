@@ -1,4 +1,4 @@
-"""The mailbox itself: three lanes and one waiter."""
+"""The mailbox: three lanes and one waiter."""
 
 from __future__ import annotations
 
@@ -25,28 +25,29 @@ Refusal: TypeAlias = Literal["stopped", "full"]
 
 
 class Owner(Protocol):
-    """What a mailbox knows of its actor."""
+    """The mailbox's view of its actor."""
 
     path: str
 
     def is_current(self) -> bool:
-        """Whether the running task is the actor's own."""
+        """Return whether the running task is the actor's own."""
         ...
 
     def tell_pressure(self, high: bool, /) -> None:
-        """Tell the watchers that a watermark was crossed."""
+        """Notify the watchers that a watermark was crossed."""
         ...
 
     def doing(self) -> str:
-        """Say in words what the actor is at, for errors."""
+        """Describe the actor's current work, for errors."""
         ...
 
 
 class Inbox:
     """Queue messages for one consumer, from any thread.
 
-    Telling is an append to a deque, which is atomic, and a wake-up if the consumer sleeps. All that is rare (a full or closed mailbox, urgent
-    types, watermarks) is behind one comparison: `room` is the depth below which an append is all there is to do.
+    A tell appends to a deque, which is atomic, and wakes the consumer if it sleeps. One comparison
+    guards all rare cases (a full or closed mailbox, urgent types, watermarks): below the depth
+    `room`, an append is enough.
     """
 
     __slots__ = (
@@ -76,14 +77,16 @@ class Inbox:
         self.settings: Mailbox = settings
         self.owner: Owner = owner
         self.user: deque[Any] = deque()
-        # Lanes that most actors never use are made on first use (an empty deque takes 600 bytes), and on the loop's thread only.
+        # Lanes that most actors never use are created on first use (an empty deque takes 600
+        # bytes), and only on the loop's thread.
         self.urgent: deque[Any] | None = deque() if settings.urgent else None
         self.system: deque[Any] | None = None
         self.ahead: bool = False
         self.waiter: asyncio.Future[None] | None = None
         self.closed: bool = False
         self.refused: int = 0
-        # The open asks: they fail when the actor ends, wherever their replies are by then. A dict, for its order: a seed must repeat itself.
+        # The open asks. They fail when the actor ends, wherever their replies are then. A dict
+        # keeps their order, so that a seed repeats itself.
         self.asks: dict[PendingAsk[Any], None] | None = None
         self._putters: deque[_Place] | None = None
         self._low, self._high = settings.watermarks or (0, settings.capacity + 1)
@@ -103,7 +106,7 @@ class Inbox:
             self.refuse(message, refusal)
 
     def admit(self, message: object) -> Refusal | None:
-        """Queue `message` and return None, or say why not."""
+        """Queue `message` and return None, or return the reason to refuse it."""
         if self.closed:
             return "stopped"
         if self.settings.urgent and issubclass(type(message), self.settings.urgent):
@@ -129,7 +132,7 @@ class Inbox:
         self.wake()
 
     def signal(self, entry: object) -> None:
-        """Queue in the system lane, whatever its depth and even when closed: the framework knows what it sends."""
+        """Queue in the system lane, whatever its depth, even when closed."""
         if self.system is None:
             self.system = deque()
         self.system.append(entry)
@@ -137,7 +140,7 @@ class Inbox:
         self.wake()
 
     def refuse(self, message: object, refusal: Refusal) -> None:
-        """Follow the policy for a message that was not admitted."""
+        """Apply the overflow policy to a message that was not admitted."""
         if refusal == "stopped":
             self._drop(message, refusal, ActorStopped(self.owner.path))
             return
@@ -148,14 +151,14 @@ class Inbox:
             self.kernel.doorbell.ring(partial(self.kernel.escalate, ActorFailed(self.owner.path, [full])))
 
     def offer(self, message: object) -> bool:
-        """Queue `message` if that is possible, and say whether it was."""
+        """Queue `message` if there is room, and return whether there was."""
         if self.admit(message) is None:
             return True
         self.refused += 1
         return False
 
     async def put(self, message: object) -> None:
-        """Queue `message`, waiting for room; whoever waits longest is served first."""
+        """Queue `message`, waiting for room; the longest waiter is served first."""
         if self.closed:
             raise ActorStopped(self.owner.path)
         if self.settings.urgent and issubclass(type(message), self.settings.urgent):
@@ -179,18 +182,21 @@ class Inbox:
             raise ActorStopped(self.owner.path)
 
     def _take_back(self, place: _Place) -> None:
-        """Remove the message of a sender that was cancelled in the moment in which it got room, if it is not being handled yet."""
+        """Remove the message of a sender that was cancelled just as it got room.
+
+        A message that is already being handled stays.
+        """
         user = self.user
         for index in range(len(user) - 1, -1, -1) if place.taken else ():
             if user[index] is place.message:
                 del user[index]
-                # The room is there again, for the next one; and the consumer may sleep.
+                # Pass the room to the next sender; and wake the consumer, which may sleep.
                 self.relieve()
                 self.wake()
                 return
 
     def wake(self) -> None:
-        """Let the consumer go on if it sleeps."""
+        """Wake the consumer if it sleeps."""
         waiter = self.waiter
         if waiter is None:
             return
@@ -208,19 +214,20 @@ class Inbox:
     # --- the consumer's side ----------------------------------------------------------------------
 
     def park(self) -> asyncio.Future[None] | None:
-        """Return what to wait for, or None when there is something to do."""
+        """Return a future to wait for, or None when there is work."""
         if self.user or self.ahead:
             return None
         waiter: Future[None] = Future(loop=self.kernel.loop)
         self.waiter = waiter
-        # Only now that senders see the waiter is it safe to look again: another thread may have told between the last look and here.
+        # Check again now that senders see the waiter: another thread may have sent a message in
+        # between.
         if self.user or self.ahead:
             self.waiter = None
             return None
         return waiter
 
     def next_ahead(self) -> Any:
-        """Take what comes before the user lane: system first, then urgent; NOTHING when there is nothing."""
+        """Take the next system or urgent entry, in that order; NOTHING if there is none."""
         self.ahead = False
         entry = self.system.popleft() if self.system else self.urgent.popleft() if self.urgent else NOTHING
         if self.system or self.urgent:
@@ -228,14 +235,15 @@ class Inbox:
         return entry
 
     def relieve(self) -> None:
-        """Give room that has become free to those who wait in `put`, and tell watchers that pressure is gone."""
+        """Give free room to senders that wait in `put`, and tell watchers that pressure is gone."""
         putters = self._putters
         if putters:
             free = self.settings.capacity - len(self.user)
             while putters and free > 0:
                 place = putters.popleft()
                 if not place.waiter.done():
-                    # The message moves here, not when the sender goes on: nobody can step in between, and nobody waits twice.
+                    # Move the message here, not when the sender resumes: no other sender can
+                    # overtake, and none waits twice.
                     self.user.append(place.message)
                     place.taken = True
                     free -= 1
@@ -244,23 +252,23 @@ class Inbox:
         self.strained = self._pressed or bool(putters)
 
     def put_back(self, messages: Iterable[Any]) -> None:
-        """Put messages at the head of the user lane, in their order, whatever its depth."""
+        """Put messages at the head of the user lane, in order, whatever its depth."""
         self.user.extendleft(reversed(tuple(messages)))
         self._check_pressure()
 
     def take_notices(self) -> list[Notice]:
-        """Take out all signals that are queued; what is left is a request to stop."""
+        """Take out all queued signals; only a stop request stays."""
         entries = self.system or ()
         self.system = deque(entry for entry in entries if isinstance(entry, StopRequest))
         return [entry for entry in entries if isinstance(entry, Notice)]
 
     def close(self) -> None:
-        """Refuse all that comes from now on."""
+        """Refuse all further messages."""
         self.closed = True
         self._measure()
 
     def clear(self) -> None:
-        """Publish all that is queued as undelivered, and let those who wait in `put` know."""
+        """Publish all queued messages as undelivered, and fail the senders that wait in `put`."""
         for lane in (self.urgent, self.user):
             while lane:
                 entry = lane.popleft()
@@ -273,12 +281,12 @@ class Inbox:
             ask.settle(None, ActorStopped(self.owner.path))
 
     def depth(self) -> int:
-        """Count what is queued, in all lanes."""
+        """Count the queued entries of all lanes."""
         return len(self.user) + len(self.urgent or ()) + len(self.system or ())
 
     @property
     def pressed(self) -> bool:
-        """Whether the depth has been at the high watermark and not yet at the low one again."""
+        """Whether the depth has reached the high watermark and not fallen to the low one since."""
         return self._pressed
 
     # --- common -----------------------------------------------------------------------------------
@@ -302,7 +310,10 @@ class Inbox:
             self.kernel.doorbell.ring(call)
 
     def _check_pressure(self) -> None:
-        """Tell the watchers when a watermark was crossed. On the loop's thread only, so that ups and downs come in their order."""
+        """Notify the watchers when a watermark was crossed.
+
+        Call it on the loop's thread only, so that the signals keep their order.
+        """
         depth = len(self.user)
         high = depth > self._low if self._pressed else depth >= self._high
         if high is not self._pressed:
@@ -317,12 +328,12 @@ class Inbox:
         elif self._pressed:
             self.room = self.settings.capacity
         else:
-            # One below the high watermark: the message that reaches it must come through `admit`.
+            # One below the high watermark: the message that reaches it must go through `admit`.
             self.room = min(self.settings.capacity, self._high - 1)
 
 
 class _Place:
-    """A message that waits for room, and who waits with it."""
+    """A message that waits for room, and its sender's future."""
 
     __slots__ = ("message", "taken", "waiter")
 

@@ -1,4 +1,4 @@
-"""One life of an actor: the user's object, and all that must end with it."""
+"""One incarnation of an actor: the user's object, and all that must end with it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 
 class Incarnation:
-    """Number 0 is the first; each restart makes the next. Timers, pipes and watches of an old one come to nothing."""
+    """An incarnation; number 0 is the first, and each restart creates the next.
+
+    Timers, pipes and watches of an old incarnation have no effect.
+    """
 
     __slots__ = ("_actor", "_inbox", "_pipes", "_timers", "closed", "hears", "number", "started", "watching")
 
@@ -28,7 +31,7 @@ class Incarnation:
         self.closed: bool = False
         self.started: bool = False
         self._actor: Actor[Any] | None = actor
-        # Most actors hear no signals, and need not be waited for until they have started.
+        # Most actors handle no signals, so spawn need not wait for their Started.
         self.hears: bool = getattr(actor.signal, "__func__", None) is not Actor.signal
         self.watching: set[Cell] | None = None
         self._inbox = inbox
@@ -37,25 +40,28 @@ class Incarnation:
 
     @property
     def receive(self) -> Callable[[Any], Any] | None:
-        """The actor's handler; looked up for each turn, since to keep a bound method is one more object per actor. None once let go of."""
+        """The actor's handler; None after `let_go`.
+
+        It is looked up each turn, as a stored bound method would be one more object per actor.
+        """
         return None if self._actor is None else self._actor.receive
 
     @property
     def timers(self) -> Timers[Any]:
-        """Its timers, made on first use."""
+        """Its timers, created on first use."""
         if self._timers is None:
             self._timers = Timers(self._inbox)
         return self._timers
 
     @property
     def pipes(self) -> Pipes:
-        """Its pipes, made on first use."""
+        """Its pipes, created on first use."""
         if self._pipes is None:
             self._pipes = Pipes(self._inbox)
         return self._pipes
 
     async def hear(self, signal: Signal) -> None:
-        """Have the actor handle `signal`; a cause of death that it leaves unhandled is raised here as its own failure."""
+        """Let the actor handle `signal`; raise an unhandled cause of death as its own failure."""
         answer: Any = self._actor.signal(signal) if self.hears and self._actor is not None else None
         if answer is not None and answer is not HANDLED:
             answer = await answer
@@ -74,11 +80,11 @@ class Incarnation:
         self.watching = None
 
     async def ended(self, watcher: Cell, stop_within: float) -> None:
-        """End what it began in its last words, and wait for its pipes to clean up."""
+        """End the work started in its last handlers, and wait for its pipes to clean up."""
         self.retire(watcher)
         if self._pipes is not None:
             await self._pipes.ended(stop_within)
 
     def let_go(self) -> None:
-        """Forget the user's object: it knows its context, and that this, so only the garbage collector would find them."""
+        """Drop the user's object, which is in a reference cycle with its context."""
         self._actor = None

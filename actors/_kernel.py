@@ -1,4 +1,4 @@
-"""What all actors of one system share. One per system: there are no globals."""
+"""The shared state of one system's actors. There is one per system and no globals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Kernel:
-    """The loop, the time, the order and the events of one system."""
+    """The loop, clock, dispatch and events of one system."""
 
     __slots__ = (
         "ask_timeout",
@@ -67,7 +67,7 @@ class Kernel:
         self.deadlines: Deadlines = Deadlines(clock)
 
     def publish(self, event: object) -> None:
-        """Publish on the event stream, on the loop's thread whichever thread this is."""
+        """Publish on the event stream, on the loop's thread from any thread."""
         if get_ident() == self.thread:
             self.events.publish(event)
         else:

@@ -1,4 +1,4 @@
-"""The life of an actor."""
+"""The states of an actor."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from enum import StrEnum
 
 
 class State(StrEnum):
-    """Where an actor is in its life. A StrEnum, since Enum's own hash is in Python, and the table below is looked up at each step of each life.
+    """The state of an actor.
 
-    STARTING ──Started handled──▶ RUNNING ──stop, or failure decided as Stop──▶ STOPPING ──children ended──▶ STOPPED
-       │  ▲                          │                                            ▲  │
-       │  └──────backoff over── RESTARTING ◀──failure decided as Restart──┘       │  │
-       │                             └─────────────stop, or budget spent──────────┘  │
-       └──────────────────────── first start failed ─────────────────────────────────▶
+    It is a StrEnum, as Enum's own hash is in Python and every transition looks up the table below.
+
+    STARTING ──Started──▶ RUNNING ──stop, or decided Stop──▶ STOPPING ──children ended──▶ STOPPED
+       │  ▲                  │                                  ▲
+       │  │           decided Restart                           │
+       │  │                  ▼                                  │
+       │  └─backoff over─ RESTARTING ──stop, or budget spent────┤
+       └────────────────── first start failed ──────────────────┘
     """
 
     STARTING = "starting"
@@ -32,7 +35,7 @@ LEGAL: dict[State, frozenset[State]] = {
 
 
 def move(here: State, there: State, path: str) -> State:
-    """Return `there`; raise RuntimeError naming both states when no arrow leads from `here` to it."""
+    """Return `there`; raise RuntimeError naming both states if the table does not allow it."""
     if there not in LEGAL[here]:
         raise RuntimeError(f"actor {path} cannot go from {here.name} to {there.name}; this is a bug in the framework, please report it")
     return there

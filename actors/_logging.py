@@ -1,4 +1,4 @@
-"""What a system writes to the log `actors` by itself."""
+"""The system's own entries in the log `actors`."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ _MUTE: Final = 300.0
 class EventLog:
     """Log failures and losses. Messages are named by type only: their content may be secret.
 
-    Of undelivered messages the first 10 are logged, then for 300 s none, and their number at the next one: a loop over a dead ref must not fill the
-    disk. A stall is one line; at DEBUG the stack follows.
+    Of undelivered messages the first 10 are logged, then none for 300 s; the next entry has their
+    number. So a loop over a dead ref does not fill the disk. A stall is one line; at DEBUG the
+    stack follows.
     """
 
     def __init__(self, events: EventStream, clock: Clock) -> None:

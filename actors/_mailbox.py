@@ -8,18 +8,20 @@ import msgspec
 
 
 class Mailbox(msgspec.Struct, frozen=True, kw_only=True):
-    """How an actor queues what it is told. There are three lanes: system (the framework's own) before urgent before user.
+    """Settings of a mailbox. It has three lanes: system (the framework's), then urgent, then user.
 
-    `capacity` bounds the user lane, in messages; the other lanes take what comes, so that control never waits for room. `overflow` says what
-    `tell` does at a full lane: leave the new message undelivered, drop the oldest one, or end the system with MailboxFull. Messages of
-    the `urgent` types overtake all others and are FIFO among themselves; so do due timers and piped results. `watermarks` (low, high)
-    send `Pressure` to watchers when the depth reaches high, and again when it has fallen to low. `batch` bounds the messages handled before the
-    actor yields to others; an actor whose messages take long yields earlier, after about 1 ms. `stash` bounds `Context.stash`.
+    `capacity` limits the user lane, in messages. The other lanes have no limit, so that control
+    never waits for room. `overflow` is the policy of `tell` at a full lane: leave the new message
+    undelivered, drop the oldest one, or end the system with MailboxFull. Messages of the `urgent`
+    types overtake all others and are FIFO among themselves; so do due timers and piped results.
+    `watermarks` (low, high) send `Pressure` to watchers when the depth reaches high, and again when
+    it has fallen to low. `batch` limits the messages handled before the actor yields to others; an
+    actor with slow messages yields earlier, after about 1 ms. `stash` limits `Context.stash`.
     """
 
     capacity: int = 1024
     overflow: Literal["undelivered", "drop_oldest", "fail_system", "dead_letter"] = "undelivered"
-    """What `tell` does at a full lane; `dead_letter` is the former name of `undelivered`."""
+    """The policy of `tell` at a full lane; `dead_letter` is the former name of `undelivered`."""
     urgent: tuple[type[Any], ...] = ()
     watermarks: tuple[int, int] | None = None
     batch: int = 64

@@ -1,4 +1,4 @@
-"""What actors say to each other, and what they hear from the framework."""
+"""Messages between actors, and signals from the framework."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ R_contra = TypeVar("R_contra", contravariant=True)
 
 
 class Message(msgspec.Struct, frozen=True):
-    """Base for messages: immutable, compared by value, cheap to make.
+    """Base for messages: immutable, compared by value, cheap to create.
 
-    A subclass repeats `frozen=True` so that type checkers see it. Any other immutable object may be sent as well. A request has its
-    `Reply` as its first field, which is what `Ref.ask` fills.
+    A subclass repeats `frozen=True` so that type checkers see it. Any other immutable object may be
+    sent as well. A request has its `Reply` as its first field, which `Ref.ask` fills.
     """
 
 
 class Reply(Protocol[R_contra]):
-    """The asker's end of a request: settled at most once, from any thread; whatever comes later is dropped.
+    """The callee's end of an ask: settled at most once, from any thread; later calls are dropped.
 
-    Keep it to answer later, or pass the request on for another actor to answer. Dropping it unanswered fails the ask with `NoReply`.
+    Keep it to answer later, or pass the request on for another actor to answer. Dropping it
+    unanswered fails the ask with `NoReply`.
     """
 
     def tell(self, value: R_contra, /) -> None:
-        """Answer with `value`. Never blocks, never raises."""
+        """Reply with `value`. Never blocks, never raises."""
         ...
 
     def fail(self, error: Exception, /) -> None:
@@ -35,31 +36,37 @@ class Reply(Protocol[R_contra]):
         ...
 
     def wanted(self) -> bool:
-        """Whether the asker still waits: not once it has an answer, has given up, or was cancelled. May be read from any thread."""
+        """Return whether the asker still waits; from any thread.
+
+        False once it has a reply, has given up, or was cancelled.
+        """
         ...
 
 
 class Started(msgspec.Struct, frozen=True):
-    """The first thing an incarnation hears: `incarnation` is 0 at first, n after the n-th restart."""
+    """The first signal of an incarnation: `incarnation` is 0 at first, n after the n-th restart."""
 
     incarnation: int
 
 
 class Stopping(msgspec.Struct, frozen=True):
-    """The last thing an incarnation hears, when its children have ended; it may still tell, not be told."""
+    """The last signal of an incarnation, after its children's end; it may send, not receive."""
 
     reason: StopReason
 
 
 class Terminated(msgspec.Struct, frozen=True):
-    """A watched actor, or a child by failure, has ended; `cause` is None after a normal stop. Comes once per watch."""
+    """A watched actor, or a child by failure, has ended.
+
+    `cause` is None after a normal stop. It comes once per watch.
+    """
 
     ref: Ref[Any]
     cause: Exception | None
 
 
 class Pressure(msgspec.Struct, frozen=True):
-    """A watched mailbox has reached its high watermark (`high`), or has fallen to its low one again."""
+    """A watched mailbox has reached its high watermark (`high`), or fallen back to its low one."""
 
     ref: Ref[Any]
     high: bool

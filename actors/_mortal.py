@@ -1,4 +1,4 @@
-"""How an actor is stopped: asked, then made to, and waited for."""
+"""Stopping an actor: request, enforce, wait."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 class Mortal:
     """The part of an actor's cell that deals with its end.
 
-    A soft stop is an entry of the system lane. A hard one cancels the task as well, again and again should a handler swallow that; what the
-    framework has cancelled it also takes back, so that later awaits of the same task work as ever.
+    A soft stop is an entry of the system lane. A hard stop also cancels the task, repeatedly if a
+    handler swallows that. The framework takes its own cancellations back, so that later awaits of
+    the same task work as usual.
     """
 
     __slots__ = ("_deadline", "_kills", "_mourners", "cause", "inbox", "interrupt", "kernel", "reason", "spec", "state", "stop_asked", "task")
@@ -41,7 +42,10 @@ class Mortal:
         self._mourners: list[asyncio.Future[None]] | None = None
 
     def request_stop(self, reason: StopReason, *, by_itself: bool = False) -> None:
-        """Ask for the end after the current message; when another asks, a deadline makes sure of it."""
+        """Request the end after the current message.
+
+        A deadline enforces a request that comes from another actor.
+        """
         if self.state is State.STOPPED:
             return
         if not self.stop_asked:
@@ -50,12 +54,16 @@ class Mortal:
             self.inbox.signal(StopRequest())
             if self.interrupt is not None:
                 self.kernel.dispatch.resume(self.interrupt)
-        # Once it is stopping, its children, its last words and its pipes have deadlines of their own.
+        # While it is stopping, its children, its last handlers and its pipes have deadlines of
+        # their own.
         if not by_itself and self._deadline is None and self.state is not State.STOPPING:
             self.arm(self.spec.stop_within)
 
     def kill(self, reason: StopReason = "stop") -> None:
-        """Cancel whatever it is doing, besides asking for its end: a handler that swallows the cancellation is its last."""
+        """Cancel its current work and request its end.
+
+        The end comes even if a handler swallows the cancellation.
+        """
         if self.state is State.STOPPED:
             return
         self.request_stop(reason, by_itself=True)
@@ -64,7 +72,7 @@ class Mortal:
         self.arm(max(self.spec.stop_within, 0.1))
 
     def expire(self) -> None:
-        """Take notice that the deadline of a stop has passed."""
+        """Kill the actor, as the deadline of its stop has passed."""
         self._deadline = None
         self.kill()
 
@@ -74,13 +82,13 @@ class Mortal:
         self._deadline = self.kernel.deadlines.add(self, seconds)
 
     def disarm(self) -> None:
-        """Call the deadline off."""
+        """Remove the deadline."""
         if self._deadline is not None:
             self._deadline.pop(self, None)
             self._deadline = None
 
     def absorb_kills(self) -> None:
-        """Take back the framework's own cancellations, so that what is still to be awaited works as ever."""
+        """Take back the framework's own cancellations, so that later awaits work as usual."""
         while self._kills:
             self._kills -= 1
             self.task.uncancel()
@@ -99,7 +107,7 @@ class Mortal:
                     self._mourners.remove(waiter)
 
     def release_mourners(self) -> None:
-        """Let whoever waits for the end go on."""
+        """Wake the callers that wait for the end."""
         for waiter in self._mourners or ():
             self.kernel.dispatch.resume(waiter)
         self._mourners = None

@@ -1,4 +1,4 @@
-"""Work that an actor has under way beside its messages."""
+"""Work of an actor that runs in parallel to its messages."""
 
 from __future__ import annotations
 
@@ -16,20 +16,23 @@ if TYPE_CHECKING:
 
 
 class Pipes:
-    """The piped awaitables of one incarnation; none outlives it, and no result of them either."""
+    """The piped awaitables of one incarnation; neither they nor their results outlive it."""
 
     __slots__ = ("_inbox", "_limit", "_seconds", "_tasks", "open")
 
     def __init__(self, inbox: Inbox) -> None:
         self._inbox = inbox
-        # A dict, for its order: a seed must give the same schedule again.
+        # A dict keeps the order: a seed must repeat the schedule.
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._limit: dict[Any, float] = {}
         self._seconds: float = 0.0
         self.open: bool = True
 
     def start(self, work: Awaitable[Any], done: Callable[[Any], Any], failed: Callable[[Exception], Any]) -> None:
-        """Await `work` in a task of its own, then queue what `done` or `failed` makes of the outcome; once closed, drop `work`."""
+        """Await `work` in its own task, then queue the message of `done` or `failed`.
+
+        Once closed, drop `work`.
+        """
         if not self.open:
             _drop(work)
             return
@@ -40,13 +43,16 @@ class Pipes:
         task.add_done_callback(lambda _: _drop(work))
 
     def close(self) -> None:
-        """Cancel what is under way, and make results stale that are queued already."""
+        """Cancel running work, and make queued results stale."""
         self.open = False
         for task in tuple(self._tasks):
             task.cancel()
 
     async def ended(self, stop_within: float) -> None:
-        """Wait until all have cleaned up, and cancel them again each `stop_within` seconds. Cancelling cancels them again, and waits on."""
+        """Wait until all have cleaned up, and cancel them again every `stop_within` seconds.
+
+        Cancelling cancels them again, and waits on.
+        """
         self._seconds = max(stop_within, 0.1)
         interrupted = False
         while pending := [task for task in self._tasks if not task.done()]:
@@ -62,7 +68,7 @@ class Pipes:
             raise asyncio.CancelledError
 
     def expire(self) -> None:
-        """Cancel what swallowed its cancellation."""
+        """Cancel work that swallowed its cancellation."""
         self.close()
         self._limit = self._inbox.kernel.deadlines.add(self, self._seconds)
 
@@ -101,5 +107,5 @@ class _Outcome(Due):
         self._outcome = outcome
 
     def open(self) -> Any:
-        # Called by the actor, in its turn: what `to_message` raises is the actor's own failure.
+        # Runs in the actor's turn, so an error of `to_message` is the actor's own failure.
         return self._to_message(self._outcome) if self._pipes.open else STALE

@@ -1,4 +1,4 @@
-"""The address of an actor: all that others ever hold of it."""
+"""The ref of an actor, its only handle for others."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ P = ParamSpec("P")
 class Ref(Generic[M_contra]):
     """Send messages of type `M_contra` to one actor, alive or not; survives its restarts.
 
-    Made by `spawn` only. Messages of one sender to one actor arrive in the order in which they were told. A ref for more kinds of
-    messages serves as a ref for fewer (`Ref[A | B]` is a `Ref[A]`). Refs to the same actor are equal, adapted ones too.
+    Only `spawn` makes refs. Messages of one sender to one actor arrive in the order of the tells. A
+    ref for more kinds of messages serves as a ref for fewer (`Ref[A | B]` is a `Ref[A]`). Refs to
+    the same actor are equal, adapted ones too.
     """
 
     __slots__ = ("_inbox",)
@@ -34,13 +35,14 @@ class Ref(Generic[M_contra]):
 
     @property
     def path(self) -> str:
-        """Where the actor is: /system/parent/name."""
+        """The actor's path: /system/parent/name."""
         return self._inbox.owner.path
 
     def tell(self, message: M_contra, /) -> None:
-        """Send `message` and go on. Never blocks, never raises, may be called from any thread.
+        """Send `message` and go on. Never blocks, never raises; any thread may call it.
 
-        A full mailbox follows its overflow policy; a stopped actor's messages are undelivered. Either way an ask in it fails at once.
+        A full mailbox follows its overflow policy; a stopped actor's messages are undelivered. In
+        both cases an ask in the message fails at once.
         """
         inbox = self._inbox
         user = inbox.user
@@ -52,30 +54,36 @@ class Ref(Generic[M_contra]):
             inbox.tell(message)
 
     def offer(self, message: M_contra, /) -> bool:
-        """Send `message` if there is room; return False when the mailbox is full or the actor has stopped. From any thread."""
+        """Send `message` if there is room; from any thread.
+
+        Return False when the mailbox is full or the actor has stopped.
+        """
         return self._inbox.offer(message)
 
     async def put(self, message: M_contra, /) -> None:
         """Send `message`, waiting for room: this is backpressure. First come, first served.
 
-        Cancelling while it waits leaves nothing behind, unless the message is being handled already. Raises ActorStopped, and SelfDeadlock
-        when an actor would wait for itself. Never put against the flow: of two actors that put to each other, both can wait for ever.
+        Cancelling the wait leaves nothing behind, unless the message is already being handled.
+        Raises ActorStopped, and SelfDeadlock when an actor would wait for itself. Never put against
+        the flow: two actors that put to each other can deadlock.
         """
         await self._inbox.put(message)
 
     def ask(self, request: Callable[Concatenate[Reply[R], P], M_contra], /, *args: P.args, **kwargs: P.kwargs) -> Ask[R]:
-        """Send `request(reply, *args, **kwargs)` now, and return what to await for the answer.
+        """Send `request(reply, *args, **kwargs)` now, and return an awaitable of the reply.
 
-        `request` is usually a message class whose first field is its `Reply[R]`. Call from the event loop's thread.
+        `request` is usually a message class whose first field is its `Reply[R]`. Call from the
+        event loop's thread.
         """
         pending: PendingAsk[R] = PendingAsk(self._inbox)
         self.tell(request(PendingReply(pending), *args, **kwargs))
         return pending
 
     def narrow(self, adapt: Callable[[T], M_contra], /) -> Ref[T]:
-        """Return a ref that takes `T` and sends `adapt(message)`; `adapt` runs at the sender and must be quick.
+        """Return a ref that takes `T` and sends `adapt(message)`; `adapt` runs at the sender.
 
-        When it raises, `tell` leaves the message undelivered, `put` raises.
+        `adapt` must be quick. When it raises, `tell` leaves the message undelivered, and `put`
+        raises.
         """
         return _Adapted(self, adapt)
 
@@ -90,7 +98,7 @@ class Ref(Generic[M_contra]):
 
 
 def cell_of(ref: Ref[Any]) -> Cell:
-    """Return the framework's side of the actor behind `ref`."""
+    """Return the cell of the actor behind `ref`."""
     return ref._inbox.owner  # type: ignore[return-value]  # noqa: SLF001 - an inbox knows little of its owner, which is a cell
 
 

@@ -1,4 +1,4 @@
-"""How to make an actor, and how to keep it."""
+"""The specification of an actor: its factory and settings."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ _MAILBOX = Mailbox()
 
 @final
 class Spec(Generic[M]):
-    """Describe an actor: `factory` makes it, at first and after each restart; the rest has good defaults.
+    """Describe an actor: `factory` creates it, at first and after each restart.
 
-    `supervise` decides what an exception of the actor leads to. `executor` runs its blocking jobs: "shared" is the system's pool, "own" one thread
-    that is the actor's alone (jobs of one actor that share a handle which must stay in one thread), or bring your own, which you also
-    shut down. `stop_within` seconds after a stop was asked for, the current message is cancelled; the Stopping signal has as long again.
+    `supervise` decides on an exception of the actor. `executor` runs its blocking jobs: "shared" is
+    the system's pool; "own" is one thread for this actor only, for jobs with a handle that must
+    stay in one thread. Or pass your own executor, which you also shut down. `stop_within` seconds
+    after a stop request, the current message is cancelled; the Stopping signal has as long again.
     """
 
     __slots__ = ("executor", "factory", "mailbox", "stop_within", "supervise")

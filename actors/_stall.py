@@ -1,4 +1,4 @@
-"""Find out who holds the event loop."""
+"""Detection of a blocked event loop."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class StallDetector:
-    """Ask the loop for a sign of life, again and again, from a thread of its own; when none comes in time, look who runs.
+    """Ping the loop periodically from a thread; if it is late, find the running actor.
 
-    This sees what a measurement after the fact cannot: a handler that never comes back, the line it is at, and which of several it is. It costs one
-    wake-up of the loop per period, and nothing per message.
+    Unlike a measurement afterwards, this sees a handler that never returns, its current line, and
+    its actor. It costs one wake-up of the loop per period, and nothing per message.
     """
 
     def __init__(self, kernel: Kernel, cells: Callable[[], list[Cell]], seconds: float) -> None:
@@ -55,7 +55,7 @@ class StallDetector:
                     self._kernel.publish(Stalled(path, message, perf_counter() - began, stack))
 
     def _sign(self) -> bool:
-        """Wait for the loop however long it takes; return False when there will be no sign any more."""
+        """Wait for the loop without a limit; return False when it is closed."""
         while not self._kernel.loop.is_closed():
             try:
                 return self._signs.get(timeout=self._seconds)

@@ -1,4 +1,4 @@
-"""What happens to an actor that failed: one total function decides, a budget bounds it."""
+"""Supervision of failed actors: one total function decides, a budget limits restarts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Stop(msgspec.Struct, frozen=True):
-    """End the actor; its watchers and its parent get Terminated with the error. This is the default."""
+    """End the actor; its watchers and its parent get Terminated with the error. The default."""
 
 
 class Resume(msgspec.Struct, frozen=True):
@@ -21,10 +21,11 @@ class Resume(msgspec.Struct, frozen=True):
 
 
 class Restart(msgspec.Struct, frozen=True, kw_only=True):
-    """Replace the actor by a new one from its factory; ref and mailbox stay, the failed message is dropped.
+    """Replace the actor by a new one; ref and mailbox stay, the failed message is dropped.
 
-    At most `limit` restarts within a sliding window of `within` seconds, counted per child; one more failure ends it with that error. The
-    n-th restart in the window waits min(backoff[0]·2ⁿ⁻¹, backoff[1]) seconds, stretched by up to `jitter` of itself at random, so that
+    At most `limit` restarts happen within a sliding window of `within` seconds, counted per child;
+    one more failure ends the actor with that error. The n-th restart in the window waits
+    min(backoff[0]·2ⁿ⁻¹, backoff[1]) seconds, stretched by a random share of up to `jitter`, so that
     a fleet does not come back in step. Children are stopped first unless `keep_children`.
     """
 
@@ -45,12 +46,12 @@ Supervise: TypeAlias = Callable[[Exception], Decision]
 
 
 def stop_always(_error: Exception, /) -> Decision:
-    """Decide Stop whatever the error is."""
+    """Decide Stop for every error."""
     return Stop()
 
 
 class RestartBudget:
-    """Count one actor's restarts in the sliding window of the `Restart` in force."""
+    """Count one actor's restarts in the sliding window of the current `Restart`."""
 
     __slots__ = ("_longest", "_times")
 
@@ -61,7 +62,8 @@ class RestartBudget:
     def spend(self, restart: Restart, now: float, random: Random) -> float | None:
         """Return the seconds to wait before the restart, or None when the budget is spent."""
         times = self._times
-        # A supervisor may answer different errors with different windows: each counts all restarts within its own.
+        # A supervisor may use different windows for different errors: each counts all restarts
+        # within its own.
         self._longest = max(self._longest, restart.within)
         while times and times[0] <= now - self._longest:
             times.popleft()
@@ -69,7 +71,7 @@ class RestartBudget:
         if spent >= restart.limit:
             return None
         first, longest = restart.backoff
-        # The exponent is bounded so that a generous limit cannot overflow a float.
+        # Limit the exponent so that a generous limit cannot overflow a float.
         delay = min(first * 2.0 ** min(spent, 60), longest)
         times.append(now)
         return delay * (1.0 + restart.jitter * random.random())

@@ -1,4 +1,4 @@
-"""A system of actors, for as long as a block lasts."""
+"""A system of actors with the lifetime of a block."""
 
 from __future__ import annotations
 
@@ -35,14 +35,17 @@ E = TypeVar("E")
 
 
 class System:
-    """Own actors for as long as an `async with` block lasts.
+    """Own actors for the duration of an `async with` block.
 
-    `name` begins every path. `executor` runs the blocking jobs of actors that have no thread of their own (default: daemon threads of the
-    system's own, made on demand). `ask_timeout` is in seconds. `stall_after` seconds of a standing loop make a `Stalled` event; None ends the watch.
+    `name` begins every path. `executor` runs the blocking jobs of actors without their own thread
+    (default: the system's daemon threads, started on demand). `ask_timeout` is in seconds. A loop
+    blocked for `stall_after` seconds publishes a `Stalled` event; None turns detection off.
 
-    Leaving the block stops all actors, in reverse start order, children before parents, each within its own deadline. Cancelling meanwhile
-    makes it hard. When a top-level actor fails for good, the block's body is cancelled, and an ExceptionGroup of `ActorFailed` raised from the block
-    (with the body's own error in it, if it had one). Nothing is left afterwards: no task, no timer, no thread but those of abandoned jobs.
+    Leaving the block stops all actors, in reverse start order, children before parents, each within
+    its own deadline. Cancelling during that makes the stop hard. When a top-level actor fails for
+    good, the block's body is cancelled. The block then raises an ExceptionGroup of `ActorFailed`,
+    with the body's own error if it had one. Nothing is left afterwards: no task, no timer, no
+    thread but those of abandoned jobs.
     """
 
     def __init__(self, name: str, *, executor: Executor | None = None, ask_timeout: float = 5.0, stall_after: float | None = 0.05) -> None:
@@ -103,13 +106,13 @@ class System:
         finally:
             self._release(kernel)
         if interrupted:
-            # What failed has been logged; whoever cancels must see that it worked.
+            # The failures have been logged; the canceller must see its cancellation.
             raise asyncio.CancelledError
         self._raise_failures(error, own=own)
 
     def _raise_failures(self, error: BaseException | None, *, own: bool) -> None:
         if not self._failures or not (error is None or own or isinstance(error, Exception)):
-            # Nothing failed, or the process is about to end: what the body raised goes on by itself.
+            # Nothing failed, or the process is about to end: the body's own error propagates.
             return
         body = [error] if isinstance(error, Exception) else []
         raise ExceptionGroup(f"actor system {self._name!r} failed", [*self._failures, *body])
@@ -128,8 +131,9 @@ class System:
     async def spawn(self, spec: Spec[M], name: str, /) -> Ref[M]:
         """Start a top-level actor and return its ref once it has handled Started.
 
-        Raises StartFailed when the factory or Started raised (nothing is left of it), NameTaken, ValueError for a name that is empty or has a slash,
-        SystemClosed outside the block. Cancelling kills the half-started actor.
+        Raises StartFailed when the factory or Started raised (nothing of it is left), NameTaken,
+        ValueError for a name that is empty or has a slash, and SystemClosed outside the block.
+        Cancelling kills the half-started actor.
         """
         host, kernel = self._opened()
         if host.leaving:
@@ -137,35 +141,43 @@ class System:
         return await self._family.spawn(kernel, spec, name)
 
     async def stop(self, ref: Ref[Any], /) -> None:
-        """Stop an actor softly (after its current message; within its `stop_within`) and wait for its end.
+        """Stop an actor softly (after its current message, within `stop_within`); await its end.
 
-        Raises SelfDeadlock when that actor, or one below it, would wait here; NotAChild for an actor of another system.
+        Raises SelfDeadlock when that actor, or one below it, would wait here; NotAChild for an
+        actor of another system.
         """
         cell = self._member(ref, "System.stop")
         cell.request_stop("stop")
         await cell.ended()
 
     async def kill(self, ref: Ref[Any], /) -> None:
-        """Stop an actor hard (its current message is cancelled) and wait for its end; raises as `stop` does."""
+        """Stop an actor hard (its current message is cancelled) and wait for its end.
+
+        Raises the errors of `stop`.
+        """
         cell = self._member(ref, "System.kill")
         cell.kill()
         await cell.ended()
 
     async def terminated(self, ref: Ref[Any], /) -> Terminated:
-        """Wait until an actor has ended, and tell how; does not stop it. Raises as `stop` does."""
+        """Wait until an actor has ended, and return its Terminated; does not stop it.
+
+        Raises the errors of `stop`.
+        """
         cell = self._member(ref, "System.terminated")
         await cell.ended()
         return Terminated(cell.ref, cell.cause or cell.start_error)
 
     def subscribe(self, event: type[E], handler: Callable[[E], None], /) -> Callable[[], None]:
-        """Call `handler` with each Undelivered, Failed, Restarted, Stalled or Abandoned; return what ends the subscription.
+        """Call `handler` with each Undelivered, Failed, Restarted, Stalled or Abandoned.
 
-        Handlers run on the loop's thread, at once: they must be quick. What one raises is logged.
+        Return a function that unsubscribes. Handlers run on the loop's thread, at once: they must
+        be quick. Their errors are logged.
         """
         return self._events.subscribe(event, handler)
 
     def tree(self) -> list[ActorInfo]:
-        """Return all living actors as they are now, parents before children; sends no message, costs the actors nothing."""
+        """Return all living actors, parents before children, without sending a message."""
         return list(walk(self._family))
 
     # --- for the framework ------------------------------------------------------------------------
@@ -195,13 +207,13 @@ class System:
         if self._executor is not None:
             return self._executor
         if self._pool is None:
-            # As many as asyncio's own default pool has.
+            # The size of asyncio's own default pool.
             self._pool = ThreadLane(self._name, min(32, (os.cpu_count() or 1) + 4))
         return self._pool
 
 
 class _Top:
-    """The system as its top-level actors see it: nobody is above, so their failures are the system's."""
+    """The parent of top-level actors: their failures are the system's."""
 
     def __init__(self, path: str, escalate: Callable[[Exception], None]) -> None:
         self.path: str = path
@@ -209,7 +221,7 @@ class _Top:
         self._escalate = escalate
 
     def child_ended(self, child: Cell, cause: Exception | None) -> None:
-        """Let a top-level actor go."""
+        """Remove a top-level actor, and report its failure."""
         self.family.remove(child)
         if cause is not None:
             self._escalate(ActorFailed(child.path, [cause]))

@@ -17,8 +17,9 @@ P = ParamSpec("P")
 class ThreadLane(Executor):
     """Run jobs in at most `threads` daemon threads, first come, first served.
 
-    The standard pool joins its threads when the interpreter exits, so one job that hangs keeps the process from ending; a framework that
-    promises to abandon such a job needs daemon threads. Threads are made when a job finds none idle and end with `shutdown`.
+    The standard pool joins its threads when the interpreter exits, so one hanging job keeps the
+    process alive. This framework promises to abandon such a job, and so needs daemon threads. A job
+    that finds no idle thread starts one; `shutdown` ends them.
     """
 
     def __init__(self, name: str, threads: int) -> None:
@@ -38,7 +39,7 @@ class ThreadLane(Executor):
             if self._closed:
                 raise RuntimeError(f"threads of {self._name} are shut down")
             if self._idle <= len(self._jobs) and len(self._threads) < self._limit:
-                # First of all, since it may fail: a job that was refused must not be in the queue.
+                # First, as it may fail: a refused job must not be in the queue.
                 thread = threading.Thread(target=self._run, name=f"{self._name}-{len(self._threads)}", daemon=True)
                 thread.start()
                 self._threads.append(thread)
@@ -47,13 +48,16 @@ class ThreadLane(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more jobs; cancel those that wait if told so; join the threads unless told not to wait."""
+        """Take no more jobs; cancel queued ones if asked; join the threads if `wait`."""
         self._close(cancel_futures=cancel_futures)
         if wait:
             self._join()
 
     def retire(self) -> None:
-        """Take no more jobs, cancel those that wait, and join the threads unless a job is running: for the loop's thread, which must not wait."""
+        """Take no more jobs, cancel queued ones, and join the threads unless a job is running.
+
+        It is for the loop's thread, which must not wait for a job.
+        """
         if self._close(cancel_futures=True):
             self._join()
 
@@ -97,7 +101,7 @@ class ThreadLane(Executor):
                 result = job()
             except BaseException as error:
                 failure = error
-        # Before the outcome is known: who has it may rely on this thread to be idle.
+        # Before the future is resolved: its receiver may rely on this thread being idle.
         with self._work:
             self._at_work -= 1
         if failure is not None:

@@ -15,9 +15,11 @@ M = TypeVar("M")
 
 @final
 class Timers(Generic[M]):
-    """Send messages to oneself later. A timer that was replaced or cancelled is never delivered, not even when it had fired already.
+    """Messages to the actor itself, after a delay.
 
-    Due messages come in the urgent lane, whatever the mailbox's depth. All timers end with the incarnation that set them.
+    A replaced or cancelled timer is never delivered, not even when it has already fired. Due
+    messages arrive in the urgent lane, whatever the mailbox's depth. All timers end with the
+    incarnation that set them.
     """
 
     __slots__ = ("_active", "_inbox")
@@ -27,11 +29,11 @@ class Timers(Generic[M]):
         self._active: dict[str, _Timer] = {}
 
     def once(self, key: str, delay: float, message: M, /) -> None:
-        """Receive `message` in `delay` seconds, instead of whatever `key` stood for."""
+        """Receive `message` in `delay` seconds, in place of the previous timer of `key`."""
         self._set(key, delay, message, period=None)
 
     def every(self, key: str, period: float, message: M, /) -> None:
-        """Receive `message` each `period` seconds, counted from when it was last taken from the mailbox: no burst after a delay."""
+        """Receive `message` every `period` seconds, counted from its last delivery: no bursts."""
         if period == 0:
             raise ValueError(f"period of timer {key!r} must be positive")
         self._set(key, period, message, period=period)
@@ -48,7 +50,7 @@ class Timers(Generic[M]):
             self.cancel(key)
 
     def __contains__(self, key: str) -> bool:
-        """Whether a timer of `key` is still to be delivered."""
+        """Return whether a timer of `key` is still to be delivered."""
         return key in self._active
 
     def _set(self, key: str, delay: float, message: Any, *, period: float | None) -> None:
@@ -72,7 +74,8 @@ class _Timer(Due):
         self._period = period
 
     def arm(self, delay: float) -> None:
-        # Not told like a message: a full mailbox must not lose it, and a timer must not wait for room.
+        # Bypass `tell`: a full mailbox must not lose the message, and a timer must not wait for
+        # room.
         self.handle = self._inbox.kernel.clock.call_later(delay, self._inbox.overtake, self)
 
     def open(self) -> Any:

@@ -1,4 +1,4 @@
-"""The live view of a system: taken from outside, without a message, at any moment."""
+"""The live view of a system, taken from outside without messages, at any moment."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ if TYPE_CHECKING:
 
 
 class ActorInfo(msgspec.Struct, frozen=True):
-    """One actor as it is now.
+    """One actor at this moment.
 
-    `current` is the type of what it is handling (never the content, which may be secret), `busy_for` the seconds since that turn began.
-    `depth` counts queued messages, `processed` and `restarts` since the spawn, `refused` what a full or stopped mailbox did not take. `busy` is the
-    seconds spent in finished turns, waiting included.
+    `current` is the type of its current message (never the content, which may be secret),
+    `busy_for` the seconds since that turn began. `depth` counts queued messages, `processed` and
+    `restarts` count since the spawn, `refused` counts messages refused by a full or stopped
+    mailbox. `busy` is the seconds spent in finished turns, waiting included.
     """
 
     path: str
@@ -33,7 +34,7 @@ class ActorInfo(msgspec.Struct, frozen=True):
 
 
 def walk(family: Iterable[Cell]) -> Iterator[ActorInfo]:
-    """Yield the actors of `family` and all below, parents before children, siblings in the order in which they were started."""
+    """Yield the actors of `family` and below, parents before children, siblings in start order."""
     for cell in family:
         yield _info(cell)
         yield from walk(cell.offspring())

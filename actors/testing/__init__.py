@@ -1,4 +1,4 @@
-"""Test actors in virtual time, under a schedule that a seed chooses. No test needs to sleep."""
+"""Actor tests in virtual time, under seeded schedules. No test needs to sleep."""
 
 from actors.testing._clock import ManualClock, ManualTimer
 from actors.testing._inline import InlineExecutor

@@ -1,4 +1,4 @@
-"""Time that goes only when a test says so."""
+"""A clock that advances only on request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Ts = TypeVarTuple("Ts")
 
 @final
 class ManualTimer:
-    """A call that is due at `when`; has what asyncio expects of a timer handle."""
+    """A call that is due at `when`, with asyncio's interface of a timer handle."""
 
     __slots__ = ("_call", "_cancelled", "_context", "_when")
 
@@ -30,7 +30,7 @@ class ManualTimer:
         return self._when
 
     def cancel(self) -> None:
-        """Keep the call from being made, even if it is due already."""
+        """Cancel the call, even if it is already due."""
         self._cancelled = True
         self._call = None
 
@@ -48,9 +48,9 @@ class ManualTimer:
 
 @final
 class ManualClock:
-    """Seconds since the test began, and all timers that are set.
+    """Seconds since the test began, and all pending timers.
 
-    Timers fire in due order, those of one instant in the order in which they were set.
+    Timers fire in due order; simultaneous ones fire in the order in which they were set.
     """
 
     def __init__(self, quiesce: Callable[[], Awaitable[None]]) -> None:
@@ -68,21 +68,21 @@ class ManualClock:
         return self.call_at(self._now + delay, callback, *args, context=context)
 
     def call_at(self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None) -> ManualTimer:
-        """Call `callback` when the time is `when`."""
+        """Call `callback` at the time `when`."""
         timer = ManualTimer(when, lambda: callback(*args), context)
         self._set += 1
         heapq.heappush(self._timers, (when, self._set, timer))
         return timer
 
     def next_due(self) -> float | None:
-        """Return when the next timer is due, or None when none is set."""
+        """Return the time of the next timer, or None when none is set."""
         timers = self._timers
         while timers and timers[0][2].cancelled():
             heapq.heappop(timers)
         return timers[0][0] if timers else None
 
     def jump(self) -> bool:
-        """Go to the next timer and make it fire in the loop's next turn; return False when none is set."""
+        """Jump to the next timer and fire it in the loop's next turn; return False if none is set."""
         due = self.next_due()
         if due is None:
             return False
@@ -92,7 +92,7 @@ class ManualClock:
         return True
 
     async def advance(self, seconds: float, /) -> None:
-        """Let `seconds` go by: fire what is due, one timer after the other, and wait after each until the system is quiet."""
+        """Advance by `seconds`: fire due timers one by one, and wait for quiet after each."""
         if not seconds >= 0:
             raise ValueError(f"time does not go back: seconds must not be negative, is {seconds}")
         target = self._now + seconds

@@ -14,10 +14,10 @@ T = TypeVar("T")
 
 @final
 class InlineExecutor(Executor):
-    """Run each job at once, in the caller's thread: deterministic, and with a traceback that leads to the test."""
+    """Run each job at once, in the caller's thread: deterministic, with a traceback to the test."""
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Run the job and return its outcome as a future that is done."""
+        """Run the job and return its outcome as a finished future."""
         future: Future[T] = Future()
         try:
             result = fn(*args, **kwargs)

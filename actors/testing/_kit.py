@@ -1,4 +1,4 @@
-"""A system for tests."""
+"""An actor system for tests."""
 
 from __future__ import annotations
 
@@ -31,13 +31,15 @@ T = TypeVar("T")
 
 
 class TestKit(System):
-    """A system in which time is virtual and the order of actors is chosen by `seed`.
+    """A system with virtual time and an order of actors chosen by `seed`.
 
-    Blocking jobs run inline, or in threads with `executor="threads"` (or in one of your own). On a `VirtualLoop` all time is virtual, and
-    `quiesce` is exact; on any other loop only the framework's own timers are, and quiet means that nothing has moved for 20 turns of the loop.
+    Blocking jobs run inline, or in threads with `executor="threads"` (or in your own executor). On
+    a `VirtualLoop` all time is virtual, and `quiesce` is exact. On any other loop only the
+    framework's own timers are virtual, and quiet means no progress for 20 turns of the loop.
 
-    The failure of a top-level actor does not cancel the test: it stands in `failures`, and is raised at the end of the block unless the test
-    takes it out, which `Probe.terminated` does. An error that leaves the block gets the seed as a note.
+    The failure of a top-level actor does not cancel the test. It is added to `failures`, and raised
+    at the end of the block unless the test removes it, as `Probe.terminated` does. An error that
+    leaves the block gets the seed as a note.
     """
 
     __test__ = False  # not a test case, whatever its name says
@@ -68,11 +70,17 @@ class TestKit(System):
 
     @property
     def failures(self) -> list[Exception]:
-        """What top-level actors have failed by, as it would be raised; what is left in it at the end will be."""
+        """The failures of top-level actors, as the system would raise them.
+
+        The end of the block raises those that are left.
+        """
         return self._failures
 
     async def quiesce(self) -> None:
-        """Wait until nothing can happen without time going by: mailboxes empty, actors waiting, no blocking job under way."""
+        """Wait until nothing can happen before time advances.
+
+        Then mailboxes are empty, actors wait, and no blocking job is running.
+        """
         loop = asyncio.get_running_loop()
         if isinstance(loop, VirtualLoop):
             await loop.idle()
@@ -80,7 +88,10 @@ class TestKit(System):
             await self._settle()
 
     def probe(self, kind: type[T], /) -> Probe[T]:
-        """Start an actor that keeps what it is told, for the test to look at; `kind` is the type (or a base) of its messages."""
+        """Start an actor that records its messages for the test.
+
+        `kind` is the type (or a base) of its messages.
+        """
         del kind  # it is for type checkers
         _, kernel = self._opened()
         recorder = Recorder()
@@ -115,7 +126,7 @@ class TestKit(System):
         self._failures.append(error)
 
     async def _settle(self) -> None:
-        """Do what `quiesce` does, on a loop that cannot say whether it is idle."""
+        """Implement `quiesce` on a loop that cannot tell whether it is idle."""
         _, kernel = self._opened()
         still, steps = 0, -1
         while still < _STILL:
@@ -130,7 +141,7 @@ class TestKit(System):
 
     @contextlib.asynccontextmanager
     async def _time_goes_by(self) -> AsyncIterator[None]:
-        """Let deadlines of a stop come, on a loop whose time does not go by itself."""
+        """Let the deadlines of a stop pass, on a loop whose time does not advance by itself."""
         if isinstance(asyncio.get_running_loop(), VirtualLoop):
             yield
             return

@@ -19,12 +19,13 @@ Ts = TypeVarTuple("Ts")
 
 @final
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """Run asyncio code, `asyncio.sleep` and timeouts of any library included, without ever waiting for time.
+    """Run asyncio code, with `asyncio.sleep` and any library's timeouts, without real waits.
 
-    When nothing is ready to run and no job is under way in a thread, the loop is idle. Then whoever waits in `idle()` goes on; and if nobody does,
-    the test itself waits for something that only time can bring, so the clock jumps to the next timer. With real sockets open
-    it does not jump, since they may bring something. A test that waits for nothing at all fails after `patience` real
-    seconds, one that waits for a job in a thread only after ten times as many.
+    The loop is idle when nothing is ready to run and no job is running in a thread. Then callers of
+    `idle()` resume. If there are none, only time can help the test, so the clock jumps to the next
+    timer. With real sockets open it does not jump, since they may deliver data. A test that waits
+    for nothing fails after `patience` real seconds; one that waits for a job in a thread, after ten
+    times as many.
     """
 
     patience: float = 30.0
@@ -42,7 +43,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Return the virtual time in seconds."""
         return self.clock.time()
 
-    # What these two return is no asyncio.TimerHandle, but has all that asyncio asks of one.
+    # Both return a ManualTimer, which is no asyncio.TimerHandle but has the methods that asyncio
+    # uses.
 
     def call_at(self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None) -> Any:
         """Call `callback` at the virtual time `when`."""
@@ -53,13 +55,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self.clock.call_later(delay, callback, *args, context=context)
 
     async def idle(self) -> None:
-        """Wait until nothing can happen any more without time going by or somebody outside acting."""
+        """Wait until nothing can happen before time advances or another thread acts."""
         waiter = self.create_future()
         self._waiters.append(waiter)
         await waiter
 
     def run_in_executor(self, executor: Executor | None, func: Callable[[Unpack[Ts]], T], *args: *Ts) -> asyncio.Future[T]:
-        """Run `func` in a thread; the loop is not idle meanwhile."""
+        """Run `func` in a thread; the loop is not idle until it returns."""
         future = super().run_in_executor(executor, func, *args)
         self._jobs += 1
         future.add_done_callback(self._job_done)
@@ -77,7 +79,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._jobs -= 1
 
     def _on_idle(self) -> bool:
-        """Make something ready to run, if that is up to the loop; else return False, to wait for the world."""
+        """Make a waiter or a timer ready to run; return False to wait for outside events."""
         if self._jobs:
             return False
         due = self.clock.next_due()
@@ -90,7 +92,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return bool(waiting) or (not self._has_sockets() and self.clock.jump())
 
     def _has_sockets(self) -> bool:
-        # One file is the loop's own, by which other threads wake it.
+        # One file is the loop's own, for wake-ups from other threads.
         return len(self._idle_selector.get_map()) > 1
 
     def _patience(self) -> float | None:
@@ -113,7 +115,8 @@ class _IdleSelector(selectors.DefaultSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         events = super().select(0)
-        # The loop has no timers of its own (they are the clock's), so it waits either not at all or without end, which is when it is idle.
+        # The clock has all timers, so the loop waits either not at all or without end; the latter
+        # means idle.
         if events or timeout is not None or self._on_idle():
             return events
         patience = self._patience()

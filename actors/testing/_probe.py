@@ -1,4 +1,4 @@
-"""An actor that a test holds in its hand."""
+"""An actor under the control of a test."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ class Recorder(Actor[Any]):
         self.signals: deque[Signal] = deque()
 
     def receive(self, message: Any, /) -> None:
-        """Keep the message."""
+        """Record the message."""
         self.all.append(message)
         self.new.append(message)
 
     def signal(self, signal: Signal, /) -> Handled:
-        """Keep the signal; whatever happens to those it watches is the test's to judge."""
+        """Record the signal; the test judges failures of watched actors."""
         self.signals.append(signal)
         return HANDLED
 
 
 @final
 class Probe(Ref[M]):
-    """A ref whose messages a test receives itself. Waiting is in virtual time: it costs nothing, and nothing is late."""
+    """A ref to the test itself. Waits are in virtual time and cost nothing."""
 
     __slots__ = ("_kit", "_recorder")
 
@@ -51,11 +51,14 @@ class Probe(Ref[M]):
 
     @property
     def received(self) -> tuple[M, ...]:
-        """All messages that have arrived so far, expected or not, oldest first."""
+        """All messages so far, expected or not, oldest first."""
         return tuple(self._recorder.all)
 
     async def expect(self, kind: type[T], /, *, within: float = 1.0) -> T:
-        """Return the next message, which must be a `kind`; let up to `within` seconds go by for it, and AssertionError say what came instead."""
+        """Return the next message, which must be a `kind`; wait up to `within` seconds for it.
+
+        Raises AssertionError with the message that came instead.
+        """
         new = self._recorder.new
         if not await self._until(lambda: bool(new), within):
             raise AssertionError(self._explain(f"expected {kind.__name__} within {within:g} s, but nothing came"))
@@ -65,7 +68,7 @@ class Probe(Ref[M]):
         return message
 
     async def silent(self) -> None:
-        """Wait until the system is quiet; raise AssertionError when a message has come that was not expected."""
+        """Wait until the system is quiet; raise AssertionError for an unexpected message."""
         await self._kit.quiesce()
         if self._recorder.new:
             raise AssertionError(self._explain(f"expected nothing, but {self._recorder.new[0]!r} came"))
@@ -75,16 +78,22 @@ class Probe(Ref[M]):
         self._recorder.ctx.watch(ref)
 
     def unwatch(self, ref: Ref[Any], /) -> None:
-        """Watch an actor no more."""
+        """Stop watching an actor."""
         self._recorder.ctx.unwatch(ref)
 
     @property
     def signals(self) -> tuple[Signal, ...]:
-        """The signals that have arrived and were not taken by `terminated`: Started, Terminated, Pressure; oldest first."""
+        """The signals so far that `terminated` has not taken, oldest first.
+
+        These are Started, Terminated and Pressure.
+        """
         return tuple(self._recorder.signals)
 
     async def terminated(self, ref: Ref[Any], /, *, within: float = 1.0) -> Terminated:
-        """Watch an actor, wait until it has ended, and return how; its failure is no longer raised at the end of the test."""
+        """Watch an actor, wait until it has ended, and return its Terminated.
+
+        Its failure is no longer raised at the end of the test.
+        """
         self.watch(ref)
         signals = self._recorder.signals
 

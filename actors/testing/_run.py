@@ -25,7 +25,7 @@ class FailingSeed(msgspec.Struct, frozen=True):
 
 
 def run(test: Callable[[TestKit], Awaitable[T]], *, seed: int = 0, executor: Executor | Literal["inline", "threads"] = "inline") -> T:
-    """Run `test` with a `TestKit` on a new `VirtualLoop`; return what it returns, raise what it raises."""
+    """Run `test` with a `TestKit` on a new `VirtualLoop`; return its result or raise its error."""
 
     async def main() -> T:
         async with TestKit(seed=seed, executor=executor) as kit:
@@ -36,7 +36,7 @@ def run(test: Callable[[TestKit], Awaitable[T]], *, seed: int = 0, executor: Exe
 
 
 def explore(test: Callable[[TestKit], Awaitable[object]], *, runs: int = 100, seed: int = 0) -> FailingSeed | None:
-    """Run `test` with up to `runs` seeds, from `seed` on; return the first that fails, or None when all pass."""
+    """Run `test` with up to `runs` seeds, from `seed` on; return the first failure, or None."""
     for candidate in range(seed, seed + runs):
         try:
             run(test, seed=candidate)

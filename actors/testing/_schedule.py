@@ -1,4 +1,4 @@
-"""Which ready actor goes next: a seed decides."""
+"""A dispatch that picks the next ready actor by a seed."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 @final
 class SeededDispatch:
-    """Let one actor at a time handle one message, chosen at random among all that could.
+    """Let one actor at a time handle one message, chosen at random among all ready actors.
 
-    Every order that comes out is one that production might see: a mailbox stays FIFO, an actor handles one message at a time. The same seed
-    gives the same order, as long as the code under test is deterministic itself.
+    Every resulting order is possible in production: a mailbox stays FIFO, an actor handles one
+    message at a time. The same seed gives the same order if the code under test is deterministic.
     """
 
     longest_turn = 1
@@ -29,16 +29,16 @@ class SeededDispatch:
 
     @property
     def quiet(self) -> bool:
-        """Whether nobody is ready."""
+        """Whether no actor is ready."""
         return not self._ready
 
     def resume(self, waiter: asyncio.Future[None], /) -> None:
-        """Count `waiter` among those that are ready."""
+        """Add `waiter` to the ready ones."""
         self._ready.append(waiter)
         self._schedule()
 
     def pause(self) -> Awaitable[None]:
-        """Take one's place among those that are ready."""
+        """Join the ready ones and wait to be chosen."""
         waiter = asyncio.get_running_loop().create_future()
         self.resume(waiter)
         return waiter
@@ -60,5 +60,6 @@ class SeededDispatch:
                 waiter.set_result(None)
                 break
         if ready:
-            # Behind the wake-up that set_result has just scheduled, so the chosen one runs until it waits before the next is chosen.
+            # Queued behind the wake-up from set_result, so the chosen actor runs until it waits
+            # before the next choice.
             self._schedule()

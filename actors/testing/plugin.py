@@ -1,4 +1,7 @@
-"""The pytest plugin: the fixture `actor_kit`, `--actors-seed`, `--actors-runs`, and a replay command under each failure."""
+"""The pytest plugin: fixture `actor_kit`, options `--actors-seed` and `--actors-runs`.
+
+It prints a replay command under each failure.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Describe the marker, and choose the first seed once for all tests."""
+    """Register the marker, and choose the first seed once for all tests."""
     config.addinivalue_line("markers", "actors(runs=N): run the test with N schedules of its actors, unless --actors-runs says otherwise")
     text = str(config.getoption("--actors-seed"))
     if text == "random":
@@ -42,12 +45,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    """Say which seed the tests begin with."""
+    """Report the first seed."""
     return f"actors: seed {config.option.actors_seed}"
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Make a test of each seed."""
+    """Parametrize each test by its seeds."""
     if SEED not in metafunc.fixturenames:
         return
     marker = metafunc.definition.get_closest_marker("actors")
@@ -60,7 +63,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Print how to run a failed test again with its seed."""
+    """Print the command that repeats a failed test with its seed."""
     report = yield
     params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
     if report.failed and SEED in params:
@@ -74,7 +77,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """List the seeds that failed."""
+    """List the failed seeds."""
     failed = config.stash[_failed]
     if failed:
         terminalreporter.section("actors: failing seeds")
@@ -85,7 +88,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.hookimpl(optionalhook=True, wrapper=True)
 def pytest_asyncio_loop_factories(item: pytest.Item) -> Generator[None, LoopFactories | None, LoopFactories]:
-    """Run tests that use the kit on a virtual loop, all others on the loops that the project has chosen."""
+    """Run tests with the kit on a virtual loop, all others on the project's loops."""
     chosen = yield
     if SEED in getattr(item, "fixturenames", ()):
         return {"virtual": VirtualLoop}
@@ -94,7 +97,7 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> Generator[None, LoopFact
 
 @pytest.fixture
 def actors_seed(request: pytest.FixtureRequest) -> int:
-    """Return the seed of this run of the test; each test that asks for it is run once per seed."""
+    """Return the seed of this run of the test; a test that uses it runs once per seed."""
     return int(request.param)
 
 
@@ -104,12 +107,12 @@ except ImportError:
 
     @pytest.fixture
     def actor_kit() -> TestKit:
-        """Say what is missing."""
+        """Raise a UsageError with the missing package."""
         raise pytest.UsageError("the fixture actor_kit needs pytest-asyncio; install ks-actors[testing]")
 else:
 
     @async_fixture(name="actor_kit")
     async def kit_of_the_test(actors_seed: int) -> AsyncIterator[TestKit]:
-        """Give the test a TestKit of its own, with the seed of this run."""
+        """Give the test its own TestKit, with the seed of this run."""
         async with TestKit(seed=actors_seed) as kit:
             yield kit
