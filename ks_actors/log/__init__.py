@@ -1,4 +1,4 @@
-"""The port to a log, and the logs that there are."""
+"""The port to a log, and its implementations."""
 
 from ks_actors.log._groups import GroupMember, ManagesGroups
 from ks_actors.log._groups import TellsGroups as TellsGroups

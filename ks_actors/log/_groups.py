@@ -1,4 +1,4 @@
-"""Groups as an operator sees them: their members and offsets, asked about and changed from outside."""
+"""Groups for operators: look up and change members and offsets from outside."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class GroupMember(msgspec.Struct, frozen=True):
     """A member of a group; `host` is empty for a member in this process.
 
-    `partitions` are those that the group has given it; None while a rebalance is under way, and nobody can tell.
+    `partitions` is the member's assignment in the group; None while a rebalance makes it unknown.
     """
 
     member_id: str
@@ -30,29 +30,41 @@ class GroupMember(msgspec.Struct, frozen=True):
 
 @runtime_checkable
 class TellsGroups(Protocol):
-    """A log that can be asked about groups. Each call ends by the log's own deadline, in a LogError that says what it waited for."""
+    """A log with lookups of groups.
+
+    Each call ends by the log's own deadline, in a LogError that names the awaited operation.
+    """
 
     async def group_members(self, group_id: str, /) -> Sequence[GroupMember]:
         """Return the members of a group; none when there is no such group."""
         ...
 
     async def group_offsets(self, group_id: str, /) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """Return all that a group has committed. Waits for open transactions that are about to change it."""
+        """Return all offsets that a group has committed.
+
+        Waits for open transactions that are about to change them.
+        """
         ...
 
 
 @runtime_checkable
 class ManagesGroups(TellsGroups, Protocol):
-    """A log whose groups can be changed by an operator, too."""
+    """A log that also lets an operator change its groups."""
 
     async def group_ids(self) -> Sequence[str]:
-        """Return the ids of all groups that have members or committed offsets, as far as this user may see them."""
+        """Return the ids of all groups with members or committed offsets that this user may see."""
         ...
 
     async def remove_members(self, group_id: str, members: Iterable[GroupMember], /) -> None:
-        """Make members leave; a member that has left already does no harm. A process that still runs may join again."""
+        """Remove members from a group; ignore members that have left.
+
+        A process that still runs may join again.
+        """
         ...
 
     async def set_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], /) -> None:
-        """Commit offsets for a group without members, all in one request. Raises IllegalGeneration when the group has members."""
+        """Commit offsets for a group without members, all in one request.
+
+        Raises IllegalGeneration when the group has members.
+        """
         ...

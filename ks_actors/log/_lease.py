@@ -1,4 +1,4 @@
-"""How long what a member of a group has is its own."""
+"""The time for which a group member surely has its partitions."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ _NEVER = float("-inf")
 
 @final
 class Lease:
-    """Tell whether a member of a group can be sure that nobody else has its partitions.
+    """The time for which no other member can have this member's partitions.
 
-    A group gives them to others when it has heard nothing for the session timeout. So the member is sure for as long, counted from when it sent the
-    last heartbeat that was answered. A process that was frozen or cut off, or whose machine has slept, finds the lease over before anything has told
-    it so: the `clock`, in seconds, goes on in sleep. A producer without transactions writes under the lease of the member whose work it is: nothing
-    else would keep what it sends late from getting behind what the partitions' next owner has written.
+    A group reassigns them after it has heard nothing for the session timeout. So the lease lasts
+    that long, counted from the sending time of the last answered heartbeat. A process that was
+    frozen or cut off, or ran on a sleeping machine, finds its lease over before any message
+    arrives: the `clock`, in seconds, advances during sleep. A producer without transactions writes
+    under the lease of its member. Otherwise a late record of it could follow records of the
+    partition's next owner.
 
-    The membership extends and ends it, from any thread; `lost` is called on the member's loop when the membership is over.
+    The membership extends and ends the lease, from any thread; it calls `lost` on the member's loop
+    when the membership is over.
     """
 
     __slots__ = ("_clock", "_until", "lost")
@@ -32,7 +35,7 @@ class Lease:
         self.lost: Callable[[], None] = _nothing
 
     def holds(self) -> bool:
-        """Return whether nobody else can have the partitions now."""
+        """Return whether no other member can have the partitions now."""
         return self._clock() < self._until
 
     def time(self) -> float:
@@ -40,15 +43,15 @@ class Lease:
         return self._clock()
 
     def extend(self, until: float) -> None:
-        """Be sure until this time of the lease's clock; no extension makes it shorter."""
+        """Extend the lease to this time of its clock; never shorten it."""
         self._until = max(self._until, until)
 
     def end(self) -> None:
-        """Be sure of nothing any more."""
+        """End the lease."""
         self._until = _NEVER
 
     def forget(self) -> None:
-        """Stop telling of its end: the member's producer is closing."""
+        """Stop reporting the loss: the member's producer is closing."""
         self.lost = _nothing
 
 

@@ -16,11 +16,12 @@ _KAFKA = "kafka://"
 
 
 def open_log(url: str) -> Log:
-    """Return the log that `url` names, not started yet.
+    """Return the log at `url`, not started yet.
 
-    `memory://` is a new log in memory each time: to share one, hand on the object. `embedded:///path` is the log in the directory `/path`, which is
-    made if need be. `kafka://host:port,host:port` is the Kafka that is reached there, without TLS and logging in; a `KafkaLog` takes options for
-    these. Raises ConfigError for anything else.
+    `memory://` is a new log in memory each time: to share one, pass the object. `embedded:///path`
+    is the log in the directory `/path`, created if missing. `kafka://host:port,host:port` is Kafka
+    at these servers, without TLS and login; `KafkaLog` has options for these. Raises ConfigError
+    for any other URL.
     """
     if url.startswith(_KAFKA):
         servers = url.removeprefix(_KAFKA)
@@ -40,7 +41,10 @@ def open_log(url: str) -> Log:
 
 
 def kafka_log(servers: str, *, client_id: str = "ks-actors", **options: Any) -> Log:
-    """Return the Kafka at these servers, not started yet; `options` are those of KafkaOptions. Raises ConfigError."""
+    """Return Kafka at these servers, not started yet; `options` are those of KafkaOptions.
+
+    Raises ConfigError.
+    """
     try:
         from ks_actors.log.kafka import KafkaLog, KafkaOptions  # noqa: PLC0415 - it needs a package that others do without
     except ModuleNotFoundError as missing:

@@ -1,7 +1,8 @@
-"""The port to a log: what the runtime needs, whether Kafka or the embedded log does it.
+"""The port to a log: the runtime's requirements for Kafka and the embedded log.
 
-One conformance suite (tests/log) runs against every implementation. All methods are called on the event loop; `async` ones may wait, plain ones
-never block. Every wait has a deadline and ends in a `LogError` that says what it waited for.
+One conformance suite (tests/log) runs against every implementation. Call all methods on the event
+loop; `async` ones may wait, plain ones never block. Every wait has a deadline and ends in a
+`LogError` that names the awaited operation.
 """
 
 from __future__ import annotations
@@ -35,18 +36,21 @@ MembershipEvent: TypeAlias = Assigned | Revoked | Lost
 
 
 class Fetcher(Protocol):
-    """Read partitions from positions of its own."""
+    """A reader of partitions, with its own positions."""
 
     def assign(self, positions: Mapping[TopicPartition, int], /) -> None:
-        """Read exactly these partitions from these offsets; what is paused stays so, positions of partitions that stay are set anew."""
+        """Read exactly these partitions from these offsets.
+
+        Paused partitions stay paused; partitions that remain get the new positions.
+        """
         ...
 
     def seek(self, partition: TopicPartition, offset: int, /) -> None:
-        """Read on from `offset`; what is in flight for the partition is dropped."""
+        """Continue from `offset`; responses in flight for the partition are dropped."""
         ...
 
     def position(self, partition: TopicPartition, /) -> int:
-        """Return the offset that the partition will be read from next; raises KeyError when it is not assigned."""
+        """Return the partition's next offset; raises KeyError when it is not assigned."""
         ...
 
     def pause(self, partitions: Iterable[TopicPartition], /) -> None:
@@ -58,62 +62,77 @@ class Fetcher(Protocol):
         ...
 
     async def fetch(self, *, max_wait_ms: int, max_records: int = 10_000) -> Sequence[Fetched]:
-        """Wait for records and return them, at most `max_records` of each partition; an empty sequence when none came within `max_wait_ms`.
+        """Wait for records and return them, at most `max_records` of each partition.
 
-        Positions have moved behind what is returned. Raises OffsetOutOfRange (naming partition, position and the range there is),
-        UnknownTopicOrPartition, LogClosed. Cancelling loses nothing: positions stay.
+        Returns an empty sequence when none arrive within `max_wait_ms`. Positions move past the
+        returned records. Raises OffsetOutOfRange (with partition, position and the valid range),
+        UnknownTopicOrPartition, LogClosed. A cancellation loses nothing: positions stay.
         """
         ...
 
     async def close(self) -> None:
-        """End; a waiting fetch raises LogClosed."""
+        """Close; a waiting fetch raises LogClosed."""
         ...
 
 
 class Writer(Protocol):
-    """Write, idempotently: a batch that was acknowledged is there once, in the order of sends per partition."""
+    """An idempotent writer.
+
+    An acknowledged batch is written once, in the order of sends per partition.
+    """
 
     async def send(self, batches: Sequence[Outgoing], /) -> Sequence[int]:
-        """Append all batches; return the offset behind each one's last record, in order.
+        """Append all batches; return the offset after each one's last record, in order.
 
-        Raises ProduceFailed, which has an error per partition that got nothing of this call; the others are written. Where it is about single records
-        (RecordTooLarge, InvalidRecord) the error tells which, if the log can know.
+        Raises ProduceFailed, with an error per partition that got nothing of this call; the others
+        are written. For errors of single records (RecordTooLarge, InvalidRecord) the error names
+        the records, if the log knows them.
         """
         ...
 
     async def close(self) -> None:
-        """End; an open transaction is aborted."""
+        """Close; abort an open transaction."""
         ...
 
 
 class Producer(Writer, Protocol):
-    """Write without transactions. One with a lease writes only while that holds: what is to be sent waits for it."""
+    """A writer without transactions.
+
+    With a lease it writes only while that holds; until then records wait.
+    """
 
     def abandon(self) -> None:
-        """Send nothing more of what `send` was given, and repeat nothing. Calls that wait raise, when it is known what came of what was sent."""
+        """Send and repeat nothing more of earlier `send` calls.
+
+        Waiting calls raise once the outcome of the sent batches is known.
+        """
         ...
 
 
 class TransactionalProducer(Writer, Protocol):
-    """Write in transactions of which at most one is open. `send` begins one if none is.
+    """A writer of transactions, with at most one open; `send` begins one if needed.
 
-    A producer that was overtaken by a newer one of its transactional id gets Fenced from every call.
+    A producer fenced by a newer one of its transactional id gets Fenced from every call.
     """
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata, /) -> None:
-        """Make what was sent, and `offsets` as the group's, visible at once.
+        """Make the sent records and the group's `offsets` visible at once.
 
-        Raises Fenced, IllegalGeneration (the group has moved on), TransactionAborted: then nothing of it is or will be visible.
+        Raises Fenced, IllegalGeneration (the group has a new generation), TransactionAborted: then
+        nothing of the transaction is or becomes visible.
         """
         ...
 
     async def abort(self) -> None:
-        """Make sure that nothing sent since the last commit ever becomes visible. Does nothing when no transaction is open."""
+        """Make sure that records sent since the last commit never become visible.
+
+        Does nothing when no transaction is open.
+        """
         ...
 
 
 class Membership(Protocol):
-    """A place in a group."""
+    """A membership of a group."""
 
     @property
     def group(self) -> GroupMetadata:
@@ -121,54 +140,74 @@ class Membership(Protocol):
         ...
 
     async def event(self) -> MembershipEvent:
-        """Wait for what happens next to the membership. Raises LogClosed after `leave`."""
+        """Wait for the next event of the membership. Raises LogClosed after `leave`."""
         ...
 
     def revoked(self, user_data: bytes | None = None, topics: Collection[str] | None = None, /) -> None:
-        """Say that the partitions of the last Revoked are let go of: the rebalance may go on.
+        """Report that the partitions of the last Revoked are released: the rebalance may continue.
 
-        User data and topics that are given take the place of those that the group was told before.
+        Given user data and topics replace the member's previous ones.
         """
         ...
 
     def rejoin(self, user_data: bytes, topics: Collection[str] | None = None, /) -> None:
-        """Ask for a new assignment, with new user data, and new topics if any are given."""
+        """Ask for a new assignment, with new user data, and new topics if given."""
         ...
 
     async def committed(self, partitions: Iterable[TopicPartition], /) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """Return what the group has committed, without the partitions that it never did. Waits for open transactions (require_stable)."""
+        """Return the group's committed offsets, without partitions that have none.
+
+        Waits for open transactions (require_stable).
+        """
         ...
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], /) -> None:
-        """Commit offsets outside of transactions. Raises IllegalGeneration when the group has moved on: nothing is committed then."""
+        """Commit offsets outside of transactions.
+
+        Raises IllegalGeneration when the group has a new generation: then nothing is committed.
+        """
         ...
 
     async def leave(self) -> None:
-        """Leave the group at once, also with an instance id, so that others need not wait for a timeout."""
+        """Leave the group at once, even with an instance id, so that others need not wait."""
         ...
 
     async def close(self) -> None:
-        """End. Who has an instance id keeps its place and its partitions for when it comes again within the session timeout; others leave."""
+        """Close.
+
+        A member with an instance id keeps its place and partitions, if it returns within the
+        session timeout; others leave.
+        """
         ...
 
 
 Assignor: TypeAlias = "Callable[[Sequence[MemberInfo], Mapping[str, int]], Mapping[str, MemberAssignment]]"
-"""Called on the leader, in any thread: members, partition counts of all their topics -> assignment by member id. Depends on nothing else."""
+"""The assignment function, called on the leader, in any thread.
+
+It maps members, and the partition counts of all their topics, to assignments by member id. It
+depends on nothing else.
+"""
 
 
 class NewMember(msgspec.Struct, frozen=True, kw_only=True):
-    """Who enters a group: what it reads, what it tells the leader, and the `assignor` for the case that it is the leader.
+    """A new member of a group: its topics, its user data for the leader, and its `assignor`.
 
-    `instance_id` makes it a static member: who comes with the same one has its place and its partitions, at once and without a rebalance, and it is
-    thrown out. With `takes_over` members of the same client id are of a process that has died, and are thrown out now, not by their session timeouts;
-    so are other processes' members of that kind when they die, as far as the log can tell: Kafka's can for processes of this machine. Then what the
-    member's `transactional_id` has left open is aborted, too, and what it has left pending in the `transaction_scope` is ended.
+    The `assignor` is called if the member is the leader.
 
-    Who does not get on for `rebalance_timeout_ms` loses its place, so that others get what it has: because the loop stands still, or because
-    `stuck`, which is asked again and again, tells of so many seconds. A log in this process cannot look at its own loop while that stands still:
+    `instance_id` makes it a static member. A new member with the same id takes over its place and
+    its partitions at once, without a rebalance, and the old one is removed. With `takes_over`,
+    members with the same client id belong to a dead process and are removed now, not by their
+    session timeouts. So are other processes' members of that kind when they die, as far as the log
+    can tell: Kafka's can for processes of this machine. The open transaction of a removed member's
+    `transactional_id` is then aborted, and its pending parts in the `transaction_scope` are
+    completed.
+
+    A member without progress for `rebalance_timeout_ms` loses its place, so that others get its
+    partitions. The reason is a blocked loop, or `stuck`, which is called repeatedly and returns the
+    seconds without progress. A log in this process cannot check its own loop while that is blocked:
     there only a rebalance that waits for so long costs the place.
 
-    The `lease` is extended as long as the group knows the member, and ends with the membership.
+    The `lease` is extended while the group knows the member, and ends with the membership.
     """
 
     client_id: str
@@ -187,61 +226,74 @@ class NewMember(msgspec.Struct, frozen=True, kw_only=True):
 
 @runtime_checkable
 class TellsOutages(Protocol):
-    """A log that may be out of reach. It may be asked before it has started; one that is in this process never is."""
+    """A log that may be out of reach; a log in this process never is.
+
+    You may call it before the start.
+    """
 
     def outages(self) -> Sequence[Outage]:
-        """Return what does not answer at this moment, the longest first; nothing when all that is asked answers."""
+        """Return the current outages, the longest first; nothing when all brokers answer."""
         ...
 
 
 @runtime_checkable
 class WritesBytes(Protocol):
-    """A log that makes bytes of records as record batches have them: what is that already is best left as it is. Others get records by columns."""
+    """A log that encodes records into the bytes of record batches.
+
+    Records that are encoded already are best left so. Other logs get records as columns.
+    """
 
     @property
     def batch_bytes(self) -> int:
-        """How many bytes of records it writes at most as one."""
+        """The most bytes of records in one write."""
         ...
 
 
 class Log(Protocol):
-    """A log: topics, and those who read and write them."""
+    """A log: its topics, and their readers and writers."""
 
     async def start(self) -> None:
-        """Connect, or open; may be called once."""
+        """Connect, or open; call it once."""
         ...
 
     async def close(self) -> None:
-        """End all that was made from this log, and release what it holds."""
+        """Close everything made from this log, and release its resources."""
         ...
 
     def fetcher(self, *, client_id: str, isolation: IsolationLevel) -> Fetcher:
-        """Return a new reader that has no partitions yet."""
+        """Return a new fetcher without partitions."""
         ...
 
     async def producer(self, *, client_id: str, lease: Lease | None = None, topics: Collection[str] = ()) -> Producer:
-        """Return a new idempotent producer, which writes only while the lease holds, if it has one.
+        """Return a new idempotent producer; with a lease, it writes only while the lease holds.
 
-        `topics` are those that it is going to write to, as far as that is known: what there is to find out about them need not wait for records.
+        `topics` are the known target topics: their lookups need not wait for records.
         """
         ...
 
     async def transactional_producer(
         self, transactional_id: str, *, client_id: str, timeout_ms: int, scope: TransactionScope | None = None
     ) -> TransactionalProducer:
-        """Return a producer of that id, fence all earlier ones and abort what they left open.
+        """Return a producer of that id; fence all earlier ones and abort their open transactions.
 
-        A transaction that stays open for longer than `timeout_ms` is aborted. Where a log can fail in a way that leaves a transaction ended here and
-        pending there, it is in the `scope` that the last one of the id is looked for, and ended as it was.
+        A transaction that stays open for longer than `timeout_ms` is aborted. A log may fail in a
+        way that leaves a transaction ended in one place and pending in another. Then the id's last
+        transaction is looked up in the `scope`, and completed with the same outcome.
         """
         ...
 
     async def join(self, group_id: str, member: NewMember, /) -> Membership:
-        """Enter a group; the first event is Assigned. Membership does not depend on the caller's loop being free."""
+        """Join a group; the first event is Assigned.
+
+        Membership does not depend on the caller's loop being free.
+        """
         ...
 
     async def create_topics(self, topics: Iterable[NewTopic], /) -> None:
-        """Create topics. Raises TopicExists (then the others were created all the same)."""
+        """Create topics.
+
+        Raises TopicExists; the other topics are created all the same.
+        """
         ...
 
     async def delete_topics(self, names: Iterable[str], /) -> None:
@@ -249,7 +301,10 @@ class Log(Protocol):
         ...
 
     async def describe_topics(self, names: Iterable[str] | None = None, /, *, configs: bool = True) -> Mapping[str, TopicDescription]:
-        """Return those of the topics that exist; all topics for None. Without `configs` theirs are left empty, which may be faster."""
+        """Return the topics that exist among `names`; for None, all topics.
+
+        Without `configs` theirs are left empty, which may be faster.
+        """
         ...
 
     async def delete_records(self, before: Mapping[TopicPartition, int], /) -> None:
@@ -257,13 +312,19 @@ class Log(Protocol):
         ...
 
     async def begin_offsets(self, partitions: Iterable[TopicPartition], /) -> Mapping[TopicPartition, int]:
-        """Return the first offset that is there, per partition. Raises UnknownTopicOrPartition."""
+        """Return the first available offset of each partition. Raises UnknownTopicOrPartition."""
         ...
 
     async def end_offsets(self, partitions: Iterable[TopicPartition], isolation: IsolationLevel, /) -> Mapping[TopicPartition, int]:
-        """Return the offset behind the last record (READ_COMMITTED: the last stable offset). Raises UnknownTopicOrPartition."""
+        """Return the offset after the last record (READ_COMMITTED: the last stable offset).
+
+        Raises UnknownTopicOrPartition.
+        """
         ...
 
     async def offsets_for_times(self, times: Mapping[TopicPartition, int], /) -> Mapping[TopicPartition, int]:
-        """Return the first offset at or after each time (ms); the end offset where there is none."""
+        """Return the first offset at or after each time (ms).
+
+        A partition without such a record gets its end offset.
+        """
         ...

@@ -1,4 +1,4 @@
-"""The log as an app asks it: one that does not answer is asked again, for as long as `task_timeout_ms` says."""
+"""A log that retries calls without an answer for up to `task_timeout_ms`."""
 
 from __future__ import annotations
 
@@ -38,18 +38,20 @@ _SHARE: Final = 0.95
 
 
 def patient(log: Log, timeout_ms: int, closing: Closing | None = None) -> PatientLog:
-    """Return a log that asks `log`, and asks again for up to `timeout_ms` where that raises LogTimeout; then it raises NoAnswer.
+    """Wrap `log` to retry LogTimeout for up to `timeout_ms`; then it raises NoAnswer.
 
-    When the app is `closing`, all is over by the deadline of that; also how readers, writers and members end.
+    While the app is `closing`, every call ends by that deadline, and so do readers, writers and
+    members.
     """
     return (_PatientLogOfBytes if isinstance(log, WritesBytes) else PatientLog)(log, LogRetries(timeout_ms / 1000, closing))
 
 
 class PatientLog:
-    """A `Log` that makes each call of another one until it is answered; NoAnswer, a LogTimeout, tells how long that was tried, and for what.
+    """A `Log` that repeats each call to another log until it is answered.
 
-    Two calls are made once, and end after such a time, too: `send`, since nobody knows whether it was done, and `abort`, which the collector
-    repeats. The next event of the group is waited for without an end.
+    NoAnswer, a LogTimeout, names the time of the attempts and the call. Two calls are made once,
+    but have the same time limit: `send`, since its outcome is unknown, and `abort`, which the
+    collector repeats. The wait for the group's next event has no limit.
     """
 
     def __init__(self, log: Log, patience: LogRetries) -> None:
@@ -58,17 +60,17 @@ class PatientLog:
 
     @property
     def bare(self) -> Log:
-        """The log itself, of which each call is made once."""
+        """The log itself, without retries."""
         return self._log
 
     async def start(self) -> None:
-        """Do nothing: the log has been started."""
+        """Do nothing: the log is already started."""
 
     async def close(self) -> None:
         """Do nothing: the part that started the log closes it."""
 
     def fetcher(self, *, client_id: str, isolation: IsolationLevel) -> Fetcher:
-        """Return a new reader."""
+        """Return a new fetcher."""
         return _Fetcher(self._patience, self._log.fetcher(client_id=client_id, isolation=isolation))
 
     async def producer(self, *, client_id: str, lease: Lease | None = None, topics: Collection[str] = ()) -> Producer:
@@ -87,7 +89,7 @@ class PatientLog:
         return _TransactionalProducer(self._patience, made, transactional_id)
 
     async def join(self, group_id: str, member: NewMember, /) -> Membership:
-        """Enter a group."""
+        """Join a group."""
         return _Membership(self._patience, await self._patience.ask(f"to join group {group_id}", lambda: self._log.join(group_id, member)))
 
     async def create_topics(self, topics: Iterable[NewTopic], /) -> None:
@@ -101,7 +103,7 @@ class PatientLog:
         await self._patience.ask("to delete", lambda: self._log.delete_topics(wanted), wanted)
 
     async def describe_topics(self, names: Iterable[str] | None = None, /, *, configs: bool = True) -> Mapping[str, TopicDescription]:
-        """Return those of the topics that exist."""
+        """Return the topics that exist."""
         wanted = None if names is None else tuple(names)
         ask = self._patience.ask
         return await ask("to describe", lambda: self._log.describe_topics(wanted, configs=configs), ("all topics",) if wanted is None else wanted)
@@ -116,7 +118,7 @@ class PatientLog:
         return await self._patience.ask("for the first offsets of", lambda: self._log.begin_offsets(wanted), wanted) if wanted else {}
 
     async def end_offsets(self, partitions: Iterable[TopicPartition], isolation: IsolationLevel, /) -> Mapping[TopicPartition, int]:
-        """Return the offsets behind the last records."""
+        """Return the offsets after the last records."""
         wanted = tuple(partitions)
         return await self._patience.ask("for the end offsets of", lambda: self._log.end_offsets(wanted, isolation), wanted) if wanted else {}
 
@@ -128,7 +130,7 @@ class PatientLog:
 class _PatientLogOfBytes(PatientLog):
     @property
     def batch_bytes(self) -> int:
-        """How many bytes of records it writes at most as one."""
+        """The most bytes of records in one write."""
         assert isinstance(self._log, WritesBytes)
         return self._log.batch_bytes
 
@@ -184,7 +186,8 @@ class _TransactionalProducer(_Writer):
         await self._patience.ask(f"to commit a transaction of {self._name} with offsets of", lambda: self._inner.commit(offsets, group), offsets)
 
     async def abort(self) -> None:
-        # The committer waits for the collector, which repeats this, and is to hear from it before all patience is over.
+        # The committer waits for the collector, which repeats this: answer before its whole timeout
+        # has passed.
         await self._patience.share(_SHARE).ask_once(f"to abort a transaction of {self._name}", self._inner.abort)
 
 

@@ -1,4 +1,4 @@
-"""What is said to a log and what it answers."""
+"""Requests to a log, and its responses."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ if TYPE_CHECKING:
 
 
 class OffsetAndMetadata(msgspec.Struct, frozen=True):
-    """The next offset to read, and a short text that is committed with it."""
+    """The next offset to read, and a short text committed with it."""
 
     offset: int
     metadata: str = ""
 
 
 class TransactionScope(msgspec.Struct, frozen=True, kw_only=True):
-    """What transactions may have in them: records of these topics, and offsets that a group commits for what it reads, its sources."""
+    """The possible content of transactions.
+
+    That is records of `topics`, and the offsets that a group commits for its `sources`.
+    """
 
     topics: frozenset[str] = frozenset()
     group_id: str = ""
@@ -29,21 +32,24 @@ class TransactionScope(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outage(NamedTuple):
-    """A broker that is asked, and does not answer: since so many seconds; `reason` says which one it is, and what is wrong."""
+    """A broker that does not answer.
+
+    `seconds` is the length of the outage; `reason` names the broker and the failure.
+    """
 
     seconds: float
     reason: str
 
 
 class IsolationLevel(Enum):
-    """Whether records of open and aborted transactions are seen."""
+    """Whether to read records of open and aborted transactions."""
 
     READ_UNCOMMITTED = "read_uncommitted"
     READ_COMMITTED = "read_committed"
 
 
 class NewTopic(msgspec.Struct, frozen=True):
-    """A topic to be created; `configs` are the topic's settings by Kafka's names."""
+    """A topic to create; `configs` are the topic's settings by Kafka's names."""
 
     name: str
     partitions: int
@@ -51,7 +57,7 @@ class NewTopic(msgspec.Struct, frozen=True):
 
 
 class TopicDescription(msgspec.Struct, frozen=True):
-    """A topic as it is."""
+    """The description of a topic."""
 
     name: str
     partitions: int
@@ -59,10 +65,11 @@ class TopicDescription(msgspec.Struct, frozen=True):
 
 
 class Fetched(msgspec.Struct, frozen=True):
-    """What one fetch found in one partition.
+    """The records that one fetch found in one partition.
 
-    `next_offset` is where to read on: behind the last record, and behind markers and aborted records that were left out. `end_offset` is the end of
-    what could be read at that time (the last stable offset when reading committed), so `end_offset - next_offset` is the lag. `batch` may be empty.
+    `next_offset` is the next offset to read: after the last record, and after skipped markers and
+    aborted records. `end_offset` is the end of the readable records at that time (the last stable
+    offset when reading committed), so `end_offset - next_offset` is the lag. `batch` may be empty.
     """
 
     partition: TopicPartition
@@ -72,14 +79,14 @@ class Fetched(msgspec.Struct, frozen=True):
 
 
 class Outgoing(msgspec.Struct, frozen=True):
-    """Records for one partition; the batch's offsets mean nothing."""
+    """Records for one partition; the batch's offsets are ignored."""
 
     partition: TopicPartition
     batch: Batch
 
 
 class GroupMetadata(msgspec.Struct, frozen=True):
-    """Who commits: a member of a group in one of its generations."""
+    """A member of a group in one of its generations, as the author of a commit."""
 
     group_id: str
     generation: int
@@ -87,7 +94,7 @@ class GroupMetadata(msgspec.Struct, frozen=True):
 
 
 class MemberInfo(msgspec.Struct, frozen=True):
-    """What the leader of a group knows of a member when it assigns."""
+    """The leader's information about a member for an assignment."""
 
     member_id: str
     topics: frozenset[str]
@@ -95,29 +102,33 @@ class MemberInfo(msgspec.Struct, frozen=True):
 
 
 class MemberAssignment(msgspec.Struct, frozen=True):
-    """What a member is given: partitions, and what the leader has to tell it."""
+    """A member's assignment: partitions, and user data from the leader."""
 
     partitions: tuple[TopicPartition, ...]
     user_data: bytes = b""
 
 
 class Assigned(msgspec.Struct, frozen=True):
-    """The member has these partitions, all of them, from this generation on."""
+    """All partitions of the member from this generation on."""
 
     group: GroupMetadata
     assignment: MemberAssignment
 
 
 class Revoked(msgspec.Struct, frozen=True):
-    """The group rebalances: commit what is done of these; the group waits for `Membership.revoked()` (until the rebalance timeout)."""
+    """The group rebalances: commit the work done on these partitions.
+
+    The group waits for `Membership.revoked()` (until the rebalance timeout).
+    """
 
     partitions: tuple[TopicPartition, ...]
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """The member was thrown out: these are somebody else's by now, nothing of them may be committed.
+    """The group has removed the member: others may have these partitions, so commit nothing.
 
-    With `fenced` another one has come with its instance id, and has its place: who goes back in by `rejoin` would throw that one out.
+    With `fenced`, another member with its instance id has its place; `rejoin` would remove that
+    one.
     """
 
     partitions: tuple[TopicPartition, ...]

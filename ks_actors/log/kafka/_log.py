@@ -33,8 +33,9 @@ P = TypeVar("P", KafkaProducer, KafkaTransactionalProducer)
 class KafkaLog:
     """A Kafka cluster, 2.8 or newer, reached at `bootstrap_servers` ("host:port,host:port").
 
-    Leaders and coordinators that move, and brokers that restart, are waited for until the deadline of a call; then it raises LogTimeout. May be used
-    by `async with`, or by `start` and `close`, on one event loop. After an error in `start` it may be started again.
+    A call retries until its deadline while leaders and coordinators move and brokers restart; then
+    it raises LogTimeout. Use it with `async with`, or with `start` and `close`, on one event loop.
+    After an error in `start` you may start it again.
     """
 
     def __init__(self, bootstrap_servers: str, *, options: KafkaOptions | None = None, client_id: str = "ks-actors") -> None:
@@ -50,11 +51,14 @@ class KafkaLog:
 
     @property
     def batch_bytes(self) -> int:
-        """How many bytes of records a record batch has at most."""
+        """The most bytes of records in one record batch."""
         return self._options.batch_bytes - HEADER.size
 
     def outages(self) -> Sequence[Outage]:
-        """Return the brokers that are asked and do not answer at this moment, the longest first; also before the start, and from any thread."""
+        """Return the brokers that fail to answer at this moment, the longest outage first.
+
+        You may call it before the start, and from any thread.
+        """
         return self._client.outages.now()
 
     async def __aenter__(self) -> Self:
@@ -68,7 +72,11 @@ class KafkaLog:
         return f"<KafkaLog at {self._servers}, {self._state}>"
 
     async def start(self) -> None:
-        """Connect. Raises LogTimeout, NotAuthorized, ConfigError, and LogError when it was started before."""
+        """Connect.
+
+        Raises LogTimeout, NotAuthorized and ConfigError, and LogError when the log was started
+        before.
+        """
         if self._state != "not started":
             raise LogError(f"a log is started once, this one is {self._state}")
         self._state = "starting"
@@ -86,7 +94,10 @@ class KafkaLog:
             raise LogClosed(f"the log is {self._state}")
 
     async def close(self) -> None:
-        """End all that was made from this log, and all connections. Open transactions are aborted. Does nothing when that was done before."""
+        """Close everything made from this log, and all connections.
+
+        Aborts open transactions. A second call does nothing.
+        """
         if self._state == "closed":
             return
         self._state = "closed"
@@ -104,7 +115,7 @@ class KafkaLog:
         self._parts.pop(part, None)
 
     def fetcher(self, *, client_id: str, isolation: IsolationLevel) -> KafkaFetcher:
-        """Return a new reader that has no partitions yet."""
+        """Return a new fetcher without partitions."""
         self._check()
         committed = isolation is IsolationLevel.READ_COMMITTED
         fetcher = KafkaFetcher(self._client, client_id, committed=committed, closed=self._remove)
@@ -112,9 +123,9 @@ class KafkaLog:
         return fetcher
 
     async def producer(self, *, client_id: str, lease: Lease | None = None, topics: Collection[str] = ()) -> KafkaProducer:
-        """Return a new idempotent producer, which writes only while the lease holds, if it has one.
+        """Return a new idempotent producer; with a lease, it writes only while the lease holds.
 
-        How large records for `topics` may be, and the way to their leaders, is found out meanwhile.
+        Meanwhile it looks up the record size limits of `topics` and connects to their leaders.
         """
         self._check()
         client = self._another_client(client_id)
@@ -123,10 +134,11 @@ class KafkaLog:
     async def transactional_producer(
         self, transactional_id: str, *, client_id: str, timeout_ms: int, scope: TransactionScope | None = None
     ) -> KafkaTransactionalProducer:
-        """Return a producer of that id, fence all earlier ones and abort what they left open.
+        """Return a producer of that id; fence all earlier ones and abort their open transactions.
 
-        A transaction that stays open for longer than `timeout_ms` is aborted by Kafka, which looks for such ones each ten seconds. What the last one
-        has left pending in the `scope`, as brokers may that are killed while it is ended, is ended as it was.
+        Kafka aborts a transaction that stays open for longer than `timeout_ms`; it checks every ten
+        seconds. A broker that is killed while a transaction ends may leave it pending in the
+        `scope`; the new producer completes it with the same outcome.
         """
         self._check()
         client = self._another_client(client_id)
@@ -142,7 +154,10 @@ class KafkaLog:
         return client
 
     async def _started(self, part: P, topics: Collection[str]) -> P:
-        """Start a producer, and find out meanwhile how large records of its topics may be; nothing of it is left when that is cancelled."""
+        """Start a producer while looking up the record size limits of its topics.
+
+        On an error or cancellation the producer is closed.
+        """
         self._parts[part] = None
         try:
             async with in_background(self._admin.try_to_learn_limits(topics), f"limits for {part.client_id}"):
@@ -153,9 +168,10 @@ class KafkaLog:
         return part
 
     async def join(self, group_id: str, member: NewMember, /) -> KafkaMembership:
-        """Enter a group; the first event is Assigned. Heartbeats come from a thread of their own, so the caller's loop may be busy.
+        """Join a group; the first event is Assigned.
 
-        Members that it takes over from are made to leave first, if the group can be asked.
+        Heartbeats come from a thread of their own, so the caller's loop may be busy. The members
+        that it takes over from leave first, if the group can be asked.
         """
         self._check()
         membership = await join_group(self._client, self._servers, self._threads, group_id, member, closed=self._remove)
@@ -166,58 +182,78 @@ class KafkaLog:
         return membership
 
     async def create_topics(self, topics: Iterable[NewTopic], /) -> None:
-        """Create topics, and wait until they can be used. Raises TopicExists, ConfigError (then the others were created all the same)."""
+        """Create topics, and wait until they can be used.
+
+        Raises TopicExists or ConfigError; the other topics are created all the same.
+        """
         self._check()
         await self._admin.create_topics(topics)
 
     async def create_partitions(self, counts: Mapping[str, int], /) -> None:
-        """Give each topic as many partitions as are named, which has to be more than it has, and wait until they can be used.
+        """Raise the number of partitions of each topic, and wait until they can be used.
 
-        Raises UnknownTopicOrPartition, and LogError for a number that is not larger (then the others have grown all the same).
+        Raises UnknownTopicOrPartition, and LogError for a number that is not larger than the
+        present one; the other topics grow all the same.
         """
         self._check()
         await self._admin.create_partitions(counts)
 
     async def delete_topics(self, names: Iterable[str], /) -> None:
-        """Delete topics. Raises UnknownTopicOrPartition (then the others were deleted all the same)."""
+        """Delete topics.
+
+        Raises UnknownTopicOrPartition; the other topics are deleted all the same.
+        """
         self._check()
         await self._admin.delete_topics(names)
 
     async def describe_topics(self, names: Iterable[str] | None = None, /, *, configs: bool = True) -> Mapping[str, TopicDescription]:
-        """Return those of the topics that exist; all topics but Kafka's own for None.
+        """Return the topics that exist among `names`; for None, all topics but Kafka's own.
 
-        Configs are all that are in force, by default or not, of topics that may be asked for them. Without `configs` Kafka is not asked for any.
+        Configs include defaults, and are given for topics that permit it. Without `configs` Kafka
+        is not asked for any.
         """
         self._check()
         return await self._admin.describe_topics(names, configs=configs)
 
     async def set_configs(self, configs: Mapping[str, Mapping[str, str]], /) -> None:
-        """Set these configs of topics, and leave their others as they are. Raises UnknownTopicOrPartition, ConfigError."""
+        """Set these configs of topics, and leave their others as they are.
+
+        Raises UnknownTopicOrPartition, ConfigError.
+        """
         self._check()
         await self._admin.set_configs(configs)
 
     async def delete_records(self, before: Mapping[TopicPartition, int], /) -> None:
-        """Delete all records below the given offsets. Raises UnknownTopicOrPartition, OffsetOutOfRange."""
+        """Delete all records below the given offsets.
+
+        Raises UnknownTopicOrPartition, OffsetOutOfRange.
+        """
         self._check()
         await self._admin.delete_records(before)
 
     async def begin_offsets(self, partitions: Iterable[TopicPartition], /) -> Mapping[TopicPartition, int]:
-        """Return the first offset that is there, per partition. Raises UnknownTopicOrPartition."""
+        """Return the first available offset of each partition. Raises UnknownTopicOrPartition."""
         self._check()
         return await self._admin.begin_offsets(partitions)
 
     async def end_offsets(self, partitions: Iterable[TopicPartition], isolation: IsolationLevel, /) -> Mapping[TopicPartition, int]:
-        """Return the offset behind the last record (READ_COMMITTED: the last stable offset). Raises UnknownTopicOrPartition."""
+        """Return the offset after the last record (READ_COMMITTED: the last stable offset).
+
+        Raises UnknownTopicOrPartition.
+        """
         self._check()
         return await self._admin.end_offsets(partitions, isolation)
 
     async def offsets_for_times(self, times: Mapping[TopicPartition, int], /) -> Mapping[TopicPartition, int]:
-        """Return the first offset at or after each time (ms); the end offset where there is none. Raises UnknownTopicOrPartition."""
+        """Return the first offset at or after each time (ms), or the end offset if there is none.
+
+        Raises UnknownTopicOrPartition.
+        """
         self._check()
         return await self._admin.offsets_for_times(times)
 
     async def group_ids(self) -> Sequence[str]:
-        """Return the ids of all groups, as far as this user may see them."""
+        """Return the ids of all groups that this user may see."""
         self._check()
         return await self._groups.ids()
 
@@ -227,16 +263,26 @@ class KafkaLog:
         return await self._groups.members(group_id)
 
     async def remove_members(self, group_id: str, members: Iterable[GroupMember], /) -> None:
-        """Make members leave; a member that has left already does no harm. A process that still runs may join again."""
+        """Remove members from a group; ignore members that have left.
+
+        A process that still runs may join again.
+        """
         self._check()
         await self._groups.remove(group_id, members)
 
     async def group_offsets(self, group_id: str, /) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """Return all that a group has committed. Waits for open transactions that are about to change it; LogTimeout when they stay open."""
+        """Return all offsets that a group has committed.
+
+        Waits for open transactions that are about to change them. Raises LogTimeout when they stay
+        open.
+        """
         self._check()
         return await self._groups.offsets(group_id)
 
     async def set_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], /) -> None:
-        """Commit offsets for a group without members, all in one request. Raises IllegalGeneration, UnknownTopicOrPartition."""
+        """Commit offsets for a group without members, all in one request.
+
+        Raises IllegalGeneration, UnknownTopicOrPartition.
+        """
         self._check()
         await self._groups.set_offsets(group_id, offsets)

@@ -1,4 +1,4 @@
-"""Topics and offsets, asked about and changed."""
+"""Look up and change topics and offsets."""
 
 from __future__ import annotations
 
@@ -45,27 +45,31 @@ _EARLIEST = -2
 _LATEST = -1
 _ISOLATION = {IsolationLevel.READ_UNCOMMITTED: 0, IsolationLevel.READ_COMMITTED: 1}
 _USUAL_LIMIT = 1_048_588
-# How long a limit is believed to be as it was.
+# Seconds for which a looked-up limit is trusted.
 _LIMITS_S = 300
 
 
 @final
 class Admin:
-    """What concerns the cluster and not one reader or writer; all calls end by the client's deadline."""
+    """Administrative requests to the cluster; each call ends by the client's deadline."""
 
     def __init__(self, client: KafkaClient) -> None:
         self._client: KafkaClient = client
         self._lookups: Lookups = Lookups(client)
         self._limits: dict[str, tuple[float, int]] = {}
 
-    # --- topics -----------------------------------------------------------------------------------------------------------
+    # --- topics -----------------------------------------------------------------------------------
 
     async def create_topics(self, topics: Iterable[NewTopic]) -> None:
-        """Create topics, and wait until they have leaders. Raises TopicExists, ConfigError, LogError: the others were created all the same."""
+        """Create topics, and wait until they have leaders.
+
+        Raises TopicExists, ConfigError, LogError; the other topics are created all the same.
+        """
         wanted = {topic.name: topic for topic in topics}
         if not wanted:
             return
-        # What was there before is known, so that an answer that got lost is not mistaken for somebody else's topic.
+        # Look before the request: after a lost response, TOPIC_ALREADY_EXISTS then means our own
+        # topic.
         existing = set(await self._client.metadata(wanted))
         failed: dict[str, LogError] = {}
         left = {name: topic for name, topic in wanted.items() if name not in existing}
@@ -97,7 +101,7 @@ class Admin:
 
     @staticmethod
     def _sort_out(codes: Sequence[Any], left: dict[str, Any], failed: dict[str, LogError], done: set[int]) -> str | None:
-        """Take out of `left` what is decided; say what to try again for."""
+        """Remove decided topics from `left`; return the reason to retry, if any."""
         again: str | None = None
         for name, code, *detail in codes:
             if code == NOT_CONTROLLER or (code in RETRIABLE and code != UNKNOWN):
@@ -122,11 +126,14 @@ class Admin:
             await self._client.retry(f"to see {', '.join(counts)} in place", attempt)
 
     async def create_partitions(self, counts: Mapping[str, int]) -> None:
-        """Give topics more partitions, and wait until these have leaders. Raises UnknownTopicOrPartition, LogError: the others have grown."""
+        """Give topics more partitions, and wait until these have leaders.
+
+        Raises UnknownTopicOrPartition, LogError; the other topics grow all the same.
+        """
         left = dict(counts)
         if not left:
             return
-        # The sizes from before are known, so that an answer that got lost is not mistaken for a number that is no increase.
+        # Look before the request: after a lost response, INVALID_PARTITIONS then means success.
         before = {name: len(topic.leaders) for name, topic in (await self._client.metadata(left)).items()}
         failed: dict[str, LogError] = {}
         lost = False
@@ -150,7 +157,10 @@ class Admin:
             raise error
 
     async def delete_topics(self, names: Iterable[str]) -> None:
-        """Delete topics, and wait until they are not listed any more. Raises UnknownTopicOrPartition: the others were deleted all the same."""
+        """Delete topics, and wait until the cluster no longer lists them.
+
+        Raises UnknownTopicOrPartition; the other topics are deleted all the same.
+        """
         left: dict[str, None] = dict.fromkeys(names)
         wanted = list(left)
         if not wanted:
@@ -183,7 +193,7 @@ class Admin:
             raise error
 
     async def describe_topics(self, names: Iterable[str] | None, *, configs: bool = True) -> Mapping[str, TopicDescription]:
-        """Return those of the topics that there are, with all their configs as they are in force, or with none."""
+        """Return the topics that exist, with all their effective configs or with none."""
         found = await self._client.metadata(None if names is None else list(names))
         shown = [topic for topic in found.values() if not topic.internal]
         described = await self._configs([topic.name for topic in shown]) if configs else {}
@@ -191,7 +201,10 @@ class Admin:
         return {topic.name: TopicDescription(topic.name, len(topic.leaders), described.get(topic.name, {})) for topic in shown}
 
     async def _configs(self, topics: Sequence[str], names: Sequence[str] | None = None) -> dict[str, dict[str, str]]:
-        """Return configs of topics; none for a topic that is gone, that may not be looked at, or of a name that no topic can have."""
+        """Return configs of topics.
+
+        A topic has none if it is gone, may not be described, or has an invalid name.
+        """
         if not topics:
             return {}
         request = DescribeConfigsRequest([(TOPIC, topic, names) for topic in topics])
@@ -205,7 +218,10 @@ class Admin:
         return found
 
     async def set_configs(self, configs: Mapping[str, Mapping[str, str]]) -> None:
-        """Set configs of topics and leave their others as they are. Raises UnknownTopicOrPartition, ConfigError."""
+        """Set configs of topics and leave their others as they are.
+
+        Raises UnknownTopicOrPartition, ConfigError.
+        """
         codes: Callable[[Any], list[int]] = lambda answer: [code for code, *_ in answer.responses if code != UNKNOWN]  # noqa: E731 - short as it is
         response = await self._client.send_to_controller(incremental_alter_configs(configs), codes)
         for code, detail, _, topic, *_ in response.responses:
@@ -215,30 +231,33 @@ class Admin:
             if code:
                 raise error_of(code, f"to set configs of topic {topic}", detail)
 
-    # --- the largest batch a topic takes ----------------------------------------------------------------------------------
+    # --- record size limits of topics -------------------------------------------------------------
 
     def known_limit(self, topic: str) -> int | None:
-        """Return max.message.bytes of a topic if it is known."""
+        """Return max.message.bytes of a topic if a fresh value is known."""
         entry = self._limits.get(topic)
         if entry is None or entry[0] < asyncio.get_running_loop().time():
             return None
         return entry[1]
 
     def limit(self, topic: str) -> int:
-        """Return max.message.bytes of a topic as it was learned last, else Kafka's default."""
+        """Return the last known max.message.bytes of a topic, else Kafka's default."""
         entry = self._limits.get(topic)
         return _USUAL_LIMIT if entry is None else entry[1]
 
     async def learn_limits(self, topics: Iterable[str]) -> None:
-        """Look up max.message.bytes of topics; where that is not allowed, Kafka's default is taken for it."""
+        """Look up max.message.bytes of topics; use Kafka's default without the right to look."""
         asked = [topic for topic in dict.fromkeys(topics) if self.known_limit(topic) is None]
         configs = await self._configs(asked, ["max.message.bytes"])
-        # A topic that is not there yet is asked for again the next time.
+        # An expired entry makes the next call ask again for a topic that does not exist yet.
         self._limits |= dict.fromkeys(asked, (0, _USUAL_LIMIT))
         self._note_limits(configs)
 
     async def try_to_learn_limits(self, topics: Iterable[str]) -> None:
-        """Look limits up before there are records, which wait for them else; of what is not known then they ask again."""
+        """Look up limits before the first records, so that these need not wait.
+
+        On an error the first records repeat the lookup.
+        """
         try:
             await self.learn_limits(topics)
         except LogError as error:
@@ -250,7 +269,7 @@ class Admin:
             if "max.message.bytes" in found:
                 self._limits[topic] = (until, int(found["max.message.bytes"]))
 
-    # --- offsets ----------------------------------------------------------------------------------------------------------
+    # --- offsets ----------------------------------------------------------------------------------
 
     async def _by_leader(
         self,
@@ -259,7 +278,7 @@ class Admin:
         send: Callable[[int, _Asked], Awaitable[Any]],
         read: Callable[[Any], Iterable[tuple[TopicPartition, int, int]]],
     ) -> dict[TopicPartition, int]:
-        """Ask the leader of each partition; `read` returns partition, error code and result."""
+        """Ask the leader of each partition; `read` yields partition, error code and result."""
         left = dict(wanted)
         found: dict[TopicPartition, int] = {}
 
@@ -291,7 +310,7 @@ class Admin:
         again: str | None = None
         for partition, code, result in answers:
             if partition not in left:
-                continue  # somebody else's, who asked the same
+                continue  # another caller asked in the same request
             if code in RETRIABLE:
                 again = f"the leader of {partition} answered {name_of(code)}"
             elif code == OFFSET_OUT_OF_RANGE:
@@ -314,21 +333,27 @@ class Admin:
         )
 
     async def begin_offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Return the first offset that is there, per partition."""
+        """Return the first available offset of each partition."""
         return await self._offsets(dict.fromkeys(partitions, _EARLIEST), IsolationLevel.READ_UNCOMMITTED)
 
     async def end_offsets(self, partitions: Iterable[TopicPartition], isolation: IsolationLevel) -> Mapping[TopicPartition, int]:
-        """Return the offset behind the last record, or the last stable offset."""
+        """Return the offset after the last record, or the last stable offset."""
         return await self._offsets(dict.fromkeys(partitions, _LATEST), isolation)
 
     async def offsets_for_times(self, times: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        """Return the first offset at or after each time; the end offset where there is none."""
+        """Return the first offset at or after each time (ms).
+
+        A partition without such a record gets its end offset.
+        """
         found = await self._offsets({partition: max(time, 0) for partition, time in times.items()}, IsolationLevel.READ_UNCOMMITTED)
         behind = [partition for partition, offset in found.items() if offset < 0]
         return {**found, **(await self.end_offsets(behind, IsolationLevel.READ_UNCOMMITTED) if behind else {})}
 
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> None:
-        """Delete all records below the given offsets. Raises OffsetOutOfRange, UnknownTopicOrPartition."""
+        """Delete all records below the given offsets.
+
+        Raises OffsetOutOfRange, UnknownTopicOrPartition.
+        """
         try:
             await self._by_leader(
                 "to delete records",

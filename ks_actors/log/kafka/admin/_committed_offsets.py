@@ -20,10 +20,11 @@ _NONE: Final = -1
 
 
 async def fetch_committed(client: KafkaClient, group_id: str, partitions: Iterable[TopicPartition] | None) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return what a group has committed, without the partitions that it never did; of all partitions for None.
+    """Return a group's committed offsets, without partitions that have none.
 
-    Waits until no open transaction is about to change it: else the next owner of a partition would begin before what the last one has done, although
-    that is committed. Raises LogTimeout, NotAuthorized.
+    None for `partitions` means all. Waits until no open transaction is about to change the offsets.
+    Otherwise the next owner of a partition would start before the end of the last transaction, and
+    process its records again. Raises LogTimeout, NotAuthorized.
     """
     wanted = None if partitions is None else list(partitions)
     if wanted is not None and not wanted:
@@ -45,7 +46,10 @@ async def fetch_committed(client: KafkaClient, group_id: str, partitions: Iterab
 
 
 async def fetch_unstable(client: KafkaClient, group_id: str, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
-    """Return the partitions whose offset, as a group has it, an open transaction is about to change. Raises LogTimeout, NotAuthorized."""
+    """Return the partitions with a group offset that an open transaction is about to change.
+
+    Raises LogTimeout, NotAuthorized.
+    """
     wanted = list(partitions)
     if not wanted:
         return set()
@@ -64,9 +68,12 @@ async def fetch_unstable(client: KafkaClient, group_id: str, partitions: Iterabl
 async def commit_offsets(
     client: KafkaClient, group: GroupMetadata, instance_id: str | None, offsets: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> None:
-    """Commit offsets as a member of a generation. Raises IllegalGeneration, UnknownTopicOrPartition, LogTimeout, NotAuthorized."""
+    """Commit offsets as a member of a generation.
+
+    Raises IllegalGeneration, UnknownTopicOrPartition, LogTimeout, NotAuthorized.
+    """
     if group.generation < 0:
-        # A coordinator would take it: anybody may commit for a group that has no members yet.
+        # A coordinator would accept it: any client may commit for a group without members.
         raise IllegalGeneration(f"the member is in no generation of group {group.group_id!r} yet: wait until it is assigned")
     await send_offsets(client, group, instance_id, offsets)
 
@@ -74,7 +81,10 @@ async def commit_offsets(
 async def send_offsets(
     client: KafkaClient, group: GroupMetadata, instance_id: str | None, offsets: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> None:
-    """Commit offsets; without a generation and a member id, for a group that has no members. Raises what `commit_offsets` raises."""
+    """Commit offsets; without a generation and a member id, for a group without members.
+
+    Raises the same errors as `commit_offsets`.
+    """
     if not offsets:
         return
     response = await client.send_to_coordinator(GROUP, group.group_id, offset_commit(group, instance_id, offsets), _commit_codes)
@@ -90,5 +100,5 @@ def _fetch_codes(response: Any) -> list[int]:
 
 
 def _commit_codes(response: Any) -> list[int]:
-    # There is no point in waiting for a topic: what was read was there.
+    # Do not retry for an unknown topic: it did exist when its records were read.
     return [code for _, numbers in response.topics for _, code in numbers if code != UNKNOWN_TOPIC_OR_PARTITION]

@@ -1,4 +1,4 @@
-"""How long to wait before something is tried again."""
+"""Backoff between retries."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ if TYPE_CHECKING:
     from ks_actors.log.kafka.client._options import KafkaOptions
 
 _DOUBLINGS: Final = 10
-# Also where no pause is set: whoever asked again at once would do nothing else.
+# Also the least pause without backoff: immediate retries would keep the loop busy.
 _LEAST_MS: Final = 1
 LEAST_S: Final = _LEAST_MS / 1000
 
 
 @final
 class Failures:
-    """Failures in a row. What begins to fail in another way is tried again as soon as the first time.
+    """Count failures in a row; another kind of failure restarts the backoff.
 
-    A broker that takes no connections (`away`) is knocked at more often than one is asked that answers: it costs next to nothing, and all that waits
-    goes on as soon as it is back.
+    A retry is more frequent while a broker takes no connections (`away`) than while it answers with
+    errors. Such a retry costs next to nothing, and all waiting calls resume as soon as the broker
+    is back.
     """
 
     __slots__ = ("_away", "_count")
@@ -28,11 +29,11 @@ class Failures:
         self._away: bool = False
 
     def __bool__(self) -> bool:
-        """Tell whether there are any."""
+        """Tell whether the last attempt failed."""
         return self._count > 0
 
     def pause_s(self, options: KafkaOptions, *, away: bool = False) -> float:
-        """Note one more, and return how long to wait after it, in seconds."""
+        """Count one more failure, and return the pause after it in seconds."""
         if away != self._away:
             self._away, self._count = away, 0
         first, most = (
@@ -43,5 +44,5 @@ class Failures:
         return pause_ms / 1000
 
     def end(self) -> None:
-        """Note that it has worked."""
+        """Reset the count after a success."""
         self._count = 0

@@ -1,4 +1,4 @@
-"""A client of a Kafka cluster: who leads, who coordinates, and how long to go on trying."""
+"""A client of a Kafka cluster: leaders, coordinators, retries and deadlines."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ _SOON_S = 0.003
 
 
 class TopicMetadata(NamedTuple):
-    """The leaders of a topic's partitions by number; -1 where there is none at this time. `internal`: it is Kafka's own."""
+    """The leaders of a topic's partitions by number; -1 for a partition without a leader.
+
+    `internal` marks Kafka's own topics.
+    """
 
     name: str
     leaders: Mapping[int, int]
@@ -54,9 +57,11 @@ class TopicMetadata(NamedTuple):
 class KafkaClient:
     """One user's connections to a cluster, on one event loop.
 
-    A `send…` method tries again what may be well the next time, until its `timeout_ms` (`api_timeout_ms` if it has none) is over; then LogTimeout
-    tells what was wrong last. `codes` returns the error codes of a response; those that are left in a returned one are final. Requests of different
-    channels do not wait for each other. Everything raises LogClosed after `close`, and NotAuthorized when the user is not let in.
+    A `send…` method retries temporary failures until its `timeout_ms` (default: `api_timeout_ms`)
+    has passed. Then it raises LogTimeout with the last failure. `codes` returns the error codes of
+    a response; codes that remain in a returned response are final. Requests of different channels
+    do not wait for each other. Every method raises LogClosed after `close`, and NotAuthorized when
+    the cluster rejects the user.
     """
 
     def __init__(self, bootstrap_servers: str, options: KafkaOptions, *, client_id: str) -> None:
@@ -73,7 +78,7 @@ class KafkaClient:
         self._topics: dict[str, TopicMetadata] = {}
         self._tracked: set[str] = set()
         self._refused: dict[str, int] = {}
-        # Topics of which a broker has told whether they exist.
+        # Topics that a broker has reported to exist or to be missing.
         self._answered: set[str] = set()
         self._coordinators: dict[tuple[int, str], int] = {}
         self._refreshing: asyncio.Task[None] | None = None
@@ -90,7 +95,7 @@ class KafkaClient:
         await self.close()
 
     async def start(self, *, timeout_ms: int | None = None) -> None:
-        """Find the brokers, if they are not known. Raises LogTimeout, NotAuthorized, ConfigError."""
+        """Find the brokers, if they are unknown. Raises LogTimeout, NotAuthorized, ConfigError."""
         check_aiokafka()
         await self._connections.start()
         if self._brokers:
@@ -100,7 +105,10 @@ class KafkaClient:
             self._connections.forget(node)
 
     def begin_like(self, other: KafkaClient) -> None:
-        """Know the brokers and leaders that another client of the same cluster knows: `start` asks nobody then. Tell of outages together."""
+        """Copy the brokers and leaders that another client of the same cluster knows.
+
+        `start` then sends no request. Both clients share their outages.
+        """
         self._brokers = dict(other._brokers)
         self._controller = other._controller
         self._topics = dict(other._topics)
@@ -108,20 +116,23 @@ class KafkaClient:
         self.outages = self._connections.outages = other.outages
 
     def share_coordinators(self, other: KafkaClient) -> None:
-        """Know at any time which coordinators another client knows, and the other way round. Both are on one loop."""
+        """Share known coordinators with another client on the same loop."""
         self._coordinators = other._coordinators
 
     async def close(self) -> None:
-        """Close all connections. Does nothing when that was done before."""
+        """Close all connections. A second call does nothing."""
         self._closed = True
         if self._refreshing is not None:
             self._refreshing.cancel()
         await self._connections.close()
 
-    # --- trying again -----------------------------------------------------------------------------------------------------
+    # --- retries ----------------------------------------------------------------------------------
 
     async def retry(self, what: str, attempt: Callable[[], Awaitable[T]], *, timeout_ms: int | None = None) -> T:
-        """Await `attempt()` until it does not raise Unavailable. Raises LogTimeout, saying `what` was not done, and all that the attempt raises."""
+        """Await `attempt()` until it does not raise Unavailable.
+
+        Raises LogTimeout, which names `what` as not done, and any other error of the attempt.
+        """
         limit_ms = self.options.api_timeout_ms if timeout_ms is None else timeout_ms
         deadline = asyncio.get_running_loop().time() + limit_ms / 1000
         failures = Failures()
@@ -162,7 +173,10 @@ class KafkaClient:
 
     @property
     def lost(self) -> int:
-        """How many requests were sent so far of which nobody knows whether they were done; a broker may come to them yet."""
+        """The number of requests so far with an unknown outcome.
+
+        A broker may still process them.
+        """
         return self._connections.lost
 
     @property
@@ -170,10 +184,13 @@ class KafkaClient:
         """The ids of the brokers, as of the last metadata."""
         return tuple(self._brokers)
 
-    # --- sending ----------------------------------------------------------------------------------------------------------
+    # --- sending ----------------------------------------------------------------------------------
 
     async def send(self, node: int, request: Any, *, channel: str = MAIN, timeout_ms: int | None = None) -> Any:
-        """Send to one broker, once. Raises Unavailable: then nobody knows whether it was done."""
+        """Send to one broker, once.
+
+        Raises Unavailable; the broker may or may not have acted then.
+        """
         self._check()
         address = self._brokers.get(node) or self._bootstrap.get(node)
         if address is None:
@@ -184,7 +201,7 @@ class KafkaClient:
     async def send_to_any(
         self, request: Any, codes: Callable[[Any], Iterable[int]] = lambda _: (), *, channel: str = MAIN, timeout_ms: int | None = None
     ) -> Any:
-        """Send to whichever broker answers."""
+        """Send to any broker that answers."""
 
         async def attempt() -> Any:
             response = await self._send_to_any(request, channel)
@@ -198,7 +215,7 @@ class KafkaClient:
         random.shuffle(nodes)
         nodes.sort(key=lambda node: not self._connections.connected(node, channel))
         failed: Unavailable | None = None
-        # Addresses from before a move of the whole cluster may all be wrong: then those that the user gave are asked.
+        # If the whole cluster has moved, all known addresses may be wrong: try the user's as well.
         for node in (*nodes, *self._bootstrap):
             try:
                 return await self.send(node, request, channel=channel)
@@ -208,7 +225,10 @@ class KafkaClient:
         raise failed
 
     async def ask_controller(self, request: Any) -> Any:
-        """Send to the controller, once. Raises Unavailable: then nobody knows whether it was done."""
+        """Send to the controller, once.
+
+        Raises Unavailable; the controller may or may not have acted then.
+        """
         if self._controller is None:
             raise Unavailable("the cluster has no controller at this time")
         return await self.send(self._controller, request)
@@ -275,7 +295,10 @@ class KafkaClient:
                 raise Unavailable(f"{who} answered {name_of(code)}", refresh=code in STALE_METADATA, soon=code in SOON)
 
     async def coordinator(self, kind: int, key: str) -> int:
-        """Return the coordinator's broker, from memory if it is known. Raises Unavailable, NotAuthorized."""
+        """Return the broker of the coordinator, from the cache if known.
+
+        Raises Unavailable, NotAuthorized.
+        """
         node = self._coordinators.get((kind, key))
         if node is not None:
             return node
@@ -289,32 +312,36 @@ class KafkaClient:
         return int(response.coordinator_id)
 
     def connect_ahead(self, topics: Iterable[str], channel: str) -> None:
-        """Begin to connect to those that are known to lead these topics: it is what the first request waits for else."""
+        """Start connecting to the known leaders of these topics.
+
+        The first request then need not wait for the connection.
+        """
         for node in {node for topic in topics if topic in self._topics for node in self._topics[topic].leaders.values()}:
             if node in self._brokers:
                 self._connections.open_ahead(node, self._brokers[node], channel)
 
     def disconnect(self, channel: str) -> None:
-        """Close the sockets of a channel; what waits there for answers raises Unavailable."""
+        """Close the sockets of a channel; requests under way there raise Unavailable."""
         self._connections.disconnect(channel)
 
-    # --- metadata ---------------------------------------------------------------------------------------------------------
+    # --- metadata ---------------------------------------------------------------------------------
 
     def leader(self, partition: TopicPartition) -> int | None:
-        """Return the leader as far as is known; None: there is none, or nobody has asked."""
+        """Return the known leader; None if there is none or it was never looked up."""
         topic = self._topics.get(partition.topic)
         node = -1 if topic is None else topic.leaders.get(partition.partition, -1)
         return None if node < 0 else node
 
     def known(self, topic: str) -> TopicMetadata | None:
-        """Return what is known of a topic; None: nobody has asked, or it was not there."""
+        """Return the known metadata of a topic; None if it was missing or never looked up."""
         return self._topics.get(topic)
 
     async def find_leader(self, partition: TopicPartition) -> int:
-        """Return the leader, asking if it is not known. Raises UnknownTopicOrPartition, Unavailable."""
+        """Return the leader; look it up if unknown. Raises UnknownTopicOrPartition, Unavailable."""
         node = self.leader(partition)
         if node is not None:
-            # It may have been described only: whoever uses it wants to know when its leader moves.
+            # The topic may only have been described: track it, so that refreshes see its leader
+            # move.
             self._tracked.add(partition.topic)
             return node
         await self.refresh([partition.topic])
@@ -324,19 +351,22 @@ class KafkaClient:
         raise self.why_no_leader(partition)
 
     async def look_for(self, topics: Iterable[str]) -> None:
-        """Refresh once, as far as that is possible now. Raises NotAuthorized, LogClosed."""
+        """Refresh once, as far as possible now. Raises NotAuthorized, LogClosed."""
         try:
             await self.refresh(topics)
         except Unavailable as error:
             _log.debug("leaders could not be looked up: %s", error)
 
     def why_no_leader(self, partition: TopicPartition) -> LogError:
-        """Return what is wrong with a partition that had no leader the last time it was looked for: Unavailable means that this may change."""
+        """Return the error for a partition without a leader at the last lookup.
+
+        Unavailable means that this may change.
+        """
         code = self._refused.get(partition.topic)
         if code is not None:
             return error_of(code, f"it was not possible to look up topic {partition.topic}")
         if partition.topic not in self._answered:
-            # The cluster may be away since before anybody asked.
+            # The cluster may have been unreachable since before the first lookup.
             return Unavailable(f"no broker has told yet whether there is {partition}")
         topic = self._topics.get(partition.topic)
         if topic is None or partition.partition not in topic.leaders:
@@ -344,23 +374,26 @@ class KafkaClient:
         return Unavailable(f"{partition} has no leader at this time")
 
     async def metadata(self, topics: Collection[str] | None, *, timeout_ms: int | None = None) -> Mapping[str, TopicMetadata]:
-        """Ask anew for topics, None: all; return those that there are. Raises LogTimeout, NotAuthorized."""
+        """Look up topics (None: all), and return those that exist.
+
+        Raises LogTimeout, NotAuthorized.
+        """
         names = None if topics is None else sorted(set(topics))
         found = await self.retry("to learn which topics there are", lambda: self._ask_metadata(names), timeout_ms=timeout_ms)
         self._raise_refused(names or ())
         return found
 
     async def refresh(self, topics: Iterable[str] = ()) -> None:
-        """Look up anew the leaders of all topics that were asked for so far, and of these. Raises Unavailable, NotAuthorized.
+        """Look up again the leaders of all topics tracked so far, and of these.
 
-        Several who want that at the same time are served by one request.
+        One request serves all concurrent calls. Raises Unavailable, NotAuthorized.
         """
         self._check()
         new = set(topics) - self._tracked
         self._tracked |= new
         task = self._refreshing
         if task is not None and new:
-            # The one that is under way has not asked for these.
+            # The request under way does not include the new topics.
             await asyncio.wait([task])
             task = self._refreshing
         if task is None or task.done():
@@ -376,7 +409,7 @@ class KafkaClient:
         await self._ask_metadata(sorted(self._tracked))
 
     async def _ask_metadata(self, topics: list[str] | None) -> Mapping[str, TopicMetadata]:
-        """Ask once, keep what there is to know, and return the topics that there are."""
+        """Ask once, cache the result, and return the topics that exist."""
         response = await self._send_to_any(MetadataRequest(topics, allow_auto_topic_creation=False), MAIN)
         if not response.brokers:
             raise Unavailable("the cluster has no brokers at this time")

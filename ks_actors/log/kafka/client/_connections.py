@@ -32,15 +32,17 @@ PRODUCE: Final = "produce"
 _CLOSE_S: Final = 1.0
 _LENGTH: Final = struct.Struct(">i")
 _wire_log = logging.getLogger("aiokafka.conn")
-# So long a request may have no answer before that is told, unless it asks the broker to wait.
+# Seconds without an answer before a warning, unless the request asks the broker to wait.
 _SILENT_S: Final = 5.0
 _REFUSED = (SaslAuthenticationFailed, UnsupportedSaslMechanismError)
 
 
 class Unavailable(LogError):
-    """Something that may be well the next time; with `refresh`, not before leaders and coordinators were looked up anew.
+    """A failure that a retry may cure.
 
-    With `away` there was no connection to be had, so nothing was asked of anybody. An error that is `told` is in the program's log already.
+    With `refresh` a retry needs a new lookup of leaders and coordinators first. With `soon` it is
+    worth an immediate retry. With `away` there was no connection, so no request was sent. With
+    `told` the failure is already logged.
     """
 
     def __init__(self, message: str, *, refresh: bool = True, soon: bool = False, away: bool = False, told: bool = False) -> None:
@@ -52,7 +54,7 @@ class Unavailable(LogError):
 
 
 class _NoSecrets(logging.Filter):
-    """Keep what a client logs in with out of aiokafka's debug log of requests."""
+    """Keep credentials out of aiokafka's debug log of requests."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return not any(type(argument).__name__.startswith("SaslAuthenticate") for argument in record.args or ())
@@ -62,14 +64,17 @@ _NO_SECRETS = _NoSecrets()
 
 
 class _Connection(AIOKafkaConnection):  # type: ignore[misc]
-    """A socket that says when it is about to be closed, whoever closes it: `closing` gets its transport, and what is done when that is closed."""
+    """A socket that reports every close: `closing` gets the close's future and the transport."""
 
     def __init__(self, closing: Callable[[asyncio.Future[None], asyncio.WriteTransport], None], *address: Any, **settings: Any) -> None:
         super().__init__(*address, **settings)
         self._closing = closing
 
     def send(self, request: Any, expect_response: bool = True) -> Any:
-        """Write a request in one go, and return what will be its response; how long that is waited for is the caller's to say."""
+        """Write a request in one go, and return the future of its response.
+
+        The caller limits the wait.
+        """
         writer = self._writer
         if writer is None or not expect_response:
             return super().send(request, expect_response)
@@ -99,9 +104,9 @@ class _Connection(AIOKafkaConnection):  # type: ignore[misc]
 class Connections:
     """One socket per broker and channel.
 
-    Brokers answer the requests of a socket one after the other, so what may wait long has a channel of its own. All channels are alike else. `lost`
-    counts the requests of which nobody knows whether they were done, or will be. `outages`, which clients share, tells of silent
-    brokers.
+    Brokers answer the requests of a socket in order, so requests that may wait long have a channel
+    of their own. Channels differ in nothing else. `lost` counts requests with an unknown outcome.
+    `outages`, which clients share, reports silent brokers.
     """
 
     def __init__(self, options: KafkaOptions, client_id: str, outages: Outages) -> None:
@@ -117,7 +122,7 @@ class Connections:
         self._closed = False
 
     async def start(self) -> None:
-        """Read the files that are needed. Raises ConfigError."""
+        """Load the TLS files, if any. Raises ConfigError."""
         _wire_log.addFilter(_NO_SECRETS)
         if self._options.tls:
             self._ssl = await asyncio.get_running_loop().run_in_executor(None, self._options.ssl_context)
@@ -130,13 +135,14 @@ class Connections:
     async def send(self, node: int, address: tuple[str, int], channel: str, request: Any, timeout_s: float) -> Any:
         """Send one request, once, and return the response.
 
-        Raises Unavailable when the broker cannot be reached or does not answer: then nobody knows whether it has done it. NotAuthorized, LogClosed.
+        Raises Unavailable when the broker cannot be reached or does not answer; the broker may or
+        may not have acted then. Raises NotAuthorized, LogClosed.
         """
         connection = self._ready.get((node, channel))
         if connection is None or not connection.connected():
             connection = await self._open(node, address, channel)
         where = f"broker {node} at {address[0]}:{address[1]}"
-        # The time that a request may take beyond the usual is a wait that it asks the broker for.
+        # Time beyond the usual request timeout is a wait that the request asks the broker for.
         allowance = timeout_s - self._options.request_timeout_ms / 1000
         try:
             async with asyncio.timeout(timeout_s):
@@ -148,7 +154,8 @@ class Connections:
             raise self._told(address, channel, f"{where} did not answer {name_of_request(request)} within {timeout_s:.1f} s") from None
         except (KafkaConnectionError, OSError) as error:
             self.lost += 1
-            # One that is not there any more was closed by ourselves, or is told of already.
+            # If the socket is no longer in `_ready`, this client closed it, or its failure is
+            # already logged.
             broke = self._ready.get((node, channel)) is connection
             self._drop((node, channel), CloseReason.CONNECTION_BROKEN)
             if self._closed:
@@ -169,12 +176,12 @@ class Connections:
         return f"broker at {address[0]}:{address[1]}", (id(self), channel)
 
     def _told(self, address: tuple[str, int], channel: str, reason: str, *, away: bool = False) -> Unavailable:
-        """Return the error that a broker does not answer, of which the program's log tells."""
+        """Report the outage of a broker, and return the error for the caller."""
         self.outages.failed(*self._line(address, channel), reason)
         return Unavailable(reason, away=away, told=True)
 
     async def _open(self, node: int, address: tuple[str, int], channel: str) -> Any:
-        """Return a new connection; all who want it at the same time get the same."""
+        """Return a new connection; concurrent callers share it."""
         if self._closed:
             raise LogClosed("the connection to Kafka is closed")
         task = self._begin_opening(node, address, channel)
@@ -196,7 +203,7 @@ class Connections:
         return task
 
     def open_ahead(self, node: int, address: tuple[str, int], channel: str) -> None:
-        """Begin to connect, for whoever sends first; if it is not possible now, that one tries again."""
+        """Start connecting for the first sender; if that fails, the sender tries again."""
         if not self._closed and not self.connected(node, channel):
             self._begin_opening(node, address, channel)
 
@@ -246,7 +253,7 @@ class Connections:
         closed.add_done_callback(self._closing.pop)
 
     def disconnect(self, channel: str) -> None:
-        """Close the sockets of a channel; what waits for answers there raises Unavailable."""
+        """Close the sockets of a channel; requests under way there raise Unavailable."""
         for key in [key for key in self._ready if key[1] == channel]:
             self._drop(key, CloseReason.SHUTDOWN)
 
@@ -256,9 +263,9 @@ class Connections:
             self._drop(key, CloseReason.SHUTDOWN)
 
     async def close(self) -> None:
-        """Close all sockets; what waits for answers raises LogClosed.
+        """Close all sockets; requests under way raise LogClosed.
 
-        By TLS both sides say that they close. A broker that does not say so is not waited for, more than a second.
+        With TLS both sides announce the close. The wait for a silent broker ends after a second.
         """
         self._closed = True
         self._unanswered.close()
@@ -279,6 +286,6 @@ class Connections:
 
 
 def name_of_request(request: Any) -> str:
-    """Return what a request is called."""
+    """Return the name of a request."""
     struct = getattr(request, "struct", None)
     return (type(request) if struct is None else struct).__name__

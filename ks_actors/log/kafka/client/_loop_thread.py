@@ -1,4 +1,4 @@
-"""An event loop that nobody's code can block."""
+"""An event loop in a thread of its own, safe from blocking user code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ T = TypeVar("T")
 
 @final
 class LoopThread:
-    """A thread with a loop of its own, which begins with the first use. Heartbeats are sent from here, whatever users do on theirs."""
+    """A thread with its own event loop, started on first use.
+
+    Heartbeats go out from here, even while users block their own loop.
+    """
 
     def __init__(self, name: str) -> None:
         self._name: str = name
@@ -27,7 +30,7 @@ class LoopThread:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop, which runs. Raises LogClosed."""
+        """The running loop. Raises LogClosed."""
         if self._closed:
             raise LogClosed(f"{self._name} has been ended")
         if self._loop is None:
@@ -36,17 +39,19 @@ class LoopThread:
 
     @property
     def running(self) -> bool:
-        """Whether there is a thread: it has begun, and is not being ended."""
+        """Whether the thread has started and `close` has not been called."""
         return self._loop is not None
 
     def _begin(self) -> tuple[asyncio.AbstractEventLoop, Thread]:
         loop = asyncio.new_event_loop()
-        # A process may end without having closed its log: others find out by the session timeout.
+        # A daemon, since a process may end without closing its log: the session timeout then ends
+        # its membership.
         thread = Thread(target=self._run, args=(loop,), name=self._name, daemon=True)
         try:
             thread.start()
         except RuntimeError:
-            # There are too many threads. Nobody may wait for what a loop does that does not run.
+            # There are too many threads. Close the loop, or callers would wait for a loop that
+            # never runs.
             loop.close()
             raise
         return loop, thread
@@ -60,7 +65,10 @@ class LoopThread:
             loop.close()
 
     async def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` there, and wait for it here; cancelling the wait cancels the work. Raises LogClosed when the thread ends meanwhile."""
+        """Run `work` there, and wait for it here; cancelling the wait cancels the work.
+
+        Raises LogClosed when the thread ends meanwhile.
+        """
         try:
             loop = self.loop
         except BaseException:
@@ -75,7 +83,10 @@ class LoopThread:
             raise
 
     async def close(self) -> None:
-        """End what runs there, the loop and the thread. Does nothing when that was done before, or nothing ever ran."""
+        """Cancel the tasks there, and end the loop and the thread.
+
+        Does nothing after the first call, or if nothing ever ran.
+        """
         self._closed = True
         loop, thread = self._loop, self._thread
         self._loop = self._thread = None
@@ -85,7 +96,10 @@ class LoopThread:
 
 
 def begin_in_thread(call: Callable[[], T], name: str) -> asyncio.Future[T]:
-    """Begin a call in a thread of its own; return what will be its outcome, on this loop. Nobody has to wait for it, not even the process's end."""
+    """Start a call in a thread of its own; return the future of its outcome, on this loop.
+
+    Neither callers nor the end of the process have to wait for it.
+    """
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[T] = loop.create_future()
 
@@ -115,6 +129,6 @@ async def _end_all() -> None:
     for task in left:
         task.cancel()
     await asyncio.gather(*left, return_exceptions=True)
-    # Sockets that are closed are so only in the next turns of their loop.
+    # The loop closes the sockets only in its next iterations.
     for _ in range(3):
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""How to reach Kafka, and how long to wait for it."""
+"""Options of a Kafka log: connections, timeouts, batches."""
 
 from __future__ import annotations
 
@@ -17,23 +17,31 @@ Compression: TypeAlias = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaOptions:
-    """All that can be set of a `KafkaLog`; times in ms, sizes in bytes. Secrets show neither in its repr nor in logs.
+    """All options of a `KafkaLog`; times in ms, sizes in bytes.
 
-    `tls` is True for TLS with the system's certificates, or an `ssl.SSLContext` of one's own; `tls_ca_file` names the certificates to trust instead,
-    `tls_cert_file` and `tls_key_file` (`tls_key_password`) who the client is. `sasl_mechanism` logs in by `sasl_username` and `sasl_password`.
+    Secrets appear neither in its repr nor in logs. Raises ConfigError for contradictory options.
 
-    `request_timeout_ms` is what one request may take, `api_timeout_ms` what a call may take with all its retries, `delivery_timeout_ms` how long
-    records are tried to be written: a call ends in LogTimeout then. `missing_topic_wait_ms` is how long a topic that nobody knows is waited for.
-    What failed is tried again after `retry_backoff_ms`, then twice that, up to `retry_backoff_max_ms`; where no connection can be made it is
-    `reconnect_backoff_ms` up to `reconnect_backoff_max_ms`, as that costs next to nothing, and whoever comes back is met soon; 0
-    is taken for 1 ms.
+    `tls` is True for TLS with the system's certificates, or an `ssl.SSLContext` of your own.
+    `tls_ca_file` names the certificates to trust instead; `tls_cert_file` and `tls_key_file`
+    (`tls_key_password`) authenticate the client. `sasl_mechanism` logs in with `sasl_username` and
+    `sasl_password`.
 
-    `compression` is of written records, `compression_level` None means 1 for lz4 and the usual one for others; `batch_bytes` limits a batch before
-    compression, `max_in_flight` the requests per broker that wait for an answer (at most 5, else Kafka could not tell repeated ones).
-    `linger_ms` is how long records that trickle are gathered on the broker before the next fetch; 0: not at all.
-    `max_decompressed_bytes` is what a record batch may become when it is decompressed, and what a record may take in memory with its headers: beyond
-    it, reading raises LogCorrupted.
-    `replication_factor` is of topics that are created; -1 leaves it to the brokers. Raises ConfigError for what contradicts itself.
+    `request_timeout_ms` limits one request, `api_timeout_ms` a call with all its retries, and
+    `delivery_timeout_ms` the attempts to write records; then the call raises LogTimeout.
+    `missing_topic_wait_ms` is the wait for a topic that no broker knows. A retry follows after
+    `retry_backoff_ms`, then twice that, up to `retry_backoff_max_ms`. Without a connection it is
+    `reconnect_backoff_ms` up to `reconnect_backoff_max_ms`: such a retry costs next to nothing, and
+    a broker that returns is found soon. 0 counts as 1 ms.
+
+    `compression` applies to written records; `compression_level` None means 1 for lz4 and the
+    library's default for others. `batch_bytes` limits a batch before compression. `max_in_flight`
+    limits the unanswered requests per broker (at most 5; beyond that Kafka cannot detect
+    duplicates).
+
+    `linger_ms` is how long a broker gathers slowly arriving records before the next fetch; 0
+    disables it. `max_decompressed_bytes` limits a decompressed record batch, and the memory of one
+    record with its headers; beyond it, reading raises LogCorrupted. `replication_factor` applies to
+    created topics; -1 leaves it to the brokers.
     """
 
     tls: bool | ssl.SSLContext = False
@@ -88,13 +96,16 @@ class KafkaOptions:
 
     @property
     def security_protocol(self) -> str:
-        """The name that Kafka has for this way to talk."""
+        """Kafka's name of the protocol."""
         if self.sasl_mechanism is not None:
             return "SASL_SSL" if self.tls else "SASL_PLAINTEXT"
         return "SSL" if self.tls else "PLAINTEXT"
 
     def ssl_context(self) -> ssl.SSLContext | None:
-        """Return the context for connections, None without TLS. Reads files; raises ConfigError if one of them cannot be used."""
+        """Return the context for connections, None without TLS.
+
+        Reads files; raises ConfigError if one of them cannot be used.
+        """
         if not self.tls:
             return None
         if isinstance(self.tls, ssl.SSLContext):

@@ -1,4 +1,4 @@
-"""Brokers that do not answer are told of: at once, and again and again until they do."""
+"""Log brokers that do not answer: at once, and repeatedly until they do."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from ks_actors._errors import LogError
 
 _log = logging.getLogger("ks_actors.log.kafka")
-# When to tell of an outage, in seconds from its beginning; then each so many more.
+# Seconds from the start of an outage to its warnings, and the interval of later ones.
 _TELL_AT: Final = (0.0, 1.0, 5.0)
 _TELL_EACH: Final = 10.0
-# A broker that is away, back, and away again is told of this often at most.
+# The least seconds between first warnings about a broker that flaps.
 _LEAST_S: Final = 5.0
-# Nobody asks a broker any more that was not asked for so long: it may have left the cluster.
+# Seconds without a request after which an outage is dropped: the broker may have left the cluster.
 _FORGET_S: Final = 60.0
-# A request that a broker refuses for a while is told of when it takes longer than this.
+# Seconds of refusals of one request before the first warning.
 _REFUSED_S: Final = 5.0
 
 
 class _Line(NamedTuple):
-    """A socket, or the attempt to have one, on which there is no answer."""
+    """An unanswered socket, or an unanswered attempt to connect."""
 
     since: float
     seen: float
@@ -35,7 +35,7 @@ class _Line(NamedTuple):
 
 
 class _Away:
-    """A broker of which one line at least is without an answer."""
+    """A broker with at least one unanswered line."""
 
     __slots__ = ("lines", "since", "told")
 
@@ -45,7 +45,7 @@ class _Away:
         self.lines: dict[Hashable, _Line] = {}
 
     def due(self) -> float:
-        """Return when it is to be told of the next time."""
+        """Return the time of the next warning."""
         if self.told < len(_TELL_AT):
             return self.since + _TELL_AT[self.told]
         return self.since + _TELL_AT[-1] + _TELL_EACH * (self.told - len(_TELL_AT) + 1)
@@ -53,9 +53,11 @@ class _Away:
 
 @final
 class Outages:
-    """The brokers that do not answer, as all clients of a log see them, by address; one place tells of it, so that a broker has one line at a time.
+    """The unanswering brokers of a log, by address; its clients share one instance.
 
-    WARNING at the first failure, after 1 s, after 5 s, then each 10 s; INFO when it answers. May be used from any thread. `clock` is in seconds.
+    That keeps each outage to one log line at a time: WARNING at the first failure, after 1 s, after
+    5 s, then every 10 s; INFO when the broker answers. Any thread may use it. `clock` is in
+    seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
@@ -65,7 +67,10 @@ class Outages:
         self._last_told: dict[str, float] = {}
 
     def failed(self, where: str, line: Hashable, reason: str, *, since: float | None = None) -> None:
-        """Note that the broker at `where` does not answer on a line, for a `reason` that names it; since now, or since a time of the clock."""
+        """Note that the broker at `where` does not answer on a line; `reason` names it.
+
+        The outage starts now, or at `since`, a time of the clock.
+        """
         now = self.clock()
         with self._lock:
             self._forget_old(now)
@@ -84,7 +89,7 @@ class Outages:
         _log.warning("%s; tried again until it answers%s", reason, f", for {seconds:.0f} s by now" if seconds >= 1 else "")
 
     def answered(self, where: str, line: Hashable) -> None:
-        """Note that it answers. It costs nothing as long as all brokers do."""
+        """Note that the broker answers. This costs nothing as long as all brokers do."""
         if not self._away:
             return
         now = self.clock()
@@ -99,7 +104,7 @@ class Outages:
         _log.info("%s answers again, after %.1f s", where, now - away.since)
 
     def forget(self, owner: Hashable) -> None:
-        """Forget the lines of a client that is closed: those are tuples that begin with it."""
+        """Drop the lines of a closed client: those are tuples that begin with it."""
         with self._lock:
             for where, away in tuple(self._away.items()):
                 for line in [line for line in away.lines if isinstance(line, tuple) and line[0] == owner]:
@@ -108,7 +113,7 @@ class Outages:
                     del self._away[where]
 
     def now(self) -> list[Outage]:
-        """Return what does not answer, the longest first."""
+        """Return the current outages, the longest first."""
         now = self.clock()
         with self._lock:
             self._forget_old(now)
@@ -130,7 +135,7 @@ def _seen(line: _Line) -> float:
 
 @final
 class Refusals:
-    """The refusals of one call by brokers that do answer: told of after 5 s, then each 10 s."""
+    """The refusals of one call by answering brokers: a warning after 5 s, then every 10 s."""
 
     __slots__ = ("_due", "_since", "_what")
 

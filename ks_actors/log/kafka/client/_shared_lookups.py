@@ -1,4 +1,4 @@
-"""Offsets that several ask for at the same time."""
+"""Offset lookups that concurrent callers share."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ _REPLICA = -1
 
 @final
 class Lookups:
-    """Ask brokers for offsets, by one request for all who ask the same broker for the same in the same turn of the loop.
+    """Look up offsets; one request per broker serves all equal lookups of the same loop iteration.
 
-    An instance that gets tasks asks where each one's changelogs begin and end, and a broker answers the requests of a connection one by one.
+    An instance that gets tasks looks up the begin and end of each changelog, and a broker answers
+    the requests of a connection one by one.
     """
 
     def __init__(self, client: KafkaClient) -> None:
@@ -25,7 +26,10 @@ class Lookups:
         self._waiting: dict[tuple[int, int, int], tuple[dict[str, set[int]], asyncio.Task[Any]]] = {}
 
     async def ask(self, node: int, isolation: int, topics: list[tuple[str, list[tuple[int, int]]]]) -> Any:
-        """Return the answer about partitions, each with the time it is asked for, and maybe about others, too. Raises what `send` raises."""
+        """Return the broker's response for partitions, each with its requested time.
+
+        It may include other partitions. Raises the errors of `send`.
+        """
         times = {time for _, partitions in topics for _, time in partitions}
         if len(times) != 1:
             return await self._client.send(node, OffsetRequest(_REPLICA, isolation, topics))
@@ -42,13 +46,13 @@ class Lookups:
         return await asyncio.shield(sending)
 
     async def _send(self, node: int, isolation: int, time: int, topics: dict[str, set[int]]) -> Any:
-        # A task begins after all that was ready when it was made: who asks the same has done so.
+        # A new task runs after all callbacks that were ready, so equal lookups have joined by now.
         del self._waiting[node, isolation, time]
         asked = [(topic, [(partition, time) for partition in sorted(partitions)]) for topic, partitions in topics.items()]
         return await self._client.send(node, OffsetRequest(_REPLICA, isolation, asked))
 
 
 def _look(sent: asyncio.Task[Any]) -> None:
-    """Look at what it has come to, as all who asked may have gone."""
+    """Retrieve the exception, since every caller may have been cancelled."""
     if not sent.cancelled():
         sent.exception()

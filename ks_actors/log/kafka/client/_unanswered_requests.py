@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 Line: TypeAlias = "tuple[str, Hashable]"
 _LOOK_S: Final = 1.0
-# A broker answers these when the slowest member of the group has done its part.
+# A broker answers these only after the slowest member of the group has done its part.
 _PATIENT: Final = ("JoinGroup", "SyncGroup")
 
 
@@ -26,10 +26,10 @@ class _Waiting(NamedTuple):
 
 @final
 class Unanswered:
-    """Look each second at the requests of one client that are under way, while there are any; tell of those that have no answer for `silent_s`.
+    """Check a client's open requests every second; report those silent for `silent_s`.
 
-    A broker may take requests, and never answer: long before a request is given up that is told. A loop that stood still hears late what had been
-    answered in time, so a look that comes late is left out.
+    A broker may accept requests and never answer; this warns long before the request times out. A
+    blocked loop receives answers late, so a check that runs late is skipped.
     """
 
     def __init__(self, outages: Callable[[], Outages], silent_s: float) -> None:
@@ -41,9 +41,10 @@ class Unanswered:
 
     @contextmanager
     def until_answered(self, line: Line, name: str, allowance: float, *, answers: bool = True) -> Iterator[None]:
-        """Note that a request, or a connection, is waited for as long as the block; beyond the `allowance` in seconds it is late.
+        """Track a request or a connection attempt while the block runs.
 
-        When the block ends without an error the broker has answered, unless what came is no answer.
+        It counts as late `allowance` seconds after the usual time. A block that ends without an
+        error means that the broker has answered, unless `answers` is false.
         """
         token = object()
         outages = self._outages()
@@ -73,7 +74,7 @@ class Unanswered:
                 outages.failed(*waiting.line, f"{where} has not answered {waiting.name} for {silent:.0f} s", since=waiting.since)
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop checking."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()

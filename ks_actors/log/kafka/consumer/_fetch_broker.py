@@ -1,4 +1,4 @@
-"""When a broker is asked for records, and how long it may wait for them."""
+"""The schedule of fetches to one broker, and their wait times."""
 
 from __future__ import annotations
 
@@ -15,14 +15,20 @@ if TYPE_CHECKING:
     from ks_actors.records import TopicPartition
 
 LONG_MS: Final = 500
-"""How long a broker waits for records when there is a way to ask for others meanwhile; else it answers at once."""
-# How often the other connection is used for partitions that nothing has happened to, while the broker waits at the first one.
+"""The wait for records on a broker (ms) while the other connection is free.
+
+Otherwise the broker answers at once.
+"""
+# The interval of fetches on the other connection while the first one waits and no partition is new.
 _SPACING_S: Final = 0.02
 
 
 @final
 class BrokerTurn:
-    """A connection to a broker, with at most one request under way (`out`). It is `long` when the broker may take its time."""
+    """A connection to a broker with at most one open request (`out`).
+
+    `long` is true while the broker may wait for records.
+    """
 
     __slots__ = ("channel", "long", "out", "session")
 
@@ -35,11 +41,12 @@ class BrokerTurn:
 
 @final
 class FetchBroker:
-    """The partitions that are `wanted` of a broker, and the two connections that they are asked for by.
+    """The `wanted` partitions of a broker, and the two connections that fetch them.
 
-    As a rule there is one request with all wanted partitions, which the broker waits with. Partitions that come to be wanted meanwhile are asked for
-    by the other connection, together with all others, in requests that are answered at once. Until the first request is back these are repeated
-    every 20 ms, so nothing that is wanted is ever left out for longer.
+    Usually one request asks for all wanted partitions, and the broker waits for records. The other
+    connection asks for newly wanted partitions, together with all others, and the broker answers at
+    once. Until the first response arrives this repeats every 20 ms, so no wanted partition is left
+    out for longer.
     """
 
     __slots__ = ("_fresh", "_last", "_sent_at", "eager", "failures", "lines", "node", "not_before", "timer", "timer_due", "wanted")
@@ -49,19 +56,19 @@ class FetchBroker:
         self.lines: tuple[BrokerTurn, BrokerTurn] = (BrokerTurn(channels[0]), BrokerTurn(channels[1]))
         self.wanted: dict[TopicPartition, Source] = {}
         self.failures: Failures = Failures()
-        # Before that time of the loop, in seconds, nothing is sent.
+        # The loop time in seconds before which nothing is sent.
         self.not_before: float = 0.0
         self._sent_at: float = -math.inf
-        # Whether the next request may find as much as the last one did: nothing is gathered then.
+        # Whether the next request may find as much as the last one: then do not linger.
         self.eager: bool = False
         self.timer: asyncio.Handle | None = None
         self.timer_due: float = 0.0
-        # Whether a partition has come to be wanted, from where it reads on by now, since the last request.
+        # Whether a partition was added, or got a new fetch offset, since the last request.
         self._fresh: bool = False
         self._last: BrokerTurn = self.lines[0]
 
     def change(self, partition: TopicPartition, source: Source | None) -> None:
-        """Have a partition asked for from where its source reads on; None: not any more."""
+        """Fetch a partition from the source's next offset; None stops fetching it."""
         if source is None:
             self.wanted.pop(partition, None)
         else:
@@ -72,7 +79,10 @@ class FetchBroker:
             line.session.change(partition)
 
     def free_line(self) -> BrokerTurn | None:
-        """Return the connection for the next request; None: there is nothing to ask for, or a request is back at once."""
+        """Return the connection for the next request.
+
+        None means that nothing is wanted, or that a response is about to arrive.
+        """
         if not self.wanted:
             return None
         first, second = self.lines
@@ -81,18 +91,18 @@ class FetchBroker:
         if not first.out and not second.out:
             return self._last
         waiting, free = (first, second) if first.out else (second, first)
-        # While records of one partition are brought, those of others are asked for that the broker has, too.
+        # While one request brings records of a partition, the other may fetch those of others.
         return free if (waiting.long or self.eager) and waiting.session.lacks_any(self.wanted) else None
 
     def due(self, linger_s: float) -> float:
-        """Return when the next request is to go out, a time of the loop."""
+        """Return the loop time of the next request."""
         if self.eager:
             return self.not_before
         alone = not (self.lines[0].out or self.lines[1].out)
         return max(self.not_before, self._sent_at + (linger_s if alone or self._fresh else max(linger_s, _SPACING_S)))
 
     def begin(self, line: BrokerTurn, now: float) -> int:
-        """Put the wanted partitions into the next request of a connection; return how long the broker is to wait for records, in ms."""
+        """Prepare a connection's next request; return the wait for records on the broker in ms."""
         alone = not (self.lines[0].out or self.lines[1].out)
         under_way = [other.session.told for other in self.lines if other.out and not other.long]
         brought = {partition for told in under_way for partition, source in self.wanted.items() if told.get(partition) == source.ahead}
@@ -100,7 +110,7 @@ class FetchBroker:
             {partition: source for partition, source in self.wanted.items() if partition not in brought} if brought else self.wanted
         )
         for partition in brought:
-            # The next request of this connection has them again.
+            # The connection's next request includes them again.
             line.session.change(partition)
         line.out, line.long = True, alone and not more
         self._last, self._sent_at, self._fresh, self.eager = line, now, False, False

@@ -1,4 +1,4 @@
-"""Deal with partitions that cannot be fetched: those that may be well soon are held back, of the others the owner hears."""
+"""Handle fetch errors of partitions: retry temporary ones, and report the others."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _log = logging.getLogger("ks_actors")
 
 
 class Owner(Protocol):
-    """The part that fetches."""
+    """The fetch loop, as used from here."""
 
     def change(self, source: Source) -> None:
-        """Look anew whether a partition is to be asked for, and whom."""
+        """Check again whether to fetch a partition, and from which broker."""
 
     def change_all(self) -> None:
-        """Look anew at all partitions."""
+        """Check all partitions again."""
 
     def fail(self, source: Source, error: Exception) -> None:
-        """Tell of an error of a partition."""
+        """Report an error of a partition."""
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run something that ends with the fetcher."""
+        """Run a coroutine that ends with the fetcher."""
 
 
 @final
@@ -52,7 +52,7 @@ class FetchErrors:
         self._refreshing: bool = False
 
     def refused(self, source: Source, code: int) -> None:
-        """Deal with a partition that a broker answered an error code for."""
+        """Handle the error code of a partition."""
         if code == OFFSET_OUT_OF_RANGE:
             source.looking = True
             self._owner.begin(self._find_range(source, source.era))
@@ -81,7 +81,7 @@ class FetchErrors:
         self._owner.change(source)
 
     def _unknown(self, source: Source) -> None:
-        """Wait for the partition a little: a topic that was just created is not known to all brokers at once."""
+        """Wait a little for the partition: not all brokers know a new topic at once."""
         now = asyncio.get_running_loop().time()
         if source.unknown_since is None:
             source.unknown_since = now
@@ -92,7 +92,7 @@ class FetchErrors:
             self._hold(source)
 
     def refresh(self) -> None:
-        """Find out who leads now, and which partitions there are."""
+        """Look up the leaders, and the existing partitions."""
         if not self._refreshing:
             self._refreshing = True
             self._owner.begin(self._look_up())
@@ -125,12 +125,12 @@ class FetchErrors:
         return [source for source in self._sources.values() if source.wanted and self._client.leader(source.partition) is None]
 
     async def _find_range(self, source: Source, era: int) -> None:
-        """Say which offsets there are, when the one that was asked for is none of them."""
+        """Report OffsetOutOfRange with the valid range, if the fetch offset is outside it."""
         error: Exception | None
         try:
             begin = await self._find_offset(source.partition, _EARLIEST)
             end = await self._find_offset(source.partition, _LATEST)
-            # A leader that has just taken over may not have known its end yet.
+            # The leader may be new, and may have learned its end offset only now.
             error = None if begin <= source.ahead <= end else OffsetOutOfRange(source.partition, source.ahead, begin, end)
         except LogClosed:
             return
@@ -159,7 +159,7 @@ def _offset_codes(response: Any) -> list[int]:
 
 
 def unexpected(partition: TopicPartition, error: Exception) -> LogError:
-    """Return the error to be told for one that nobody has thought of."""
+    """Wrap an unexpected exception into a LogError."""
     failed = LogError(f"{partition} cannot be fetched: {type(error).__name__}: {error}")
     failed.__cause__ = error
     return failed

@@ -1,4 +1,4 @@
-"""Fetch requests to brokers."""
+"""The loop of fetch requests to brokers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ks_actors.log.kafka.consumer._partition_reader import Budget, Source
     from ks_actors.log.kafka.wire import FetchResponse
 
-# From so many bytes on nothing is gained by gathering more before the next request.
+# Fetched bytes from which lingering before the next request gains nothing.
 _MUCH: Final = 65_536
 _numbers = count(1)
 _log = logging.getLogger("ks_actors")
@@ -31,10 +31,11 @@ _log = logging.getLogger("ks_actors")
 
 @final
 class FetchLoop:
-    """Keep requests under way for all partitions that want more, as they come to want it.
+    """Keep fetch requests open for all partitions that want more records.
 
-    Every change of a partition is told by `change`; what has not changed is not looked at again. A partition that is wanted is in a request within
-    `linger_ms`, 20 ms and the way to its broker and back, whatever others do.
+    Callers report every change of a partition with `change`; unchanged ones are not checked again.
+    A wanted partition is in a request within `linger_ms`, 20 ms and one broker round trip,
+    regardless of other partitions.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class FetchLoop:
         self.unpacking: Unpacking = Unpacking(self.begin, news)
         self._troubles: FetchErrors = FetchErrors(client, sources, self, client_id=client_id)
         self._brokers: dict[int, FetchBroker] = {}
-        # Where the partitions are wanted that are, and those of which this may not be right any more.
+        # The brokers of the wanted partitions, and the partitions for which that may be outdated.
         self._nodes: dict[TopicPartition, int] = {}
         self._changed: set[TopicPartition] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -67,12 +68,15 @@ class FetchLoop:
         self._stopped = False
 
     def change(self, source: Source) -> None:
-        """Look anew, soon, whether a partition is to be asked for, and whom: once for all that has happened by then."""
+        """Check soon whether to fetch a partition, and from which broker.
+
+        One check covers all changes until then.
+        """
         self._changed.add(source.partition)
         self._pump_soon()
 
     def change_all(self) -> None:
-        """Look anew, soon, at all partitions."""
+        """Check all partitions soon."""
         self._changed.update(self._sources)
         self._pump_soon()
 
@@ -81,7 +85,7 @@ class FetchLoop:
             self._pumping = asyncio.get_running_loop().call_soon(self._pump)
 
     def stop(self) -> None:
-        """End, without waiting for it."""
+        """Stop, without waiting for the tasks."""
         self._stopped = True
         if self._pumping is not None:
             self._pumping.cancel()
@@ -97,24 +101,24 @@ class FetchLoop:
                 self._client.disconnect(line.channel)
 
     async def close(self) -> None:
-        """End, and wait until it has ended."""
+        """Stop, and wait until all tasks have ended."""
         self.stop()
         if self._tasks:
             await asyncio.wait(self._tasks)
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run something that ends with the fetcher."""
+        """Run a coroutine that ends with the fetcher."""
         task = asyncio.get_running_loop().create_task(work, name=f"{self._who} fetches")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def fail(self, source: Source, error: Exception) -> None:
-        """Tell of an error of a partition, which is not asked for until its owner has heard it."""
+        """Report an error of a partition, and stop fetching it until its owner sees the error."""
         source.error = error
         self.change(source)
         self._on_news(source)
 
-    # --- who is asked for what --------------------------------------------------------------------------------------------
+    # --- partitions and their brokers -------------------------------------------------------------
 
     def _pump(self) -> None:
         self._pumping = None
@@ -128,7 +132,7 @@ class FetchLoop:
             self._serve(broker)
 
     def _place(self, partition: TopicPartition) -> None:
-        """Have a partition asked for by the one broker that leads it, if it is to be asked for."""
+        """Assign a partition to the broker that leads it, if it is wanted."""
         source = self._sources.get(partition)
         node: int | None = None
         if source is not None and source.wanted:
@@ -147,7 +151,7 @@ class FetchLoop:
             broker.change(partition, source)
 
     def _serve(self, broker: FetchBroker) -> None:
-        """Send the next request to a broker, if there is one, or see that this is done when its time has come."""
+        """Send the next request to a broker, or set a timer for it."""
         line = broker.free_line()
         if line is None:
             return
@@ -159,18 +163,19 @@ class FetchLoop:
         elif broker.timer is None or broker.timer_due > due:
             if broker.timer is not None:
                 broker.timer.cancel()
-            # uvloop returns a handle that does not tell its time for one that has nearly come.
+            # Store the time: uvloop's handle of a timer that is almost due does not know it.
             broker.timer, broker.timer_due = loop.call_at(due, self._come_due, broker), due
 
     def _come_due(self, broker: FetchBroker) -> None:
         broker.timer = None
         self._serve(broker)
 
-    # --- a request --------------------------------------------------------------------------------------------------------
+    # --- a request --------------------------------------------------------------------------------
 
     async def _request(self, broker: FetchBroker, line: BrokerTurn, wait_ms: int) -> None:
         options = self._client.options
-        # A partition that has nothing buffered has room for a fetch, whatever others have.
+        # Even with the budget used up, leave room for one fetch of a partition with an empty
+        # buffer.
         most = max(options.fetch_max_bytes - self._budget.used, options.max_partition_fetch_bytes)
         request = line.session.request(options, wait_ms, most, committed=self._committed)
         try:
@@ -192,9 +197,9 @@ class FetchLoop:
         self._pump_soon()
 
     def _current(self, line: BrokerTurn, partition: TopicPartition) -> Source | None:
-        """Return the partition if an answer to the last request of a connection is what comes next of it.
+        """Return the partition if it still waits for the response to a connection's last request.
 
-        Raises KeyError for one that was not asked for.
+        Raises KeyError for a partition that is not in the request.
         """
         offset = line.session.told[partition]
         source = self._sources.get(partition)
@@ -203,7 +208,7 @@ class FetchLoop:
         return source
 
     def _asked(self, line: BrokerTurn) -> list[Source]:
-        """Return the partitions for which an answer to the last request of a connection counts."""
+        """Return the partitions that still wait for the response to a connection's last request."""
         return [source for partition in line.session.told if (source := self._current(line, partition)) is not None]
 
     def _unreachable(self, broker: FetchBroker, error: Unavailable) -> None:
@@ -242,13 +247,13 @@ class FetchLoop:
         broker.eager = broker.eager or size >= _MUCH
 
     def _refused(self, broker: FetchBroker, line: BrokerTurn, code: int) -> None:
-        """Deal with a request that was refused as a whole."""
+        """Handle the error code of a whole response."""
         if code not in RETRIABLE:
             for source in self._asked(line):
                 self.fail(source, error_of(code, f"{source.partition} cannot be fetched"))
         elif line.session.full or code not in {NOT_FOUND, INVALID_EPOCH}:
             self._rest(broker)
-        # A broker that was restarted, or needs its room for the sessions of others, has forgotten this one.
+        # A broker that restarted, or needs room for other sessions, has dropped this one.
         line.session.lose()
 
     def _add(self, source: Source, raw: bytes, end_offset: int, aborted: Sequence[tuple[int, int]] | None) -> None:
@@ -259,6 +264,7 @@ class FetchLoop:
             self.fail(source, error)
         else:
             if source.add(chunk):
-                # The waiting reader has it before the next request is made, so the partition is in that, too.
+                # Report first: the reader then takes the chunk before the next request, which can
+                # include this partition.
                 self._on_news(source)
                 self.change(source)

@@ -1,4 +1,4 @@
-"""The partitions that a broker remembers to be asked for (KIP-227), so that requests and responses have only what is new."""
+"""Fetch sessions (KIP-227): requests and responses carry only changes."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ _LAST_EPOCH: Final = (1 << 31) - 1
 
 @final
 class FetchSession:
-    """The partitions of the requests of one connection, one request after the other.
+    """The partitions in successive requests of one connection.
 
-    `told` has the offsets that the broker knows, for the partitions that it is to answer for. The first request has all of them; it makes a session,
-    if the broker has room for one, and the next ones have what has changed. The broker keeps the order in which partitions have their turn.
+    `told` has the offsets that the broker knows, by partition. The first request has all partitions
+    and opens a session, if the broker has room for one; later requests only have changes. The
+    broker keeps the order in which partitions have their turn.
     """
 
     __slots__ = ("_asked", "_changed", "_epoch", "_forgotten", "_id", "_turn", "told")
@@ -41,19 +42,19 @@ class FetchSession:
 
     @property
     def full(self) -> bool:
-        """Whether the request has all partitions, whatever the broker knew before."""
+        """Whether the next request has all partitions, regardless of the broker's session."""
         return self._epoch == _FULL
 
     def change(self, partition: TopicPartition) -> None:
-        """Note that a partition may be wanted from elsewhere, or not any more."""
+        """Note that a partition has another fetch offset, or is no longer wanted."""
         self._changed.add(partition)
 
     def lacks_any(self, wanted: Mapping[TopicPartition, Source]) -> bool:
-        """Return whether there is a wanted partition that the last request does not ask for."""
+        """Return whether the last request lacks a wanted partition."""
         return any(self.told.get(partition) != wanted[partition].ahead for partition in self._changed if partition in wanted)
 
     def turn_to(self, wanted: Mapping[TopicPartition, Source]) -> bool:
-        """Make these the partitions to be asked for; return whether the broker is known to have more of one that is new in the request."""
+        """Set the partitions to fetch; tell whether the broker has more of a new or moved one."""
         told, more = self.told, False
         asked: dict[str, list[tuple[int, int]]] = {}
         forgotten: dict[str, list[int]] = {}
@@ -75,19 +76,22 @@ class FetchSession:
         return more
 
     def _in_turn(self, wanted: Mapping[TopicPartition, Source]) -> Iterable[TopicPartition]:
-        """Have each partition be the first of a request at some time: only that one gets a batch that is larger than max_partition_fetch_bytes."""
+        """Rotate the partitions, so that each is the first of a request at some time.
+
+        Only the first one gets a batch larger than max_partition_fetch_bytes.
+        """
         partitions = list(wanted)
         self._turn += 1
         begin = self._turn % len(partitions)
         return partitions[begin:] + partitions[:begin]
 
     def request(self, options: KafkaOptions, wait_ms: int, max_bytes: int, *, committed: bool) -> Pinned:
-        """Return the request for what `turn_to` has found."""
+        """Return the request for the partitions of the last `turn_to`."""
         fields = (wait_ms, max_bytes, options.max_partition_fetch_bytes, (self._id, self._epoch), self._asked, self._forgotten)
         return Pinned(FetchRequest, *fields, int(committed))
 
     def answered(self, session_id: int) -> None:
-        """Note that the broker has taken the request in; without a session id the next one has all partitions again."""
+        """Note a response; without a session id the next request has all partitions again."""
         self._id = session_id
         if session_id == _NONE:
             self._epoch = _FULL
@@ -95,5 +99,8 @@ class FetchSession:
             self._epoch = 1 if self._epoch == _LAST_EPOCH else self._epoch + 1
 
     def lose(self) -> None:
-        """Begin anew: nobody knows what the broker knows. It ends the session that it may still have."""
+        """Start a new session: the broker's state is unknown.
+
+        The next request ends the old session, if it still exists.
+        """
         self._epoch = _FULL

@@ -1,4 +1,4 @@
-"""Readers of partitions in Kafka."""
+"""Fetchers of partitions in Kafka."""
 
 from __future__ import annotations
 
@@ -22,23 +22,24 @@ _TOUCHED = (
     "aiokafka.record.memory_records:MemoryRecords.has_next aiokafka.record.memory_records:MemoryRecords.next_batch "
     "aiokafka.record.default_records:DefaultRecordBatch.validate_crc aiokafka.protocol.offset:OffsetRequest"
 )
-# So long at a time records are made of bytes; then others have their turn.
+# The most seconds of decoding at a time, so that other tasks get their turn.
 _SLICE_SECONDS = 0.005
 
 
 @final
 class KafkaFetcher:
-    """Read ahead: while records are processed, the next ones are on their way. Connections to brokers are the fetcher's own.
+    """Fetch ahead: the next records are on their way while the app processes the last ones.
 
-    A broker that cannot be reached is waited for, and its partitions have nothing new meanwhile. What is buffered survives a pause, and an assignment
-    that leaves the partition where it is.
+    The fetcher has its own connections to brokers. While a broker is unreachable it keeps trying,
+    and returns nothing new of its partitions. The buffer survives a pause, and an assignment that
+    keeps the partition's position.
     """
 
     def __init__(self, client: KafkaClient, client_id: str, *, committed: bool, closed: Callable[[KafkaFetcher], None]) -> None:
         check_aiokafka(_TOUCHED)
         self.client_id: str = client_id
         self._sources: dict[TopicPartition, Source] = {}
-        # Those that have something to say, in the order of their turns.
+        # Partitions with records or errors to return, in the order of their turns.
         self._ready: dict[TopicPartition, None] = {}
         self._budget: Budget = Budget(client.options.fetch_max_bytes)
         self._fetching: FetchLoop = FetchLoop(client, self._sources, self._news, budget=self._budget, client_id=client_id, committed=committed)
@@ -48,11 +49,11 @@ class KafkaFetcher:
         self._closed = False
 
     def assign(self, positions: Mapping[TopicPartition, int], /) -> None:
-        """Read exactly these partitions from these offsets; what is paused stays so."""
+        """Read exactly these partitions from these offsets; paused partitions stay paused."""
         assigned = {TopicPartition(*partition): offset for partition, offset in positions.items()}
         for partition in [partition for partition in self._sources if partition not in assigned]:
             source = self._sources.pop(partition)
-            # What is under way for it finds that it is not wanted any more.
+            # The new era makes the responses under way obsolete.
             self._move(source, source.position)
         for partition, offset in assigned.items():
             if partition not in self._sources:
@@ -62,7 +63,7 @@ class KafkaFetcher:
                 self._move(self._sources[partition], offset)
 
     def seek(self, partition: TopicPartition, offset: int, /) -> None:
-        """Read on from `offset`. Raises LogError for a partition that is not assigned."""
+        """Continue from `offset`. Raises LogError for a partition that is not assigned."""
         (source,) = self._assigned((partition,))
         self._move(source, offset)
 
@@ -72,17 +73,23 @@ class KafkaFetcher:
         self._fetching.change(source)
 
     def position(self, partition: TopicPartition, /) -> int:
-        """Return the offset that the partition will be read from next; raises KeyError when it is not assigned."""
+        """Return the partition's next offset; raises KeyError when it is not assigned."""
         return self._sources[partition].position
 
     def pause(self, partitions: Iterable[TopicPartition], /) -> None:
-        """Leave partitions out of fetches until `resume`. Raises LogError for one that is not assigned."""
+        """Leave partitions out of fetches until `resume`.
+
+        Raises LogError for one that is not assigned.
+        """
         for source in self._assigned(partitions):
             source.paused = True
             self._fetching.change(source)
 
     def resume(self, partitions: Iterable[TopicPartition], /) -> None:
-        """Fetch partitions again, from where they were paused. Raises LogError for one that is not assigned."""
+        """Fetch partitions again, from where they were paused.
+
+        Raises LogError for one that is not assigned.
+        """
         for source in self._assigned(partitions):
             source.paused = False
             if source.ready:
@@ -110,13 +117,15 @@ class KafkaFetcher:
         self._wake()
 
     async def fetch(self, *, max_wait_ms: int, max_records: int = 10_000) -> Sequence[Fetched]:
-        """Wait for records and return them, at most `max_records` of each partition; an empty sequence when none came within `max_wait_ms`.
+        """Wait for records and return them, at most `max_records` of each partition.
 
-        Only one fetch may wait at a time. Raises OffsetOutOfRange, UnknownTopicOrPartition, LogCorrupted, NotAuthorized, LogClosed.
+        Returns an empty sequence when none arrive within `max_wait_ms`. Only one fetch may wait at
+        a time. Raises OffsetOutOfRange, UnknownTopicOrPartition, LogCorrupted, NotAuthorized,
+        LogClosed.
         """
         if max_records < 1:
             raise ValueError(f"max_records is at least 1, not {max_records}")
-        # Before anything is read: from here on it cannot be cancelled, so nothing is lost.
+        # Yield before any read: a cancellation after a read would lose records.
         await asyncio.sleep(0)
         found = self._collect(max_records)
         if found or max_wait_ms <= 0:
@@ -153,7 +162,8 @@ class KafkaFetcher:
                 self._fetching.change(source)
                 if not found:
                     raise
-                # What was found has been passed over already: it is returned, and the error is the next thing to be heard.
+                # The positions of these records have moved on: return them first, and raise the
+                # error in the next call.
                 self._ready = {partition: None, **self._ready}
                 break
             self._fetching.change(source)
@@ -172,18 +182,18 @@ class KafkaFetcher:
             return fetched
         error = source.error
         if error is not None:
-            # It is told once; then it is tried again, and told again if nothing has changed.
+            # Raise it once; then fetch again, and raise it again if nothing has changed.
             source.error = None
             raise error
         return None
 
     async def close(self) -> None:
-        """End; a waiting fetch raises LogClosed. Does nothing when that was done before."""
+        """Close; a waiting fetch raises LogClosed. A second call does nothing."""
         self.shut()
         await self._fetching.close()
 
     def shut(self) -> None:
-        """End, but for the connections: `close` ends them, too."""
+        """Stop fetching, but leave the connections to `close`."""
         if not self._closed:
             self._closed = True
             self._fetching.stop()

@@ -1,4 +1,4 @@
-"""A partition that is being fetched: where it is read, and what has been brought of it."""
+"""A partition under fetch: its positions, and its buffered chunks."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from ks_actors.log.kafka.wire import Chunk
     from ks_actors.records import TopicPartition
 
-# What is being processed, and what comes after it, once half of the former is done: more, or sooner, would only take up room.
+# The chunk in process, and the next one once half of the first is done: more would waste memory.
 _CHUNKS = 2
 
 
 @final
 class Budget:
-    """How many bytes the partitions of a fetcher have buffered, and from how many on nothing is read ahead any more."""
+    """The buffered bytes of a fetcher's partitions, and the limit of reading ahead."""
 
     __slots__ = ("limit", "used")
 
@@ -34,7 +34,7 @@ class Budget:
 
     @property
     def room(self) -> bool:
-        """Whether partitions that have something to be read may have more."""
+        """Whether partitions with buffered records may fetch more."""
         return self.used < self.limit
 
 
@@ -42,7 +42,8 @@ class Budget:
 class Source:
     """One partition of a fetcher.
 
-    `position` is where its owner reads on, `ahead` where the next request does. Whatever was looked up in an earlier `era` is void by now.
+    `position` is its owner's next offset, `ahead` the next offset to fetch. A lookup from an
+    earlier `era` is obsolete.
     """
 
     __slots__ = (
@@ -69,13 +70,13 @@ class Source:
         self.ahead: int = position
         self.era: int = 0
         self.paused: bool = False
-        # Whether the last fetch left something behind on the broker.
+        # Whether the broker had more than the last fetch returned.
         self.more: bool = False
-        # It is not asked for while its range of offsets is looked up, and while it rests after a failure.
+        # No fetch while its offset range is looked up (`looking`), or during a backoff (`held`).
         self.looking: bool = False
         self.held: asyncio.TimerHandle | None = None
         self.failures: Failures = Failures()
-        # Since when nobody knows the partition.
+        # The loop time since which no broker knows the partition.
         self.unknown_since: float | None = None
         self.error: Exception | None = None
         self.chunks: deque[Chunk] = deque()
@@ -83,19 +84,20 @@ class Source:
 
     @property
     def ready(self) -> bool:
-        """Whether there is something to say."""
+        """Whether there are records or an error to return."""
         return not self.chunks[0].waits if self.chunks else self.error is not None
 
     @property
     def full(self) -> bool:
-        """Whether no more can be taken in."""
+        """Whether the buffer is full."""
         return len(self.chunks) >= _CHUNKS
 
     @property
     def wanted(self) -> bool:
-        """Whether more is to be asked for.
+        """Whether to fetch more.
 
-        Of a partition that has nothing buffered it always is, whatever others have: its task may wait for it before it goes on with them.
+        Always true for a partition with an empty buffer, regardless of the budget: its task may
+        need its records before it can process those of others.
         """
         if self.paused or self.looking or self.held is not None or self.error is not None:
             return False
@@ -103,7 +105,7 @@ class Source:
         return not chunks or (len(chunks) < _CHUNKS and chunks[0].half_read and self._budget.room)
 
     def move(self, position: int) -> None:
-        """Read on from somewhere else; what is there, or under way, is void."""
+        """Continue from another position; drop the buffer and responses under way."""
         self.position = self.ahead = position
         self.era += 1
         self.looking = self.more = False
@@ -118,7 +120,7 @@ class Source:
         self.buffered = 0
 
     def add(self, chunk: Chunk) -> bool:
-        """Take in what was brought; tell whether there is anything new in it."""
+        """Add a fetched chunk; tell whether it has anything new."""
         behind = chunk.next_offset
         if behind is None or behind <= self.ahead:
             return False
@@ -130,9 +132,10 @@ class Source:
         return True
 
     def read(self, limit: int, until: float = inf) -> Fetched | None:
-        """Return what is there, at most `limit` records, and move behind it; None when it is nothing. No batch is begun after `until`.
+        """Return up to `limit` buffered records and advance; None if there are none.
 
-        Raises LogCorrupted and LogError when it is the next record that cannot be read; it is fetched again then.
+        Starts no further batch after `until`. Raises LogCorrupted and LogError when the next record
+        cannot be read; the next read fetches it again.
         """
         columns = Columns()
         position, end = self.position, None

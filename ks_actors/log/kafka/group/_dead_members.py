@@ -1,4 +1,4 @@
-"""Have a group know which of its members have died, before their sessions are over."""
+"""Remove dead members from a group before their sessions time out."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ks_actors.log.kafka.client import KafkaClient
     from ks_actors.log.kafka.group._local_members import Dead
 
-# Not that of a member's own requests: while the group waits for others, its answer to who joins keeps what comes behind it waiting.
+# A separate channel: while the group waits, a pending join response blocks later responses.
 _CHANNEL: Final = "group-burials"
 _LOOK_SECONDS: Final = 0.3
 _ANSWER_MS: Final = 3_000
@@ -30,10 +30,12 @@ _log = logging.getLogger("ks_actors")
 
 @final
 class DeadMembers:
-    """Make members leave whose process has died, and abort what they left open: former selves at the start, and then neighbours, as they die.
+    """Remove members of dead processes, and abort their open transactions.
 
-    No rebalance of the group would be over before the sessions of those are. Of a former self the client id tells, since nobody else can have it;
-    of neighbours that they have let go of their locks, and they are buried by the member id that they had.
+    Without this a rebalance would last until their sessions time out. At the start it removes
+    earlier incarnations of this process, known by their client id, which no other process can have.
+    Later it removes members on this machine as they die. A dead process has lost its lock, and its
+    file has the member id to remove.
     """
 
     def __init__(self, client: KafkaClient, group_id: str, transactional_id: str | None, scope: TransactionScope | None) -> None:
@@ -45,11 +47,14 @@ class DeadMembers:
 
     @property
     def begun(self) -> bool:
-        """Return whether former selves are buried, and neighbours looked after."""
+        """Return whether earlier incarnations are removed, and local members watched."""
         return self._watching is not None
 
     async def begin(self) -> None:
-        """Bury former selves, be seen by neighbours, and look after them until `end`. Raises LogError; then it may be called again."""
+        """Remove earlier incarnations, register, and watch local members until `end`.
+
+        Raises LogError; then you may call it again.
+        """
         found = await self._ask(DescribeGroupsRequest([self._group_id]), lambda answer: [each[0] for each in answer.groups])
         for member_id, client_id, *_ in found.groups[0][5]:
             if client_id == self._client.client_id:
@@ -58,14 +63,17 @@ class DeadMembers:
         self._watching = asyncio.create_task(self._watch(), name=f"neighbours in group {self._group_id}")
 
     def know(self, member_id: str) -> None:
-        """Note what the group knows this member by."""
+        """Record the id that the group has given this member."""
         try:
             self._neighbours.know(member_id)
         except LogError as error:
             _log.debug("others find out by the session timeout when this process dies: %s", error)
 
     async def end(self, *, known: bool) -> None:
-        """Be seen no more; unless it is `known` to the group that this member leaves, neighbours tell it."""
+        """Unregister.
+
+        Unless the group knows that this member leaves (`known`), other local members report it.
+        """
         watching, self._watching = self._watching, None
         if watching is not None:
             watching.cancel()
@@ -73,7 +81,10 @@ class DeadMembers:
         self._neighbours.leave(known=known)
 
     def _look_around(self) -> None:
-        """Be seen by neighbours. Where that is not possible the session timeout is what tells of this process's death."""
+        """Register among the local members.
+
+        If that is impossible, the session timeout alone reveals this process's death.
+        """
         try:
             if not self._neighbours.entered:
                 self._neighbours.enter()
@@ -105,7 +116,7 @@ class DeadMembers:
             dead.release()
 
     async def _bury(self, member_id: str, timeout_ms: int | None = None) -> bool:
-        """Make a member leave; return whether it was there. Raises LogTimeout."""
+        """Remove a member from the group; return whether it was there. Raises LogTimeout."""
         answer = await self._ask(leave_group(self._group_id, member_id, None), lambda answer: (answer.error_code,), timeout_ms)
         was_there = answer.error_code == NONE and all(code == NONE for *_, code in answer.members)
         if was_there:
@@ -116,9 +127,10 @@ class DeadMembers:
         return await self._client.send_to_coordinator(GROUP, self._group_id, request, codes, channel=_CHANNEL, timeout_ms=timeout_ms)
 
     async def _end(self, transactional_id: str) -> None:
-        """Abort the transaction that is open: whoever takes over would wait until it times out. Not when somebody else has the id by now.
+        """Abort the open transaction, so that its next owner need not wait for the timeout.
 
-        One that is not open any more may still not be ended everywhere. Raises LogTimeout.
+        Does nothing once another producer has the id. Also completes a transaction that ended, but
+        not everywhere. Raises LogTimeout.
         """
         coordination = TransactionCoordinator(self._client, transactional_id, _TRANSACTION_MS)
         try:
@@ -130,5 +142,6 @@ class DeadMembers:
         except LogTimeout:
             raise
         except LogError as error:
-            # Somebody else is at it; or a Kafka that does not tell, or not this user.
+            # Another process does the same, or Kafka does not answer this request, or not for this
+            # user.
             _log.debug("the transaction of %s, whose process has died, is left to Kafka: %r", transactional_id, error)

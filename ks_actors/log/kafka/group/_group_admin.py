@@ -1,4 +1,4 @@
-"""Groups from outside: their members and offsets, asked about and changed by an operator."""
+"""Look up and change groups from outside: their members and offsets."""
 
 from __future__ import annotations
 
@@ -31,13 +31,16 @@ if TYPE_CHECKING:
 
 @final
 class GroupAdmin:
-    """Ask coordinators, and change what they know; all calls end by the client's deadline, in LogTimeout."""
+    """Look up and change groups; each call ends by the client's deadline, with LogTimeout."""
 
     def __init__(self, client: KafkaClient) -> None:
         self._client: KafkaClient = client
 
     async def ids(self) -> Sequence[str]:
-        """Return the ids of all groups, in order: each broker knows those that it coordinates."""
+        """Return the ids of all groups, sorted.
+
+        Each broker only knows the groups that it coordinates.
+        """
         return sorted(await self._client.retry("to list groups", self._ids))
 
     async def _ids(self) -> set[str]:
@@ -67,7 +70,7 @@ class GroupAdmin:
         ]
 
     async def remove(self, group_id: str, members: Iterable[GroupMember]) -> None:
-        """Make members leave. Raises NotAuthorized."""
+        """Remove members from a group. Raises NotAuthorized."""
         request = leave_groups(group_id, [member.member_id for member in members])
         response = await self._client.send_to_coordinator(GROUP, group_id, request, lambda answer: (answer.error_code,))
         for code in (response.error_code, *(code for *_, code in response.members)):
@@ -75,9 +78,12 @@ class GroupAdmin:
                 raise error_of(code, f"it was not possible to remove members of group {group_id!r}")
 
     async def offsets(self, group_id: str) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """Return all that a group has committed."""
+        """Return all offsets that a group has committed."""
         return await fetch_committed(self._client, group_id, None)
 
     async def set_offsets(self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Commit offsets in one request, as somebody who is no member: a coordinator takes it when the group has none."""
+        """Commit offsets in one request, without membership.
+
+        A coordinator accepts that only for a group without members.
+        """
         await send_offsets(self._client, GroupMetadata(group_id, -1, ""), None, offsets)

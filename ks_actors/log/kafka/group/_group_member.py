@@ -1,4 +1,4 @@
-"""The protocol of groups, as one member speaks it."""
+"""The group protocol of one member."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ _JOIN: Final = "group-join"
 _BEAT: Final = "group-heartbeat"
 _RETRY_SECONDS: Final = 0.1
 _LEAVE_MS: Final = 3_000
-# Each so often the leader looks whether the topics have other partitions than those it has dealt out; more often while a topic is missing.
+# Seconds between the leader's checks for changed partition counts; shorter while a topic is
+# missing.
 _WATCH_SECONDS: Final = 5.0
 _WATCH_MISSING_SECONDS: Final = 0.5
 _log = logging.getLogger("ks_actors")
@@ -48,9 +49,11 @@ _log = logging.getLogger("ks_actors")
 
 @final
 class Coordinator:
-    """One member of a group: joins, beats, lets go, and joins again. It lives on a loop that nobody else blocks, and so its heartbeats go on.
+    """One member of a group: it joins, sends heartbeats, revokes, and joins again.
 
-    What happens is told to the owner by `post`, which calls it on its own loop, as long as that one is `there`. All methods are for this loop.
+    It lives on a loop free of user code, so its heartbeats continue. It reports events to the owner
+    by `post`, which calls it on its own loop while that loop is `there`. Call all methods on this
+    loop.
     """
 
     def __init__(
@@ -71,10 +74,10 @@ class Coordinator:
         self._beat_seconds: float = min(HEARTBEAT_MS, new.session_timeout_ms / 3, new.rebalance_timeout_ms / 4) / 1000
         self._group: GroupMetadata = GroupMetadata(group_id, -1, "")
         self._counter = 0
-        # When the owner last got on with its work, and whether it was asked since.
+        # The time of the owner's last progress, and whether an answer from it is outstanding.
         self._well: float = 0.0
         self._asked = False
-        # What the owner has said, and what the coordinator has; `_changed` wakes who waits for any of it.
+        # The state from the owner and from the coordinator; `_changed` wakes waiters for any of it.
         self._changed: asyncio.Event = asyncio.Event()
         self._turn = 0
         self._let_go = False
@@ -85,14 +88,14 @@ class Coordinator:
         self._helpers: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Connect, and enter the group. Raises LogTimeout, NotAuthorized."""
+        """Connect, and join the group. Raises LogTimeout, NotAuthorized."""
         await self._client.start()
         self._main = asyncio.create_task(self._live(), name=f"member of group {self._group.group_id}")
 
-    # --- what the owner says ----------------------------------------------------------------------------------------------
+    # --- calls from the owner ---------------------------------------------------------------------
 
     def let_go(self, turn: int, user_data: bytes | None = None, topics: Collection[str] | None = None) -> None:
-        """Go on with the rebalance: nothing is held any more."""
+        """Continue the rebalance: the owner has released its partitions."""
         if turn == self._turn and not self._let_go:
             if user_data is not None:
                 self._user_data = user_data
@@ -102,23 +105,26 @@ class Coordinator:
             self._changed.set()
 
     def rejoin(self, user_data: bytes | None = None, topics: Collection[str] | None = None) -> None:
-        """Ask for a new assignment; go back in if the member is out."""
+        """Ask for a new assignment; join again after a removal."""
         if topics is not None:
             self._topics = frozenset(topics)
         if user_data is not None:
             self._user_data = user_data
-            # What has not changed would not be heard.
+            # The group ignores an unchanged subscription.
             self._counter += 1
         self._rebalance = self._back = True
         self._changed.set()
 
     def heard(self, stuck_seconds: float) -> None:
-        """Take note that the owner's loop turns, and for how long something on it has not returned."""
+        """Note that the owner's loop runs, and for how long a callback on it has not returned."""
         self._asked = False
         self._well = asyncio.get_running_loop().time() - stuck_seconds
 
     async def end(self, *, leave: bool) -> None:
-        """End; with `leave` others need not wait for a timeout. Does not raise: who cannot be reached finds out by that timeout."""
+        """End; with `leave`, leave the group, so that others need not wait for a timeout.
+
+        Never raises: an unreachable group notices by that timeout.
+        """
         main, self._main = self._main, None
         if main is not None:
             main.cancel()
@@ -133,7 +139,7 @@ class Coordinator:
             if self._burials is not None:
                 await self._burials.end(known=left)
         finally:
-            # Also when the log is closed meanwhile, which ends the thread that this runs in.
+            # Also when the log closes meanwhile, which ends this thread.
             await self._client.close()
 
     async def _leave(self) -> bool:
@@ -145,14 +151,14 @@ class Coordinator:
             return False
         return True
 
-    # --- the life of a member ---------------------------------------------------------------------------------------------
+    # --- the main loop ----------------------------------------------------------------------------
 
     async def _live(self) -> None:
         try:
             await self._run()
         except asyncio.CancelledError:
             if self._main is not None:
-                # It is not `end` that ends it, but the whole loop.
+                # The whole loop ends, not this member by `end`.
                 await self._finish(leave=False)
             raise
 
@@ -171,7 +177,7 @@ class Coordinator:
                 self._post(partial(self._owner.on_lost, fenced=thrown.fenced))
                 await self._until(lambda: self._back)
             except LogClosed as error:
-                # The owner's loop has ended without a word: its partitions are for others.
+                # The owner's loop ended without `close`: release its partitions to others.
                 _log.warning("the member %s of group %s leaves: %s", self._group.member_id, self._group.group_id, error)
                 await self._finish(leave=self._instance_id is None)
                 return
@@ -193,7 +199,7 @@ class Coordinator:
             self._group = GroupMetadata(self._group.group_id, -1, "")
 
     async def _until(self, condition: Callable[[], bool]) -> None:
-        """Wait for what is said. Raises what has thrown the member out."""
+        """Wait for a condition. Raises the error that has removed the member."""
         while not condition():
             if self._thrown is not None:
                 raise self._thrown
@@ -201,14 +207,18 @@ class Coordinator:
             await self._changed.wait()
 
     async def _join(self) -> None:
-        """Become a member of a generation. What fails is tried again, as long as the group knows the member."""
+        """Join the next generation.
+
+        Retries failures while the group knows the member.
+        """
         while True:
             await self._quiet()
             try:
                 assignment = await self._join_once()
             except MemberRemoved as thrown:
                 if thrown.forget:
-                    # The owner may count on what it let go of for the rebalance being its own until others are given it: by now they may be.
+                    # The owner counts on its released partitions until the rebalance assigns them.
+                    # They may now belong to other members.
                     raise
                 _log.debug("group %s is joined again: %s", self._group.group_id, thrown)
                 await asyncio.sleep(_RETRY_SECONDS)
@@ -233,7 +243,8 @@ class Coordinator:
         if leads:
             assignments = await self._lead(response.members)
         elif returns:
-            # It may be the leader that comes again, and then it is not told so: nobody else would look after the topics.
+            # The returning member may be the leader, without being told: no other member would
+            # watch the topics.
             self._begin(self._watch(self._topics, await self._count(self._topics)))
         request = sync_group(self._group, self._instance_id, assignments)
         response = await self._while_member(
@@ -241,12 +252,16 @@ class Coordinator:
         )
         check_standing(response.error_code, self._group.group_id, "get an assignment of")
         if leads and not assignments:
-            # The assignor has failed: its error is what the owner hears.
+            # The assignor has failed; the owner gets its error.
             return None
         return decode_assignment(response.member_assignment)
 
     async def _while_member(self, request: Coroutine[Any, Any, Any]) -> Any:
-        """Return the answer. Raises what has thrown the member out meanwhile, as heartbeats have heard: brokers do not answer whom they remove."""
+        """Return the response.
+
+        Raises the error that a heartbeat meanwhile got for a removed member: brokers do not answer
+        members that they remove.
+        """
         asked = asyncio.create_task(request)
         asked.add_done_callback(lambda _: self._changed.set())
         try:
@@ -255,7 +270,7 @@ class Coordinator:
         finally:
             if not asked.done():
                 asked.cancel()
-                self._client.disconnect(_JOIN)  # the answer to a later request would be behind the one that never comes
+                self._client.disconnect(_JOIN)  # a late response would block the next one
 
     @property
     def _join_ms(self) -> int:
@@ -264,7 +279,7 @@ class Coordinator:
 
     async def _send_join(self) -> Any:
         while True:
-            # Whatever was wanted until now is in this one.
+            # This request includes all wishes until now.
             self._rebalance = False
             group = self._group
             request = join_group(
@@ -279,7 +294,7 @@ class Coordinator:
             if self._burials is not None:
                 self._burials.know(response.member_id)
 
-    # --- leading ----------------------------------------------------------------------------------------------------------
+    # --- leading ----------------------------------------------------------------------------------
 
     async def _lead(self, members: Sequence[Any]) -> Mapping[str, MemberAssignment]:
         infos = sorted((decode_member(member_id, metadata) for member_id, *_, metadata in members), key=lambda info: info.member_id)
@@ -290,7 +305,10 @@ class Coordinator:
         return {info.member_id: assignments.get(info.member_id, MemberAssignment(())) for info in infos} if assignments else {}
 
     async def _deal(self, members: Sequence[MemberInfo], counts: Mapping[str, int]) -> Mapping[str, MemberAssignment]:
-        """Call the assignor in a thread of its own: the whole group waits for it, and is not to wait for the owner's loop. Nothing, if it fails."""
+        """Call the assignor in a thread of its own, since the whole group waits for it.
+
+        It must not wait for the owner's loop. Returns nothing if it fails.
+        """
         dealing = begin_in_thread(lambda: self._assignor(members, counts), f"assignor of group {self._group.group_id}")
         dealing.add_done_callback(lambda _: self._changed.set())
         try:
@@ -314,7 +332,7 @@ class Coordinator:
         return {topic: len(known[topic].leaders) for topic in sorted(topics) if topic in known}
 
     async def _watch(self, topics: frozenset[str], counts: Mapping[str, int]) -> None:
-        """Ask for a rebalance when topics have come, gone, or got more partitions."""
+        """Request a rebalance when topics appear, disappear, or get more partitions."""
         now = counts
         while now == counts:
             await asyncio.sleep(_WATCH_SECONDS if len(counts) == len(topics) else _WATCH_MISSING_SECONDS)
@@ -323,13 +341,13 @@ class Coordinator:
         self._rebalance = True
         self._changed.set()
 
-    # --- heartbeats -------------------------------------------------------------------------------------------------------
+    # --- heartbeats -------------------------------------------------------------------------------
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(self._guard(work))
         self._helpers.add(task)
         task.add_done_callback(self._helpers.discard)
-        # One that is cancelled before its first step has never awaited it.
+        # A task cancelled before its first step has never awaited the coroutine.
         task.add_done_callback(lambda _: work.close())
 
     async def _guard(self, work: Coroutine[Any, Any, None]) -> None:
@@ -340,7 +358,7 @@ class Coordinator:
             self._changed.set()
 
     async def _quiet(self) -> None:
-        """End heartbeats, and what they have found."""
+        """Stop heartbeats and watchers, and drop their errors."""
         helpers = tuple(self._helpers)
         for task in helpers:
             task.cancel()
@@ -349,7 +367,7 @@ class Coordinator:
         self._thrown = None
 
     async def _beat(self, group: GroupMetadata) -> None:
-        """Say again and again that the member is alive, also while it lets go; a group that rebalances says so in its answer."""
+        """Send heartbeats, also while the owner revokes; the response reports a rebalance."""
         self.heard(0.0)
         while True:
             if not self._there():
@@ -361,20 +379,23 @@ class Coordinator:
             await asyncio.sleep(self._beat_seconds)
 
     async def _beat_meanwhile(self, group: GroupMetadata) -> None:
-        """Go on as the member of the last generation until there is a next one: it has its partitions, and its lease, as long."""
+        """Send heartbeats of the last generation until the next one.
+
+        The member keeps its partitions and its lease until then.
+        """
         with suppress(MemberRemoved):
             while True:
                 await self._beat_once(group)
                 await asyncio.sleep(self._beat_seconds)
 
     async def _beat_once(self, group: GroupMetadata) -> int:
-        """Return what the group says. Raises what that means for the membership."""
+        """Return the group's error code. Raises MemberRemoved if it ends the membership."""
         sent = self._lease.time()
         request = heartbeat(group, self._instance_id)
         try:
             response = await self._client.send_to_coordinator(GROUP, group.group_id, request, _codes, channel=_BEAT, timeout_ms=self._session_ms)
         except LogTimeout as error:
-            # The member stays what it is: whoever has died knows it again when it comes back, or throws it out.
+            # The membership stays: a restarted coordinator still knows it, or removes it.
             _log.warning("group %s gets no heartbeats through: %s", group.group_id, error)
             self._client.disconnect(_BEAT)
             return NONE
@@ -384,7 +405,7 @@ class Coordinator:
         return int(response.error_code)
 
     async def _look(self) -> None:
-        """Leave when the owner does not get on: others are to have its partitions."""
+        """Leave when the owner makes no progress, so that others get its partitions."""
         if not self._asked:
             self._asked = True
             self._post(self._owner.on_look)

@@ -1,11 +1,12 @@
-"""Which members of a group are processes of this machine, and which of them have died.
+"""Find dead members of a group among the processes of this machine.
 
-A group finds out that a member has died when its session is over. On the same machine there is a sooner sign: a process has a file locked for as long
-as it is a member, and what is locked by a process that has died is not locked any more. A frozen process keeps its lock, and its place.
+A group notices the death of a member when its session times out. On the same machine there is an
+earlier sign. A process keeps a file locked while it is a member, and the lock of a dead process is
+gone. A frozen process keeps its lock, and its place.
 
-    <temporary directory>/ks-actors-<user>/<boot, servers and group, by a hash>/<client id, by a hash>
+    <temporary directory>/ks-actors-<user>/<hash of boot, servers and group>/<hash of client id>
 
-What a file says is what the group knew the process by. So nobody is taken for a process that has died who has come in its place.
+The file has the ids by which the group knew the process, so its successor does not count as dead.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ _OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
 @final
 class Dead:
-    """Who has died, and not left; nobody else of this machine sees it so until `release`. The ids are empty if it had none."""
+    """A dead member that has not left; until `release` no other process here sees it.
+
+    The ids are empty if it had none.
+    """
 
     def __init__(self, member_id: str, transactional_id: str, path: Path, lock: int) -> None:
         self.member_id: str = member_id
@@ -41,22 +45,23 @@ class Dead:
         self._lock: int = lock
 
     def forget(self) -> None:
-        """Note that the group has it no more. Raises LogError."""
+        """Remove its file, once the group has removed the member. Raises LogError."""
         try:
             self._path.unlink(missing_ok=True)
         except OSError as error:
             raise LogError(f"{self._path} cannot be removed: {error}") from error
 
     def release(self) -> None:
-        """Let others have a look."""
+        """Unlock the file for other processes."""
         close_locked(self._lock)
 
 
 @final
 class LocalMembers:
-    """The members of a group on this machine, of this user. Nothing of it waits; each call is a few looks at a small directory.
+    """The members of a group on this machine, of this user.
 
-    A directory that cannot be used, or that others could write to, leaves everybody unseen, and nobody looked at.
+    No call blocks; each does a few operations in a small directory. With a directory that is
+    unusable, or writable for others, no member is visible to another.
     """
 
     def __init__(self, servers: str, group_id: str, client_id: str, transactional_id: str = "") -> None:
@@ -69,11 +74,14 @@ class LocalMembers:
 
     @property
     def entered(self) -> bool:
-        """Return whether this member is seen by others, and sees them."""
+        """Return whether this member and the other local members see each other."""
         return self._lock is not None and os.fstat(self._lock).st_nlink > 0
 
     def enter(self) -> None:
-        """Be seen from now on; not when somebody looks at what this process left there when it died: try again. Raises LogError."""
+        """Register this member; retry later while another process handles its earlier incarnation.
+
+        Raises LogError.
+        """
         self._let_go()
         try:
             directory = self._directory = self._directory or self._find()
@@ -91,12 +99,12 @@ class LocalMembers:
             raise LogError(f"neighbours in group and cluster {self._group!r} are not seen: {error}") from error
 
     def _find(self) -> Path:
-        # A directory may be shared with other machines, whose processes are none of this one's.
+        # Machines may share the directory, so the boot id tells their processes apart.
         boot = _BOOT.read_text(encoding="ascii").strip() if _BOOT.exists() else ""
         return Path(tempfile.gettempdir(), f"ks-actors-{os.getuid()}", _hashed(f"{boot} {self._group}"))
 
     def know(self, member_id: str) -> None:
-        """Say what the group knows this member by. Raises LogError."""
+        """Write the group's member id into the file. Raises LogError."""
         self._member_id = member_id
         if self._lock is not None:
             try:
@@ -109,7 +117,7 @@ class LocalMembers:
         os.pwrite(lock, f"{self._member_id}\n{self._transactional_id}\n".encode(), 0)
 
     def dead(self) -> Iterator[Dead]:
-        """Find those that have died, one after the other; each is to be released. Raises LogError."""
+        """Yield the dead members, one by one; release each. Raises LogError."""
         if self._directory is None or not self.entered:
             return
         try:
@@ -117,13 +125,16 @@ class LocalMembers:
         except OSError as error:
             raise LogError(f"{self._directory} cannot be looked at: {error}") from error
         for path in paths:
-            with suppress(OSError):  # what cannot be opened is nobody's
+            with suppress(OSError):  # skip files that cannot be opened
                 lock = _locked(path)
                 if lock is not None:
                     yield Dead(*_ids(lock), path, lock)
 
     def leave(self, *, known: bool) -> None:
-        """Be seen no more. When the group does not know that this member has left, to others it has died: they tell the group."""
+        """Unregister.
+
+        If the group does not know that this member has left, it looks dead, and others report it.
+        """
         if self._lock is not None and self._directory is not None and known:
             with suppress(OSError):
                 (self._directory / self._name).unlink()
@@ -136,7 +147,7 @@ class LocalMembers:
 
 
 def _own(directory: Path) -> None:
-    """Make a directory, or see that it is one that nobody else can write to."""
+    """Make a directory, or check that no other user can write to it."""
     directory.mkdir(mode=0o700, exist_ok=True)
     if not _is_own(directory.lstat(), stat.S_IFDIR):
         raise PermissionError(f"{directory} is not a directory of this user's own")
@@ -147,7 +158,10 @@ def _is_own(found: os.stat_result, kind: int) -> bool:
 
 
 def _locked(path: Path, flags: int = 0) -> int | None:
-    """Open a file that nobody has locked, and lock it; None when somebody has, or when it is gone, or none of this user's own."""
+    """Open and lock a file.
+
+    Returns None if it is locked, gone, or not this user's own.
+    """
     try:
         file = open_locked(path, os.O_NOFOLLOW | os.O_NONBLOCK | flags)
     except (FileNotFoundError, BlockingIOError):
@@ -155,7 +169,7 @@ def _locked(path: Path, flags: int = 0) -> int | None:
     mine = False
     try:
         found = os.fstat(file)
-        # Else somebody had it, and has taken it away.
+        # A different inode means that another process had the file and has removed it.
         mine = _is_own(found, stat.S_IFREG) and found.st_ino == path.stat().st_ino
     except FileNotFoundError:
         return None

@@ -1,4 +1,4 @@
-"""What a group's answer means for the member that has asked."""
+"""Error codes of a group and their meaning for the membership."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from ks_actors.log.kafka.wire import FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REB
 
 
 class MemberRemoved(Exception):
-    """The member is none any more; with `forget` the group does not even know its id, with `fenced` another one has its place."""
+    """The group has removed the member.
+
+    With `forget` the group no longer knows its id; with `fenced` another member has its place.
+    """
 
     def __init__(self, why: str, *, forget: bool, fenced: bool = False) -> None:
         super().__init__(why)
@@ -15,7 +18,7 @@ class MemberRemoved(Exception):
 
 
 def check_standing(code: int, group_id: str, what: str) -> None:
-    """Raise what a code means for the membership: ThrownOut, or the error that it is; `what` is what was wanted of the group."""
+    """Raise MemberRemoved or another error for an error code; `what` names the failed action."""
     if code in (UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID):
         fenced = code == FENCED_INSTANCE_ID
         raise MemberRemoved("another member has its instance id" if fenced else "the group does not know it any more", forget=True, fenced=fenced)

@@ -1,4 +1,4 @@
-"""A place in a group of Kafka."""
+"""A membership of a Kafka group."""
 
 from __future__ import annotations
 
@@ -29,16 +29,18 @@ _TOUCHED = (
     "aiokafka.protocol.group:JoinGroupRequest aiokafka.protocol.group:SyncGroupRequest "
     "aiokafka.coordinator.protocol:ConsumerProtocolMemberMetadata.decode aiokafka.coordinator.protocol:ConsumerProtocolMemberAssignment.decode"
 )
-# A broker waits for the slowest member, and answers then.
+# The broker answers only after it has waited for the slowest member.
 _ANSWER_MS = 5_000
 
 
 async def join_group(
     client: KafkaClient, bootstrap_servers: str, threads: LoopThread, group_id: str, new: NewMember, *, closed: Callable[[KafkaMembership], None]
 ) -> KafkaMembership:  # fmt: skip
-    """Enter a group. `client` is for offsets; the membership has one of its own, in the thread, which begins with the brokers that this one knows.
+    """Join a group.
 
-    What the group says is told by `event`. Raises LogTimeout and NotAuthorized only where no brokers are known yet.
+    `client` is for offsets. The membership has its own client in the thread, which starts with the
+    brokers that this one knows. The membership reports group events by `event`. Raises LogTimeout
+    and NotAuthorized only if no brokers are known yet.
     """
     check_aiokafka(_TOUCHED)
     member = KafkaMembership(client, threads, group_id, new, closed=closed)
@@ -55,12 +57,13 @@ async def join_group(
 
 @final
 class KafkaMembership:
-    """A member of a group whose heartbeats do not depend on this loop being free.
+    """A group membership with heartbeats that continue while this loop is busy.
 
-    Unread events that have been overtaken are dropped: an Assigned that was not read when the next rebalance begins was never in effect. Lost may
-    come at any time, in the middle of a rebalance, too; after it the member is out, `rejoin` takes it back in, and then Assigned is the next event.
-    With an instance id the group knows it by that, and another member with the same one takes its place. The assignor is called in
-    a thread of its own.
+    Unread events that are obsolete are dropped: an Assigned that was not read before the next
+    rebalance was never in effect. Lost may come at any time, even during a rebalance. After it the
+    member is out; `rejoin` joins again, and then Assigned is the next event. With an instance id
+    the group knows the member by that id, and another member with the same one takes its place. The
+    assignor is called in a thread of its own.
     """
 
     def __init__(
@@ -78,7 +81,7 @@ class KafkaMembership:
         self._seen: GroupMetadata = GroupMetadata(group_id, -1, "")
         # Partitions of the last Assigned that was read; None when none is in effect.
         self._held: tuple[TopicPartition, ...] | None = None
-        # Whether an Assigned was read since the member came in: what it told may be counted on.
+        # Whether an Assigned was read since the member joined: the owner may rely on it.
         self._had: bool = False
         # The rebalance that waits for `revoked`.
         self._awaited: int | None = None
@@ -88,7 +91,7 @@ class KafkaMembership:
         self._ending: asyncio.Task[None] | None = None
 
     async def start(self, make: Callable[[], Coordinator]) -> None:
-        """Enter the group."""
+        """Join the group."""
 
         async def enter() -> None:
             made = make()
@@ -102,7 +105,8 @@ class KafkaMembership:
         try:
             await self._threads.call(enter())
         except BaseException:
-            # It may have been done when the wait for it was cancelled; or it is about to be, for its first step is done in any case.
+            # The start may be complete when its wait is cancelled, or about to be: its first step
+            # runs in any case.
             await self._end(leave=True)
             raise
 
@@ -112,10 +116,11 @@ class KafkaMembership:
         return self._seen
 
     async def event(self) -> MembershipEvent:
-        """Wait for what happens next to the membership. One call may wait at a time.
+        """Wait for the next event of the membership. One call may wait at a time.
 
-        Raises LogClosed after `leave`. Raises, on the leader, whatever the assignor raised: then the group's members have no partitions until one of
-        them rejoins, or comes, or goes. Raises NotAuthorized and LogError when the group does not take the member: `rejoin` tries again.
+        Raises LogClosed after `leave`. On the leader it raises the assignor's error; the members
+        then have no partitions until one of them rejoins, joins or leaves. Raises NotAuthorized and
+        LogError when the group rejects the member: `rejoin` tries again.
         """
         while not self._events:
             self._check()
@@ -138,36 +143,48 @@ class KafkaMembership:
             raise LogClosed(f"{self.client_id} has left group {self._seen.group_id!r}, or the log is closed")
 
     def revoked(self, user_data: bytes | None = None, topics: Collection[str] | None = None, /) -> None:
-        """Say that the partitions of the last Revoked are let go of. Does nothing when nobody waits for that."""
+        """Report that the partitions of the last Revoked are released.
+
+        Does nothing unless a rebalance waits for that.
+        """
         if self._awaited is not None:
             turn, self._awaited = self._awaited, None
             self._held = None
             self._say(lambda coordinator: coordinator.let_go(turn, user_data, topics))
 
     def rejoin(self, user_data: bytes, topics: Collection[str] | None = None, /) -> None:
-        """Ask for a new assignment, with new user data, and new topics if any are given: Revoked is the next event, if anything is held.
+        """Ask for a new assignment, with new user data, and new topics if given.
 
-        Raises LogClosed.
+        Revoked is the next event if the member has partitions. Raises LogClosed.
         """
         self._check()
         self._say(lambda coordinator: coordinator.rejoin(user_data, topics))
 
     async def committed(self, partitions: Iterable[TopicPartition], /) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """Return what the group has committed, without the partitions that it never did. Waits for open transactions. Raises LogTimeout."""
+        """Return the group's committed offsets, without partitions that have none.
+
+        Waits for open transactions. Raises LogTimeout.
+        """
         self._check()
         return await fetch_committed(self._client, self._seen.group_id, partitions)
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], /) -> None:
-        """Commit offsets outside of transactions. Raises IllegalGeneration, UnknownTopicOrPartition, LogTimeout, LogClosed."""
+        """Commit offsets outside of transactions.
+
+        Raises IllegalGeneration, UnknownTopicOrPartition, LogTimeout, LogClosed.
+        """
         self._check()
         await commit_offsets(self._client, self._seen, self.instance_id, offsets)
 
     async def leave(self) -> None:
-        """Leave the group at once, also with an instance id. Does nothing when that was done before."""
+        """Leave the group at once, even with an instance id. A second call does nothing."""
         await self._end(leave=True)
 
     async def close(self) -> None:
-        """End. Who has an instance id keeps its place and its partitions, for when it comes again; others leave."""
+        """Close.
+
+        A member with an instance id keeps its place and partitions for its return; others leave.
+        """
         await self._end(leave=self.instance_id is None)
 
     async def _end(self, *, leave: bool) -> None:
@@ -180,33 +197,35 @@ class KafkaMembership:
         await asyncio.shield(self._ending)
 
     async def _end_coordinator(self, *, leave: bool) -> None:
-        # Nothing lives in a thread that has not begun; what lived in one that has ended, also while this waits, has ended with it.
+        # A thread that has not started has no coordinator; the end of a thread ends its coordinator
+        # too.
         if self._threads.running:
             with suppress(LogClosed):
                 await self._threads.call(self._end_there(leave=leave))
 
     async def _end_there(self, *, leave: bool) -> None:
-        # Only the thread knows whether there is one: it gets here after the first step of entering, and after the cancel of the other steps.
+        # Only the thread knows the coordinator: this runs after the first step of `enter`, and
+        # after the cancellation of its later steps.
         coordinator, self._coordinator = self._coordinator, None
         if coordinator is not None:
             await coordinator.end(leave=leave)
 
-    # --- between the loops ------------------------------------------------------------------------------------------------
+    # --- between the loops ------------------------------------------------------------------------
 
     def _say(self, words: Callable[[Coordinator], None]) -> None:
         if self._coordinator is not None and not self._closed:
             self._threads.loop.call_soon_threadsafe(words, self._coordinator)
 
     def post(self, call: Callable[..., None], *arguments: Any) -> None:
-        """Have something called on the owner's loop; for the other one."""
+        """Schedule a call on the owner's loop; called on the other loop."""
         try:
             self._loop.call_soon_threadsafe(self._called, call, arguments)
         except RuntimeError as error:
-            # Who has gone without closing anything must not keep partitions from others.
+            # An owner that vanished without `close` must not keep partitions from others.
             raise LogClosed("the loop of this membership has ended") from error
 
     def is_there(self) -> bool:
-        """Tell whether the owner's loop can be called; for the other one."""
+        """Tell whether the owner's loop is open; called on the other loop."""
         return not self._loop.is_closed()
 
     def _called(self, call: Callable[..., None], arguments: tuple[Any, ...]) -> None:
@@ -214,7 +233,7 @@ class KafkaMembership:
             call(*arguments)
 
     def on_revoke(self, turn: int) -> None:
-        """Be asked to let go of everything; what was never read is gone without being asked for."""
+        """Request the release of all partitions; drop an assignment that was never read."""
         self._drop_unread(Assigned)
         if self._held is None:
             self._say(lambda coordinator: coordinator.let_go(turn))
@@ -223,33 +242,33 @@ class KafkaMembership:
             self._tell(Revoked(self._held))
 
     def on_assigned(self, group: GroupMetadata, assignment: MemberAssignment) -> None:
-        """Get partitions."""
+        """Report new partitions."""
         self._tell(Assigned(group, assignment))
 
     def on_lost(self, *, fenced: bool) -> None:
-        """Be thrown out. Who has never had anything has lost nothing, and goes back in."""
+        """Report the loss of the membership. A member that never had partitions just rejoins."""
         self._drop_unread(Assigned, Revoked)
         held, self._held, self._awaited = self._held, None, None
         had, self._had = self._had, False
         if not had and not fenced:
-            # Nothing was done under this membership: records that wait to be written now do not come of it.
+            # Nothing was done under this membership, so no pending record depends on it.
             self._say(lambda coordinator: coordinator.rejoin())
         else:
             self._lease.lost()
             self._tell(Lost(held or (), fenced))
 
     def on_look(self) -> None:
-        """Be asked whether this loop gets on."""
+        """Report this loop's progress to the coordinator."""
         stuck = 0.0 if self._stuck is None else self._stuck()
         self._say(lambda coordinator: coordinator.heard(stuck))
 
     def on_failed(self, error: LogError) -> None:
-        """Hear of an error: the member is out."""
+        """Report an error that ends the membership."""
         self._lease.lost()
         self._tell(error)
 
     def on_not_assigned(self, error: Exception) -> None:
-        """Hear why nobody gets partitions."""
+        """Report the assignor's error: no member gets partitions."""
         self._tell(error)
 
     def _drop_unread(self, *kinds: type[MembershipEvent]) -> None:

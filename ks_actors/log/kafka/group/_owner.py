@@ -1,4 +1,4 @@
-"""What a membership is told by the protocol of its group."""
+"""The calls of the group protocol to a membership."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ if TYPE_CHECKING:
 
 
 class Owner(Protocol):
-    """Who is told what happens; on the owner's loop. None of these blocks."""
+    """The receiver of membership events, on the owner's loop. No method blocks."""
 
     def on_revoke(self, turn: int) -> None:
-        """Let go of everything; then `let_go(turn)`."""
+        """Release all partitions; then call `let_go(turn)`."""
         ...
 
     def on_assigned(self, group: GroupMetadata, assignment: MemberAssignment) -> None:
-        """Have these."""
+        """Take these partitions."""
         ...
 
     def on_lost(self, *, fenced: bool) -> None:
-        """Be thrown out; `rejoin` goes back in."""
+        """Note the loss of the membership; `rejoin` joins again."""
         ...
 
     def on_look(self) -> None:
-        """Say how long there has been no progress: `heard`."""
+        """Report by `heard` how long there has been no progress."""
         ...
 
     def on_failed(self, error: LogError) -> None:
-        """Be out for a reason that will not go away; `rejoin` tries again."""
+        """Note the end of the membership by a lasting error; `rejoin` tries again."""
         ...
 
     def on_not_assigned(self, error: Exception) -> None:
-        """Hear, as the leader, why nobody gets partitions: the assignor has raised this, or does not return."""
+        """Note, as the leader, that no member gets partitions: the assignor failed or hangs."""
         ...

@@ -1,4 +1,4 @@
-"""Whether records are there that their leader does not take."""
+"""Check whether a rejected batch was in fact written."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ if TYPE_CHECKING:
     from ks_actors.records import TopicPartition
 
 _MOST_BYTES: Final = 8 << 20
-# Somebody who leads since a moment ago may not have told the end of what is there yet.
+# A new leader may not have reported its end offset yet, so read again after this wait.
 _WAIT_MS: Final = 500
 
 
 async def find_written(client: KafkaClient, partition: TopicPartition, start: int, writer: Identity, sequence: int, count: int) -> int | None:
-    """Return the offset behind a record batch that is to be found at `start` or later; None: it is not there.
+    """Return the offset after a written record batch at `start` or later; None if it is missing.
 
-    A leader that has been restarted knows of each producer the last batch alone. One from before that, which is repeated as its answer got lost, is
-    refused then as if something before it were missing, though it is there. Raises LogError when that cannot be looked at.
+    A restarted leader only knows the last batch of each producer. An earlier batch, repeated
+    because its response was lost, is then rejected as out of order although it was written. Raises
+    LogError when the log cannot be read.
     """
     channel = f"look at {partition}"
     position, end = start, -1

@@ -1,4 +1,4 @@
-"""What is on its way to one partition."""
+"""The queue of batches to one partition."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SEQUENCES = 2**31
 
 
 class Identity(NamedTuple):
-    """Who a producer is to brokers; -1 and -1 before it was told."""
+    """A producer's id and epoch for brokers; both -1 before they are known."""
 
     producer_id: int
     epoch: int
@@ -31,11 +31,12 @@ NOBODY = Identity(-1, -1)
 
 @final
 class InFlightBatch:
-    """One record batch, until it is known what has become of it.
+    """One record batch, until its outcome is known.
 
-    `number` orders the pieces of a lane as they were sent; what one was split into has the same. `sequence` is what brokers know it by, -1 before it
-    was sent the first time. `records` is where it was made from, to make it smaller if need be. `behind` is the offset behind its last record, once
-    it is there. `repeated`: it may be there since it was sent before.
+    `number` orders the batches of a queue as they were sent; the parts of a split batch share it.
+    `sequence` is the sequence number for brokers, -1 before the first attempt. `records` has the
+    source records, for a split. `behind` gets the offset after its last record once it is written.
+    `repeated` means that an earlier attempt may have written it.
     """
 
     __slots__ = ("batch", "behind", "deadline", "number", "records", "repeated", "sequence")
@@ -50,7 +51,7 @@ class InFlightBatch:
         self.repeated = False
 
     def cut(self, encoder: Encoder) -> list[InFlightBatch]:
-        """Return smaller pieces that have, together, the records and the sequence of this one."""
+        """Split into smaller batches with the same records and sequence numbers."""
         made = list[InFlightBatch]()
         half, sequence = self.batch.count // 2, self.sequence
         for part in (self.records.slice(0, half), self.records.slice(half, self.batch.count)):
@@ -63,7 +64,7 @@ class InFlightBatch:
         return made
 
     def fail(self, error: LogError) -> None:
-        """End; whether anybody waits for it or not: what is lost is told by the exception of `send`."""
+        """Fail the batch, even if no caller waits: `send` raises the error for lost records."""
         if not self.behind.done():
             self.behind.set_exception(error)
         self.behind.exception()
@@ -73,10 +74,12 @@ class InFlightBatch:
 class PartitionQueue:
     """The queue to a partition.
 
-    Sequences are given when a piece leaves for the first time, without gaps, and brokers refuse what does not follow the last one: so pieces that
-    fail for a while are repeated one at a time, from the first on (`repeating`). Before the first one was acknowledged there is nothing that it could
-    follow, so then too there is one at a time. After one was refused for good no other of that identity can follow (`spoiled`): in a
-    transaction, which is void as a whole, what comes fails by `refused`, else it waits for a new identity.
+    Each batch gets its sequence number at the first attempt, without gaps, and brokers reject a
+    batch that does not follow the last one. So after a temporary failure batches are repeated one
+    at a time, from the first on (`repeating`). The first batch also goes alone: until its
+    acknowledgment no other can follow it. After a final rejection no batch of the same identity can
+    follow (`spoiled`). In a transaction, which is void as a whole, later batches then fail with
+    `refused`; otherwise they wait for a new identity.
     """
 
     __slots__ = (
@@ -92,12 +95,12 @@ class PartitionQueue:
         self.numbers = 0
         self.abandoned = 0
         self.acknowledged = False
-        # The offset behind the last batch that was acknowledged.
+        # The offset after the last acknowledged batch.
         self.behind = 0
         self.repeating = False
         self.spoiled = False
         self.refused: LogError | None = None
-        # When what is repeated was sent first, until that has been told.
+        # The time of the first attempt of a repeated batch, until the slow warning is logged.
         self.since: float | None = None
         self.not_before = 0.0
         self.failures: Failures = Failures()
@@ -105,7 +108,7 @@ class PartitionQueue:
         self.reason = "it had not been sent yet"
 
     def put(self, piece: InFlightBatch) -> None:
-        """Take a new piece in, behind all others."""
+        """Append a new batch."""
         if self.refused is not None:
             piece.fail(self.refused)
             return
@@ -114,21 +117,21 @@ class PartitionQueue:
         self.queue.append(piece)
 
     def abandon(self) -> None:
-        """Note that none of the pieces that are there now is to be sent any more, nor repeated."""
+        """Mark all present batches: they are neither sent nor repeated any more."""
         self.abandoned = self.numbers
 
     def is_abandoned(self) -> bool:
-        """Return whether the first piece in the queue is not to be sent any more."""
+        """Return whether the first batch in the queue is abandoned."""
         return bool(self.queue) and self.queue[0].number < self.abandoned
 
     def spoil(self, refused: LogError | None) -> None:
-        """Let nothing follow any more; what is queued, and what comes, fails by `refused` if it is given."""
+        """Stop sending; with `refused`, queued and later batches fail with it."""
         self.spoiled, self.refused = True, refused
         while refused is not None and self.queue:
             self.queue.popleft().fail(refused)
 
     def may_go(self, now: float, *, recycling: bool) -> bool:
-        """Return whether the first piece in the queue may leave."""
+        """Return whether the first batch in the queue may be sent."""
         if not self.queue or self.not_before > now or self.is_abandoned():
             return False
         if self.flying and (self.repeating or not self.acknowledged):
@@ -136,7 +139,7 @@ class PartitionQueue:
         return not (self.queue[0].sequence < 0 and (recycling or self.spoiled))
 
     def take(self) -> InFlightBatch:
-        """Let the first piece leave, with a sequence."""
+        """Remove the first batch for sending, and give it a sequence number."""
         piece = self.queue.popleft()
         if piece.sequence < 0:
             self.repeating = False
@@ -146,11 +149,11 @@ class PartitionQueue:
         return piece
 
     def landed(self, piece: InFlightBatch) -> None:
-        """Note that an answer for the piece is there."""
+        """Note that a response for the batch has arrived."""
         self.flying.remove(piece)
 
     def written(self, piece: InFlightBatch, behind: int) -> None:
-        """Note that the piece is there, and end it."""
+        """Note that the batch was written, and complete it."""
         self.landed(piece)
         self.acknowledged = True
         self.behind = behind
@@ -159,7 +162,7 @@ class PartitionQueue:
             piece.behind.set_result(behind)
 
     def is_slow(self, now: float) -> bool:
-        """Return whether something has been repeated for long, once for each time that it is."""
+        """Return whether repeats have taken long; true once per series of repeats."""
         if not self.failures:
             self.since = now
         if self.since is None or now - self.since < SLOW_SECONDS:
@@ -168,7 +171,7 @@ class PartitionQueue:
         return True
 
     def again(self, reason: str, *pieces: InFlightBatch) -> None:
-        """Put a piece, or what it was split into, back where it was in the order, to be repeated."""
+        """Put a batch, or its parts after a split, back into its place to be repeated."""
         self.reason = reason
         self.repeating = True
         queue = self.queue
@@ -179,21 +182,24 @@ class PartitionQueue:
             queue.insert(place, piece)
 
     def forget_sequences(self, first: InFlightBatch) -> None:
-        """Note that a piece in the queue is not there: nor is any behind it, as its leader takes them in their order."""
+        """Note that a queued batch was not written, and neither were later ones.
+
+        The leader accepts batches only in order.
+        """
         for piece in self.queue:
             if piece.number >= first.number:
                 piece.sequence = -1
 
     def unresolved_before(self, piece: InFlightBatch) -> bool:
-        """Return whether an earlier piece is not decided yet: then no broker can take this one now."""
+        """Return whether an earlier batch is undecided: then no broker can accept this one yet."""
         return any(other.number < piece.number for other in (*self.flying, *self.queue) if other.sequence >= 0)
 
     def unresolved(self) -> bool:
-        """Return whether there are pieces that were sent, and of which it is not known whether they are there."""
+        """Return whether sent batches are undecided."""
         return bool(self.flying) or any(piece.sequence >= 0 for piece in self.queue)
 
     def renew(self) -> None:
-        """Begin anew, for a new identity."""
+        """Start over with a new identity."""
         self.next_sequence = 0
         self.acknowledged = self.repeating = self.spoiled = False
         self.refused = self.since = None
@@ -201,7 +207,7 @@ class PartitionQueue:
 
 
 def join(parts: Sequence[asyncio.Future[int]], whole: asyncio.Future[int]) -> None:
-    """Let `whole` end when all parts have: with the last one's result, or the first error."""
+    """Complete `whole` after all parts: with the last one's result, or the first error."""
     left = len(parts)
 
     def ended(_: asyncio.Future[int]) -> None:

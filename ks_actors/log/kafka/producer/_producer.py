@@ -1,4 +1,4 @@
-"""A writer that needs no transactions."""
+"""The idempotent producer, without transactions."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 
 @final
 class KafkaProducer:
-    """Write idempotently; requests of several calls may be in flight at the same time, and records stay in the order of calls.
+    """Write idempotently; several requests may be in flight, and records keep the order of calls.
 
-    Records larger than their topic takes are refused before anything is sent to that partition, if the topic's max.message.bytes can be learned.
-    Brokers that restart forget producers whose last records have timestamps older than their producer.id.expiration.ms, a day: should just then an
-    answer get lost, such records may be written twice. Transactions have no such gap.
+    Records larger than their topic allows are refused before any request to that partition, if the
+    topic's max.message.bytes can be looked up. Brokers that restart forget a producer after its
+    last records' timestamps are older than their producer.id.expiration.ms, a day. If a response is
+    lost just then, such records may be written twice. Transactions have no such gap.
     """
 
     def __init__(
@@ -58,10 +59,10 @@ class KafkaProducer:
         return Identity(response.producer_id, response.producer_epoch)
 
     async def send(self, batches: Sequence[Outgoing], /) -> Sequence[int]:
-        """Append all batches; return the offset behind each one's last record.
+        """Append all batches; return the offset after each one's last record.
 
-        Raises ProduceFailed; its errors are LogTimeout where nobody knows whether records were written. Raises TypeError for keys or values that are
-        no bytes, then nothing was sent.
+        Raises ProduceFailed; its errors are LogTimeout for records that may or may not be written.
+        Raises TypeError for keys or values that are not bytes, before anything is sent.
         """
         outbox = Outbox(self._admin, batches)
         abandoned = self._abandoned
@@ -79,9 +80,10 @@ class KafkaProducer:
         return await outbox.result()
 
     def abandon(self) -> None:
-        """Send nothing more of what has been given to `send`, and repeat nothing.
+        """Send and repeat nothing more of earlier `send` calls.
 
-        Calls that wait raise ProduceFailed, with IllegalGeneration for each partition that did not get all, once brokers have answered or broken off.
+        Waiting calls raise ProduceFailed once brokers have answered or the connections broke. It
+        has IllegalGeneration for each partition that lacks records.
         """
         self._abandoned += 1
         self._sender.abandon(not_sent(self.client_id))
@@ -91,7 +93,7 @@ class KafkaProducer:
             raise LogClosed(f"producer {self.client_id} is closed")
 
     async def close(self) -> None:
-        """End; calls that wait raise LogClosed. Does nothing when that was done before."""
+        """Close; waiting calls raise LogClosed. A second call does nothing."""
         if self._closed:
             return
         self._closed = True
@@ -101,5 +103,5 @@ class KafkaProducer:
 
 
 def not_sent(client_id: str) -> IllegalGeneration:
-    """Return the error about records that were given up."""
+    """Return the error for abandoned records."""
     return IllegalGeneration(f"producer {client_id} has not sent its last records: the member that they are of may not be one any more")

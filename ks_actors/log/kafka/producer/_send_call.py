@@ -1,4 +1,4 @@
-"""One call of `send`: from batches to what has become of them."""
+"""One call of `send`: its batches and their outcomes."""
 
 from __future__ import annotations
 
@@ -20,15 +20,19 @@ if TYPE_CHECKING:
     from ks_actors.log.kafka.producer._sender import Sender
     from ks_actors.log.kafka.wire import Encoder, RecordBatch, Written
 
-# Bytes that are encoded without a turn for others.
+# The most bytes to encode before other tasks get a turn.
 _AT_ONCE: Final = 1 << 20
-# Compressing for longer than this is left to a thread, which takes a tenth of a millisecond to begin.
+# Seconds of compression from which a thread does it; a thread takes 0.1 ms to start.
 _SLOW_S: Final = 0.004
 
 
 @final
 class Outbox:
-    """Batches that are sent together. A partition with a batch that cannot be written gets nothing of all, as far as that is known before."""
+    """Batches of one call.
+
+    A partition with a batch that cannot be written gets none of them, if that is known before
+    sending.
+    """
 
     def __init__(self, admin: Admin, batches: Sequence[Outgoing]) -> None:
         self._admin: Admin = admin
@@ -39,7 +43,7 @@ class Outbox:
         self.errors: dict[TopicPartition, Exception] = {}
 
     async def encode(self, encoder: Encoder) -> None:
-        """Make record batches. Raises TypeError for keys and values that are no bytes."""
+        """Make record batches. Raises TypeError for keys and values that are not bytes."""
         topics = {partition.topic for partition, _ in self._batches}
         if any(self._admin.known_limit(topic) is None for topic in topics):
             try:
@@ -57,19 +61,20 @@ class Outbox:
                 if size >= _AT_ONCE:
                     await self._finish(encoder, pieces, size)
                     pieces, size = [], 0
-                    # Whatever waits for the loop gets its turn.
+                    # Give other tasks a turn.
                     await asyncio.sleep(0)
         await self._finish(encoder, pieces, size)
         self._note_too_large(encoder)
 
     async def _finish(self, encoder: Encoder, pieces: list[tuple[int, Written]], size: int) -> None:
-        """Make record batches of pieces: in a thread of its own, where it takes long enough to be felt by others.
+        """Make record batches of pieces; use a thread if that takes long enough to delay others.
 
-        The caller holds the order of the sends meanwhile. When this is cancelled, the thread still finishes pieces that nobody needs any more.
+        The caller keeps the order of sends meanwhile. After a cancellation the thread still
+        finishes its pieces, and drops them.
         """
         finish = partial(_finished, encoder, [written for _, written in pieces])
         slow = encoder.seconds(size) > _SLOW_S
-        # Not in one of the loop's threads: functions of the user may have all of them busy for long.
+        # A thread of its own: the app's functions may keep the loop's threads busy for long.
         done = await begin_in_thread(finish, "compress") if slow else finish()
         for (number, _), made in zip(pieces, done, strict=True):
             if isinstance(made, RecordTooLarge):
@@ -92,7 +97,7 @@ class Outbox:
 
     @property
     def partitions(self) -> set[TopicPartition]:
-        """The partitions that are to get something."""
+        """The partitions with records to send."""
         return {partition for partition, outgoing in self._batches if len(outgoing.batch) and partition not in self.errors}
 
     def refuse(self, errors: Mapping[TopicPartition, Exception]) -> None:
@@ -100,7 +105,7 @@ class Outbox:
         self.errors.update(errors)
 
     def put(self, sender: Sender) -> list[asyncio.Future[int]]:
-        """Hand all that can be written to the sender; return what will tell that it was."""
+        """Hand all writable batches to the sender; return the futures of their outcomes."""
         for (partition, outgoing), encoded in zip(self._batches, self._encoded, strict=bool(self._encoded)):
             refused = partition in self.errors or not encoded
             self._futures.append([] if refused else sender.put(partition, encoded, outgoing.batch))
@@ -108,7 +113,7 @@ class Outbox:
         return [future for futures in self._futures for future in futures]
 
     def take_errors(self) -> Iterable[BaseException]:
-        """Note what failed, and return that; all futures are done."""
+        """Record the failures, and yield them; all futures are done."""
         for (partition, _), futures in zip(self._batches, self._futures, strict=bool(self._futures)):
             for future in futures:
                 error = future.exception()
@@ -117,7 +122,7 @@ class Outbox:
                     yield error
 
     async def result(self) -> list[int]:
-        """Return the offset behind each batch; all futures are done. Raises ProduceFailed."""
+        """Return the offset after each batch; all futures are done. Raises ProduceFailed."""
         if self.errors:
             raise ProduceFailed(self.errors)
         empty = [partition for (partition, outgoing) in self._batches if not len(outgoing.batch)]
@@ -136,7 +141,7 @@ def _finished(encoder: Encoder, pieces: Sequence[Written]) -> list[RecordBatch |
 
 
 async def missing(client: KafkaClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Exception]:
-    """Return what is wrong with partitions that there are not; wait a little for those that may be on their way."""
+    """Return the errors of missing partitions, after a short wait for new topics."""
     wait = client.options.missing_topic_wait_ms / 1000
     end = asyncio.get_running_loop().time() + wait
     while True:

@@ -1,4 +1,4 @@
-"""Record batches on their way to brokers: in order, once, a few requests per broker in flight."""
+"""Send record batches to brokers: in order, once, a few requests per broker in flight."""
 
 from __future__ import annotations
 
@@ -35,24 +35,26 @@ if TYPE_CHECKING:
     from ks_actors.records import Batch
 
 _log = logging.getLogger("ks_actors.log.kafka")
-# So many bytes are written without a turn for others: a few ms.
+# The most bytes to write before other tasks get a turn: a few ms.
 _REQUEST_BYTES = 1 << 20
 _ALL_REPLICAS = -1
-# How soon it is seen that a lease has been extended.
+# The interval of checks for an extended lease.
 _LEASE_SECONDS = 0.02
 
 
 class EpochRefused(LogError):
-    """A partition's leader knows a newer epoch of the producer, or not its transaction: why, is to be found out."""
+    """A leader refused a producer's epoch, or lacks its transaction; the cause is unknown."""
 
 
 @final
 class Sender:
-    """Send pieces of lanes.
+    """Send the batches of partition queues.
 
-    Every piece ends: written, refused, or timed out. What has a sequence and is refused for good, or times out, leaves a gap behind which nothing
-    can follow. Without transactions all others are waited for then, and the rest goes on with a new identity, from `renew`. With a transaction it is
-    spoilt as a whole: what follows in that lane fails, and `reset` is called with a new identity when the transaction has been aborted.
+    Each batch ends as written, refused, or timed out. A batch with a sequence number that is
+    refused for good or times out leaves a gap, and no other can follow. Without transactions the
+    sender then waits for all other sent batches, and continues with a new identity from `renew`. In
+    a transaction the gap voids the whole transaction: later batches of that queue fail, and the
+    caller aborts the transaction and calls `reset` with a new identity.
     """
 
     def __init__(
@@ -76,11 +78,14 @@ class Sender:
 
     @property
     def spoiled(self) -> bool:
-        """Whether a gap has been left that only a new identity can get over."""
+        """Whether a gap exists that requires a new identity."""
         return self._recycling or any(lane.spoiled or lane.unresolved() for lane in self._lanes.values())
 
     def put(self, partition: TopicPartition, batches: Sequence[RecordBatch], records: Batch) -> list[asyncio.Future[int]]:
-        """Queue record batches for a partition; return what will be the offset behind the last record of each."""
+        """Queue record batches for a partition.
+
+        Returns a future for each batch, of the offset after its last record.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._client.options.delivery_timeout_ms / 1000
         lane = self._lanes.get(partition) or self._lanes.setdefault(partition, PartitionQueue(partition))
@@ -97,7 +102,7 @@ class Sender:
         return futures
 
     def go(self) -> None:
-        """Send what may be sent now."""
+        """Send all batches that may go now."""
         if self._closed:
             return
         now = asyncio.get_running_loop().time()
@@ -113,7 +118,7 @@ class Sender:
             self._try_renew(self._renew)
 
     def _hold_back(self, now: float) -> None:
-        """Wait for the lease, or for the end of all patience."""
+        """Wait for the lease, or until batches time out."""
         for lane in tuple(self._waiting):
             self._expire(lane, now)
             if not lane.queue:
@@ -122,7 +127,7 @@ class Sender:
             self._wake_in(_LEASE_SECONDS)
 
     def _launch(self, now: float) -> int:
-        """Send one request to each broker that has something to get; return how many bytes those are."""
+        """Send one request to each broker with queued batches; return the bytes sent."""
         requests: dict[int, list[PartitionQueue]] = {}
         sizes: dict[int, int] = {}
         for lane in tuple(self._waiting):
@@ -132,7 +137,7 @@ class Sender:
                 continue
             if not lane.may_go(now, recycling=self._recycling):
                 if lane.not_before > now:
-                    # The timer that was set for it may have been another lane's, which came first.
+                    # Another queue with an earlier time may have used the timer set for this one.
                     self._wake_in(lane.not_before - now)
                 continue
             node = self._client.leader(lane.partition)
@@ -152,7 +157,7 @@ class Sender:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    # --- what becomes of a request ----------------------------------------------------------------------------------------
+    # --- responses --------------------------------------------------------------------------------
 
     async def _fly(self, node: int, pieces: list[tuple[PartitionQueue, InFlightBatch]]) -> None:
         by_place = {lane.partition: (lane, piece) for lane, piece in pieces}
@@ -162,7 +167,8 @@ class Sender:
                 buffer = piece.batch.stamped(*self.identity, piece.sequence)
                 topics.setdefault(lane.partition.topic, []).append((lane.partition.partition, buffer))
             request = ProduceRequest(self._transactional_id, _ALL_REPLICAS, self._client.options.request_timeout_ms, list(topics.items()))
-            # The broker may take all of its time for replication: its answer comes a little later.
+            # The broker may use all of its time for replication, so its response may come a little
+            # later.
             limit = self._client.options.request_timeout_ms + 2_000
             response = await self._client.send(node, request, channel=PRODUCE, timeout_ms=limit)
             for topic, partitions in response.topics:
@@ -179,10 +185,10 @@ class Sender:
                 lane.landed(piece)
                 self._fail(lane, piece, error)
         except asyncio.CancelledError:
-            # `close` ends them.
+            # By `close`, which fails the batches.
             raise
         except BaseException as error:
-            # A bug: nobody may wait for these for ever.
+            # A bug: fail the batches, so that no caller waits forever.
             failed = LogError(f"records for {', '.join(map(str, by_place))} could not be sent: {error!r}")
             failed.__cause__ = error
             for lane, piece in by_place.values():
@@ -207,7 +213,10 @@ class Sender:
             self._refused(lane, piece, code)
 
     async def _find(self, lane: PartitionQueue, piece: InFlightBatch) -> None:
-        """Find out whether a piece is there that its leader refuses as one that does not follow; it is in flight until then."""
+        """Find out whether a batch rejected as out of order was written.
+
+        Until then it is in flight.
+        """
         what = f"repeated records for {lane.partition} were refused"
         try:
             behind = await find_written(self._client, lane.partition, lane.behind, self.identity, piece.sequence, piece.batch.count)
@@ -231,7 +240,7 @@ class Sender:
         elif transactional and code == OUT_OF_ORDER_SEQUENCE_NUMBER and lane.spoiled:
             self._fail(lane, piece, TransactionAborted(f"an earlier batch for {lane.partition} failed"))
         elif not transactional and (code == UNKNOWN_PRODUCER_ID or (code == OUT_OF_ORDER_SEQUENCE_NUMBER and lane.spoiled)):
-            # Not written, for sure: it goes out again, by a new identity.
+            # Surely not written: send it again with a new identity.
             lane.again(name_of(code), piece)
             lane.forget_sequences(piece)
             self._spoil(lane)
@@ -258,7 +267,7 @@ class Sender:
             self._refresh()
 
     def _split(self, lane: PartitionQueue, piece: InFlightBatch) -> None:
-        """Make smaller pieces out of one, as the topic takes less than it did; together they have the sequence of the one."""
+        """Split a batch that is too large for the topic; the parts share its sequence numbers."""
         made = piece.cut(self._encoder)
         lane.again("it was too large, and has been split", *made)
         self._waiting[lane] = None
@@ -276,7 +285,7 @@ class Sender:
         else:
             lane.spoil(TransactionAborted(f"an earlier batch for {lane.partition} failed"))
 
-    # --- waiting ----------------------------------------------------------------------------------------------------------
+    # --- waiting ----------------------------------------------------------------------------------
 
     def _expire(self, lane: PartitionQueue, now: float) -> None:
         while lane.queue and not lane.flying and (lane.is_abandoned() or lane.queue[0].deadline <= now):
@@ -288,7 +297,7 @@ class Sender:
             self._fail(lane, piece, error or late)
 
     def _look_for(self, lane: PartitionQueue, now: float) -> None:
-        """Look up the leader of a lane, but do not wait long for a partition that nobody has heard of."""
+        """Look up the leader of a queue, with a short wait for a missing partition."""
         wait = self._client.options.missing_topic_wait_ms / 1000
         if lane.missing_since is None:
             lane.missing_since = now
@@ -309,7 +318,7 @@ class Sender:
         loop = asyncio.get_running_loop()
         when = loop.time() + delay
         if self._timer is not None:
-            # Where the time has come already, uvloop's handle does not know it.
+            # Use the stored time: uvloop's handle of a timer that is already due does not know it.
             if self._wake_at <= when:
                 return
             self._timer.cancel()
@@ -319,7 +328,8 @@ class Sender:
         self._timer = None
         self.go()
         if self._waiting and not self._closed and not any(self._flights.values()):
-            # All wait for something: a time, a leader, a new identity. None of that may be missed.
+            # All queues wait: for a time, a leader, or a new identity. Wake up again, so that none
+            # is missed.
             self._wake_in(max(LEAST_S, self._client.options.retry_backoff_ms / 1000))
 
     def _refresh(self) -> None:
@@ -336,10 +346,13 @@ class Sender:
             self._refreshing = False
             self.go()
 
-    # --- identities -------------------------------------------------------------------------------------------------------
+    # --- identities -------------------------------------------------------------------------------
 
     def _try_renew(self, renew: Callable[[], Awaitable[Identity]]) -> None:
-        """Get a new identity, when nothing of the old one is undecided any more; until it is there nothing new leaves."""
+        """Get a new identity once no batch of the old one is undecided.
+
+        Until then no new batch is sent.
+        """
         if not self._renewing and not any(lane.unresolved() for lane in self._lanes.values()):
             self._renewing = True
             self._spawn(self._do_renew(renew), "new producer id")
@@ -355,7 +368,7 @@ class Sender:
             self.reset(identity)
 
     def reset(self, identity: Identity) -> None:
-        """Go on as somebody new; nothing of the old identity is undecided any more."""
+        """Continue with a new identity; no batch of the old one may be undecided."""
         self.identity = identity
         self._recycling = False
         for lane in self._lanes.values():
@@ -363,13 +376,13 @@ class Sender:
         self.go()
 
     async def settle(self, futures: Iterable[asyncio.Future[int]]) -> None:
-        """Wait until it is known what has become of all of these."""
+        """Wait until all of these have an outcome."""
         waiting = [future for future in futures if not future.done()]
         if waiting:
             await asyncio.wait(waiting)
 
     def drop(self, error: LogError) -> None:
-        """Send nothing of what is queued; what flies comes to its end."""
+        """Fail all queued batches; let batches in flight finish."""
         for lane in self._lanes.values():
             while lane.queue:
                 piece = lane.queue.popleft()
@@ -377,14 +390,17 @@ class Sender:
         self._waiting.clear()
 
     def abandon(self, error: LogError) -> None:
-        """Send nothing more of what is here, and repeat nothing: it fails with `error`, once what flies has been answered."""
+        """Send and repeat nothing more of the present batches.
+
+        They fail with `error`, once brokers have answered those in flight.
+        """
         self._abandoned = error
         for lane in self._lanes.values():
             lane.abandon()
         self.go()
 
     async def close(self, error: LogError) -> None:
-        """End; what is not decided fails with `error`."""
+        """Close; undecided batches fail with `error`."""
         self._closed = True
         self.drop(error)
         if self._timer is not None:

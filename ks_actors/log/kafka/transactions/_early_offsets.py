@@ -1,4 +1,4 @@
-"""Offsets that are part of a transaction before its commit."""
+"""Add offsets to a transaction ahead of its commit."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ _log = logging.getLogger("ks_actors")
 
 @final
 class EarlyOffsets:
-    """Make a group's offsets part of a transaction while its records are written, so that its commit has less to wait for; of none if it is "".
+    """Add a group's offsets to a transaction while its records are written.
 
-    What fails is not told: the commit asks again then, and tells. No transaction may be ended before `settle` has returned: a request that comes
-    after its end would open another one.
+    The commit then has less to wait for. An empty group disables this. Failures are only logged:
+    the commit asks again, and raises the error. Wait for `settle` before the end of a transaction:
+    a request after the end would open a new one.
     """
 
     def __init__(self, coordination: TransactionCoordinator, group: str) -> None:
@@ -30,7 +31,7 @@ class EarlyOffsets:
         self._asking: asyncio.Task[None] | None = None
 
     def begin(self, identity: Identity, groups: dict[str, set[TopicPartition]]) -> None:
-        """Ask, unless that was done for this transaction; `groups` are those that are part of it, and get this one."""
+        """Ask once per transaction; `groups` has its present groups, and gets this one."""
         if self._group and self._group not in groups and self._asking is None:
             self._asking = asyncio.create_task(self._ask(identity, groups), name=f"offsets to {self._coordination.name}")
 
@@ -42,18 +43,21 @@ class EarlyOffsets:
             _log.debug("%s is not part of a transaction of %s before its commit: %s", self._group, self._coordination.name, error)
 
     async def settle(self) -> None:
-        """Wait until nothing is asked for any more. When that is cancelled it may be called again. Raises LogClosed after `end`."""
+        """Wait until no request is under way.
+
+        After a cancellation you may call it again. Raises LogClosed after `end`.
+        """
         asking = self._asking
         if asking is not None:
             await asyncio.wait([asking])
             self._asking = None
             if asking.cancelled():
-                # By `end`: nobody has cancelled whoever waits here.
+                # `end` has cancelled the request, not a canceller of this call.
                 raise LogClosed(f"the producer of {self._coordination.name} was closed while {self._group} was made part of its transaction")
             asking.result()
 
     async def end(self) -> None:
-        """Ask no more."""
+        """Stop asking."""
         if self._asking is not None:
             self._asking.cancel()
             await asyncio.wait([self._asking])

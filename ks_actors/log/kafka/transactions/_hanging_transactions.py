@@ -1,9 +1,11 @@
-"""Ends of transactions that have not come to all that was part of them.
+"""Complete hanging transactions.
 
-A broker that comes back may take partitions that have no leader yet for deleted, and say that a transaction is complete without having written its
-end there (KAFKA-20734, seen with 4.3.1). Records and offsets stay pending then: readers wait for them, and they are decided by the next end that the
-same producer id writes there, which may be another one than that which others have seen of the rest. So whoever ends a transaction while its
-coordinator is away, and whoever takes a transactional id over, sees to it that the end is everywhere.
+A broker that returns may take partitions without a leader for deleted, and report a transaction as
+complete without writing its end marker there (KAFKA-20734, seen with 4.3.1). Records and offsets
+then stay pending, and readers wait for them. The next end marker of the same producer id decides
+them, maybe differently from the rest of the transaction. So a producer that ends a transaction
+while its coordinator is away checks that the end is everywhere. So does a producer that takes over
+a transactional id.
 """
 
 from __future__ import annotations
@@ -33,7 +35,10 @@ _PAUSE_S: Final = 0.1
 
 
 class Ended(NamedTuple):
-    """A transaction that was ended: the partitions that it may have written to, those whose offsets it may have committed by group, and how."""
+    """An ended transaction: the partitions that it may have changed, and its outcome.
+
+    `written` has partitions with records, `committed` those with offsets, by group.
+    """
 
     written: AbstractSet[TopicPartition]
     committed: Mapping[str, AbstractSet[TopicPartition]]
@@ -41,13 +46,16 @@ class Ended(NamedTuple):
 
     @property
     def is_any(self) -> bool:
-        """Whether there is anything in it."""
+        """Whether the transaction has any partitions."""
         return bool(self.written or self.committed)
 
 
 @final
 class HangingTransactions:
-    """Look for what is pending of transactions of an id, and end it as they were; for those of whoever had the id before, in the scope."""
+    """Find pending parts of an id's transactions, and complete them with the same outcome.
+
+    For the id's previous producer this covers the partitions of the scope.
+    """
 
     def __init__(self, client: KafkaClient, coordination: TransactionCoordinator, scope: TransactionScope | None) -> None:
         self._client: KafkaClient = client
@@ -57,9 +65,10 @@ class HangingTransactions:
         self._begun = False
 
     async def complete(self, identity: Identity, ended: Ended) -> None:
-        """End a transaction once more, the same way, where records or offsets are pending; theirs or others', which is not told.
+        """End a transaction again, with the same outcome, if records or offsets are pending.
 
-        An end of somebody who has nothing pending changes nothing. Raises LogTimeout: then it is to be called again, and EpochRefused.
+        The pending ones may belong to other producers, and an end marker without anything pending
+        has no effect. Raises LogTimeout, then call it again, and EpochRefused.
         """
         await self._refresh({partition.topic for partition in ended.written})
         left = await self._left(ended)
@@ -67,12 +76,13 @@ class HangingTransactions:
             await self._end(identity, left)
 
     async def _left(self, ended: Ended) -> Ended:
-        """Return what is pending of all that may have been part of a transaction; which partitions there are was looked up this moment."""
-        await self._coordination.until_complete()  # what is still being written is not pending for good
+        """Return the pending partitions of a transaction; call `_refresh` just before."""
+        await self._coordination.until_complete()  # unfinished markers do not hang
         committed = {group: await fetch_unstable(self._client, group, partitions) for group, partitions in ended.committed.items()}
-        # What has been deleted since needs no end.
+        # Partitions that were deleted need no end marker.
         there = [partition for partition in ended.written if self._is_there(partition)]
-        # Whoever answers has a leader by now: brokers that have none for a partition would leave it out again.
+        # A partition that answers has a leader: brokers without a leader for it would skip it
+        # again.
         stable = await self._admin.end_offsets(there, IsolationLevel.READ_COMMITTED)
         ends = await self._admin.end_offsets(there, IsolationLevel.READ_UNCOMMITTED)
         return Ended(
@@ -92,7 +102,7 @@ class HangingTransactions:
         name, taken = self._coordination.name, bool(left.committed)
         self._begun = True
         async for added, _ in self._coordination.take_in(identity, left.written):
-            taken = taken or bool(added)  # what cannot be written to need not be ended there
+            taken = taken or bool(added)  # an unwritable partition needs no end marker
         for group in left.committed:
             await self._coordination.add_offsets(identity, group)
         try:
@@ -100,30 +110,35 @@ class HangingTransactions:
         except TransactionAborted:
             if taken:
                 raise
-            # There was nothing to end: what was begun before, without an answer, has come to nothing.
+            # Nothing was open: an earlier attempt without a response has had no effect.
         self._begun = False
         if not await self._coordination.until_complete():
             raise LogTimeout(f"the coordinator of {name} was away while the end of a transaction was written once more: it is to be written again")
         _log.info("the end of a transaction of %s is written once more: a broker may have left records or offsets of it pending", name)
 
-    # --- of whoever had the id before -----------------------------------------------------------------------------------------
+    # --- the previous producer's transaction ------------------------------------------------------
 
     async def last(self) -> TransactionState | None:
-        """Return how the last transaction of the id stands; None when that is not to be known. Raises LogTimeout."""
+        """Return the state of the id's last transaction; None if it is unknown.
+
+        Raises LogTimeout.
+        """
         try:
             return None if self._scope is None else await self._coordination.look()
         except LogTimeout:
             raise
         except LogError as error:
-            # Nobody has had the id yet; or this user may not ask.
+            # The id is new, or this user may not ask.
             _log.debug("how the last transaction of %s was ended is not known: %s", self._coordination.name, error)
             return None
 
     async def settle(self, last: TransactionState | None, expected: Identity) -> None:
-        """See to it that the last transaction of the id is ended everywhere, before the id is taken over: then nobody knows any more how it was.
+        """Complete the id's last transaction everywhere before the id is taken over.
 
-        That is done with an epoch of its own, which tells how it is to be: whoever comes meanwhile, or when this process has died at it, goes on.
-        When what is pending cannot be known it is left as it is. Raises LogTimeout, and EpochRefused: somebody else is at it.
+        Afterwards its outcome would be unknown. A dedicated epoch records the outcome, so that
+        another process can finish the work, also if this one dies. If pending parts cannot be
+        looked up they stay as they are. Raises LogTimeout, and EpochRefused when another process
+        does the same.
         """
         if last is None or not (last.open or last.ended or last.settling):
             return
@@ -153,7 +168,7 @@ class HangingTransactions:
         return await self._left(Ended(led, offsets, commit))
 
     async def _until_led(self, topics: AbstractSet[str]) -> None:
-        """Wait for partitions to have leaders, but not for long: there may be one that is of no use to anybody."""
+        """Wait a short time for leaders: a partition may have lost all its replicas."""
         clock = asyncio.get_running_loop().time
         deadline = clock() + _LEADERS_S
         await self._refresh(topics)

@@ -1,4 +1,4 @@
-"""What a transactional producer says to coordinators."""
+"""Requests of a transactional producer to coordinators."""
 
 from __future__ import annotations
 
@@ -40,11 +40,14 @@ _PREPARED = "Prepare"
 _COMMITTING_MS: Final = 600_001
 _ABORTING_MS: Final = 600_002
 PROMPT_S: Final = 1.0
-"""What takes longer may have taken the end of a broker."""
+"""Seconds from which a broker may have failed during the end of a transaction."""
 
 
 class TransactionState(NamedTuple):
-    """What the coordinator says of a transactional id: `Empty`, `Ongoing`, `PrepareCommit`, `CompleteAbort` and so on, whose it is, its timeout."""
+    """The coordinator's state of a transactional id, its producer, and its timeout.
+
+    `state` is `Empty`, `Ongoing`, `PrepareCommit`, `CompleteAbort` and so on.
+    """
 
     state: str
     identity: Identity
@@ -52,38 +55,45 @@ class TransactionState(NamedTuple):
 
     @property
     def open(self) -> bool:
-        """Whether there is a transaction that nobody has ended yet."""
+        """Whether a transaction is open."""
         return self.state == "Ongoing"
 
     @property
     def committed(self) -> bool:
-        """Whether the last transaction is, or is about to be."""
+        """Whether the last transaction was committed, or is about to be."""
         return self.state in {"PrepareCommit", "CompleteCommit"}
 
     @property
     def aborted(self) -> bool:
-        """Whether the last transaction is, or is about to be."""
+        """Whether the last transaction was aborted, or is about to be."""
         return self.state in {"PrepareAbort", "CompleteAbort", "PrepareEpochFence"}
 
     @property
     def ended(self) -> bool:
-        """Whether there was a transaction, and it is committed or aborted."""
+        """Whether the last transaction was committed or aborted."""
         return self.committed or self.aborted
 
     @property
     def to_commit(self) -> bool:
-        """Whether what is pending is to be committed, as the last transaction was, or as whoever has begun to end it once more has found."""
+        """Whether to commit pending parts.
+
+        True if the last transaction was committed, or if an unfinished completion of it commits.
+        """
         return self.committed or self.timeout_ms == _COMMITTING_MS
 
     @property
     def settling(self) -> bool:
-        """Whether somebody has begun to end what is pending once more."""
+        """Whether a producer has started to complete pending parts."""
         return self.timeout_ms in {_COMMITTING_MS, _ABORTING_MS}
 
 
 @final
 class TransactionCoordinator:
-    """Requests of one transactional id. Each raises EpochRefused when a newer epoch is known, LogTimeout, and LogError for all else that is final."""
+    """Requests of one transactional id.
+
+    Each raises EpochRefused for a newer known epoch, LogTimeout, and LogError for any other final
+    error.
+    """
 
     def __init__(self, client: KafkaClient, name: str, timeout_ms: int) -> None:
         self._client: KafkaClient = client
@@ -102,12 +112,18 @@ class TransactionCoordinator:
             raise error_of(code, f"transactional id {self.name}")
 
     async def begin(self, identity: Identity) -> Identity:
-        """Get a new epoch; what was open is aborted. With an identity that is somebody's: only if nobody has got one since."""
-        # Those two mean something else.
+        """Get a new epoch; an open transaction is aborted.
+
+        With an identity it succeeds only if no other producer has got an epoch since.
+        """
+        # These two timeouts mark the epochs of `begin_settling`.
         return await self._begin(identity, self.timeout_ms - 2 if self.timeout_ms in {_COMMITTING_MS, _ABORTING_MS} else self.timeout_ms)
 
     async def begin_settling(self, identity: Identity, *, commit: bool) -> Identity:
-        """Get a new epoch to end with once more what is pending. Others see how that is to be: coordinators keep the timeout of an epoch."""
+        """Get a new epoch to complete pending parts.
+
+        Its timeout tells other producers the outcome: coordinators keep the timeout of an epoch.
+        """
         return await self._begin(identity, _COMMITTING_MS if commit else _ABORTING_MS)
 
     async def _begin(self, identity: Identity, timeout_ms: int) -> Identity:
@@ -115,7 +131,7 @@ class TransactionCoordinator:
         return Identity(response.producer_id, response.producer_epoch)
 
     async def add_partitions(self, identity: Identity, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Make partitions part of the transaction; return the error codes, 0 for each that is in."""
+        """Add partitions to the transaction; return the error codes, 0 for each added one."""
         topics: dict[str, list[int]] = {}
         for partition in partitions:
             topics.setdefault(partition.topic, []).append(partition.partition)
@@ -132,7 +148,10 @@ class TransactionCoordinator:
     async def take_in(
         self, identity: Identity, partitions: AbstractSet[TopicPartition]
     ) -> AsyncIterator[tuple[set[TopicPartition], dict[TopicPartition, int]]]:
-        """Make partitions part of the transaction; yield which of them are, and the codes of those that cannot be, until that is known of all."""
+        """Add partitions to the transaction, with retries until each is added or refused.
+
+        Yields the added partitions, and the error codes of the refused ones.
+        """
         while partitions:
             codes = await self.add_partitions(identity, sorted(partitions))
             refused = {partition: code for partition, code in codes.items() if code not in (NONE, OPERATION_NOT_ATTEMPTED)}
@@ -140,7 +159,7 @@ class TransactionCoordinator:
             partitions = {partition for partition in partitions if codes.get(partition, NONE) == OPERATION_NOT_ATTEMPTED} if refused else set()
 
     async def add_offsets(self, identity: Identity, group: str) -> None:
-        """Make the group's offsets part of the transaction."""
+        """Add the group's offsets to the transaction."""
         await self._ask(AddOffsetsToTxnRequest(self.name, *identity, group))
 
     async def commit_offsets(
@@ -160,7 +179,10 @@ class TransactionCoordinator:
         return codes
 
     async def check_nobody_is_in(self, group: GroupMetadata) -> None:
-        """Raise IllegalGeneration if a group has members: then offsets are theirs to commit. Kafka would take them from anybody in a transaction."""
+        """Raise IllegalGeneration if a group has members: only they may commit its offsets.
+
+        In a transaction Kafka itself would accept offsets from any producer.
+        """
         response = await self._client.send_to_coordinator(
             GROUP, group.group_id, DescribeGroupsRequest([group.group_id]), lambda answer: [each[0] for each in answer.groups if each[0] in _OURS]
         )
@@ -169,11 +191,11 @@ class TransactionCoordinator:
                 raise IllegalGeneration(f"group {name} has members ({state}), and who commits is none of them: join, and commit as a member")
 
     async def end(self, identity: Identity, *, commit: bool) -> None:
-        """Decide the transaction. When it raises LogTimeout nobody knows whether it is."""
+        """Decide the transaction. After LogTimeout the outcome is unknown."""
         await self._ask(EndTxnRequest(self.name, *identity, commit))
 
     async def look(self) -> TransactionState:
-        """Return the state that the id is in."""
+        """Return the state of the id."""
         response = await self._client.send_to_coordinator(
             TRANSACTION, self.name, describe_transactions([self.name]), lambda answer: [each[0] for each in answer.transactions]
         )
@@ -183,9 +205,10 @@ class TransactionCoordinator:
         return TransactionState(state, Identity(producer_id, epoch), timeout_ms)
 
     async def until_complete(self) -> bool:
-        """Wait until a decided transaction can be seen by readers: its markers are written after the answer. Not for ever: it is decided.
+        """Wait until a decided transaction is visible to readers.
 
-        Return whether its coordinator says so, and was there all the time.
+        Its markers are written after the response. The wait has a limit, since the outcome is
+        certain. Returns whether the coordinator confirms it, and was reachable all the time.
         """
         pause, lost, clock = 0.001, self._client.lost, asyncio.get_running_loop().time
         began = clock()

@@ -1,4 +1,4 @@
-"""A writer of transactions."""
+"""The transactional producer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ks_actors.records import TopicPartition
 
 _log = logging.getLogger("ks_actors")
-# Less than what an actor that closes it has for its own end.
+# Less than the closing actor's own limit for its end.
 _CLOSING_S = 3
 _TOO_LATE = "the last transaction of {} cannot be aborted: it was committed, though the answer to that was lost"
 _AGAIN_S = 0.5
@@ -34,12 +34,13 @@ _ATTEMPTS = 3
 class KafkaTransactionalProducer:
     """Write in transactions.
 
-    When a transaction is void - a batch of it failed, or its time was over - each `send` raises TransactionAborted until `commit`, which raises it
-    for the last time, or `abort`: so no records get into a new transaction that their senders take for the old one. Afterwards the producer goes on
-    with a new epoch, if nobody else has the transactional id by then.
+    A failed batch or a timeout voids a transaction. Then each `send` raises TransactionAborted
+    until `commit`, which raises it for the last time, or `abort`. So no record gets into a new
+    transaction while its sender still counts on the old one. Afterwards the producer continues with
+    a new epoch, unless another producer has taken the transactional id.
 
-    A commit is seen by readers when `commit` returns. Was its answer lost, `commit` raises LogTimeout and may be called again, which tells how it
-    ended; so does `abort`.
+    Readers see a commit when `commit` returns. If its response was lost, `commit` raises
+    LogTimeout; call it again to learn the outcome. The same holds for `abort`.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class KafkaTransactionalProducer:
         self._expired: Identity | None = None
         self._fenced: str | None = None
         self._in_doubt = False
-        # How many answers had been lost when the transaction began, and when its end was asked for.
+        # Counts of lost responses at the start of the transaction, and at the request for its end.
         self._lost = 0
         self._lost_at_end: int | None = None
         self._stale = False
@@ -74,7 +75,11 @@ class KafkaTransactionalProducer:
         self._closed = False
 
     async def start(self) -> None:
-        """Connect, fence all earlier producers of the id, abort what they left open, and end what a broker left pending."""
+        """Connect, fence earlier producers of the id, and complete their last transaction.
+
+        An open transaction is aborted. Parts that a broker left pending get the same outcome as the
+        rest.
+        """
         await self._client.start()
         self._client.connect_ahead(() if self._scope is None else self._scope.topics, PRODUCE)
         for attempts_left in reversed(range(_ATTEMPTS)):
@@ -83,7 +88,7 @@ class KafkaTransactionalProducer:
                 await self._renew(NOBODY)
                 return
             except EpochRefused as error:
-                # Neighbours may see to the last transaction this moment.
+                # Other members may be completing the last transaction at this moment.
                 if not attempts_left:
                     raise Fenced(f"transactional id {self._name} is being taken by somebody else at the same time: {error}") from error
 
@@ -100,13 +105,14 @@ class KafkaTransactionalProducer:
         if self._fenced is not None:
             raise Fenced(self._fenced)
 
-    # --- send -------------------------------------------------------------------------------------------------------------
+    # --- send -------------------------------------------------------------------------------------
 
     async def send(self, batches: Sequence[Outgoing], /) -> Sequence[int]:
-        """Append all batches to the transaction; return the offset behind each one's last record.
+        """Append all batches to the transaction; return the offset after each one's last record.
 
-        Raises Fenced, ProduceFailed, TransactionAborted; after the latter two the transaction can only be aborted. Raises TypeError for keys or
-        values that are no bytes: then, and when the call is cancelled, too.
+        Raises Fenced, ProduceFailed, TransactionAborted; after the latter two the transaction can
+        only be aborted. The same holds after a cancellation, and after TypeError, raised for keys
+        or values that are not bytes.
         """
         self._check()
         outbox = Outbox(self._admin, batches)
@@ -140,20 +146,20 @@ class KafkaTransactionalProducer:
             raise TransactionAborted(f"transaction of {self._name} is void: {self._doom}; abort it, and send again what it had")
 
     async def _begin_well(self) -> None:
-        """See to what the last transaction may have left, before another one begins."""
+        """Clean up after the last transaction before a new one begins."""
         if not self._open:
             await self._confirm()
             if self._stale or self._client.lost > self._lost:
                 await self._renew(self._sender.identity)
 
     async def _renew(self, last: Identity) -> None:
-        """Get a new epoch; what is open is aborted."""
+        """Get a new epoch; an open transaction is aborted."""
         self._sender.reset(await self._coordination.begin(last))
         self._lost = self._client.lost
         self._stale = False
 
     async def _add(self, outbox: Outbox) -> None:
-        """Make all new partitions part of the transaction; those that cannot be are refused."""
+        """Add all new partitions to the transaction; refuse those that cannot be added."""
         new = outbox.partitions - self._added
         if not new:
             return
@@ -165,16 +171,19 @@ class KafkaTransactionalProducer:
             self._ahead.begin(self._sender.identity, self._groups)
 
     async def _judge(self, refused: LogError) -> LogError:
-        """Find out why there is a newer epoch: our time was over, or somebody else has the id.
+        """Find out why there is a newer epoch: a timeout, or another producer with the id.
 
-        A transaction that takes too long is aborted with the next epoch, which nobody gets. Whoever takes the id aborts it the same way first, and
-        gets the epoch after that: between the two it looks like a timeout. But to get out of that we ask for a new epoch only in case that the one
-        that we saw is still the last; if the other one was faster, we are refused, and if not, the other one fences us the next moment.
+        The coordinator aborts a transaction after its timeout with the next epoch, which no
+        producer gets. A producer that takes the id aborts it the same way first, and gets the epoch
+        after that: between the two it looks like a timeout. But to recover we ask for a new epoch
+        only if the one that we saw is still the last. If the other producer was faster, our request
+        is refused; if not, it fences us a moment later.
         """
         if self._fenced is not None:
             return Fenced(self._fenced)
         mine = self._sender.identity
-        # With a commit that may have been done, somebody else's aborted transaction would look the same.
+        # After a commit with an unknown outcome, another producer's aborted transaction would look
+        # the same.
         undecided = self._lost_at_end is None or self._lost_at_end == self._client.lost
         if self._expired is None and self._open and undecided:
             self._expired = await self._expired_as(Identity(mine.producer_id, mine.epoch + 1))
@@ -188,17 +197,18 @@ class KafkaTransactionalProducer:
         try:
             seen = await self._coordination.look()
         except NotAuthorized:
-            # Who may not look has to believe the worse.
+            # Without the right to look, assume a newer producer.
             return None
         return next_epoch if seen.identity == next_epoch and seen.aborted else None
 
-    # --- commit -----------------------------------------------------------------------------------------------------------
+    # --- commit -----------------------------------------------------------------------------------
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata, /) -> None:
-        """Make what was sent, and `offsets` as the group's, visible at once.
+        """Make the sent records and the group's `offsets` visible at once.
 
-        Raises Fenced, IllegalGeneration, UnknownTopicOrPartition, NotAuthorized, TransactionAborted: then the transaction is aborted. Raises
-        LogTimeout: then it may be committed again or aborted. The group is only looked at if there are offsets.
+        Raises Fenced, IllegalGeneration, UnknownTopicOrPartition, NotAuthorized,
+        TransactionAborted: then the transaction is aborted. Raises LogTimeout: then you may commit
+        again or abort. The group is checked only if there are offsets.
         """
         self._check()
         async with self._order:
@@ -243,7 +253,8 @@ class KafkaTransactionalProducer:
         try:
             await self._coordination.end(self._sender.identity, commit=True)
         except LogError as error:
-            # Any answer is one, and it was no; but without one, or when the wait for it is cancelled, nobody knows.
+            # Any response means no. Without a response, or after a cancelled wait, the outcome is
+            # unknown.
             self._in_doubt = isinstance(error, LogTimeout | LogClosed)
             raise
         self._in_doubt = False
@@ -260,7 +271,7 @@ class KafkaTransactionalProducer:
                 self._confirming = asyncio.create_task(self._confirm_soon(), name=f"end of a transaction of {self._name}")
 
     async def _confirm_soon(self) -> None:
-        """Not with the next transaction only, which may be late: others may wait for what is pending."""
+        """Confirm now instead of with the next transaction: readers may be blocked until then."""
         while self._unconfirmed is not None:
             try:
                 async with self._order:
@@ -273,7 +284,7 @@ class KafkaTransactionalProducer:
                 await asyncio.sleep(_AGAIN_S)
 
     async def _confirm(self) -> None:
-        """See to it that a transaction is ended everywhere whose coordinator was away while it was ended."""
+        """Complete the last transaction everywhere, if its coordinator was away at its end."""
         if self._unconfirmed is not None:
             await self._endings.complete(self._sender.identity, self._unconfirmed)
             self._unconfirmed = None
@@ -290,10 +301,11 @@ class KafkaTransactionalProducer:
                 raise error_of(code, f"offset {offsets[partition].offset} of {partition} cannot be committed for group {group.group_id}")
 
     async def _was_committed(self) -> bool:
-        """Find out how the last transaction has ended; with False it is still open."""
+        """Find out how the last transaction has ended; False means that it is still open."""
         seen = await self._coordination.look()
         if seen.identity != self._sender.identity:
-            # Either it was committed and somebody else came, or somebody came and aborted it. Both ways this producer is over.
+            # Another producer came after a commit, or aborted the transaction. Either way this
+            # producer is fenced.
             self._fenced = f"transactional id {self._name} has a newer producer than {self.client_id}; how its last transaction ended is not known"
             raise Fenced(self._fenced)
         self._in_doubt = False
@@ -307,16 +319,18 @@ class KafkaTransactionalProducer:
         self._groups = {}
         self._futures.clear()
         self._doom = self._expired = self._lost_at_end = None
-        # A broker may come yet to a request whose answer was not waited for, and take it for one of the next transaction: not with a new epoch.
+        # A broker may still process a request with a lost response, and add it to the next
+        # transaction. A new epoch prevents that.
         self._stale = self._stale or self._client.lost > self._lost
         self._lost = self._client.lost
 
-    # --- abort ------------------------------------------------------------------------------------------------------------
+    # --- abort ------------------------------------------------------------------------------------
 
     async def abort(self) -> None:
-        """Make sure that nothing sent since the last commit ever becomes visible.
+        """Make sure that records sent since the last commit never become visible.
 
-        Raises Fenced; LogTimeout: call again. Raises LogError if the transaction turns out to be committed, after a commit that has not told so.
+        Raises Fenced. Raises LogTimeout; then call it again. Raises LogError if the transaction
+        turns out to be committed, by a commit with a lost response.
         """
         self._check()
         async with self._order:
@@ -338,7 +352,8 @@ class KafkaTransactionalProducer:
                     await self._end_by_abort()
             else:
                 await self._renew(self._expired or self._sender.identity)
-            # Nobody knows how the coordinator fared with one that it has ended by itself.
+            # With a transaction that the coordinator has ended by itself, its failures went unseen
+            # here.
             undisturbed = self._client.lost == lost and self._expired is None
             await self._ended(commit=False, smoothly=undisturbed and clock() - began < PROMPT_S)
         except EpochRefused as error:
@@ -356,7 +371,7 @@ class KafkaTransactionalProducer:
             assert self._expired is not None
             await self._renew(self._expired)
         except TransactionAborted:
-            # It is not open any more: a commit from before, whose answer was lost, was faster.
+            # It is no longer open: an earlier commit with a lost response was faster.
             seen = await self._coordination.look()
             if not seen.committed:
                 raise
@@ -364,7 +379,10 @@ class KafkaTransactionalProducer:
             raise LogError(_TOO_LATE.format(self._name)) from None
 
     async def close(self) -> None:
-        """End; an open transaction is aborted, unless somebody else has the transactional id. Does nothing when that was done before."""
+        """Close; abort an open transaction, unless another producer has the transactional id.
+
+        A second call does nothing.
+        """
         if self._closed:
             return
         self._closed = True
@@ -378,12 +396,12 @@ class KafkaTransactionalProducer:
                         await self._abort()
                     await self._confirm()
         except (LogError, TimeoutError):
-            # It ends when its time is over, or when the id is taken the next time.
+            # The transaction ends by its timeout, or when the id is next taken.
             if self._unconfirmed is not None:
                 _log.warning("%s is closed before the end of its last transaction was written once more: its offsets may be pending", self._name)
         finally:
             if self._confirming is not None:
-                # Another one: the abort may have begun it.
+                # Maybe a new task, started by the abort.
                 self._confirming.cancel()
                 await asyncio.wait([self._confirming])
             await self._ahead.end()

@@ -1,4 +1,4 @@
-"""What a record batch is made of (message format v2, KIP-98), for those who read it and those who write it."""
+"""The layout of a record batch (message format v2, KIP-98), for reader and writer."""
 
 from __future__ import annotations
 
@@ -10,13 +10,17 @@ from aiokafka.record.util import calc_crc32c  # type: ignore[import-untyped]
 from ks_actors.kernel import kernel as _kernel
 
 HEADER: Final = Struct(">qiibIhiqqqhii")
-"""Base offset, length, leader epoch, magic, CRC, attributes, last offset delta, first and max timestamp, producer id and epoch, sequence, records."""
+"""The header fields, in their order on the wire.
+
+Base offset, length, leader epoch, magic, CRC, attributes, last offset delta, first and max
+timestamp, producer id and epoch, base sequence, record count.
+"""
 
 BEHIND_LENGTH: Final = 12
-"""Where that begins which the length in the header is of."""
+"""The offset of the first byte that the length field counts."""
 
 ATTRIBUTES_AT: Final = 21
-"""Where the attributes are, and that begins which the checksum is of."""
+"""The offset of the attributes, and of the first byte that the checksum covers."""
 
 MAGIC: Final = 2
 CODEC: Final = 0x07
@@ -29,7 +33,7 @@ CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 def checksum(batch: memoryview | bytearray) -> int:
-    """Return what the checksum of a whole record batch has to be."""
-    signed: Any = memoryview(batch)[ATTRIBUTES_AT:]  # aiokafka takes any buffer, and says bytes
+    """Return the expected checksum of a whole record batch."""
+    signed: Any = memoryview(batch)[ATTRIBUTES_AT:]  # any buffer works, despite the types
     found: int = calc_crc32c(signed) if _kernel is None else _kernel.crc32c(signed)
     return found

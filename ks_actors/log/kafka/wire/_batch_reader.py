@@ -1,4 +1,4 @@
-"""Bytes of a partition, as a broker sent them, to columns."""
+"""Decode a partition's fetched bytes into columns."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ABORT = 0
 
 @final
 class Columns:
-    """Records in the making."""
+    """Columns under construction."""
 
     __slots__ = ("headers", "keys", "offsets", "timestamps", "values")
 
@@ -46,7 +46,7 @@ class Columns:
         self.offsets: range | list[int] = range(0)
 
     def take(self, records: Records) -> None:
-        """Append records, all but their offsets."""
+        """Append records, except for their offsets."""
         if self.keys:
             before = len(self.keys)
             self.keys += records.keys
@@ -63,7 +63,7 @@ class Columns:
             self.headers += [()] * len(records.keys) if headers is None else headers
 
     def add_offsets(self, more: range | list[int]) -> None:
-        """Append offsets; as long as there are no gaps they are a range, which costs nothing."""
+        """Append offsets; without gaps they stay a range, which costs nothing."""
         offsets = self.offsets
         if not offsets:
             self.offsets = more
@@ -79,14 +79,17 @@ class Columns:
 
 @final
 class Chunk:
-    """What one fetch brought of one partition: record batches, of which the last one may be cut off.
+    """The record batches of one partition in one fetch; the last batch may be cut off.
 
-    They stay as they came, compressed and unchecked, until somebody reads them. `next_offset` is behind the last whole batch (None when there is
-    none), `end_offset` the end of what could be read at the time. For committed readers `aborted` has producer id and first offset of the aborted
-    transactions in it; None shows all records, whatever became of their transactions. Raises LogCorrupted for bytes without batches.
+    The batches stay compressed and unchecked until `read`. `next_offset` is the offset after the
+    last whole batch (None if there is none), `end_offset` the end of the readable records at the
+    time of the fetch. For committed readers `aborted` has the producer id and first offset of each
+    aborted transaction; with None all records are read, aborted ones too. Raises LogCorrupted for
+    bytes without batches.
 
-    With `apart`, batches that would take long to be decompressed are `packed` until a thread has done so: `read` stops in front of them. A batch that
-    becomes more than `limit` bytes is not read.
+    With `apart`, batches that take long to decompress count as `packed` until a thread has
+    decompressed them: `read` stops in front of them. A batch that grows beyond `limit` bytes is not
+    read.
     """
 
     __slots__ = (
@@ -125,24 +128,26 @@ class Chunk:
         self.size: int = len(raw)
         self._partition: TopicPartition = partition
         self.limit: int = limit
-        # Where the next batch begins that a thread is still to decompress.
+        # The start of the next batch that a thread must decompress.
         self._unpacked_to: float = inf
         self.next_offset: int | None = self._find_end(raw, apart=apart and self.size > LITTLE)
         self.raw: bytes = raw
-        # Whether a thread decompresses batches of it, and those that are done, by where they begin.
+        # `unpacking`: a thread is decompressing batches. `_bodies`: decompressed batches by their
+        # start.
         self.unpacking: bool = False
         self._bodies: dict[int, Body] = {}
-        # Where the next batch begins in `raw`.
+        # The start of the next batch in `raw`.
         self._at = 0
         self._aborted: list[tuple[int, int]] | None = None if aborted is None else sorted(aborted, key=_first_offset, reverse=True)
         self._aborters: set[int] = set()
-        # The batch that is being read: what is left of it, how many records that is, where they begin and end, and whether some are missing.
+        # The current batch: its remaining records, their number, first and end offset, and whether
+        # compaction has left gaps.
         self._body: Body = IteratedBody(iter(()))
         self._left = 0
         self._base = 0
         self._end = 0
         self._gaps = False
-        # Where reading can go on behind it, if it cannot be read.
+        # The offset to resume at if the current batch is unreadable.
         self._behind = 0
         self._failure: LogError | None = None
 
@@ -155,46 +160,46 @@ class Chunk:
 
     @property
     def packed(self) -> bool:
-        """Whether there are batches that are still to be decompressed."""
+        """Whether some batches still need decompression."""
         return self._unpacked_to != inf
 
     @property
     def waits(self) -> bool:
-        """Whether the next batch is still to be decompressed."""
+        """Whether the next batch still needs decompression."""
         return not self._left and self._at >= self._unpacked_to
 
     @property
     def wants_unpacking(self) -> bool:
-        """Whether to decompress the next piece now: as long as there is much in front of it, it would only take up room."""
+        """Whether to decompress the next piece now; much earlier it would only waste memory."""
         return self.packed and self._unpacked_to - self._at < PIECE // 2
 
     @property
     def unpacked_to(self) -> int:
-        """Where the batch begins that is decompressed next; for one that is `packed`."""
+        """The start of the batch to decompress next; only valid while `packed`."""
         return int(self._unpacked_to)
 
     def take(self, unpacked: Unpacked) -> None:
-        """Take batches that were decompressed."""
+        """Add decompressed batches."""
         self.unpacking = False
         self._bodies.update(unpacked.bodies)
         self._unpacked_to = inf if unpacked.behind is None else unpacked.behind
 
     @property
     def half_read(self) -> bool:
-        """Whether half of the bytes, or more, have been read, or are being read."""
+        """Whether at least half of the bytes have been read or are being read."""
         return 2 * self._at >= self.size
 
     @property
     def position(self) -> int:
-        """Where the last `read` has got to."""
+        """The offset that the last `read` reached."""
         return self._base if self._left else self._end
 
     def read(self, position: int, limit: int, columns: Columns, until: float = inf) -> bool:
-        """Append records from `position` on until `columns` has `limit`; tell whether there may be more.
+        """Append records from `position` on until `columns` has `limit`; tell if there may be more.
 
-        No other batch is begun when `perf_counter` has got to `until`, nor one that is still to be decompressed.
-        Raises LogCorrupted for bytes that are not what was written, LogError when the library for their compression is missing; what is in front of
-        them is in `columns` then.
+        Starts no further batch once `perf_counter` reaches `until`, and none that still needs
+        decompression. Raises LogCorrupted for corrupt bytes, and LogError when the library for
+        their compression is missing; `columns` then has the records in front of them.
         """
         if self._failure is not None:
             raise self._failure
@@ -214,17 +219,18 @@ class Chunk:
             self._failure = LogError(f"{self._partition} cannot be decompressed at or behind offset {self.position}: {error}; install cramjam")
             raise self._failure from error
         except MemoryError as error:
-            # This batch is no worse than others: there may be room for it later.
+            # The batch itself is sound: a later read may find enough memory.
             self._end, self._left = max(position, self.position), 0
             self._failure = LogError(f"{self._partition} cannot be read at offset {self._end}: there is no memory for the records of the batch")
             raise self._failure from error
         return True
 
     def _unreadable(self, position: int, error: Exception) -> LogCorrupted:
-        """Return the error of the batch that is being read, and end there."""
+        """Return the error for the current batch, and stop reading there."""
         behind = max(min(self._behind, self.end_offset), position + 1)
         if len(self.raw) - self._at >= _LENGTHS.size:
-            # Where the checksum is wrong the header is not to be trusted, and the next batch is.
+            # A wrong checksum makes the header unreliable, so use the base offset of the next
+            # batch.
             behind = min(behind, max(int(_LENGTHS.unpack_from(self.raw, self._at)[0]), position + 1))
         offset = max(position, self.position)
         self._end, self._left = offset, 0
@@ -237,7 +243,10 @@ class Chunk:
         return self._failure
 
     def _read_body(self, count: int, *, with_offsets: bool) -> Records:
-        """Return the next records: all that are asked for, as many as may be in memory, or those in front of one that cannot be read."""
+        """Return the next records.
+
+        Returns `count` records, fewer if memory is limited, or those before an unreadable one.
+        """
         count = self._body.fitting(count, self.limit)
         while True:
             try:
@@ -248,7 +257,7 @@ class Chunk:
                 count //= 2
 
     def _read_run(self, position: int, limit: int, columns: Columns) -> None:
-        """Read of a batch that has all its records."""
+        """Read from a batch that has all its records."""
         skip = min(max(position - self._base, 0), self._left)
         if skip:
             self._body.skip(skip)
@@ -265,12 +274,13 @@ class Chunk:
         self._left -= count
 
     def _read_gaps(self, position: int, limit: int, columns: Columns) -> None:
-        """Read of a batch of which some records were compacted away."""
+        """Read from a batch with offset gaps left by compaction."""
         records = self._read_body(min(self._left, limit - len(columns.keys)), with_offsets=True)
         offsets = records.offsets
         assert offsets is not None
         if offsets and not self._base <= offsets[0] <= offsets[-1] < self._end:
-            # Reading would go back and never end, or pass over what is in later batches.
+            # Offsets outside the batch would make the reader loop forever, or skip records of later
+            # batches.
             raise CorruptRecordException(f"records at {offsets[0]} to {offsets[-1]} are in a batch of {self._base} to {self._end - 1}")
         self._left -= len(offsets)
         if offsets and offsets[0] < position:
@@ -282,7 +292,7 @@ class Chunk:
             self._base = offsets[-1] + 1
 
     def _open(self) -> bool:
-        """Go to the next batch that is to be read."""
+        """Move to the next batch with records to read."""
         raw = self.raw
         while len(raw) - self._at > _LAST_DELTA_AT and self._at < self._unpacked_to:
             at = self._at
@@ -327,7 +337,7 @@ class Chunk:
         return True
 
     def _is_left_out(self, body: Body, attributes: int, producer: int, last_offset: int) -> bool:
-        """Tell whether a batch is a marker, or of an aborted transaction."""
+        """Tell whether to skip a batch: a marker, or records of an aborted transaction."""
         control = bool(attributes & CONTROL)
         if self._aborted is not None:
             while self._aborted and self._aborted[-1][1] <= last_offset:
@@ -349,7 +359,10 @@ def _kind_of_marker(body: Body, limit: int) -> int:
 
 
 def whole_batches(partition: TopicPartition, raw: bytes) -> Iterator[tuple[int, int]]:
-    """Go through the record batches that are there as a whole: where each begins, and the offset behind it. Raises LogCorrupted."""
+    """Yield the start of each complete record batch, and the offset after it.
+
+    Raises LogCorrupted.
+    """
     end = len(raw)
     at, behind = 0, None
     while end - at > _LAST_DELTA_AT:

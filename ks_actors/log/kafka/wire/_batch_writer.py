@@ -1,4 +1,4 @@
-"""Records as they are on the wire: columns in, record batches out."""
+"""Encode columns into record batches."""
 
 from __future__ import annotations
 
@@ -28,15 +28,19 @@ _PRODUCER = struct.Struct(">qhi")
 # Level 9, aiokafka's choice, is three times as slow as 1 for hardly less.
 _LZ4_LEVEL = 1
 _NO_HEADERS: list[Any] = []
-# About how long it takes to compress a byte; longer with most levels that are asked for.
+# Approximate seconds to compress one byte; most explicit compression levels are slower.
 _SECONDS_PER_BYTE: Final = {"none": 0.0, "gzip": 80e-9, "snappy": 3e-9, "lz4": 3e-9, "zstd": 5e-9}
-# What a record batch of one record takes at most, apart from key, value and headers; and each header.
+# The most bytes that a batch of one record adds to key, value and headers, and that each header
+# adds.
 _ALONE: Final = HEADER.size + 60
 _VARINTS: Final = 10
 
 
 class Written(NamedTuple):
-    """Records as they are on the wire, not compressed yet: `start` is the number of the first one in its batch, `limit` what the topic takes."""
+    """Encoded records, not compressed yet.
+
+    `start` is the index of the first record in its batch, `limit` the topic's size limit.
+    """
 
     buffer: bytearray
     records: int
@@ -46,7 +50,7 @@ class Written(NamedTuple):
 
 @final
 class RecordBatch:
-    """Records that go to a partition as one; who they are from is stamped on it when they go."""
+    """Records sent to a partition as one unit; `stamped` adds the producer's identity."""
 
     __slots__ = ("_buffer", "_stamped", "count", "size")
 
@@ -57,8 +61,11 @@ class RecordBatch:
         self.size: int = len(buffer)
 
     def stamped(self, producer_id: int, epoch: int, sequence: int) -> bytearray:
-        """Return the bytes to be sent for a producer: `sequence` is the number of the first record among all of the partition."""
-        # A connection that has broken may still hold the bytes of the last time.
+        """Return the bytes to send for a producer.
+
+        `sequence` is the sequence number of the first record in its partition.
+        """
+        # A broken connection may still hold the bytes of the last attempt.
         buffer = self._buffer[:] if self._stamped else self._buffer
         self._stamped = True
         _PRODUCER.pack_into(buffer, _PRODUCER_AT, producer_id, epoch, sequence)
@@ -72,7 +79,7 @@ def _sign(buffer: bytearray) -> None:
 
 @final
 class Encoder:
-    """Make record batches, as the options say."""
+    """Build record batches with the given options."""
 
     def __init__(self, options: KafkaOptions, *, transactional: bool) -> None:
         self._transactional: bool = transactional
@@ -82,14 +89,18 @@ class Encoder:
         self._seconds_per_byte: float = _SECONDS_PER_BYTE["gzip" if options.compression_level else options.compression]
 
     def encode(self, batch: Batch, limit: int) -> list[RecordBatch]:
-        """Return all records in as few batches as may be, none of them larger than `limit`, the topic's.
+        """Return all records in as few batches as possible, none larger than `limit`, the topic's.
 
-        Raises RecordTooLarge for a record that does not fit into one alone, TypeError for keys and values that are no bytes.
+        Raises RecordTooLarge for a record that exceeds the limit alone, and TypeError for keys and
+        values that are not bytes.
         """
         return [self.finish(written) for written in self.write(batch, limit)]
 
     def write(self, batch: Batch, limit: int) -> Iterator[Written]:
-        """Yield all records in as few pieces as may be, to be finished. Raises TypeError as `encode` does."""
+        """Yield all records in as few unfinished pieces as possible.
+
+        Raises TypeError as `encode` does.
+        """
         start, total = 0, len(batch)
         size = min(self._batch_bytes, limit)
         while start < total:
@@ -98,11 +109,14 @@ class Encoder:
             start += count
 
     def seconds(self, size: int) -> float:
-        """Return about how long it takes to finish so many bytes; it may be done in another thread."""
+        """Return about how many seconds `finish` takes for that many bytes.
+
+        Any thread may call `finish`.
+        """
         return size * self._seconds_per_byte
 
     def _write(self, batch: Batch, start: int, size: int) -> tuple[bytearray, int]:
-        """Return an uncompressed record batch of records from `start` on, and how many are in it."""
+        """Return an uncompressed record batch of records from `start` on, and its record count."""
         if isinstance(batch, LazyBatch):
             buffer, count, first, highest = batch.write(start, size, HEADER.size)
         elif _kernel is None or type(batch.keys) is not list or type(batch.values) is not list:
@@ -113,7 +127,7 @@ class Encoder:
                     batch.keys, batch.values, batch.timestamps, batch.headers, start, size, HEADER.size
                 )
             except TypeError:
-                # aiokafka takes some more, and tells better what it does not take.
+                # aiokafka accepts some more types, and has better error messages for the rest.
                 return self._write_one_by_one(batch, start, size)
         attributes = TRANSACTIONAL if self._transactional else 0
         HEADER.pack_into(buffer, 0, 0, len(buffer) - BEHIND_LENGTH, -1, MAGIC, 0, attributes, count - 1, first, highest, -1, -1, -1, count)
@@ -125,17 +139,18 @@ class Encoder:
         keys, values, timestamps = batch.keys[start:], batch.values[start:], batch.timestamps[start:]
         headers = repeat(_NO_HEADERS) if batch.headers is None else list(map(list, batch.headers[start:]))
         numbers = iter(range(total - start))
-        # The builder returns None for the first record that does not fit any more.
+        # The builder returns None for the first record that no longer fits.
         complete = all(map(builder.append, numbers, timestamps, keys, values, headers))
         return builder.build(), total - start if complete else total - start - length_hint(numbers) - 1
 
     def too_large(self, batch: Batch, limit: int) -> list[int]:
-        """Return which records do not fit into a record batch alone."""
+        """Return the indexes of records that exceed the limit even alone."""
         found: list[int] = []
         for index in range(len(batch)):
             one = batch.slice(index, index + 1)
             headers = 0 if one.headers is None else sum(len(name) + len(value or b"") + _VARINTS for name, value in one.headers[0])
-            # To be compressed may help, to be made into a record adds a little: whoever is far below need not be tried.
+            # Compression may help and framing adds a little, so skip the attempt for records far
+            # below the limit.
             if len(one.keys[0] or b"") + len(one.values[0] or b"") + headers + _ALONE > limit:
                 try:
                     self.encode(one, limit)
@@ -144,7 +159,7 @@ class Encoder:
         return found
 
     def finish(self, written: Written) -> RecordBatch:
-        """Compress a piece, if the options say so. Raises RecordTooLarge."""
+        """Compress a piece, if the options ask for it. Raises RecordTooLarge."""
         buffer, count, start, limit = written
         compress = self._compress
         if compress is not None:

@@ -1,4 +1,4 @@
-"""Decompress record batches, up to a limit: a few kB may be made to become gigabytes."""
+"""Decompress record batches up to a limit: a few kB may expand to gigabytes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MAX_DECOMPRESSED: Final = 268_435_456
-"""How many bytes a batch may have when it is decompressed, unless the options say otherwise."""
+"""The most bytes of a decompressed batch, unless the options set another limit."""
 
 _GZIP: Final = 16 + zlib.MAX_WBITS
 _GZIP_PIECE: Final = 1_024
@@ -31,14 +31,15 @@ _OVERFLOW: Final = "whole buffer"
 
 
 class _TooLarge(Exception):
-    """The bytes become more than they may."""
+    """The decompressed bytes exceed the limit."""
 
 
 def decompress(data: memoryview, number: int, limit: int) -> bytes:
-    """Return what a batch holds behind its header; `number` is the codec's, `limit` is in bytes.
+    """Decompress a batch after its header; `number` is the codec's, `limit` is in bytes.
 
-    No more than about twice `limit` is taken of memory on the way. Raises CorruptRecordException for what is not compressed by that codec, has a
-    codec that does not exist, or becomes more than `limit`, UnsupportedCodecError when the library is not installed, MemoryError.
+    Uses at most about twice `limit` of memory on the way. Raises CorruptRecordException for bytes
+    that the codec cannot decompress, an unknown codec, or more than `limit` bytes;
+    UnsupportedCodecError when the library is not installed; MemoryError.
     """
     if number >= len(CODECS):
         raise CorruptRecordException(f"records are compressed by codec {number}, which neither Kafka nor cramjam knows")
@@ -54,7 +55,7 @@ def decompress(data: memoryview, number: int, limit: int) -> bytes:
     except MemoryError:
         raise
     except Exception as error:
-        # Each of the libraries has errors of its own, for bytes that it has not made.
+        # Each library raises its own errors for foreign bytes.
         raise CorruptRecordException(f"records are not compressed by {name} as their batch says: {error}") from error
 
 
@@ -76,13 +77,14 @@ def _gunzip(data: memoryview, limit: int) -> bytes:
             at += len(given) - len(member.unused_data)
             piece *= 2
         at = _behind_padding(data, at)
-        # What is given beyond the end of a member is copied each time: of many small members only as much is given as they may have.
+        # zlib copies the input after the end of a member each time, so give small members small
+        # pieces.
         piece = _GZIP_PIECE
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _behind_padding(data: memoryview, at: int) -> int:
-    """Return where the next member of a gzip file begins: zeros behind one are padding, as for gzip itself."""
+    """Return the start of the next gzip member; zeros after a member are padding, as for gzip."""
     while some := data[at : at + _GZIP_PIECE]:
         rest = bytes(some).lstrip(b"\0")
         at += len(some) - len(rest)
@@ -119,7 +121,10 @@ def _unzstd(data: memoryview, limit: int) -> bytes:
 
 
 def _bounded(library: Any, data: memoryview, bound: float, limit: int) -> bytes:
-    """Decompress at once what cannot become too large, else into memory of limited size, which is only taken as far as it is written to."""
+    """Decompress at once if `bound` fits the limit, else into memory of limited size.
+
+    The mapping takes memory only as far as it is written to.
+    """
     if bound <= limit:
         return bytes(library.decompress(data))
     with mmap.mmap(-1, limit) as memory:
@@ -133,7 +138,10 @@ def _bounded(library: Any, data: memoryview, bound: float, limit: int) -> bytes:
 
 
 def _zstd_bound(data: memoryview) -> float:
-    """Return how many bytes zstd frames become at most, by the sizes of their blocks; infinity where they are no such frames."""
+    """Return the most bytes that zstd frames can expand to, from their block sizes.
+
+    Returns infinity for data that are not such frames.
+    """
     at, total, end = 0, 0, len(data)
     while at < end:
         magic = int.from_bytes(data[at : at + 4], "little")

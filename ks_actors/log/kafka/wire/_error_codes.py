@@ -1,4 +1,4 @@
-"""What Kafka's error codes mean to us."""
+"""Kafka's error codes and their meaning here."""
 
 from __future__ import annotations
 
@@ -77,19 +77,19 @@ _IN_ORDER = (
 _NAMES = tuple(_IN_ORDER.split())
 
 RETRIABLE = frozenset({2, 3, 5, 6, 7, 8, 9, 13, 14, 15, 16, 19, 20, 41, 51, 56, 70, 71, 72, 74, 75, 78, 80, 83, 84, 88, 89, 100, 103, 106})
-"""What may be well the next time: Kafka's own list, and BROKER_NOT_AVAILABLE."""
+"""Errors that a retry may cure: Kafka's own list, and BROKER_NOT_AVAILABLE."""
 
 STALE_METADATA = frozenset({3, 5, 6, 8, 9, 13, 41, 56, 72, 74, 80, 83, 84, 100, 103})
-"""Of these, those after which leaders have to be looked up anew."""
+"""The retriable errors that require a new lookup of leaders."""
 
 WRONG_COORDINATOR = frozenset({COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR})
-"""After these the coordinator has to be looked up anew."""
+"""Errors that require a new lookup of the coordinator."""
 
 SOON = frozenset({CONCURRENT_TRANSACTIONS, UNSTABLE_OFFSET_COMMIT})
-"""What is over within milliseconds as a rule: worth asking again at once."""
+"""Errors that usually pass within milliseconds: worth an immediate retry."""
 
 FENCED = frozenset({INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED})
-"""A producer's epoch is not the newest one: it was overtaken, or its transaction has timed out."""
+"""Errors for an outdated producer epoch: another producer has it, or its transaction timed out."""
 
 _ERRORS: Mapping[int, type[LogError]] = {
     3: UnknownTopicOrPartition,
@@ -142,7 +142,10 @@ def name_of(code: int) -> str:
 
 
 def error_of(code: int, what: str, detail: str | None = None) -> LogError:
-    """Return the error for a code: `what` could not be done, and what the broker said of it."""
+    """Return the error for a code.
+
+    `what` names the failed action, `detail` is the broker's message.
+    """
     reason = f"{name_of(code)} ({code})"
     parts = [f"{what}: Kafka answered {reason}"]
     if detail:

@@ -1,6 +1,7 @@
 """A fetch request and its response on the wire.
 
-Both are written and read here, since the struct types of aiokafka take some microseconds per field: too much for requests that are made all day.
+Both are encoded and decoded here: aiokafka's struct types take some microseconds per field, too
+much for requests sent all day.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _NO_RACK: Final = _SHORT.pack(0)
 
 @final
 class _Header:
-    """The header of a request or of a response; aiokafka asks for no more of it than this."""
+    """The header of a request or of a response, with the only parts that aiokafka uses."""
 
     __slots__ = ("_raw", "correlation_id")
 
@@ -49,10 +50,10 @@ class _Header:
 
 @final
 class FetchResponse:
-    """The answer to a `FetchRequest`: `topics` has the name of each topic and its partitions.
+    """The response to a `FetchRequest`: `topics` has the name of each topic and its partitions.
 
-    A partition is a tuple: number, error code, high watermark, last stable offset, first offset, aborted transactions (producer id and first offset),
-    preferred replica, records.
+    A partition is a tuple: number, error code, high watermark, last stable offset, first offset,
+    aborted transactions (producer id and first offset), preferred replica, records.
     """
 
     __slots__ = ("error_code", "session_id", "throttle_time_ms", "topics")
@@ -65,7 +66,10 @@ class FetchResponse:
 
     @classmethod
     def decode(cls, data: BytesIO) -> FetchResponse:
-        """Read a response behind its header. Raises struct.error when it is cut off."""
+        """Decode a response from the end of its header on.
+
+        Raises struct.error when it is cut off.
+        """
         raw, at = data.getvalue(), data.tell()
         throttle, code, session, count = _RESPONSE.unpack_from(raw, at)
         at += _RESPONSE.size
@@ -95,9 +99,10 @@ class FetchResponse:
 
 @final
 class FetchRequest:
-    """A request for records, in version 11: the last one that calls topics by name in the same way from Kafka 2.8 to 4.x.
+    """A fetch request in version 11, the last one that names topics alike from Kafka 2.8 to 4.x.
 
-    `asked` has for each topic the partitions and the offsets to read them from, `forgotten` those that the session is to leave out from now on.
+    `asked` maps each topic to its partitions and their start offsets; `forgotten` has the
+    partitions to drop from the session.
     """
 
     API_KEY: ClassVar[int] = 1
@@ -127,11 +132,11 @@ class FetchRequest:
         return _Header(correlation_id, _HEADER.pack(self.API_KEY, self.API_VERSION, correlation_id, len(name)) + name)
 
     def parse_response_header(self, data: BytesIO) -> _Header:
-        """Read the header of the response."""
+        """Decode the header of the response."""
         return _Header(*_INT.unpack(data.read(_INT.size)))
 
     def encode(self) -> bytes:
-        """Return the request behind its header."""
+        """Return the request without its header."""
         parts = [_REQUEST.pack(*self._start)]
         for topic, asked in self._asked.items():
             name = topic.encode()
@@ -147,5 +152,5 @@ class FetchRequest:
 
 
 def fetch_once(partition: TopicPartition, offset: int, wait_ms: int, max_bytes: int) -> Pinned:
-    """Ask for records of one partition, of open and aborted transactions too, without a session."""
+    """Build a sessionless fetch of one partition that reads open and aborted transactions too."""
     return Pinned(FetchRequest, wait_ms, max_bytes, max_bytes, _NO_SESSION, {partition.topic: [(partition.partition, offset)]}, {}, 0)

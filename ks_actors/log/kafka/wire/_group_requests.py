@@ -1,4 +1,7 @@
-"""What is said to the coordinator of a group: in versions that know of instance ids, which aiokafka does not have of all of them."""
+"""Requests to a group coordinator, in versions that know instance ids.
+
+aiokafka lacks such versions of some of them.
+"""
 
 from __future__ import annotations
 
@@ -24,15 +27,16 @@ if TYPE_CHECKING:
     from ks_actors.log._types import GroupMetadata, OffsetAndMetadata
 
 PROTOCOL_TYPE: Final = "consumer"
-"""So that Kafka's own tools can tell what the members have."""
+"""The protocol type of consumers, so that Kafka's own tools can show the members' partitions."""
 PROTOCOL: Final = "ks-actors"
 _TEXT = String("utf-8")
-# In front of the user data: a member that asks for a new assignment is heard only when something of what it says has changed.
+# Prefixes the user data: a member that asks for a new assignment triggers a rebalance only if its
+# metadata has changed.
 _COUNTER = Struct(">I")
 
 
 def _plain(name: str, key: int, version: int, request: Sequence[tuple[str, Any]], response: Sequence[tuple[str, Any]]) -> Any:
-    """Make the class of a request without tagged fields, and that of its response."""
+    """Make the class of a request without tagged fields, and the class of its response."""
     common = {"API_KEY": key, "API_VERSION": version}
     answer = type(f"{name}Response_v{version}", (Response,), {**common, "SCHEMA": Schema(*response)})
     return type(f"{name}Request_v{version}", (RequestStruct,), {**common, "RESPONSE_TYPE": answer, "SCHEMA": Schema(*request)})
@@ -69,17 +73,17 @@ _OFFSET_COMMIT = _plain(
 
 
 def heartbeat(group: GroupMetadata, instance_id: str | None) -> Pinned:
-    """Say that a member is alive."""
+    """Build a member's heartbeat."""
     return Pinned(_HEARTBEAT, group.group_id, group.generation, group.member_id, instance_id)
 
 
 def leave_group(group_id: str, member_id: str, instance_id: str | None) -> Pinned:
-    """Say that a member leaves."""
+    """Build a member's request to leave."""
     return Pinned(_LEAVE_GROUP, group_id, [(member_id, instance_id)])
 
 
 def leave_groups(group_id: str, member_ids: Iterable[str]) -> Pinned:
-    """Say that members leave, each known by its member id alone."""
+    """Build a request for members to leave, each known by its member id alone."""
     return Pinned(_LEAVE_GROUP, group_id, [(member_id, None) for member_id in member_ids])
 
 
@@ -92,37 +96,37 @@ def offset_commit(group: GroupMetadata, instance_id: str | None, offsets: Mappin
 
 
 def join_group(group_id: str, member_id: str, instance_id: str | None, metadata: bytes, *, session_timeout_ms: int, rebalance_timeout_ms: int) -> Any:
-    """Ask to be a member, or to be one of the next generation."""
-    instance: Any = instance_id  # nullable, whatever aiokafka says
+    """Build a request to join a group, or its next generation."""
+    instance: Any = instance_id  # nullable, contrary to aiokafka's types
     return JoinGroupRequest(group_id, session_timeout_ms, rebalance_timeout_ms, member_id, instance, PROTOCOL_TYPE, [(PROTOCOL, metadata)])
 
 
 def sync_group(group: GroupMetadata, instance_id: str | None, assignments: Mapping[str, MemberAssignment]) -> Any:
-    """Ask for what one is assigned; from the leader: tell what all are."""
+    """Build a request for the member's assignment; the leader's request carries all assignments."""
     encoded = [(member, _encode_assignment(assignment)) for member, assignment in assignments.items()]
     instance: Any = instance_id  # as above
     return SyncGroupRequest(group.group_id, group.generation, group.member_id, instance, encoded)
 
 
 def encode_member(topics: Iterable[str], counter: int, user_data: bytes) -> bytes:
-    """Return what a member tells the leader; another `counter` makes the group rebalance."""
+    """Return a member's metadata for the leader; another `counter` makes the group rebalance."""
     return bytes(ConsumerProtocolMemberMetadata(0, sorted(topics), _COUNTER.pack(counter) + user_data).encode())
 
 
 def decode_member(member_id: str, metadata: bytes) -> MemberInfo:
-    """Return what a member has told."""
+    """Decode a member's metadata."""
     decoded = ConsumerProtocolMemberMetadata.decode(metadata)
     return MemberInfo(member_id, frozenset(decoded.subscription), (decoded.user_data or b"")[_COUNTER.size :])
 
 
 def _encode_assignment(assignment: MemberAssignment) -> bytes:
-    # A topic may come more than once: the order of partitions is kept.
+    # A topic may occur more than once: that keeps the order of partitions.
     topics = [(topic, [number for _, number in run]) for topic, run in groupby(assignment.partitions, key=lambda partition: partition[0])]
     return bytes(ConsumerProtocolMemberAssignment(0, topics, assignment.user_data).encode())
 
 
 def decode_assignment(assignment: bytes) -> MemberAssignment:
-    """Return what a member was given; a leader may have left it out."""
+    """Decode a member's assignment; empty if the leader has left the member out."""
     if not assignment:
         return MemberAssignment(())
     decoded = ConsumerProtocolMemberAssignment.decode(assignment)

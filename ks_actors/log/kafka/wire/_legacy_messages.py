@@ -1,6 +1,6 @@
-"""Messages of the formats before Kafka 0.11, which old topics may still have.
+"""Messages of the formats before Kafka 0.11, for topics old enough to have some.
 
-They are read in Python: aiokafka's reader in C reads behind the end of bytes that say to be longer than they are.
+Python code reads them: aiokafka's C reader reads past the end of bytes with a wrong length field.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ks_actors.records import Headers
 
 LEAST_LEGACY: Final = 14
-"""How many bytes a message of the oldest format has behind its length, at least."""
+"""The least bytes of a message of the oldest format after its length field."""
 
 WRONG_SUM: Final = "the checksum of their batch is wrong"
 
@@ -30,12 +30,12 @@ _TIME: Final = Struct(">q")
 _LENGTH: Final = Struct(">i")
 _NO_TIME: Final = -1
 _MESSAGE_SIZE: Final = 256
-"""Bytes of memory that a message takes beside its content."""
+"""Bytes of memory that a message takes in addition to its content."""
 _LZ4: Final = CODECS.index("lz4")
 
 
 class Message(NamedTuple):
-    """One message; `offset` is relative as long as it is not known what it is in."""
+    """One message; `offset` is relative as long as the enclosing set is unknown."""
 
     offset: int
     timestamp: int
@@ -45,9 +45,10 @@ class Message(NamedTuple):
 
 
 def legacy_messages(stored: memoryview, limit: int) -> Sequence[Message]:
-    """Return the messages of a set, at least one, which take no more than about `limit` bytes of memory.
+    """Return the messages of a set, at least one, within about `limit` bytes of memory.
 
-    Raises CorruptRecordException for bytes that are no messages, UnsupportedCodecError when a library is not installed, MemoryError.
+    Raises CorruptRecordException for malformed messages, UnsupportedCodecError when a library is
+    not installed, MemoryError.
     """
     outer, attributes, magic = _message(stored)
     number = attributes & CODEC
@@ -67,7 +68,7 @@ def legacy_messages(stored: memoryview, limit: int) -> Sequence[Message]:
         raise CorruptRecordException("a set of messages is empty")
     if not magic:
         return found
-    # The offset of a set is that of its last message.
+    # The offset of a set is the offset of its last message.
     base = outer.offset - found[-1].offset
     time = outer.timestamp if attributes & APPEND_TIME else None
     return [message._replace(offset=base + message.offset, timestamp=message.timestamp if time is None else time) for message in found]

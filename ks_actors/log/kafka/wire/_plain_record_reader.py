@@ -1,4 +1,7 @@
-"""Read the records of a batch in Python, where there is no kernel and aiokafka refuses them: the same columns and errors as the kernel's."""
+"""Decode the records of a batch in Python, with the same columns and errors as the kernel.
+
+Used without the kernel, for records that aiokafka refuses.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,14 @@ _LEAST_RECORD: Final = 7
 _SIGN: Final = 1 << 63
 _WRAP: Final = 1 << 64
 _HEADER_SIZE: Final = 192
-"""Bytes of memory that a header takes beside its text: a tuple, two objects, a place in a row."""
+"""Bytes of memory that a header takes in addition to its text.
+
+That is a tuple, two objects and a list slot.
+"""
 _RECORD_SIZE: Final = 256
-"""Bytes of memory that a record takes beside its content, in columns."""
+"""Bytes of memory that a record takes in columns in addition to its content."""
 _WIDEST: Final = 4
-"""Bytes of memory that a byte of a header's name takes, at most."""
+"""The most bytes of memory that one byte of a header's name takes."""
 _TOO_MANY: Final = "a record cannot have as many headers as it says"
 _TOO_EARLY: Final = "a record ends too early"
 
@@ -24,9 +30,10 @@ _TOO_EARLY: Final = "a record ends too early"
 def read_records(
     data: bytes | memoryview, at: int, count: int, base_offset: int, base_time: int, append_time: bool, with_offsets: bool
 ) -> tuple[int, list[bytes | None], list[bytes | None], list[int], list[Headers] | None, list[int] | None]:
-    """Return where the next record begins, keys, values, timestamps (ms), headers and offsets of `count` records from `at` on.
+    """Return the start of the next record, and the columns of `count` records from `at` on.
 
-    Raises ValueError for bytes that are no records.
+    The columns are keys, values, timestamps (ms), headers and offsets. Raises ValueError for
+    malformed records.
     """
     if count < 0 or count > (len(data) - at) // _LEAST_RECORD:
         raise ValueError("a batch holds fewer records than it says")
@@ -37,7 +44,7 @@ def read_records(
     offsets: list[int] = []
     for _ in range(count):
         here, end = _enter(data, at)
-        here += 1  # attributes: none are in use
+        here += 1  # attributes: all unused
         if here > end:
             raise ValueError(_TOO_EARLY)
         time_delta, here = _number(data, here, end)
@@ -58,23 +65,27 @@ def read_records(
 
 
 def skip_records(data: bytes | memoryview, at: int, count: int) -> int:
-    """Return where the record begins that is `count` behind the one at `at`. Raises ValueError for bytes that are no records."""
+    """Return the start of the record that is `count` records after the one at `at`.
+
+    Raises ValueError for malformed records.
+    """
     for _ in range(count):
         _, at = _enter(data, at)
     return at
 
 
 class Measured(NamedTuple):
-    """How many bytes of memory a record takes, about, and how many headers it says to have."""
+    """The approximate bytes of memory for a record, and its claimed number of headers."""
 
     size: int
     headers: int
 
 
 def fitting(data: bytes | memoryview, at: int, count: int, limit: int) -> tuple[int, Measured]:
-    """Return how many of `count` records from `at` on take no more than `limit` bytes of memory together, and the measure of the first one.
+    """Return how many of `count` records from `at` on fit into `limit` bytes of memory.
 
-    One that is no record ends them, and is counted, so that who reads it finds that out.
+    Also returns the first one's measure. Counting stops at a malformed record and includes it, so
+    that its reader gets the error.
     """
     total, first = 0, Measured(0, 0)
     for index in range(count):
@@ -90,7 +101,10 @@ def fitting(data: bytes | memoryview, at: int, count: int, limit: int) -> tuple[
 
 
 def _measure(data: bytes | memoryview, at: int) -> tuple[Measured, int]:
-    """Return the measure of a record, and where it ends. Headers are counted as the record says, and not gone through."""
+    """Return the measure of a record, and its end.
+
+    Headers count as the record claims, without a look at each.
+    """
     at, end = _enter(data, at)
     _, here = _number(data, at + 1, end)
     _, here = _number(data, here, end)
@@ -106,7 +120,7 @@ def _measure(data: bytes | memoryview, at: int) -> tuple[Measured, int]:
 
 
 def _enter(data: bytes | memoryview, at: int) -> tuple[int, int]:
-    """Return where a record begins behind its length, and where it ends."""
+    """Return the start of a record after its length field, and its end."""
     length, at = _number(data, at, len(data))
     if length <= 0 or length > len(data) - at:
         raise ValueError("a record is longer than its batch")
@@ -152,5 +166,5 @@ def _headers(data: bytes | memoryview, at: int, end: int, count: int) -> tuple[H
 
 
 def _wrapped(number: int) -> int:
-    """Return a number as 64 bits hold it."""
+    """Return a number wrapped to signed 64 bits."""
     return (number + _SIGN) % _WRAP - _SIGN

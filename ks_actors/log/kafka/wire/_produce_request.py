@@ -1,4 +1,4 @@
-"""Record batches on the wire: a request that copies none of them, and its response."""
+"""A produce request that copies no record batch, and its response."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ _ANSWER: Final = struct.Struct(">ihqqq")
 
 @final
 class ProduceRequest:
-    """Record batches for partitions, by topic: `acks` is -1 for all replicas, for which the broker waits for up to `timeout_ms`."""
+    """Record batches for partitions, by topic.
+
+    `acks` is -1 for all replicas; the broker waits for them for up to `timeout_ms`.
+    """
 
     def __init__(
         self, transactional_id: str | None, acks: int, timeout_ms: int, topics: Sequence[tuple[str, Sequence[tuple[int, bytearray]]]]
@@ -35,7 +38,10 @@ class ProduceRequest:
         self._topics: Sequence[_Topic] = topics
 
     def prepare(self, versions: Mapping[int, tuple[int, int]]) -> Any:
-        """Return what `Connections` write, if a broker of these API versions takes it."""
+        """Return the message for `Connections` to write.
+
+        Raises LogError if a broker of these API versions does not support it.
+        """
         check_version(ProduceRequest_v8, versions)
         return _Prepared(self._parts())
 
@@ -51,19 +57,19 @@ class ProduceRequest:
 
 
 class _Response(ProduceResponse_v8):  # type: ignore[misc]
-    """The outcome for each batch, read without a schema."""
+    """The outcome for each batch, decoded without a schema."""
 
     API_KEY, API_VERSION, SCHEMA = ProduceResponse_v8.API_KEY, ProduceResponse_v8.API_VERSION, ProduceResponse_v8.SCHEMA
 
     @classmethod
     def decode(cls, data: BytesIO | bytes) -> Any:
-        """Read a response."""
+        """Decode a response."""
         topics, _ = _read_topics(data if isinstance(data, bytes) else data.read())
         return cls(topics, 0)
 
 
 class _Prepared(ProduceRequest_v8):  # type: ignore[misc]
-    """A request as pieces, to be written one after the other."""
+    """A request as pieces, written one after the other."""
 
     API_KEY, API_VERSION, SCHEMA, RESPONSE_TYPE = ProduceRequest_v8.API_KEY, ProduceRequest_v8.API_VERSION, ProduceRequest_v8.SCHEMA, _Response
 
@@ -106,7 +112,7 @@ def _read_topics(data: bytes) -> tuple[list[tuple[str | None, list[tuple[int, in
         answers, at = _read_count(data, at)
         for _ in range(answers):
             partitions.append(_ANSWER.unpack_from(data, at))
-            # Which records were refused, and why in words: the error code says enough.
+            # Skip the indexes and texts of refused records: the error code is enough.
             errors, at = _read_count(data, at + _ANSWER.size)
             for _ in range(errors):
                 _, at = _read_text(data, at + _INT.size)

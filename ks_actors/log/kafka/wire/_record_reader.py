@@ -1,4 +1,7 @@
-"""The records of one record batch, on their way into columns: read by the kernel, or one by one by aiokafka where there is no kernel."""
+"""The records of one record batch, decoded into columns.
+
+The kernel decodes them; without a kernel aiokafka does so, one by one.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +23,24 @@ if TYPE_CHECKING:
 
 
 _MOST_GROWTH: Final = 50
-"""How many bytes of memory a byte of a record takes at most: where records have nothing but headers with names that are no text."""
+"""The most bytes of memory per byte of a record.
+
+The worst case is a record that only has headers with names of invalid text.
+"""
 
 _LENGTH_AT: Final = 8
 _GUARD: Final = b"\x80" * 11
-"""Stands behind a batch: aiokafka reads a number on beyond the end of its batch, and this is the beginning of none."""
+"""A guard after a batch:
+
+aiokafka reads a number past the end of its batch, and no number begins so.
+"""
 
 
 class Records(NamedTuple):
-    """Some records by columns; `headers` is None when none has any, `offsets` when they were not asked for."""
+    """Some records by columns.
+
+    `headers` is None when no record has any, `offsets` when they were not requested.
+    """
 
     keys: list[bytes | None]
     values: list[bytes | None]
@@ -38,32 +50,33 @@ class Records(NamedTuple):
 
 
 class Body(Protocol):
-    """What is left to be read of a record batch, which takes `size` bytes, decompressed.
+    """The unread part of a record batch; `size` is in decompressed bytes.
 
-    All methods raise CorruptRecordException for bytes that are no records; nothing is passed over then.
+    All methods raise CorruptRecordException for malformed records, and then skip nothing.
     """
 
     @property
     def size(self) -> int: ...
 
     def fitting(self, count: int, limit: int) -> int:
-        """Return how many of the next records take no more than about `limit` bytes of memory together.
+        """Return how many of the next records fit into about `limit` bytes of memory together.
 
-        Raises CorruptRecordException when the first one takes more: a header of two bytes takes a hundred and more.
+        Raises CorruptRecordException when the first one takes more: a header of two bytes takes a
+        hundred and more.
         """
         ...
 
     def skip(self, count: int) -> None:
-        """Pass over records."""
+        """Skip records."""
 
     def read(self, count: int, *, with_offsets: bool) -> Records:
-        """Return the next records; there are as many."""
+        """Return exactly the next `count` records."""
         ...
 
 
 @final
 class KernelBody:
-    """Records as bytes that the kernel reads, or its twin in Python."""
+    """Records as bytes, read by the kernel or its Python equivalent."""
 
     __slots__ = ("_append_time", "_at", "_base", "_data", "_reader", "_time")
 
@@ -77,18 +90,18 @@ class KernelBody:
 
     @property
     def size(self) -> int:
-        """How many bytes the records take, those that were read included."""
+        """The bytes of all records, including those already read."""
         return len(self._data)
 
     def fitting(self, count: int, limit: int) -> int:
-        """Return how many of the next records fit; they are looked at one by one only where they might not."""
+        """Return how many of the next records fit; inspect each only if some might not."""
         if (len(self._data) - self._at) * _MOST_GROWTH <= limit:
             return count
         try:
             if (self._reader.skip_records(self._data, self._at, count) - self._at) * _MOST_GROWTH <= limit:
                 return count
         except ValueError:
-            # Those in front of the one that is none may be too large.
+            # The records before a malformed one may be too large.
             pass
         fit, first = _plain_record_reader.fitting(self._data, self._at, count, limit)
         if not fit:
@@ -99,7 +112,7 @@ class KernelBody:
         return fit
 
     def skip(self, count: int) -> None:
-        """Pass over records."""
+        """Skip records."""
         try:
             self._at = self._reader.skip_records(self._data, self._at, count)
         except ValueError as error:
@@ -116,10 +129,11 @@ class KernelBody:
 
 @final
 class IteratedBody:
-    """Records as aiokafka gives them, one by one; what it refuses is read anew, as the kernel reads it, by `plain`.
+    """Records that aiokafka reads one by one; `plain` rereads those that it refuses.
 
-    Attributes of 128 or more, which no record has so far, aiokafka takes for the beginning of a longer number. To look at each would cost half of
-    what reading takes, so what it gives then stays as it is.
+    `plain` reads them as the kernel does. aiokafka takes attributes of 128 or more, which no record
+    has so far, for the start of a longer number. A check of each record would cost half the reading
+    time, so its result stays as it is.
     """
 
     __slots__ = ("_done", "_plain", "_records", "_refused")
@@ -128,23 +142,26 @@ class IteratedBody:
         self._records: Iterator[Any] = records
         self._plain: KernelBody | None = plain
         self._refused: bool = False
-        # How many records `plain` is behind.
+        # The number of records by which `plain` lags.
         self._done: int = 0
 
     @property
     def size(self) -> int:
-        """How many bytes the records take; 0 if they are of an old format."""
+        """The bytes of the records; 0 for records of an old format."""
         return 0 if self._plain is None else self._plain.size
 
     def fitting(self, count: int, limit: int) -> int:
-        """Return how many of the next records fit; those of an old format, which have no headers, were counted before."""
+        """Return how many of the next records fit.
+
+        Records of an old format, which have no headers, were counted before.
+        """
         if self._plain is None or self._plain.size * _MOST_GROWTH <= limit:
             return count
         self._follow(self._plain)
         return self._plain.fitting(count, limit)
 
     def skip(self, count: int) -> None:
-        """Pass over records."""
+        """Skip records."""
         if self._next(count) is None:
             self._beside().skip(count)
 
@@ -163,7 +180,7 @@ class IteratedBody:
         )
 
     def _next(self, count: int) -> list[Any] | None:
-        """Return the next records; None when aiokafka does not read all of them."""
+        """Return the next records; None when aiokafka cannot read all of them."""
         if not self._refused:
             try:
                 records = list(islice(self._records, count))
@@ -178,7 +195,7 @@ class IteratedBody:
         return None
 
     def _follow(self, plain: KernelBody) -> None:
-        """Have `plain` pass over what was read."""
+        """Move `plain` past the records already read."""
         if self._done:
             plain.skip(self._done)
             self._done = 0

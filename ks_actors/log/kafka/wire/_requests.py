@@ -1,4 +1,7 @@
-"""What is said to brokers: aiokafka's requests, and those that it does not have. Nothing else of us knows how they look on the wire."""
+"""Requests to brokers: aiokafka's, and some that it lacks.
+
+The wire layout of these requests is known only here.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +79,7 @@ _TAGS = ("tags", TaggedFields)
 
 
 def check_version(struct: Any, versions: Mapping[int, tuple[int, int]]) -> None:
-    """Raise LogError if a broker of these API versions does not take a request."""
+    """Raise LogError if a broker of these API versions does not support a request."""
     low, high = versions.get(struct.API_KEY, (0, -1))
     if not low <= struct.API_VERSION <= high:
         there = f"has versions {low} to {high} of it" if high >= 0 else "does not have it"
@@ -84,7 +87,7 @@ def check_version(struct: Any, versions: Mapping[int, tuple[int, int]]) -> None:
 
 
 class Pinned:
-    """A request in the one version that we have built; `AIOKafkaConnection.send` asks it for what to write."""
+    """A request in the only version built here; `AIOKafkaConnection.send` calls its `prepare`."""
 
     def __init__(self, struct: Any, *fields: Any) -> None:
         self.struct: Any = struct
@@ -100,7 +103,7 @@ class Pinned:
 
 
 def _flexible(name: str, key: int, version: int, request: Sequence[tuple[str, Any]], response: Sequence[tuple[str, Any]]) -> Any:
-    """Make the class of a request with tagged fields, and that of its response."""
+    """Make the class of a request with tagged fields, and the class of its response."""
     common = {"API_KEY": key, "API_VERSION": version}
     answer = type(f"{name}Response_v{version}", (Response,), {**common, "SCHEMA": Schema(*response, _TAGS)})
     body = {**common, "FLEXIBLE_VERSION": True, "RESPONSE_TYPE": answer, "SCHEMA": Schema(*request, _TAGS)}
@@ -187,7 +190,10 @@ _SET = 0
 
 
 def init_producer_id(transactional_id: str | None, timeout_ms: int, producer_id: int = -1, epoch: int = -1) -> Pinned:
-    """Ask for a producer id; with the one and the epoch that there are now, only if nobody else has had it since."""
+    """Build a request for a producer id.
+
+    With the present id and epoch it succeeds only if no other producer has taken the id since.
+    """
     return Pinned(_INIT_PRODUCER_ID, transactional_id, timeout_ms, producer_id, epoch, {})
 
 
@@ -205,7 +211,10 @@ def txn_offset_commit(
 
 
 def offset_fetch(group_id: str, partitions: Iterable[TopicPartition] | None) -> Pinned:
-    """Ask for committed offsets, None: of all partitions, that no open transaction is about to change (error 88 where one is)."""
+    """Build a request for committed offsets; None asks for all partitions.
+
+    The coordinator answers error 88 for an offset that an open transaction is about to change.
+    """
     if partitions is None:
         return Pinned(_OFFSET_FETCH, group_id, None, True, {})
     topics: dict[str, list[int]] = {}
@@ -215,12 +224,12 @@ def offset_fetch(group_id: str, partitions: Iterable[TopicPartition] | None) -> 
 
 
 def describe_transactions(transactional_ids: Sequence[str]) -> Pinned:
-    """Ask for the state that transactional ids are in."""
+    """Build a request for the states of transactional ids."""
     return Pinned(_DESCRIBE_TRANSACTIONS, list(transactional_ids), {})
 
 
 def incremental_alter_configs(configs: Mapping[str, Mapping[str, str]]) -> Pinned:
-    """Set these configs of topics, and leave all others as they are."""
+    """Build a request that sets these configs of topics, and leaves all others as they are."""
     resources: list[Any] = [(TOPIC, topic, [(name, _SET, value, {}) for name, value in changes.items()], {}) for topic, changes in configs.items()]
     return Pinned(_INCREMENTAL_ALTER_CONFIGS, resources, False, {})
 
@@ -250,9 +259,10 @@ _TOUCHED: Mapping[str, tuple[str, ...]] = {
 
 @cache
 def check_aiokafka(touched: str = "") -> None:
-    """See that what we use of aiokafka, some of it not public, is as we know it. Raises ConfigError that names what is not.
+    """Check that the parts of aiokafka in use, some of them not public, are as expected.
 
-    `touched` has more of it, as `module:path.to.attribute` separated by blanks.
+    Raises ConfigError that names the difference. `touched` adds more parts, as
+    `module:path.to.attribute` separated by blanks.
     """
     version = importlib.import_module("aiokafka").__version__
     for place, parameters in (*_TOUCHED.items(), *((place, ()) for place in touched.split())):

@@ -1,4 +1,4 @@
-"""Compressed record batches that are decompressed elsewhere, before somebody reads them: long work must not hold up the event loop."""
+"""Decompress record batches in threads before they are read, to keep the event loop free."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ if TYPE_CHECKING:
     from ks_actors.log.kafka.wire._batch_reader import Chunk
     from ks_actors.log.kafka.wire._record_reader import Body
 
-# Compressed bytes of one fetch of a partition that are decompressed in some ms at most, and so where they are read.
+# The most compressed bytes of one fetch of a partition to decompress while reading; that takes a
+# few ms.
 LITTLE: Final = 65_536
-# Compressed bytes that a thread decompresses before they can be read, or one batch: for each partition there are so many, and the next ones.
+# Compressed bytes (or one batch) that a thread decompresses in one step. Each partition has one
+# such piece to read, and the next one.
 PIECE: Final = 262_144
-# Decompressed bytes after which it pauses likewise: a few bytes may become many.
+# Decompressed bytes after which a step ends too: a few bytes may become many.
 _GROWN: Final = 33_554_432
 _log = logging.getLogger("ks_actors")
 _LENGTH: Final = Struct(">i")
@@ -34,21 +36,25 @@ _ATTRIBUTES_AT: Final = 22
 
 
 class Unpacked(NamedTuple):
-    """Batches that are decompressed, by where they begin, and where that has got to; None when it is the end."""
+    """Decompressed batches by their start, and the start of the next one; None at the end."""
 
     bodies: Mapping[int, Body]
     behind: int | None
 
 
 def is_packed(raw: bytes, at: int) -> bool:
-    """Return whether the batch that begins there is compressed. Batches of the formats before Kafka 0.11 are not looked at."""
+    """Tell whether the batch at `at` is compressed.
+
+    Formats before Kafka 0.11 count as not compressed.
+    """
     return raw[at + _MAGIC_AT] >= MAGIC and bool(raw[at + _ATTRIBUTES_AT] & CODEC)
 
 
 def unpacked(raw: bytes, at: int, limit: int = MAX_DECOMPRESSED) -> Unpacked:
-    """Decompress the next piece, from a batch that begins at `at` on; from any thread.
+    """Decompress the next piece, from the batch at `at` on; any thread may call it.
 
-    A batch that cannot be decompressed, or becomes more than `limit` bytes, is left as it is: who reads it finds that out, at its turn.
+    A batch that cannot be decompressed, or exceeds `limit` bytes, is left as it is: its reader gets
+    the error in its turn.
     """
     bodies: dict[int, Body] = {}
     size = grown = 0
@@ -80,10 +86,11 @@ def _body(stored: memoryview, limit: int) -> Body | None:
 
 @final
 class Unpacking:
-    """Have threads decompress what partitions are about to read: a piece that is read, and the one behind it while that is done.
+    """Decompress the next batches of partitions in threads.
 
-    What a seek, or the end, has made void meanwhile is dropped when its thread is done with it. `begin` runs something that ends with the fetcher,
-    `news` is told of a partition that can be read again.
+    Each partition has one piece to read and the one after it. A result that a seek or the end has
+    made obsolete is dropped once its thread is done. `begin` runs a coroutine that ends with the
+    fetcher; `news` is called with a partition that is readable again.
     """
 
     def __init__(self, begin: Callable[[Coroutine[Any, Any, None]], None], news: Callable[[Source], None]) -> None:
@@ -91,7 +98,7 @@ class Unpacking:
         self._on_news: Callable[[Source], None] = news
 
     def look(self, source: Source) -> None:
-        """See that a partition's next piece is decompressed, or about to be."""
+        """Start decompressing a partition's next piece, unless that is under way."""
         for chunk in source.chunks:
             if chunk.unpacking:
                 return
