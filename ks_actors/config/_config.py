@@ -33,183 +33,281 @@ Source: TypeAlias = "tuple[Given, ...]"
 @final
 @dataclass(frozen=True, init=False, repr=False)
 class StreamsConfig:
-    """The settings of an app, by Kafka Streams' names and with its meanings; what is not said here is said there.
+    """The settings of an app, with Kafka Streams' names and meanings unless documented here.
 
-    Made from keywords, `StreamsConfig(application_id="orders", commit_interval_ms=100)`; by `of` from a mapping; by `load` from a file, the
-    environment and keywords. Names are `commit_interval_ms` or `commit.interval.ms`; what may be an object may be its dotted name, such as
-    `ks_actors.serdes.STRING`.
+    Build it from keywords, `StreamsConfig(application_id="orders", commit_interval_ms=100)`; by
+    `of` from a mapping; by `load` from a file, the environment and keywords. Names are
+    `commit_interval_ms` or `commit.interval.ms`. Objects may be given by their dotted names, such
+    as `ks_actors.serdes.STRING`. Times are in ms, sizes in bytes.
 
-    Raises ConfigError, with all problems at once, for values that are wrong and for names that are unknown or not supported by this version: no
-    setting is accepted and ignored. Does not change once it is made; `replace` makes another.
+    Raises ConfigError, with all problems at once, for wrong values and for names that are unknown
+    or not supported by this version: no setting is accepted and ignored. A config is immutable;
+    `replace` makes another one.
     """
 
     application_id: str
-    """The name of the app, the same for all its instances: that of its group, and the beginning of the names of its topics. Required."""
+    """The name of the app, the same for all its instances. Required.
+
+    Names the consumer group, and begins the names of internal topics.
+    """
     client_id: str
     """The name of this instance in logs and metrics. Default: the application's id."""
     bootstrap_servers: str | None
-    """The Kafka that topics are in, `host:port,host:port` or a list of these. Default: none, see `log`."""
+    """The Kafka brokers, `host:port,host:port` or a list of these. Default: none, see `log`."""
     log: str
-    """The log that topics are in: `memory://`, a new one in memory, `embedded:///path`, or `kafka://host:port,host:port`.
+    """The log with the app's topics.
 
-    Default: the Kafka at `bootstrap_servers`, and `memory://` without. Apps of one process share a log by `App(log=…)`.
+    One of `memory://`, a new one in memory, `embedded:///path`, or `kafka://host:port,host:port`.
+    Default: the Kafka at `bootstrap_servers`, and `memory://` without. Apps of one process share a
+    log by `App(log=…)`.
     """
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
-    """How to talk with Kafka. Default: `PLAINTEXT`."""
+    """The protocol of connections to Kafka. Default: `PLAINTEXT`."""
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None
-    """How to log in. Required for SASL, with `sasl_username` and `sasl_password`, or `sasl_jaas_config`."""
+    """The login mechanism.
+
+    Required for SASL, with `sasl_username` and `sasl_password`, or `sasl_jaas_config`.
+    """
     sasl_username: str | None
-    """Who logs in."""
+    """The user name for SASL."""
     sasl_password: str | None
-    """The password of who logs in. Never shown."""
+    """The password for SASL. Never shown."""
     sasl_jaas_config: tuple[str, str] | None
-    """Both, taken from a line as Kafka's Java clients have it: `…PlainLoginModule required username="alice" password="…";`. Never shown."""
+    """User name and password, from a line as Kafka's Java clients have it. Never shown.
+
+    Example: `…PlainLoginModule required username="alice" password="…";`.
+    """
     ssl_truststore_location: Path | None
-    """The certificates to trust, a PEM file; `ssl_ca_location` is another name for it. Default: the system's."""
+    """The trusted certificates, a PEM file. Default: the system's.
+
+    `ssl_ca_location` is another name for it.
+    """
     ssl_truststore_type: Literal["PEM"]
     """Only `PEM`, which is the default (Kafka's: JKS)."""
     ssl_keystore_location: Path | None
-    """Who the client is, a PEM file with its certificate and perhaps its key; `ssl_certificate_location` is another name for it. Default: nobody."""
+    """The client's certificate, and optionally its key, a PEM file. Default: none.
+
+    `ssl_certificate_location` is another name for it.
+    """
     ssl_keystore_type: Literal["PEM"]
     """Only `PEM`, which is the default (Kafka's: JKS)."""
     ssl_key_location: Path | None
-    """The client's key, where that has a file of its own."""
+    """The client's key, if it has a file of its own."""
     ssl_key_password: str | None
     """The password of the client's key. Never shown."""
     ssl_endpoint_identification_algorithm: Literal["https", ""]
-    """`https` (the default): brokers have to have the name that their certificate says. Empty: they need not."""
+    """`https` (the default): check brokers' names against their certificates. Empty: do not."""
     request_timeout_ms: int
-    """How long one request to Kafka may take. Default: 30,000."""
+    """Timeout of one request to Kafka. Default: 30,000."""
     retry_backoff_ms: int
-    """How long to wait before the first retry of a request to Kafka. Default: 50 (Kafka's: 100)."""
+    """Delay before the first retry of a request to Kafka. Default: 50 (Kafka's: 100)."""
     retry_backoff_max_ms: int
-    """How long to wait before a retry at most. Default: 1,000."""
+    """Maximum delay before a retry. Default: 1,000."""
     reconnect_backoff_ms: int
-    """How long to wait before the second attempt to connect to a broker. Default: 50."""
+    """Delay before the second attempt to connect to a broker. Default: 50."""
     reconnect_backoff_max_ms: int
-    """How long to wait before an attempt to connect at most: so long a broker that is back may be unnoticed. Default: 200 (Kafka's: 1,000)."""
+    """Maximum delay before an attempt to connect. Default: 200 (Kafka's: 1,000).
+
+    A broker that is back may go unnoticed for that long.
+    """
     connections_max_idle_ms: int
-    """How long a connection to Kafka is kept without use. Default: 540,000."""
+    """Time after which an unused connection to Kafka is closed. Default: 540,000."""
     replication_factor: int
-    """How many replicas changelogs and repartition topics have in Kafka. Default: -1, what the brokers say."""
+    """Replicas of changelogs and repartition topics in Kafka. Default: -1, the brokers' default."""
     producer_compression_type: Literal["none", "gzip", "snappy", "lz4", "zstd"]
-    """How records are compressed that are written to Kafka. Default: `none`. All but `gzip` need the package cramjam."""
+    """Compression of records written to Kafka. Default: `none`.
+
+    All but `gzip` need the package cramjam.
+    """
     group_instance_id: str | None
-    """A name for this instance that no other one of the app has: it is a static member of the group, and one that is restarted within
-    `session_timeout_ms` has its tasks again without a rebalance. Default: none."""
+    """A name for this instance, unique among the app's instances. Default: none.
+
+    Makes it a static member of the group: restarted within `session_timeout_ms`, it has its tasks
+    again without a rebalance.
+    """
     state_dir: Path
-    """Where stores are kept, in a directory by the application's id. Default: `ks-actors` in the system's directory for temporary files."""
+    """The directory of stores, which contains one by the application's id.
+
+    Default: `ks-actors` in the system's directory for temporary files.
+    """
     state_cleanup_delay_ms: int
-    """How long the directory of a task is kept that has gone to another instance. Default: 600,000."""
+    """Time until an unused task directory is deleted. Default: 600,000.
+
+    A directory is unused while its task is neither processed nor a standby here.
+    """
     state_cleanup_dir_max_age_ms: int
-    """Directories of tasks that have not changed for longer are deleted on start. Default: -1, none are."""
+    """Age beyond which unchanged task directories are deleted on start. Default: -1, never."""
     num_stream_threads: int
-    """How many workers process tasks; `num_workers` is another name for it. Default: 1."""
+    """Number of workers that process tasks. Default: 1.
+
+    `num_workers` is another name for it.
+    """
     num_standby_replicas: int
-    """How many other instances keep the state of each task up to date. Default: 0."""
+    """Number of other instances that keep a copy of each task's state. Default: 0."""
     processing_guarantee: ProcessingGuarantee
     """`at_least_once` (the default) or `exactly_once_v2`."""
     commit_interval_ms: int
-    """How often to commit. Default: 30,000, exactly once 100."""
+    """Interval of commits. Default: 30,000, exactly once 100."""
     max_task_idle_ms: int
-    """How long a task with several partitions waits for data of those that have none: -1 never, 0 (the default) only for data that the log has, more
-    that long for data that may come."""
-    buffered_records_per_partition: int
-    """How many records of a partition wait in memory before its fetching pauses. Default: 20,000, since they come in batches (Kafka's: 1,000)."""
-    input_buffer_max_bytes: int
-    """How many bytes of records wait in memory, over all partitions, before fetching pauses; -1 for no limit. Default: 512 MiB."""
-    statestore_uncommitted_max_bytes: int
-    """How many bytes the stores hold uncommitted before a commit is forced; -1 for no limit. Default: 64 MiB."""
-    statestore_memory_max_bytes: int
-    """About how many bytes committed state may take in memory, of all persistent stores of the instance, RocksDB's caches included. Default: 512 MiB.
+    """Time that a task with several partitions waits for data of empty ones. Default: 0.
 
-    Not known to Kafka.
+    -1: do not wait. 0: wait only for data that the log has. More: also wait that long for data that
+    may come.
+    """
+    buffered_records_per_partition: int
+    """Records of a partition that may wait in memory before its fetching pauses. Default: 5,000.
+
+    Kafka's default is 1,000; here, records come in batches.
+    """
+    input_buffer_max_bytes: int
+    """Bytes of waiting records, over all partitions, before fetching pauses. Default: 512 MiB.
+
+    -1 for no limit.
+    """
+    statestore_uncommitted_max_bytes: int
+    """Uncommitted bytes in stores that force a commit; -1 for no limit. Default: 64 MiB."""
+    statestore_memory_max_bytes: int
+    """Approximate bytes of committed state in memory. Default: 512 MiB.
+
+    Counts all persistent stores of the instance, and includes RocksDB's caches. Not known to Kafka.
     """
     statestore_cache_max_bytes: int
-    """How many bytes of table updates are held back, so that of several to a row only the last one goes downstream, at each commit at the latest.
+    """Bytes of cached table updates. Default: 0, no cache (Kafka's: 10 MiB).
 
-    `cache_max_bytes_buffering` is another name for it. Default: 0, every update goes downstream at once (Kafka's: 10 MiB).
+    Without a cache, every update is forwarded at once. Of several cached updates to a row, only the
+    last one is forwarded, at each commit at the latest. `cache_max_bytes_buffering` is another name
+    for it.
     """
     default_key_serde: Serde[Any] | None
-    """The serde of keys where the topology names none. Default: none, every serde has to be named."""
+    """The serde of keys where the topology names none. Default: none, every serde must be named."""
     default_value_serde: Serde[Any] | None
     """The serde of values where the topology names none. Default: none."""
     default_timestamp_extractor: TimestampExtractor
-    """What tells the time of records, where the topology does not say. Default: the record's own, a negative one is an error."""
+    """The extractor of record times, unless the topology names one.
+
+    Default: the record's own time; a negative one is an error.
+    """
     deserialization_exception_handler: DeserializationExceptionHandler
-    """Who decides about records that cannot be read: a handler, or `fail` (the default) or `continue`."""
+    """The handler of unreadable records: a function, or `fail` (the default) or `continue`."""
     processing_exception_handler: ProcessingExceptionHandler
-    """Who decides about records at which a processor raises; likewise."""
+    """The handler of records at which a processor raises; likewise."""
     production_exception_handler: ProductionExceptionHandler
-    """Who decides about records that cannot be written; likewise."""
+    """The handler of records that cannot be written; likewise."""
     errors_dead_letter_queue_topic_name: str | None
-    """The topic that records go to of which `fail` and `continue` have to decide. It has to exist. Default: none."""
+    """The dead letter queue of the handlers `fail` and `continue`, a topic. Default: none.
+
+    It must exist.
+    """
     topology_optimization: str
-    """What `StreamsBuilder.build` makes better of a topology, if it is given this config: `none` (the default), `all`, or some of these, separated by
-    commas: `reuse.ktable.source.topics`, source tables have no changelog but the topic that they are read from; `merge.repartition.topics`, one
-    repartition topic behind a change of keys; `single.store.self.join`, a stream joined with itself is kept once."""
+    """The optimizations that `StreamsBuilder.build` applies if given this config.
+
+    `none` (the default), `all`, or some of these, separated by commas:
+    `reuse.ktable.source.topics`, a source table's own topic is its changelog;
+    `merge.repartition.topics`, one repartition topic after a change of keys;
+    `single.store.self.join`, a self-join of a stream stores it once.
+    """
     default_dsl_store: Literal["rocksdb", "in_memory"]
-    """What stores are by default: `rocksDB` (the default) or `in_memory`. `dsl_store` is another name for it."""
+    """The default type of stores: `rocksDB` (the default) or `in_memory`.
+
+    `dsl_store` is another name for it.
+    """
     default_state_isolation_level: IsolationLevel
-    """What queries see: all that was put, `READ_UNCOMMITTED` (the default), or only what no failure takes back, `READ_COMMITTED` (exactly once)."""
+    """The isolation of queries. Default: `READ_UNCOMMITTED`, exactly once `READ_COMMITTED`.
+
+    `READ_UNCOMMITTED` sees all writes, `READ_COMMITTED` only those that no failure can undo.
+    """
     auto_offset_reset: Literal["earliest", "latest", "none"]
-    """Where to begin where nothing is committed: `earliest` (the default), `latest`, or `none`, which is an error."""
+    """The start of partitions without a commit: `earliest` (the default), `latest` or `none`.
+
+    `none` is an error.
+    """
     task_timeout_ms: int
-    """How long a task may fail to make progress because the log does not answer. Default: 300,000."""
+    """Time that a task may make no progress because the log does not answer. Default: 300,000."""
     close_timeout_ms: int
-    """How long (ms) an app that closes waits for its log, in all; a warning names work that it gives up then. Default: 30,000."""
+    """Total time (ms) that a closing app waits for its log. Default: 30,000.
+
+    A warning names the work that it gives up then.
+    """
     stall_warning_ms: int
-    """How long records may wait, of a partition that is assigned, before a warning says why; again after twice that, four times that and so on.
-    0 or -1: there is no warning. Default: 10,000. Not known to Kafka."""
-    poll_ms: int
-    """How long to wait for records at most before looking at anything else. Default: 100."""
-    max_decompressed_bytes: int
-    """How many bytes a compressed record batch of Kafka may become in memory. Default: 268,435,456. Not known to Kafka.
+    """Time that records of an assigned partition wait before a warning names the reason.
 
-    About a batch that becomes more the `deserialization_exception_handler` decides.
-    """
-    linger_ms: int
-    """How long records that trickle are gathered before the next fetch, and half as long before their output is written, in ms; 0: not at all.
-
-    The first record after a quiet moment is not delayed. Default: 20.
-    """
-    metadata_max_age_ms: int
-    """How often (ms) topics in use are looked up anew: so long it may take until records go to partitions that were added. Default: 300,000."""
-    max_poll_interval_ms: int
-    """How long a function may not return, or hold up a rebalance, before the instance loses its tasks. Default: 300,000."""
-    session_timeout_ms: int
-    """How long the group waits for a sign of life. Default: 45,000."""
-    transaction_timeout_ms: int
-    """How long a transaction may be open, exactly once. Default: 10,000."""
-    repartition_purge_interval_ms: int
-    """How often records of repartition topics are deleted that have been processed. Default: 30,000."""
-    snapshot_uri: str | None
-    """Where snapshots are written, and looked for by tasks that begin: a URL that fsspec knows, such as `file:///var/snapshots` or
-    `s3://bucket/snapshots`. Default: none, there are no snapshots. Needs the package fsspec."""
-    snapshot_interval_ms: int
-    """How often to take a snapshot of the tasks that are processed here; 0: only by `App.snapshot`. Default: 600,000."""
-    snapshot_keep: int
-    """How many snapshots of each task are kept. Default: 2."""
-    snapshot_timeout_ms: int
-    """How long taking a snapshot may take before it is given up. Default: 600,000."""
-    snapshot_max_age_ms: int
-    """How old a snapshot may be that the changelog has gone on behind: not older than changelogs keep deletions, `delete.retention.ms`, or
-    what was deleted would come back. Default: 86,400,000, a day, as Kafka's."""
-    windowstore_changelog_additional_retention_ms: int
-    """How much longer changelogs of window stores keep records than the stores do. Default: 86,400,000, a day."""
-    max_drain_ms: int
-    """How long (ms) a task may take to come to rest for a commit, with async records in flight, before it fails, alone. Default: 60,000.
-
+    It repeats after twice that time, four times and so on. 0 or -1: no warning. Default: 10,000.
     Not known to Kafka.
     """
+    poll_ms: int
+    """Maximum wait of a fetch for records. Default: 100."""
+    max_decompressed_bytes: int
+    """Maximum bytes in memory of a compressed record batch of Kafka. Default: 268,435,456.
+
+    The `deserialization_exception_handler` decides about a larger batch. Not known to Kafka.
+    """
+    linger_ms: int
+    """Time (ms) that trickling records gather before the next fetch; 0: none. Default: 20.
+
+    At least once, their output gathers half as long before it is written. The first record after a
+    quiet moment is not delayed.
+    """
+    metadata_max_age_ms: int
+    """Interval (ms) of new lookups of the topics in use. Default: 300,000.
+
+    Records may not go to added partitions for that long.
+    """
+    max_poll_interval_ms: int
+    """Time that a function may block or delay a rebalance before the tasks are lost.
+
+    Default: 300,000.
+    """
+    session_timeout_ms: int
+    """Time without heartbeats after which the group removes a member. Default: 45,000."""
+    transaction_timeout_ms: int
+    """Timeout of a transaction, exactly once. Default: 10,000."""
+    repartition_purge_interval_ms: int
+    """Interval of deleting processed records from repartition topics. Default: 30,000."""
+    snapshot_uri: str | None
+    """The place of snapshots, also searched by starting tasks. Default: none, no snapshots.
+
+    A URL that fsspec knows, such as `file:///var/snapshots` or `s3://bucket/snapshots`. Needs the
+    package fsspec.
+    """
+    snapshot_interval_ms: int
+    """Interval of snapshots of the local active tasks. Default: 600,000.
+
+    0: only by `App.snapshot`.
+    """
+    snapshot_keep: int
+    """Number of snapshots kept of each task. Default: 2."""
+    snapshot_timeout_ms: int
+    """Time after which an unfinished snapshot is given up. Default: 600,000."""
+    snapshot_max_age_ms: int
+    """Maximum age of a snapshot if its changelog has newer records. Default: 86,400,000, a day.
+
+    It must not exceed the time that changelogs keep deletions (`delete.retention.ms`, with the same
+    default in Kafka), or deleted rows would return.
+    """
+    windowstore_changelog_additional_retention_ms: int
+    """Extra retention of window stores' changelogs. Default: 86,400,000, a day."""
+    max_drain_ms: int
+    """Time (ms) that a task with async records in flight may take to drain. Default: 60,000.
+
+    Then the task fails, alone. Not known to Kafka.
+    """
     worker_slice_ms: int
-    """How long (ms) a worker stays at one task, or at several with little to do, before others have their turn. Default: 5. Not known to Kafka."""
+    """Time (ms) that a worker spends at a task before it yields. Default: 5. Not known to Kafka.
+
+    Tasks with little to do share one such slice.
+    """
 
     metrics_recording_level: Literal["INFO", "DEBUG", "TRACE"]
-    """What is counted: from `DEBUG` on RocksDB counts what it does, which takes a little time of each read and write. Default: `INFO`."""
+    """The level of metrics. Default: `INFO`.
+
+    From `DEBUG` on, RocksDB counts its operations, at a small cost per read and write.
+    """
 
     origins: Mapping[str, str] = field(compare=False)
-    """Where each setting is from: `default`, `keyword`, `mapping`, the name of the file, or `environment` and the variable."""
+    """The origin of each setting.
+
+    One of `default`, `keyword`, `mapping`, the file's name, or `environment` and the variable.
+    """
 
     _given: tuple[Source, ...] = field(compare=False)
 
@@ -218,7 +316,7 @@ class StreamsConfig:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any], /) -> Self:
-        """Return the config that a mapping of names to values, or to values as text, makes."""
+        """Return the config of a mapping of names to values or texts."""
         return cls._made(from_mapping(settings, "mapping"))
 
     @classmethod
@@ -230,10 +328,10 @@ class StreamsConfig:
         prefix: str = ENVIRONMENT,
         **settings: Unpack[Keywords],
     ) -> Self:
-        """Return the config that a file, then the environment, then keywords make: each overrides those before it.
+        """Return the config of a file, the environment and keywords; later ones override earlier.
 
-        `file` is TOML or Java properties, by its suffix. Of `environ` (None: this process's) every variable that begins with `prefix` is a setting:
-        KS_ACTORS_COMMIT_INTERVAL_MS.
+        `file` is TOML or Java properties, by its suffix. Every variable of `environ` (None: this
+        process's) that begins with `prefix` is a setting: KS_ACTORS_COMMIT_INTERVAL_MS.
         """
         return cls._made(
             from_file(Path(file)) if file is not None else (),
@@ -242,7 +340,10 @@ class StreamsConfig:
         )
 
     def replace(self, **settings: Unpack[Options]) -> Self:
-        """Return a config with other settings. Defaults are found anew: those of what was never given may change with what is."""
+        """Return a config with other settings.
+
+        Defaults are computed anew, since some depend on other settings.
+        """
         return self._made(*self._given, from_mapping(settings, "keyword"))
 
     def __repr__(self) -> str:
@@ -278,7 +379,7 @@ class StreamsConfig:
 
 
 def _recognized(source: Source, problems: list[str]) -> dict[str, Given]:
-    """Return what there is among the settings, by name; tell of the others."""
+    """Return the known settings by name; append the others to `problems`."""
     found: dict[str, Given] = {}
     for entry in source:
         name = ALIASES.get(entry.name, entry.name)
@@ -297,7 +398,7 @@ def _unknown(name: str) -> str:
 
 
 def _parsed(given: Mapping[str, Given], problems: list[str]) -> dict[str, Any]:
-    """Return the values, without those that are wrong; tell of these."""
+    """Return the valid values; append the wrong ones to `problems`."""
     values: dict[str, Any] = {}
     for name, entry in given.items():
         try:

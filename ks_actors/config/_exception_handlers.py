@@ -1,4 +1,4 @@
-"""What an app says to records that fail."""
+"""Exception handlers: decisions about records that fail."""
 
 from __future__ import annotations
 
@@ -18,16 +18,19 @@ _PREFIX = "__streams.errors."
 
 
 class HandlerResponse(Enum):
-    """What is to become of a record that failed, and of the app."""
+    """The decision about a failed record and the app."""
 
     FAIL = "FAIL"
     """Processing ends with the error."""
     RESUME = "RESUME"
-    """The record is left out (of several branches that it takes, only the one that failed), counted as dropped, and processing goes on."""
+    """Drop the failed record and continue.
+
+    It counts as dropped. If it takes several branches, only the failed one is left out.
+    """
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
-    """A record for a dead letter queue; its partition is found by its key, as for any other."""
+    """A record for a dead letter queue; its key determines its partition, as usual."""
 
     topic: str
     key: bytes | None
@@ -37,14 +40,17 @@ class DeadLetter(msgspec.Struct, frozen=True):
 
 
 class Response(msgspec.Struct, frozen=True):
-    """A response that also has records for a dead letter queue: they are written like other output, in the transaction if there is one."""
+    """A decision, with records for a dead letter queue.
+
+    They are written like other output, in the transaction if there is one.
+    """
 
     result: HandlerResponse
     dead_letter_queue_records: tuple[DeadLetter, ...] = ()
 
     @classmethod
     def of(cls, answer: object, /) -> Response:
-        """Return what a handler answered as a Response; raise TypeError when it is no answer."""
+        """Return a handler's answer as a Response; raise TypeError for other answers."""
         if isinstance(answer, Response):
             return answer
         if isinstance(answer, HandlerResponse):
@@ -55,8 +61,9 @@ class Response(msgspec.Struct, frozen=True):
 class FailedRecord(msgspec.Struct, frozen=True):
     """The record that failed.
 
-    To a deserialization handler, the bytes that were read. To a processing handler, what the node was given. To a production handler, what was to be
-    written to `topic`: objects when it is the serde that failed, else bytes. A punctuation that failed has none.
+    A deserialization handler gets the bytes that were read, a processing handler the node's input.
+    A production handler gets the output for `topic`: objects when the serde failed, else bytes. A
+    failed punctuation has no record.
     """
 
     key: Any
@@ -68,11 +75,13 @@ class FailedRecord(msgspec.Struct, frozen=True):
 
 
 class ErrorContext(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a record failed: the source record that it was made of, as it came from the log, and the node.
+    """The source record, as it came from the log, and the node of a failure.
 
-    Without a source record (in a punctuation, or when several were made one) `topic` is None, `partition` and `offset` are -1, there are no headers,
-    and `timestamp` is the failed record's, or that of the punctuation. Of a record that was held back, key and value as they were read may be None
-    though topic and offset are known. `dead_letter_queue_topic` is the app's setting errors_dead_letter_queue_topic_name.
+    Without a source record (in a punctuation, or when several were merged) `topic` is None,
+    `partition` and `offset` are -1, and there are no headers. `timestamp` is then the failed
+    record's, or the punctuation's. For a cached or suppressed record, the raw key and value may be
+    None although topic and offset are known. `dead_letter_queue_topic` is the app's setting
+    errors_dead_letter_queue_topic_name.
     """
 
     topic: str | None
@@ -87,13 +96,19 @@ class ErrorContext(msgspec.Struct, frozen=True, kw_only=True):
     dead_letter_queue_topic: str | None = None
 
     def dead_letters(self, error: BaseException) -> tuple[DeadLetter, ...]:
-        """Return the source record for the dead letter queue, with `error` in its headers; nothing when the app has no such queue."""
+        """Return the source record for the dead letter queue, with `error` in its headers.
+
+        Empty when the app has no such queue.
+        """
         topic = self.dead_letter_queue_topic
         return () if topic is None else (dead_letter(topic, self, error),)
 
 
 def dead_letter(topic: str, context: ErrorContext, error: BaseException) -> DeadLetter:
-    """Return the source record of `context` as a record for `topic`: same key, value and headers, and behind these, headers that tell the error."""
+    """Return the source record of `context` as a record for `topic`.
+
+    It has the same key, value and headers, followed by headers that describe the error.
+    """
     kind = type(error)
     told = {
         "exception": kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}",
@@ -103,13 +118,16 @@ def dead_letter(topic: str, context: ErrorContext, error: BaseException) -> Dead
         "partition": str(context.partition),
         "offset": str(context.offset),
     }
-    # What is not UTF-8 in a message (half a surrogate pair from bad input) must not make the error report fail.
+    # Invalid UTF-8 in a message (half a surrogate pair from bad input) must not break the report.
     headers = tuple((_PREFIX + name, None if text is None else text.encode(errors="backslashreplace")) for name, text in told.items())
     return DeadLetter(topic, context.source_raw_key, context.source_raw_value, max(0, context.timestamp), context.headers + headers)
 
 
 def _stack(error: BaseException) -> str:
-    """Return where an error came from, and its causes: without the source lines, which take a hundred times as long to find."""
+    """Return the stack of an error and its causes.
+
+    Omits source lines, which take a hundred times as long to find.
+    """
     told: list[str] = []
     seen: BaseException | None = error
     while seen is not None:
@@ -123,7 +141,7 @@ def _stack(error: BaseException) -> str:
 
 
 class DeserializationExceptionHandler(Protocol):
-    """Decide about a record whose key or value cannot be read."""
+    """Decide about a record with an unreadable key or value."""
 
     def __call__(self, context: ErrorContext, record: FailedRecord, error: Exception, /) -> HandlerResponse | Response:
         """Answer; an error raised here ends processing."""
@@ -131,7 +149,10 @@ class DeserializationExceptionHandler(Protocol):
 
 
 class ProcessingExceptionHandler(Protocol):
-    """Decide about a record at which a processor, or a function given to the DSL, raised; in a punctuation there is no record."""
+    """Decide about a record at which a processor, or a function given to the DSL, raised.
+
+    `record` is None in a punctuation.
+    """
 
     def __call__(self, context: ErrorContext, record: FailedRecord | None, error: Exception, /) -> HandlerResponse | Response:
         """Answer; an error raised here ends processing."""
@@ -150,13 +171,19 @@ ExceptionHandler: TypeAlias = DeserializationExceptionHandler | ProcessingExcept
 
 
 def log_and_fail(context: ErrorContext, record: FailedRecord | None, error: Exception, /) -> Response:  # noqa: ARG001 - what a handler is given
-    """Log an error and end processing; the source record goes to the dead letter queue if there is one. The default of all handlers."""
+    """Log an error and end processing. The default of all handlers.
+
+    The source record goes to the dead letter queue if there is one.
+    """
     _tell(logging.ERROR, context, error)
     return Response(HandlerResponse.FAIL, context.dead_letters(error))
 
 
 def log_and_continue(context: ErrorContext, record: FailedRecord | None, error: Exception, /) -> Response:  # noqa: ARG001 - likewise
-    """Log a warning and go on without the record; the source record goes to the dead letter queue if there is one."""
+    """Log a warning and continue without the record.
+
+    The source record goes to the dead letter queue if there is one.
+    """
     _tell(logging.WARNING, context, error)
     return Response(HandlerResponse.RESUME, context.dead_letters(error))
 

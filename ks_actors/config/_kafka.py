@@ -1,4 +1,4 @@
-"""The settings of a log that is Kafka: how to reach it, and who one is."""
+"""Settings of a Kafka log: connection and login."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 SCHEME = "kafka://"
 _SERVER = re.compile(r"([\w.-]+|\[[0-9a-fA-F:.]+\])(?::([0-9]{1,5}))?")
 _LAST_PORT = 65_535
-# The default of KafkaOptions: a short patience for answers does not shorten it.
+# The default of KafkaOptions; a shorter task timeout does not lower it.
 _DELIVERY_MS = 300_000
 _JAAS = re.compile(
     r"\s*([\w.]+)\s+(?:required|requisite|sufficient|optional)((?:\s+[\w.]+\s*=\s*(?:\"(?:[^\"\\]|\\.)*\"|[^\s\";]+))*)\s*;?\s*", re.DOTALL
@@ -43,14 +43,14 @@ CONNECTION = (
     "producer_compression_type",
     "max_decompressed_bytes",
 )
-"""Settings that only a log of Kafka has a use for."""
+"""Settings that only a Kafka log uses."""
 
 _SASL = ("sasl_mechanism", "sasl_username", "sasl_password", "sasl_jaas_config")
 _SSL = tuple(name for name in CONNECTION if name.startswith("ssl_"))
 
 
 def servers(value: Any) -> str:
-    """Take `host:port,host:port`, or a list of such; without a port it is 9092."""
+    """Parse `host:port,host:port`, or a list of such; the default port is 9092."""
     text = ",".join(value) if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value) else value
     if not isinstance(text, str) or not text.strip():
         raise ValueError("is no list of servers: expected host:port,host:port")
@@ -63,7 +63,10 @@ def servers(value: Any) -> str:
 
 
 def jaas(value: Any) -> tuple[str, str]:
-    """Take a line such as `…PlainLoginModule required username="alice" password="…";`, as Kafka's clients have it; give name and password."""
+    """Parse a JAAS line of Kafka's Java clients; return user name and password.
+
+    Example: `…PlainLoginModule required username="alice" password="…";`.
+    """
     match = _JAAS.fullmatch(value) if isinstance(value, str) else None
     if match is None or match[1].rpartition(".")[2] not in _LOGINS:
         raise ValueError(f'is no login that is known: expected {" or ".join(_LOGINS)} required username="…" password="…";')
@@ -74,21 +77,21 @@ def jaas(value: Any) -> tuple[str, str]:
 
 
 def pem(value: Any) -> str:
-    """Take PEM, the only kind of key files that Python reads."""
+    """Accept PEM, the only type of key files that Python reads."""
     if not isinstance(value, str) or value.upper() != "PEM":
         raise ValueError("is not PEM, the only type that is supported: convert the store by keytool and openssl")
     return "PEM"
 
 
 def host_check(value: Any) -> str:
-    """Take `https`, or nothing at all for certificates of any host."""
+    """Accept `https`, or an empty text for certificates of any host."""
     if not isinstance(value, str) or value.lower() not in {"https", ""}:
         raise ValueError("is neither https nor empty")
     return value.lower()
 
 
 def kafka_contradictions(values: Mapping[str, Any], given: Collection[str]) -> list[str]:
-    """Return what is wrong with settings of Kafka that are right each by itself."""
+    """Return the contradictions among Kafka's settings."""
     if not values["log"].startswith(SCHEME):
         where = values["log"]
         wrong = [f"bootstrap_servers: are given, and so is log, {where}: set one of them"] if "bootstrap_servers" in given else []

@@ -1,4 +1,4 @@
-"""Kafka Streams' settings by name: those of them that this version does not know how to honour, and other words for those that it does."""
+"""Names of Kafka Streams' settings: aliases, and those that this version does not support."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ NOT_YET: dict[str, str] = {
         "",
     ),
 }
-"""Real names that are not supported yet, and what there is to say about it."""
+"""Real names that are not supported yet, each with an optional hint."""
 
 NOT_YET_PREFIXES: tuple[str, ...] = (
     "consumer_",
@@ -86,12 +86,15 @@ def canonical(name: str) -> str:
 
 
 def is_secret(name: str) -> bool:
-    """Return whether the value of a setting of that name must not be shown."""
+    """Return whether a setting's value must not be shown."""
     return any(word in name.lower() for word in SECRET)
 
 
 def unsupported(name: str) -> str | None:
-    """Return what there is to say to a canonical name that is Kafka Streams', but not supported by this version; None for any other."""
+    """Return the message for an unsupported setting of Kafka Streams; None for other names.
+
+    `name` is canonical.
+    """
     if name in NOT_YET or name.startswith(NOT_YET_PREFIXES):
         return "; ".join(filter(None, ("not supported by this version", NOT_YET.get(name))))
     return None

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def open_configured(config: StreamsConfig) -> Log:
-    """Return the log that a config names, not started yet. Raises ConfigError."""
+    """Return the log that a config names, not yet started. Raises ConfigError."""
     from ks_actors.log import open_log  # noqa: PLC0415 - a config is made before there is a log
 
     if not config.log.startswith(SCHEME):
@@ -26,7 +26,7 @@ def open_configured(config: StreamsConfig) -> Log:
 
 
 def kafka_options(config: StreamsConfig) -> dict[str, Any]:
-    """Return how a config reaches Kafka, and who one is there: the fields of KafkaOptions."""
+    """Return a config's connection and login as the fields of KafkaOptions."""
     name, password = config.sasl_jaas_config or (config.sasl_username, config.sasl_password)
     return {
         "tls": config.security_protocol.endswith("SSL"),
@@ -39,7 +39,7 @@ def kafka_options(config: StreamsConfig) -> dict[str, Any]:
         "sasl_username": name,
         "sasl_password": password,
         "request_timeout_ms": config.request_timeout_ms,
-        # Records are tried to be written for as long as anything else that an app asks for.
+        # Retry writes for at least as long as the app's other requests.
         "delivery_timeout_ms": max(_DELIVERY_MS, config.task_timeout_ms),
         "retry_backoff_ms": config.retry_backoff_ms,
         "retry_backoff_max_ms": config.retry_backoff_max_ms,
@@ -55,9 +55,9 @@ def kafka_options(config: StreamsConfig) -> dict[str, Any]:
 
 @asynccontextmanager
 async def opened(config: StreamsConfig, log: Log | None = None, made: Callable[[Log], None] | None = None) -> AsyncIterator[Log]:
-    """Have the log that is given, as it is, or else the config's as long as the block. Raises ConfigError, and what its start raises.
+    """Yield the given log as it is, or else the config's, open during the block.
 
-    `made` is given the log before it is started.
+    Calls `made` with the log before its start. Raises ConfigError, and the errors of the start.
     """
     own = log or open_configured(config)
     if made is not None:

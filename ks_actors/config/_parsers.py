@@ -1,4 +1,4 @@
-"""What values settings take: functions that return the value as the runtime wants it, or raise ValueError saying what is wrong with it."""
+"""Parsers of settings: return the runtime's value, or raise ValueError with the reason."""
 
 from __future__ import annotations
 
@@ -53,23 +53,23 @@ JAVA: dict[str, Any] = {
     JAVA_PROCESSOR + "UsePartitionTimeOnInvalidTimestamp": timestamps.UsePartitionTimeOnInvalidTimestamp,
     JAVA_PROCESSOR + "WallclockTimestampExtractor": timestamps.WallclockTimestampExtractor,
 }
-"""Names that a Java app's .properties file has for what there is here, too."""
+"""Names in a Java app's .properties file for objects that exist here, too."""
 
 
 class ProcessingGuarantee(Enum):
-    """What a failure may do to results: repeat some, or nothing."""
+    """The effect of failures on results: some are repeated, or none."""
 
     AT_LEAST_ONCE = "at_least_once"
     EXACTLY_ONCE_V2 = "exactly_once_v2"
 
 
 def optional(parse: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Take None as well, for nothing."""
+    """Also accept None, for no value."""
     return lambda value: None if value is None else parse(value)
 
 
 def whole_number(least: int, *, unlimited: bool = False) -> Callable[[Any], int]:
-    """Take a number from `least` on, or its digits; -1 too, when that means no limit."""
+    """Accept a number from `least` on, or its digits; if `unlimited`, also -1."""
 
     def parse(value: Any) -> int:
         if isinstance(value, str) and re.fullmatch(r"\s*[+-]?[0-9]+\s*", value):
@@ -86,7 +86,10 @@ def whole_number(least: int, *, unlimited: bool = False) -> Callable[[Any], int]
 
 
 def one_of(**words: Any) -> Callable[[Any], Any]:
-    """Take one of some words, in any case, or an Enum's member of such a value; give what the word stands for."""
+    """Accept one of some words, in any case, or an Enum member of such a value.
+
+    Return the word's meaning.
+    """
 
     def parse(value: Any) -> Any:
         word = value.value if isinstance(value, Enum) else value
@@ -98,14 +101,14 @@ def one_of(**words: Any) -> Callable[[Any], Any]:
 
 
 def text(value: Any) -> str:
-    """Take text that is not empty."""
+    """Accept text that is not empty."""
     if not isinstance(value, str) or not value.strip():
         raise ValueError("is no text")
     return value
 
 
 def topic_name(value: Any) -> str:
-    """Take what may be the name of a topic."""
+    """Accept a valid topic name."""
     name = text(value)
     if not re.fullmatch(r"[a-zA-Z0-9._-]+", name) or name in {".", ".."} or len(name) > LONGEST_TOPIC:
         raise ValueError(
@@ -115,14 +118,14 @@ def topic_name(value: Any) -> str:
 
 
 def directory(value: Any) -> Path:
-    """Take a path, as text or Path; `~` is the home directory."""
+    """Accept a path, as text or Path; `~` is the home directory."""
     if isinstance(value, Path):
         return value
     return Path(text(value)).expanduser()
 
 
 def log_url(value: Any) -> str:
-    """Take `memory://`, `embedded:///path` or `kafka://host:port,host:port`."""
+    """Accept `memory://`, `embedded:///path` or `kafka://host:port,host:port`."""
     url = text(value)
     scheme, separator, rest = url.partition("://")
     if url == "memory://" or (separator and scheme == "embedded" and rest.strip("/")):
@@ -133,7 +136,7 @@ def log_url(value: Any) -> str:
 
 
 def serde(value: Any) -> Serde[Any]:
-    """Take a serde, or its name."""
+    """Accept a serde, or its name."""
     found = _named(value)
     if not isinstance(found, Serde):
         raise ValueError("is no serde")  # noqa: TRY004 - likewise
@@ -141,7 +144,7 @@ def serde(value: Any) -> Serde[Any]:
 
 
 def function(value: Any) -> Any:
-    """Take a callable, or its name."""
+    """Accept a callable, or its name."""
     found = _named(value)
     if not callable(found):
         raise ValueError("cannot be called")  # noqa: TRY004 - likewise
@@ -149,17 +152,20 @@ def function(value: Any) -> Any:
 
 
 def handler(value: Any) -> Any:
-    """Take an exception handler, its name, or one of the words fail and continue."""
+    """Accept an exception handler, its name, or one of the words fail and continue."""
     return RESPONSES[value.lower()] if isinstance(value, str) and value.lower() in RESPONSES else _fitting(function(value), 3)
 
 
 def extractor(value: Any) -> Any:
-    """Take a timestamp extractor, or its name."""
+    """Accept a timestamp extractor, or its name."""
     return _fitting(function(value), 2)
 
 
 def _fitting(found: Any, arguments: int) -> Any:
-    """Return a function if it can be called with so many arguments, and answers at once. Raises ValueError."""
+    """Return a function if it takes this number of arguments and is synchronous.
+
+    Raises ValueError.
+    """
     try:
         check_function(found, arguments, role="the function", of="this setting")
     except TopologyError as error:
@@ -168,7 +174,10 @@ def _fitting(found: Any, arguments: int) -> Any:
 
 
 def _named(value: Any) -> Any:
-    """Return the object that a name stands for: `package.module.name`, or a Java class that has an equal here; a class is called for its object."""
+    """Return the object of a name: `package.module.name`, or a Java class with an equal here.
+
+    A class is called to create the object.
+    """
     if isinstance(value, str):
         value = JAVA[value] if value in JAVA else _imported(value)
     try:

@@ -1,4 +1,4 @@
-"""The settings there are: what each takes, and what it is when nobody gives it."""
+"""The table of settings: the parser and the default of each."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Options(TypedDict, total=False):
-    """Settings as keywords, but for the application's id."""
+    """Settings as keywords, except the application's id."""
 
     client_id: str
     bootstrap_servers: str | Sequence[str]
@@ -111,19 +111,22 @@ class Options(TypedDict, total=False):
 
 
 class Keywords(Options, total=False):
-    """Settings as keywords that add to what other sources say."""
+    """Settings as keywords that add to other sources."""
 
     application_id: str
 
 
 class Settings(Options):
-    """Settings as keywords that are all there is."""
+    """Settings as keywords without other sources."""
 
     application_id: Required[str]
 
 
 class Setting(NamedTuple):
-    """One setting: `parse` gives its value, or raises ValueError; `default` is computed last, from those that come before it in the table."""
+    """One setting: `parse` returns its value or raises ValueError, `default` computes its default.
+
+    Defaults are computed last, from settings earlier in the table.
+    """
 
     parse: Callable[[Any], Any]
     default: Callable[[Mapping[str, Any]], Any]
@@ -219,7 +222,7 @@ SETTINGS: dict[str, Setting] = {
 
 
 def contradictions(values: Mapping[str, Any], given: Collection[str]) -> list[str]:
-    """Return what is wrong with settings that are right each by itself."""
+    """Return the contradictions among settings that are each valid."""
     wrong = kafka_contradictions(values, given)
     if _exactly_once(values):
         timeout, interval = values["transaction_timeout_ms"], values["commit_interval_ms"]

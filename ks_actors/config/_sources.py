@@ -1,4 +1,4 @@
-"""Where settings come from: mappings, the environment, TOML and .properties files."""
+"""Sources of settings: mappings, the environment, TOML and .properties files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAIR = re.compile(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)", re.DOTALL)
 
 
 class Given(NamedTuple):
-    """A setting as somebody gave it: its canonical name, the value, and where from, with the name that it had there."""
+    """A setting as given: its canonical name, value, and origin with the name used there."""
 
     name: str
     value: Any
@@ -28,20 +28,27 @@ class Given(NamedTuple):
 
 
 def from_mapping(settings: Mapping[str, Any], origin: str) -> tuple[Given, ...]:
-    """Return settings by name, `commit.interval.ms` or `commit_interval_ms`; nested mappings are parts of a name: so TOML reads dots."""
+    """Return settings by name, `commit.interval.ms` or `commit_interval_ms`.
+
+    Nested mappings are parts of a name: TOML reads dots so.
+    """
     return tuple(Given(canonical(name), value, origin) for name, value in _flat(settings))
 
 
 def from_environment(environ: Mapping[str, str], prefix: str) -> tuple[Given, ...]:
-    """Return settings from variables such as KS_ACTORS_COMMIT_INTERVAL_MS, by a prefix that ends with an underscore, but none of the kernel."""
+    """Return settings from variables such as KS_ACTORS_COMMIT_INTERVAL_MS.
+
+    `prefix` ends with an underscore. Skips the kernel's switches.
+    """
     names = sorted(name for name in environ if name.startswith(prefix) and name not in SWITCHES)
     return tuple(Given(name.removeprefix(prefix).lower(), environ[name], f"environment {name}") for name in names)
 
 
 def from_file(path: Path) -> tuple[Given, ...]:
-    """Return settings from a `.toml` file (its table `ks-actors` if there is one, else all of it) or a `.properties` file.
+    """Return settings from a `.toml` or `.properties` file.
 
-    Raises ConfigError for any other file, and for one that cannot be read.
+    TOML: its table `ks-actors` if there is one, else the whole file. Raises ConfigError for any
+    other file, and for one that cannot be read.
     """
     if path.suffix not in {".toml", ".properties"}:
         raise ConfigError(f"{path}: settings are read from .toml and .properties files")
@@ -65,7 +72,10 @@ def _flat(settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def parse_properties(text: str) -> Iterator[tuple[str, str]]:
-    r"""Yield the pairs of a Java properties file: `#` and `!` begin comments, `\` at the end of a line joins the next, `\uXXXX` is a character."""
+    r"""Yield the pairs of a Java properties file.
+
+    `#` and `!` begin comments, `\` at the end of a line joins the next, `\uXXXX` is a character.
+    """
     for match in filter(None, map(PAIR.fullmatch, _logical_lines(text.splitlines()))):
         yield _unescape(match[1]), _unescape(match[2])
 
@@ -77,7 +87,7 @@ def _logical_lines(lines: Iterable[str]) -> Iterator[str]:
         if not whole and (not part or part[0] in "#!"):
             continue
         whole += part
-        # An even number of backslashes at the end is so many escaped ones.
+        # An even number of backslashes at the end is that many escaped ones.
         if (len(whole) - len(whole.rstrip("\\"))) % 2:
             whole = whole[:-1]
             continue
