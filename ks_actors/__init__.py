@@ -1,8 +1,9 @@
 """Stream processing with Kafka Streams' semantics, as actors on asyncio.
 
-A `StreamsBuilder` (or a `Topology` by hand) says what is to be done; an `App` does it. `ks_actors.serdes` has the serdes, `ks_actors.stores` makes
-state stores for processors, `ks_actors.query` has what stores are asked by `App.query`, `ks_actors.log` is the port to logs, `ks_actors.testing`
-has the test drivers.
+A `StreamsBuilder` (or a `Topology` by hand) describes the processing; an `App` runs it.
+`ks_actors.serdes` has the serdes, `ks_actors.stores` makes state stores for processors, and
+`ks_actors.query` has the queries for `App.query`. `ks_actors.log` is the port to logs, and
+`ks_actors.testing` has the test drivers.
 """
 
 from importlib.metadata import version

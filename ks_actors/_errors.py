@@ -1,54 +1,54 @@
-"""Everything that ks_actors raises by itself.
+"""The errors that ks_actors raises.
 
 KsActorsError
-├── ConfigError             a setting is unknown, ill-typed or contradicts another one: fix it (also a ValueError)
-├── TopologyError           the topology cannot be built as told: names the node and what to do (also a ValueError)
-├── SerializationError      bytes that are no record of this serde, or an object that it cannot write
-├── LogError                what a log cannot do
+├── ConfigError             an unknown, ill-typed or contradictory setting (also a ValueError)
+├── TopologyError           an invalid topology: names the node and the fix (also a ValueError)
+├── SerializationError      bytes or objects that a serde cannot read or write
+├── LogError                a log operation failed
 │   ├── UnknownTopicOrPartition
 │   ├── TopicExists
-│   ├── OffsetOutOfRange    the position is outside of what the log holds: reset it
-│   ├── ProduceFailed       some batches were refused: `errors` says which and why
+│   ├── OffsetOutOfRange    the position is outside of the log: reset it
+│   ├── ProduceFailed       some batches were refused: see `errors`
 │   ├── RecordTooLarge      a record is larger than its topic's max.message.bytes
-│   ├── InvalidRecord       a record that its topic cannot hold (a compacted topic: one without a key)
-│   ├── Fenced              a newer producer has taken the transactional id: stop, it is in charge
+│   ├── InvalidRecord       the topic cannot hold the record (compacted: one without a key)
+│   ├── Fenced              a newer producer has the transactional id and is in charge: stop
 │   ├── IllegalGeneration   the group has moved on: rejoin
-│   ├── FencedInstanceId    another process has come with the same group_instance_id: give each one of its own
-│   ├── TransactionAborted  the transaction is void (timeout, a failed batch): start again from what is committed
-│   ├── LogCorrupted        what is on disk is not what was written
+│   ├── FencedInstanceId    another process has the same group_instance_id: make it unique
+│   ├── TransactionAborted  transaction aborted (timeout, failed batch): resume from the commit
+│   ├── LogCorrupted        the data on disk is corrupt
 │   ├── StorageFull         no room to write: free some, nothing was acknowledged
-│   ├── LogTimeout          a broker did not answer, or not as hoped, until the deadline of the call
-│   ├── NotAuthorized       a broker does not know this user, or does not let it do that
+│   ├── LogTimeout          no success before the deadline of the call
+│   ├── NotAuthorized       a broker does not know this user, or denies the operation
 │   └── LogClosed
-├── StateError              what a store cannot do
-│   ├── StoreNotConnected   a processor asked for a store that it was not given (also a KeyError)
+├── StateError              a store operation failed
+│   ├── StoreNotConnected   a processor is not connected to the store (also a KeyError)
 │   ├── StoreClosed
 │   ├── UnknownStore        the topology has no store of that name
-│   ├── QueryFailed         a store cannot be read here and now: `reason` says why, and whether to ask again or elsewhere
+│   ├── QueryFailed         a store cannot be read here and now: see `reason`
 │   ├── StateLocked         another process has the state directory
-│   ├── StateFull           no room to write state: free some, what was committed is in the changelog
-│   ├── SnapshotRefused     a snapshot is not whole, not as it was written, or not of this application and these stores
+│   ├── StateFull           no room to write state: free some, commits are in the changelog
+│   ├── SnapshotRefused     a snapshot is incomplete, corrupt, or of another application
 │   ├── SnapshotFailed      a snapshot could not be taken; the app goes on
-│   └── TaskCorrupted       the local state of a task is not to be trusted: it is wiped and restored
-├── StreamsError            what ends processing; names topic, partition, offset, task and node
+│   └── TaskCorrupted       the local state of a task is corrupt: it is wiped and restored
+├── StreamsError            processing cannot continue; names topic, partition, offset, task, node
 │   ├── DeserializationFailed
 │   ├── ProcessingFailed
 │   ├── ProductionFailed
 │   ├── TimestampInvalid
-│   ├── TaskTimeout         a task did not come to rest, or a user's call did not return, in time
-│   ├── TaskMigrated        the tasks are somebody else's now
+│   ├── TaskTimeout         a task did not come to rest, or a user's call to return, in time
+│   ├── TaskMigrated        another member of the group has the tasks
 │   ├── MissingSourceTopics topics to read from do not exist
-│   └── MissingSinkTopics   topics to write to do not exist, as the start finds
-├── BatchError              what a job on the batch bridge cannot do
-│   ├── SparkUnavailable    pyspark, or Java, is not there, or no session could be had
-│   ├── JobFailed           a job has failed: what it failed by is the cause, with its record where there is one
-│   ├── JobCancelled        somebody has cancelled the job, or the bridge has ended
-│   ├── JobTimeout          the job was not done by its deadline, and was cancelled
-│   ├── BackfillRefused     what cannot be the same over history: `reasons` names each, and what to do
-│   └── PublishRefused      what a backfill has written is not what was published of it before
+│   └── MissingSinkTopics   topics to write to do not exist, checked at the start
+├── BatchError              a job on the batch bridge failed
+│   ├── SparkUnavailable    pyspark or Java is missing, or no session starts
+│   ├── JobFailed           a job has failed; its error is the cause, with its record if known
+│   ├── JobCancelled        the job was cancelled, or the bridge has ended
+│   ├── JobTimeout          the job missed its deadline, and was cancelled
+│   ├── BackfillRefused     a backfill would differ from live processing: see `reasons`
+│   └── PublishRefused      a backfill's output differs from its published output
 ├── ResetRefused            an application cannot be reset now: nothing has changed
-├── ResetIncomplete         a reset has ended in the middle: run it again before the application is started
-├── IllegalTransition       a life cycle was asked to go where it cannot: a bug (names both states)
+├── ResetIncomplete         a reset has ended in the middle: run it again before the next start
+├── IllegalTransition       an illegal transition of a life cycle: a bug (names both states)
 └── NotRunning              the call needs a running app (or one that is not running)
 """
 
@@ -72,19 +72,19 @@ class ConfigError(KsActorsError, ValueError):
 
 
 class TopologyError(KsActorsError, ValueError):
-    """The topology cannot be built as it was told."""
+    """The topology is invalid."""
 
 
 class SerializationError(KsActorsError):
-    """A serde met bytes, or an object, that are none of its own."""
+    """A serde got bytes, or an object, that it cannot read or write."""
 
 
 class LogError(KsActorsError):
-    """A log could not do what it was asked for."""
+    """A log operation failed."""
 
 
 class UnknownTopicOrPartition(LogError):
-    """There is no such topic or partition."""
+    """The topic or partition does not exist."""
 
 
 class TopicExists(LogError):
@@ -92,7 +92,7 @@ class TopicExists(LogError):
 
 
 class OffsetOutOfRange(LogError):
-    """A position is outside of what the log holds of the partition: `begin` to `end`."""
+    """A position is outside of the partition's log: `begin` to `end`."""
 
     def __init__(self, partition: TopicPartition, position: int, begin: int, end: int) -> None:
         super().__init__(f"{partition} holds offsets {begin} to {end}, position {position} is outside")
@@ -103,7 +103,7 @@ class OffsetOutOfRange(LogError):
 
 
 class ProduceFailed(LogError):
-    """Some batches were not written; `errors` tells the error by partition, all other batches were."""
+    """Some batches were not written; `errors` has the error by partition, all others were."""
 
     def __init__(self, errors: Mapping[TopicPartition, Exception]) -> None:
         super().__init__("; ".join(f"{partition}: {error}" for partition, error in errors.items()))
@@ -113,7 +113,8 @@ class ProduceFailed(LogError):
 class RecordTooLarge(LogError):
     """A record is larger than `max.message.bytes` of its topic; its batch was not written.
 
-    `records` tells which, counted through all batches of the partition in that call; empty when that is not known.
+    `records` are the indexes of such records, counted through all batches of the partition in that
+    call; empty when unknown.
     """
 
     def __init__(self, text: str, records: Sequence[int] = ()) -> None:
@@ -124,7 +125,8 @@ class RecordTooLarge(LogError):
 class InvalidRecord(LogError):
     """A record is of a kind that its topic cannot hold; its batch was not written.
 
-    `records` tells which, counted through all batches of the partition in that call; empty when that is not known.
+    `records` are the indexes of such records, counted through all batches of the partition in that
+    call; empty when unknown.
     """
 
     def __init__(self, text: str, records: Sequence[int] = ()) -> None:
@@ -133,26 +135,29 @@ class InvalidRecord(LogError):
 
 
 class Fenced(LogError):
-    """A newer producer has the transactional id: what this one did since its last commit is void."""
+    """A newer producer has the transactional id.
+
+    The work of this producer since its last commit is aborted.
+    """
 
 
 class IllegalGeneration(LogError):
-    """The group has moved on to another generation, or does not know the member."""
+    """The group is in another generation, or does not know the member."""
 
 
 class FencedInstanceId(LogError):
-    """Another process has come with the same group instance id, and has the place in the group."""
+    """Another process with the same group instance id has the place in the group."""
 
 
 class TransactionAborted(LogError):
-    """The open transaction is void; the producer is ready for the next one."""
+    """The open transaction is aborted; the producer is ready for the next one."""
 
 
 class LogCorrupted(LogError):
-    """What is stored is not what was written, or becomes more than may be decompressed.
+    """The stored data is corrupt, or exceeds the limit of decompression.
 
-    `partition` says where, `offset` names the first record that cannot be read, and `next_offset` the one at which reading can go on: each is None
-    if it is not known.
+    `partition` says where, `offset` is that of the first unreadable record, and `next_offset` the
+    one to continue at. Each is None when unknown.
     """
 
     def __init__(self, text: str, *, partition: TopicPartition | None = None, offset: int | None = None, next_offset: int | None = None) -> None:
@@ -163,15 +168,18 @@ class LogCorrupted(LogError):
 
 
 class StorageFull(LogError):
-    """There is no room to write; what was to be written is not, and nothing else is harmed."""
+    """There is no room to write; the data was not written, and nothing else is harmed."""
 
 
 class LogTimeout(LogError):
-    """What was asked for was not done within the time for it; the message says what was waited for, and what went wrong last."""
+    """An operation was not done in its time.
+
+    The message names the operation, and the last error.
+    """
 
 
 class NotAuthorized(LogError):
-    """A broker does not accept the user, or does not allow what was asked for."""
+    """A broker does not accept the user, or denies the operation."""
 
 
 class LogClosed(LogError):
@@ -179,7 +187,7 @@ class LogClosed(LogError):
 
 
 class StateError(KsActorsError):
-    """A store could not do what it was asked for."""
+    """A store operation failed."""
 
 
 class StoreNotConnected(StateError, KeyError):
@@ -212,11 +220,11 @@ class StateLocked(StateError):
 
 
 class StateFull(StateError):
-    """There is no room on the disk for a task's state; what was committed is in the changelog."""
+    """The disk has no room for a task's state; committed changes are in the changelog."""
 
 
 class SnapshotRefused(StateError):
-    """A snapshot cannot be used: it is not whole, not as it was written, too old, or of something else."""
+    """A snapshot cannot be used: it is incomplete, corrupt, too old, or of something else."""
 
 
 class SnapshotFailed(StateError):
@@ -228,7 +236,7 @@ class TaskCorrupted(StateError):
 
 
 class StreamsError(KsActorsError):
-    """Processing cannot go on; fields say where, as far as it is known."""
+    """Processing cannot continue; fields say where, as far as known."""
 
     def __init__(
         self,
@@ -254,7 +262,7 @@ class StreamsError(KsActorsError):
 
 
 class DeserializationFailed(StreamsError):
-    """A record's key or value is not what its serde reads."""
+    """A serde cannot read a record's key or value."""
 
 
 class ProcessingFailed(StreamsError):
@@ -274,7 +282,7 @@ class TaskTimeout(StreamsError):
 
 
 class TaskMigrated(StreamsError):
-    """The tasks belong to another member of the group by now."""
+    """Another member of the group has the tasks by now."""
 
 
 class MissingSourceTopics(StreamsError):
@@ -282,19 +290,22 @@ class MissingSourceTopics(StreamsError):
 
 
 class MissingSinkTopics(StreamsError):
-    """Topics that the app is going to write to do not exist: those of sinks, or the dead letter queue."""
+    """Topics that the app writes to do not exist: those of sinks, or the dead letter queue."""
 
 
 class BatchError(KsActorsError):
-    """A job on the batch bridge could not do what it was to do."""
+    """A job on the batch bridge failed."""
 
 
 class SparkUnavailable(BatchError):
-    """There is no Spark to be had: a package or Java is missing, or the cluster does not answer."""
+    """Spark is not available: a package or Java is missing, or the cluster does not answer."""
 
 
 class JobFailed(BatchError):
-    """A job has failed. What it failed by is the `__cause__`; of an error in a Spark task that is the task's own."""
+    """A job has failed.
+
+    Its error is the `__cause__`; for a Spark task it is the task's own error.
+    """
 
 
 class JobCancelled(BatchError):
@@ -302,23 +313,26 @@ class JobCancelled(BatchError):
 
 
 class JobTimeout(BatchError):
-    """A job was not done by its deadline, and was cancelled."""
+    """A job missed its deadline, and was cancelled."""
 
 
 class BackfillRefused(BatchError):
-    """A topology has something that would not be the same over history; `reasons` has a line for each, with what to do."""
+    """A backfill of the topology would give another result.
+
+    `reasons` has a line for each cause, with the fix.
+    """
 
     def __init__(self, reasons: Sequence[str]) -> None:
         super().__init__("the backfill is refused: " + "; ".join(reasons))
         self.reasons: tuple[str, ...] = tuple(reasons)
 
     def __reduce__(self) -> tuple[type[BackfillRefused], tuple[tuple[str, ...]]]:
-        """Be made again from the reasons, where it has come from another process."""
+        """Unpickle from the reasons, as it may come from another process."""
         return type(self), (self.reasons,)
 
 
 class PublishRefused(BatchError):
-    """What a backfill has written is not what the log has of the same job already; nothing was written."""
+    """A backfill's output differs from the log's of the same job; nothing was written."""
 
 
 class ResetRefused(KsActorsError):
@@ -326,29 +340,32 @@ class ResetRefused(KsActorsError):
 
 
 class ResetIncomplete(KsActorsError):
-    """A reset has ended behind some of its steps: it has to be run again before the application is started."""
+    """A reset has ended after some of its steps: run it again before the application is started."""
 
 
 class IllegalTransition(KsActorsError):
-    """A life cycle was asked to go where it cannot."""
+    """A life cycle was asked for an illegal transition."""
 
 
 class NotRunning(KsActorsError):
-    """The app is in a state in which this cannot be done."""
+    """The app is in a state that does not allow the call."""
 
 
 class FailureReason(Enum):
-    """Why a partition of a store did not answer."""
+    """The reason why a partition of a store did not answer."""
 
     UNKNOWN_QUERY_TYPE = "unknown_query_type"
-    """The store cannot be asked that."""
+    """The store does not support the query."""
     NOT_ACTIVE = "not_active"
-    """An active task was asked for, and here is a standby, or a task that is still being restored: try later, or another instance."""
+    """The query requires an active task, and this one is a standby, or being restored.
+
+    Try later, or another instance.
+    """
     NOT_UP_TO_BOUND = "not_up_to_bound"
-    """The store has not come as far as the request's bound: try later, or another instance."""
+    """The store has not reached the request's bound: try later, or another instance."""
     NOT_PRESENT = "not_present"
-    """The partition is not on this instance, or has left it: ask the one that has it."""
+    """The partition is not on this instance, or has left it: ask the instance that has it."""
     DOES_NOT_EXIST = "does_not_exist"
     """The store has no partition of that number."""
     STORE_EXCEPTION = "store_exception"
-    """Something was raised; the message tells."""
+    """An error was raised; see the message."""

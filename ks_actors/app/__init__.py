@@ -1,4 +1,4 @@
-"""A program: the app, its history, its event loop and its signals."""
+"""The program around a topology: app, history, reset, event loop and signals."""
 
 from ks_actors.app._app import App
 from ks_actors.app._memory_tuning import tune_gc

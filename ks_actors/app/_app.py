@@ -1,4 +1,4 @@
-"""An application: a topology at work."""
+"""The app: it runs a topology."""
 
 from __future__ import annotations
 
@@ -51,19 +51,28 @@ _log = logging.getLogger("ks_actors")
 
 
 class App(AppOrders):
-    """Run a topology: `async with App(topology, config) as app:` starts it, and closes it at the end, committed.
+    """Run a topology.
 
-    Makes no event loop, installs no signal handler and holds no global state (but `main` does, for programs that are nothing else). `log` takes the
-    place of the config's; a log that is given is neither started nor closed. `system` is an actor system to live in, one of its own by default.
+    `async with App(topology, config) as app:` starts it, and commits and closes it at the end.
 
-    `topics` are created before the start, with so many partitions, where they do not exist: what the topology reads, in a log that nobody else fills.
-    `on_state` is called with the new and the old state; `restore_listener` hears how stores are restored, `standby_listener` how those of standbys
-    are kept up to date; `uncaught_handler` decides, with a plain or a coroutine function, about errors that nothing else has dealt with (default: the
-    app ends in ERROR); `task_priority` tells which tasks come first, higher before lower, though one that has been ready for a second gets
-    every second turn; it is asked when a task becomes ready. `services` are entered before the start and left when all
-    has ended, as are those of the topology's functions, such as a SparkBridge. An app runs once.
+    An app makes no event loop, installs no signal handler and holds no global state. (`main` does
+    all of that, for programs that consist of one app.) `log` replaces the config's log; the app
+    neither starts nor closes a given log. `system` is the actor system to run in, by default one of
+    its own.
 
-    Raises what its start fails by; leaving the block raises the error that the app ended by, unless the block raises one itself.
+    `topics` are created before the start, with the given number of partitions, where they do not
+    exist. Use it for source topics in a log that no other program fills. `on_state` is called with
+    the new and the old state. `restore_listener` follows the restoration of stores,
+    `standby_listener` the updates of standbys. `uncaught_handler`, a plain or coroutine function,
+    decides about errors that nothing else handles (default: the app ends in ERROR).
+
+    `task_priority` orders tasks, higher before lower; it is called when a task becomes ready. A
+    task that has been ready for a second gets every second turn. `services`, such as a SparkBridge,
+    are entered before the start and exited after the end, as are those of the topology's functions.
+    An app runs once.
+
+    Raises the error of a failed start. Leaving the block raises the error that ended the app,
+    unless the block raises one itself.
     """
 
     def __init__(
@@ -101,7 +110,7 @@ class App(AppOrders):
         self._instance: Instance | None = None
         self._ref: Ref[m.InstanceMessage] | None = None
         self._setup: Environment | None = None
-        # The log that is asked, be it started or not.
+        # The log for `waiting`, whether started or not.
         self._asked: Log | None = None
         self._metrics = Metrics()
         self._standing: PartitionStates | None = None
@@ -109,7 +118,7 @@ class App(AppOrders):
             config.client_id, input_buffer_bytes=config.input_buffer_max_bytes, uncommitted_bytes=config.statestore_uncommitted_max_bytes
         )
         self._ended = asyncio.Event()
-        # Set when nothing of it is left, which comes after its end.
+        # Set when nothing is left to close, some time after `_ended`.
         self._gone = asyncio.Event()
         self._local = LocalStores(topology, config, setup=lambda: self._setup, state=lambda: self.state)
 
@@ -127,9 +136,11 @@ class App(AppOrders):
                 raise
 
     async def start(self) -> None:
-        """Start, and return when all tasks run. Raises what kept it from that, NotRunning when it is closed meanwhile; nothing is left of it then.
+        """Start, and return when all tasks run.
 
-        When cancelled it closes what there is, committed and out of the group, as `close` does.
+        Raises the error that prevents the start, or NotRunning when the app is closed meanwhile;
+        then everything is closed again. When cancelled, it commits, leaves the group and closes, as
+        `close` does.
         """
         if self._begun:
             raise NotRunning(f"app {self.config.application_id} has been started already; make a new one")
@@ -157,7 +168,7 @@ class App(AppOrders):
                 self._gone.set()
 
     async def _open_in_time(self, stack: AsyncExitStack) -> Log:
-        """Open the log, to be closed with the stack, as long as nobody closes the app, and then not for longer than that may take."""
+        """Open the log on the exit stack; once the app closes, within its deadline."""
         try:
             async with self._closing.timeout_at():
                 return await stack.enter_async_context(opened(self.config, self._given_log, self._note_log))
@@ -176,14 +187,14 @@ class App(AppOrders):
             await enter_services(self._services, self._topology, self._given_services)
             self._check_wanted()
             await self._create_topics(log)
-            # Each step has its deadline; how long stores take to be restored is not for the app to say.
+            # Each step has its deadline, but the time to restore stores has no bound.
             await ref.ask(m.Start).within(inf)
             self._check_wanted()
         except BaseException:
             assert self._instance is not None
             self._closing.begin(self.config.close_timeout_ms / 1000)
             self._instance.give_up_start(self._closed_early())
-            # What has ended the start is what counts; this is the app's error besides.
+            # The error that ended the start counts; log those of closing.
             errors: list[Exception] = []
             await try_step(ref.ask(m.StopInstance, leave=self._leaves).within(inf), errors)
             for error in errors:
@@ -222,16 +233,21 @@ class App(AppOrders):
                 _log.exception("the state listener raised, about %s", new.name)
 
     async def close(self, *, leave_group: bool = False, timeout_ms: int | None = None) -> None:
-        """Commit, close all tasks and stores, leave the group. Raises the error that the app ended by. Does nothing when that was done before.
+        """Commit, close all tasks and stores, and leave the group.
 
-        The log is waited for until `timeout_ms` are over (default: `close_timeout_ms`), for all steps together. Requests without an answer by then
-        are given up, and a warning tells which tasks are not committed; stores are closed properly all the same. While async calls that take long are
-        in flight other tasks go on, for most of that time: until those calls have ended the app is RUNNING. While another call closes the app, a
-        smaller `timeout_ms` counts from now on; this call does not wait for the end then.
+        Raises the error that ended the app. Does nothing when the app is closed already.
 
-        A start that is under way, or yet to come, fails with NotRunning, whatever it waits for; only a log that is being opened is waited for, as
-        long, and a service that is being entered. With a `group_instance_id` the app keeps its place in the group, and its tasks, for
-        `session_timeout_ms`, unless `leave_group` says to leave.
+        The app waits for the log until `timeout_ms` are over (default: `close_timeout_ms`), for all
+        steps together. It gives up requests without an answer by then, and a warning names the
+        tasks that are not committed; stores are closed properly all the same. While long async
+        calls are in flight, other tasks continue for most of that time: the app stays RUNNING until
+        those calls have ended. While another call closes the app, a smaller `timeout_ms` counts
+        from now on; this call does not wait for the end then.
+
+        A start in progress, or a later one, fails with NotRunning at any stage. Only the opening of
+        a log is waited for, within the same limit, and a service that is being entered. With a
+        `group_instance_id` the app keeps its place in the group, and its tasks, for
+        `session_timeout_ms`, unless `leave_group` is true.
         """
         if timeout_ms is not None and timeout_ms < 0:
             raise ValueError(f"timeout_ms must not be negative, is {timeout_ms}")
@@ -248,7 +264,8 @@ class App(AppOrders):
             try:
                 async with stack:
                     if self._ref is not None and self.state is not InstanceState.ERROR:
-                        # The actor goes on to its end anyway: one that is cancelled meanwhile would leave its last message undelivered.
+                        # Shield it: the actor ends in any case, and cancelling the request would
+                        # leave its last message undelivered.
                         await shielded(self._stop_instance(self._ref, leave=leave_group))
             finally:
                 self._gone.set()
@@ -263,9 +280,11 @@ class App(AppOrders):
         await ref.ask(m.StopInstance, leave=leave).within(inf)
 
     async def run(self) -> None:
-        """Run until the app ends, is closed, or this is cancelled: then it is closed. Starts it unless it was. Raises the error that it ended by.
+        """Run until the app ends, is closed, or this call is cancelled, which closes the app.
 
-        When another task closes the app this returns behind that, so a program whose main task this is does not end in the middle of it.
+        Starts the app if necessary. Raises the error that ended it. When another task closes the
+        app, this returns after that: a program with this as its main task does not end in the
+        middle of closing.
         """
         try:
             if not self._begun:
@@ -282,10 +301,12 @@ class App(AppOrders):
             raise self.error
 
     def main(self) -> None:
-        """Run as a program of its own: on a new event loop (uvloop's, where it is installed), until SIGINT or SIGTERM, which close it.
+        """Run the app as a program of its own, until SIGINT or SIGTERM closes it.
 
-        That takes `close_timeout_ms` at most when the log is away; a second signal ends it at once, without the last commit.
-        The garbage collector is set as `tune_gc` does, and the soft limit of open files is raised to the hard one.
+        It runs on a new event loop (uvloop's, where that is installed). Closing takes at most
+        `close_timeout_ms` when the log is unreachable; a second signal ends the program at once,
+        without the last commit. It sets the garbage collector as `tune_gc` does, and raises the
+        soft limit of open files to the hard one.
         """
         tune_gc()
         raise_open_files()
@@ -296,18 +317,18 @@ class App(AppOrders):
         self._ended, self._gone = asyncio.Event(), asyncio.Event()
         await until_signal(self.run(), partial(self._closing.begin, 0.0))
 
-    # --- what it is at ----------------------------------------------------------------------------
+    # --- status -----------------------------------------------------------------------------------
 
     @property
     def state(self) -> InstanceState:
-        """Where the app is in its life."""
+        """The app's state."""
         state = InstanceState.CREATED if self._instance is None else self._instance.state
         over = self._starting is None and (self._begun or self._unwanted)
         return InstanceState.NOT_RUNNING if over and state is InstanceState.CREATED else state
 
     @property
     def log(self) -> Log:
-        """The log that the app works on. Raises NotRunning before the start."""
+        """The log of the app. Raises NotRunning before the start."""
         if self._bare_log is None:
             raise NotRunning("the app has not been started")
         return self._bare_log
@@ -316,25 +337,29 @@ class App(AppOrders):
         return None if self._stack is None else self._bare_log
 
     def metrics(self) -> dict[str, float]:
-        """Return the figures of the app by name; latencies in ms."""
+        """Return the metrics of the app by name; latencies in ms."""
         return self._metrics.snapshot()
 
     def waiting(self) -> tuple[Wait, ...]:
-        """Return what each task of this instance waits for at this moment, by task and partition: nothing before the start and after the end.
+        """Return the wait reasons of this instance's tasks at this moment, by task and partition.
 
-        A task with nothing to process has one line, with the reason RECORDS. To be called on the event loop; it costs one look at each partition.
+        Empty before the start and after the end. A task with nothing to process has one line, with
+        the reason RECORDS. Call it on the event loop; it costs one look at each partition.
         """
         if self._instance is not None:
             return self._instance.waiting()
         return () if self._starting is None else (wait_of_instance(self._asked, time.time_ns() // 1_000_000),)
 
     async def task_metrics(self) -> dict[TaskId, TaskMetrics]:
-        """Return the figures of each task that has stores here, of standbys too. Asks RocksDB in a thread. Raises NotRunning."""
+        """Return the metrics of each task with stores on this instance, standbys included.
+
+        Asks RocksDB in a thread. Raises NotRunning.
+        """
         self._local.check_running()
         return await task_metrics(self._local.setup().residents)
 
     def workers(self) -> tuple[WorkerMetadata, ...]:
-        """Return what is known of each living worker."""
+        """Return the metadata of each living worker."""
         return self._crew.metadata()
 
     # --- its stores -------------------------------------------------------------------------------
@@ -349,32 +374,42 @@ class App(AppOrders):
         timestamped: bool = False,
         timeout_ms: int = 10_000,
     ) -> StoreQueries:
-        """Return what reads a store: `await app.store("counts").get(key)`, `async for key, value in app.store("counts").range("a", "k")`.
+        """Return a reader of a store.
 
-        It reads what is on this instance: one `partition`, or all that are here. `isolation` is what is seen, by default what the setting
-        `default_state_isolation_level` says. `stale` allows standbys, and tasks that are still being restored. `timestamped` gives each value with
-        its timestamp. A task that is in a thread is waited for, for `timeout_ms` at most. Raises UnknownStore, and QueryFailed for a store
-        that has no timestamps.
+        For example `await app.store("counts").get(key)`, or `async for key, value in
+        app.store("counts").range("a", "k")`.
+
+        It reads the store on this instance: one `partition`, or all local ones. `isolation`
+        defaults to the setting `default_state_isolation_level`. `stale` allows standbys, and tasks
+        that are still being restored. `timestamped` gives each value with its timestamp. A read
+        waits at most `timeout_ms` for a task that a thread processes. Raises UnknownStore, and
+        QueryFailed for a store without timestamps.
         """
         return StoreQueries(self._local, name, partition=partition, isolation=isolation, stale=stale, timestamped=timestamped, timeout_ms=timeout_ms)
 
     async def query(self, request: StateQueryRequest[R], timeout_ms: int = 10_000) -> StateQueryResult[R]:
-        """Ask a store's partitions on this instance, with a bound on how far they must have come (KIP-796); each answers, or tells why not.
+        """Query a store's partitions on this instance, with a bound on their position (KIP-796).
 
-        Raises UnknownStore and NotRunning.
+        Each partition gives its answer, or the reason why it has none. Raises UnknownStore and
+        NotRunning.
         """
         return await answer(self._local, request, timeout_ms)
 
     async def store_lags(self) -> dict[str, dict[int, LagInfo]]:
-        """Return how far each partition of each store on this instance is behind its changelog, by store and partition. Raises NotRunning."""
+        """Return the lag behind the changelog, by store and partition on this instance.
+
+        Raises NotRunning.
+        """
         self._local.check_running()
         return await lags(self._local, self._log or self.log)
 
     async def serve_stores(self, *, host: str = "127.0.0.1", port: int = 0, token: str | None = None) -> StoreEndpoint:
-        """Let other processes read the stores of this instance, such as jobs of Spark; return where, until the app is closed.
+        """Let other processes, such as Spark jobs, read the stores of this instance.
 
-        Read only, for those who know the `token` (default: a new one that cannot be guessed). Nothing is encrypted: with another `host` than this
-        machine's own, the network is to be one that you trust. Port 0 is any free one. Raises NotRunning, and OSError when the address is taken.
+        Returns the endpoint, which serves until the app is closed. It is read only, and requires
+        the `token` (default: a new random one that cannot be guessed). Nothing is encrypted: serve
+        other hosts than this machine's own only in a network that you trust. Port 0 is any free
+        one. Raises NotRunning, and OSError when the address is taken.
         """
         self._running()
         setup = self._setup

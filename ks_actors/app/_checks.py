@@ -1,4 +1,4 @@
-"""Checks of what an App is given besides topology and config."""
+"""Checks of the App's arguments besides topology and config."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ks_actors.runtime.shared import RestoreListener, StandbyUpdateListener
 
 
 def check_topics(topics: Any) -> None:
-    """Raise TopologyError unless these are numbers of partitions by name, or None."""
+    """Raise TopologyError unless the value is None, or partition counts by topic name."""
     if topics is None:
         return
     check_kind(topics, Mapping, role="argument 'topics'", of="App", remedy='give a dict of names to numbers of partitions, such as {"in": 4}')
@@ -21,7 +21,7 @@ def check_topics(topics: Any) -> None:
 
 
 def check_callbacks(*, on_state: Any, uncaught_handler: Any, task_priority: Any) -> None:
-    """Raise TopologyError for callbacks that cannot be called as the app calls them."""
+    """Raise TopologyError for a callback that does not take the app's arguments."""
     check_function(uncaught_handler, 1, role="argument 'uncaught_handler'", of="App", awaited=True)
     for role, function, count in (("on_state", on_state, 2), ("task_priority", task_priority, 1)):
         if function is not None:
@@ -29,7 +29,7 @@ def check_callbacks(*, on_state: Any, uncaught_handler: Any, task_priority: Any)
 
 
 def check_listeners(*, restore_listener: Any, standby_listener: Any) -> None:
-    """Raise TopologyError unless listeners have all methods of their kinds, to be called without being awaited."""
+    """Raise TopologyError unless listeners have all methods of their protocols, as plain ones."""
     _check_listener(restore_listener, RestoreListener, "restore_listener")
     _check_listener(standby_listener, StandbyUpdateListener, "standby_listener")
 
@@ -45,7 +45,7 @@ def _check_listener(listener: Any, kind: type[Any], role: str) -> None:
 
 
 def _arguments(kind: type[Any], name: str) -> int:
-    """Return how many arguments a method is called with."""
+    """Return the number of arguments that a method is called with."""
     code = getattr(kind, name).__code__
     count: int = code.co_argcount
     return count - 1

@@ -1,4 +1,4 @@
-"""Which event loop a program of its own runs on."""
+"""The event loop of a program that is one app."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return what makes uvloop's event loops, where it is installed; None for Python's own."""
+    """Return uvloop's event loop factory, where it is installed; None for Python's own."""
     try:
         import uvloop  # noqa: PLC0415 - an extra
     except ImportError:

@@ -1,4 +1,4 @@
-"""What an application does before it is started: history, and what comes of it."""
+"""An application before its start: backfill, publish, export, seed and reset."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class AppOverHistory:
     async def _create_topics(self, log: Log) -> None:
         if self._topics:
             existing = await log.describe_topics(self._topics)
-            # Another instance may be faster; or an attempt that the log did not answer has made them.
+            # Another instance may be faster, or an unanswered attempt may have created them.
             with suppress(TopicExists):
                 await log.create_topics([NewTopic(name, partitions) for name, partitions in self._topics.items() if name not in existing])
 
@@ -71,7 +71,10 @@ class AppOverHistory:
         progress: Callable[[BackfillProgress], None] | None = None,
         directory: Path | None = None,
     ) -> Backfill:
-        """Run the topology over history, into `snapshot_uri`: see `ks_actors.batch.backfill`. Raises NotRunning for an app that was started."""
+        """Run the topology over history, into `snapshot_uri`: see `ks_actors.batch.backfill`.
+
+        Raises NotRunning for an app that was started.
+        """
         if self._begun:
             raise NotRunning(f"app {self.config.application_id} has been started: a backfill is for one that is not")
         from ks_actors.batch import backfill as over_history  # noqa: PLC0415 - most apps have no use for it
@@ -82,9 +85,10 @@ class AppOverHistory:
     async def publish(
         self, done: Backfill, *, job: str = "backfill", progress: Callable[[TopicPartition, int], None] | None = None
     ) -> dict[str, int]:
-        """Write what a backfill has written to its topics, once for each job, and return how many records were new: see `ks_actors.batch.publish`.
+        """Write a backfill's output to its topics, once for each job.
 
-        To be done before the app is started: what it writes comes after history. Raises NotRunning for one that was.
+        See `ks_actors.batch.publish`. Returns how many records were new. Call it before the app
+        is started: live output comes         after history. Raises NotRunning for an app that was started.
         """
         if self._begun:
             raise NotRunning(f"app {self.config.application_id} has been started: history is to be in its topics before that")
@@ -101,16 +105,21 @@ class AppOverHistory:
         raw: bool = False,
         types: Mapping[str, Any] | None = None,
     ) -> dict[str, int]:
-        """Write tables, by the names of their stores, and topics to `<directory>/<name>/<partition>.parquet`; return how many rows each has.
+        """Write tables (by store name) and topics as Parquet; return how many rows each has.
 
-        A table is the last value of each key in its changelog, a topic all its records; both as far as they are committed now, before, during or
-        after the app's run. Keys and values are decoded by the serdes of the topology, into structs, lists, maps and scalars where their types tell
-        how; other values stay bytes, unless `types` tells by name what type a serde makes. With `raw` all stay bytes, as they do in topics that the
-        topology does not know. Windows and sessions have columns of their own. A file is there when it is whole; a table's partition has to fit
-        into memory.
+        The files are `<directory>/<name>/<partition>.parquet`. A table is the last value of each
+        key in its changelog, a topic all its records; both as far as they are committed now,
+        before, during or after the app's run.
 
-        Raises UnknownStore, UnknownTopicOrPartition, ConfigError for a table without a changelog, SerializationError, which tells where bad data is,
-        and SparkUnavailable without pyarrow (`pip install 'ks-actors[spark]'`).
+        Keys and values are decoded by the serdes of the topology, into structs, lists, maps and
+        scalars where their types allow. Other values stay bytes, unless `types` gives by name the
+        type that a serde makes. With `raw` all stay bytes, as they do in topics that the topology
+        does not know. Windows and sessions have columns of their own. A file appears when it is
+        complete; a table's partition has to fit into memory.
+
+        Raises UnknownStore, UnknownTopicOrPartition, ConfigError for a table without a changelog,
+        SerializationError, which says where bad data is, and SparkUnavailable without pyarrow (`pip
+        install 'ks-actors[spark]'`).
         """
         try:
             from ks_actors.batch.tables import export  # noqa: PLC0415 - it needs a package that others do without
@@ -123,14 +132,19 @@ class AppOverHistory:
         return await export(self._topology, self.config, directory, log, tables=tables, topics=topics, raw=raw, types=types)
 
     async def seed(self, uri: str, *, if_seeded: IfSeeded = "refuse") -> SnapshotManifest | None:
-        """Hand a snapshot over to the application before its first start; it then goes on where the snapshot ends. Return what that says of itself.
+        """Load a snapshot into the application before its first start.
 
-        `uri` is a snapshot, or a place with snapshots, of which the newest of this application is taken. Rows, the group's offsets and deletions of
-        what the changelogs had before are one transaction: all of it happens, or nothing, and doing it again gives the same. `if_seeded` is for a
-        group that has committed something: it is refused, skipped (None is returned), or all is overwritten.
+        The app then continues where the snapshot ends. Returns the snapshot's manifest.
 
-        Raises NotRunning once the app was started, SnapshotRefused for a snapshot that is broken, foreign, or has not all that the topology needs, or
-        when the group has members or offsets; SnapshotFailed when it takes longer than `snapshot_timeout_ms`; StateLocked; LogError.
+        `uri` is a snapshot, or a place with snapshots, of which the newest of this application is
+        taken. Rows, the group's offsets and deletions of the changelogs' former content are one
+        transaction: all of it happens, or nothing, and repeating it gives the same. `if_seeded` is
+        for a group that has committed something: refuse, skip (returns None), or overwrite all.
+
+        Raises NotRunning once the app was started. Raises SnapshotRefused for a snapshot that is
+        broken, foreign, or lacks something that the topology needs, or when the group has members
+        or offsets. Raises SnapshotFailed when it takes longer than `snapshot_timeout_ms`;
+        StateLocked; LogError.
         """
         if self._begun:
             raise NotRunning(f"app {self.config.application_id} has been started: hand state over before that")
@@ -152,9 +166,9 @@ class AppOverHistory:
         force: bool = False,
         timeout_ms: int = 120_000,
     ) -> ResetPlan:
-        """Set the application back, so that its next start counts from the beginning, and return what that changes: see `ks_actors.reset`.
+        """Reset the application, so that its next start begins anew: see `ks_actors.reset`.
 
-        Raises NotRunning for an app that was started.
+        Returns the changes. Raises NotRunning for an app that was started.
         """
         if self._begun:
             raise NotRunning(f"app {self.config.application_id} has been started: reset it before that, with a new one")

@@ -1,4 +1,4 @@
-"""What Python's garbage collector, and the C library's memory, are told in a process that is an app and nothing else."""
+"""Settings of Python's garbage collector and the C library for a process that is one app."""
 
 from __future__ import annotations
 
@@ -11,13 +11,17 @@ _LARGE = 512 << 10
 
 
 def tune_gc() -> None:
-    """Set Python's garbage collector, for the whole process, as suits one that is an app and nothing else; and the C library's memory.
+    """Set the garbage collector and the C library's memory for a process that is only an app.
 
-    What is in memory by now (modules, mostly) is never looked at again, and young objects are looked at a hundred thousand at a time instead of
-    hundreds: batches are many small objects without cycles. `make bench-runtime` has the same applications with and without it. Where the C library
-    is glibc, blocks of 512 KiB and more go back to the operating system when they are freed: else it comes to keep all that are no larger than the
-    largest that ever was, and what brokers send are megabytes. `App.main()` calls it; programs that embed an app decide for themselves, after their
-    imports: nothing else in the library changes what belongs to the process.
+    The settings are process-wide. Objects in memory by now (modules, mostly) are never scanned
+    again. Young objects are scanned a hundred thousand at a time instead of hundreds, because
+    batches are many small objects without cycles. `make bench-runtime` has the same applications
+    with and without it.
+
+    Where the C library is glibc, freed blocks of 512 KiB and more go back to the operating system.
+    By default it would keep all blocks up to the largest size so far, and brokers send megabytes.
+    `App.main()` calls this. Programs that embed an app decide for themselves, after their imports:
+    nothing else in the library changes process-wide settings.
     """
     gc.collect()
     gc.freeze()

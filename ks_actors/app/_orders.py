@@ -1,4 +1,4 @@
-"""Orders to a running app: each has a deadline, and has no effect behind it."""
+"""Orders to a running app: each has a deadline, and no effect after it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ _LOOK_AT_OTHERS = 0.1
 
 
 class Behind(NamedTuple):
-    """How many offsets are to be processed and committed yet, in words, too; and whether this instance can do something about it."""
+    """The number of offsets left to process and commit, also in words.
+
+    `here` tells whether this instance can do something about it.
+    """
 
     offsets: int
     told: str
@@ -37,9 +40,10 @@ class Behind(NamedTuple):
 
 
 class AppOrders(AppOverHistory):
-    """The part of an App that tells it what to do while it runs.
+    """The part of an App with the orders to a running one.
 
-    An order waits while the app starts or rolls back. When its time is over it raises TaskTimeout, is taken out, and does nothing afterwards.
+    An order waits while the app starts or rolls back. At its deadline it raises TaskTimeout, is
+    withdrawn, and has no effect afterwards.
     """
 
     _log: Log | None = None
@@ -49,28 +53,31 @@ class AppOrders(AppOverHistory):
 
     @property
     def state(self) -> InstanceState:
-        """Where the app is in its life."""
+        """The app's state."""
         raise NotImplementedError
 
     @property
     def error(self) -> Exception | None:
-        """The error that the app ended by; None as long as it did not."""
+        """The error that ended the app; None until then."""
         return None if self._instance is None else self._instance.error
 
     async def add_worker(self, timeout_ms: int = 60_000) -> str | None:
-        """Start one more worker; return its name, None when the app is neither RUNNING nor REBALANCING (KIP-663).
+        """Start one more worker; return its name.
 
-        Raises TaskTimeout when the app does not come to it in `timeout_ms`; then there is no new worker, and none comes later.
+        Returns None when the app is neither RUNNING nor REBALANCING (KIP-663). Raises TaskTimeout
+        when the app does not get to it within `timeout_ms`; then no worker is started later either.
         """
         if self._ref is None or self.state in ENDS:
             return None
         return await self._obeyed("add a worker", self._ref.ask(m.AddWorker), timeout_ms)
 
     async def remove_worker(self, timeout_ms: int = 60_000) -> str | None:
-        """Stop a worker when it is done with its slice; return its name, None when there is none.
+        """Stop a worker at the end of its slice; return its name, None without any.
 
-        The app stays RUNNING without workers, until one is added. Raises TaskTimeout when the worker does not end in `timeout_ms`. One that has been
-        told to end by then still ends when it can, as in Kafka Streams (KIP-663); else no worker is told any more. The error says which it is.
+        The app stays RUNNING without workers, until one is added. Raises TaskTimeout when the
+        worker does not end within `timeout_ms`. If the app has already told a worker to end, that
+        one still ends when it can, as in Kafka Streams (KIP-663). Otherwise no worker will be told.
+        The error says which case it is.
         """
         if self._ref is None or self.state in ENDS:
             return None
@@ -83,34 +90,40 @@ class AppOrders(AppOverHistory):
             raise
 
     async def pause(self, timeout_ms: int = 60_000) -> None:
-        """Process no more records and call no punctuators until `resume`; membership and state are kept.
+        """Process no records and call no punctuators until `resume`; keep membership and state.
 
-        Raises NotRunning; TaskTimeout when the app does not come to it in `timeout_ms`, and then it does not pause later either.
+        Raises NotRunning. Raises TaskTimeout when the app does not get to it within `timeout_ms`;
+        then it does not pause later either.
         """
         await self._obeyed("pause", self._running().ask(m.PauseAll), timeout_ms)
 
     async def resume(self, timeout_ms: int = 60_000) -> None:
-        """Go on after `pause`.
+        """Resume processing after `pause`.
 
-        Raises NotRunning; TaskTimeout when the app does not come to it in `timeout_ms`, and then it does not resume later either.
+        Raises NotRunning. Raises TaskTimeout when the app does not get to it within `timeout_ms`;
+        then it does not resume later either.
         """
         await self._obeyed("resume", self._running().ask(m.ResumeAll), timeout_ms)
 
     async def commit(self, timeout_ms: int | None = None) -> None:
-        """Commit all tasks now. Raises NotRunning, and what the commit fails by: then everything since the last one is rolled back.
+        """Commit all tasks now.
 
-        Raises TaskTimeout after `timeout_ms` (None: four times `task_timeout_ms`). A commit that has begun by then comes to its end, as one by the
-        clock would; one that has not begun is not done.
+        Raises NotRunning, and the error of a failed commit: then everything since the last commit
+        is rolled back. Raises TaskTimeout after `timeout_ms` (None: four times `task_timeout_ms`).
+        A commit that has begun by then still completes, as one by the clock would; one that has not
+        begun is dropped.
         """
         self._running()
         assert self._instance is not None
         await self._obeyed("commit", self._instance.commit("the application asks for it"), timeout_ms)
 
     async def snapshot(self, timeout_ms: int | None = None) -> SnapshotManifest:
-        """Take a snapshot of the tasks that are processed here, at `snapshot_uri`; return what it says of itself. Processing goes on meanwhile.
+        """Take a snapshot of this instance's active tasks at `snapshot_uri`; return its manifest.
 
-        One that is being taken serves as well. Raises NotRunning, ConfigError when no place is set, SnapshotFailed; TaskTimeout after `timeout_ms`
-        (None: three times `snapshot_timeout_ms`, and a commit's time). One that has begun by then comes to its end.
+        Processing continues meanwhile. If a snapshot is in progress, that one serves. Raises
+        NotRunning, ConfigError when no place is set, and SnapshotFailed. Raises TaskTimeout after
+        `timeout_ms` (None: three times `snapshot_timeout_ms`, plus a commit's time); a snapshot
+        that has begun by then still completes.
         """
         self._running()
         assert self._instance is not None
@@ -121,7 +134,10 @@ class AppOrders(AppOverHistory):
             raise SnapshotFailed(f"the app has ended in the middle of a snapshot: {ended.__cause__}") from ended.__cause__
 
     async def _obeyed(self, what: str, asked: Ask[T], timeout_ms: int | None) -> T:
-        """Wait for what was asked for. Raises TaskTimeout when it is late, NotRunning when the app ends meanwhile."""
+        """Wait for the answer to an order.
+
+        Raises TaskTimeout when it is late, NotRunning when the app ends meanwhile.
+        """
         if timeout_ms is not None:
             asked = asked.within(max(timeout_ms, 1) / 1000)
         try:
@@ -138,12 +154,15 @@ class AppOrders(AppOverHistory):
         return self._ref
 
     async def wait_until_caught_up(self, timeout_ms: int = 60_000) -> None:
-        """Wait until everything that the input topics, and the repartition topics, hold is processed and committed; commits what is not yet.
+        """Wait until all records of source and repartition topics are processed and committed.
 
-        That is about all partitions that the topology reads. Those that other instances of the application have count as far as these have committed,
-        which they do each `commit_interval_ms`; a partition that no member of the group reads is behind, also when it is empty.
+        It commits if necessary. It covers all partitions that the topology reads. Partitions of
+        other instances count as far as these have committed, which they do each
+        `commit_interval_ms`. A partition that no member of the group reads is behind, even when it
+        is empty.
 
-        Raises TaskTimeout, which tells how far it has come; the error that the app has ended by, if it has; NotRunning.
+        Raises TaskTimeout, with the progress so far; the error that ended the app, if one has;
+        NotRunning.
         """
         await self._wait_until_caught_up(timeout_ms, self._behind)
 
@@ -156,18 +175,21 @@ class AppOrders(AppOverHistory):
                     if self.state in ENDS:
                         raise self.error or NotRunning(f"the app is {self.state.name}")
                     if behind.here and self.state is InstanceState.RUNNING and not self._metrics.committing:
-                        # One that fails is rolled back: the app does it again, or it ends.
+                        # A failed commit is rolled back: the app repeats it, or ends.
                         with suppress(KsActorsError):
                             await self.commit()
                     await asyncio.sleep(_LOOK_AGAIN if behind.here else _LOOK_AT_OTHERS)
         except TimeoutError:
             if scope is None or not scope.expired():
-                raise  # what the app has ended by
+                raise  # the error that ended the app
             how = "the log did not tell how far its topics go" if behind is None else behind.told
             raise TaskTimeout(f"not caught up within {timeout_ms} ms: {how}") from None
 
     async def _behind(self) -> Behind:
-        """Look at this instance, then at others, and once more at this one: they may have written to what it reads."""
+        """Look at this instance, at others, and at this one again.
+
+        The others may have written to topics that this one reads.
+        """
         processed = self._metrics.processed_total
         found = await self._behind_here()
         watch = None if self._instance is None else self._instance._watch
@@ -183,7 +205,7 @@ class AppOrders(AppOverHistory):
         return found if self._metrics.processed_total == processed else Behind(max(found.offsets, 1), found.told)
 
     async def _behind_here(self) -> Behind:
-        """Look at the partitions that this instance has."""
+        """Count the offsets left in the partitions of this instance."""
         if self._log is None or self._instance is None:
             raise NotRunning("the app has not been started")
         offsets = await offsets_behind(self._metrics, self._log, self.config) or int(self.state is not InstanceState.RUNNING)

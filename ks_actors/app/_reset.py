@@ -1,4 +1,4 @@
-"""An application begins anew: its offsets, internal topics and state are made as if it had never run."""
+"""The reset of an application's offsets, internal topics and state."""
 
 from __future__ import annotations
 
@@ -47,21 +47,28 @@ async def reset(
     force: bool = False,
     timeout_ms: int = 120_000,
 ) -> ResetPlan:
-    """Set an application back, so that its next start counts from the beginning; return what that changes. Only with `execute` is it done.
+    """Reset an application, so that its next start begins anew; return the changes.
 
-    The group gets the offsets that `to` says of the input topics: 'earliest', 'latest', an offset, `ShiftBy`, a `datetime` (UTC unless it says
-    otherwise), a `timedelta` before now, or offsets by partition. An offset that the log does not have becomes the nearest one. Internal topics are
-    deleted, and so is the local state below `state_dir`, and the snapshots of the internal topics at `snapshot_uri`. Input and output topics, dead
-    letters and the state on other machines stay. `log` takes the place of the config's.
+    It changes something only with `execute`.
 
-    Input topics are those that are given, else those that the `topology` reads, else those that the group has offsets of. Internal topics are those
-    that are given, else those whose names say so; a name that fits another application's id, too, is refused.
+    The group gets new offsets of the input topics by `to`: 'earliest', 'latest', an offset,
+    `ShiftBy`, a `datetime` (UTC unless it says otherwise), a `timedelta` before now, or offsets by
+    partition. An offset that the log does not have becomes the nearest one. Internal topics are
+    deleted, and so is the local state below `state_dir`, and the snapshots of the internal topics
+    at `snapshot_uri`. Input and output topics, dead letters and the state on other machines stay.
+    `log` replaces the config's log.
 
-    The offsets are set last, in one request. Interrupted or failed, it may be done again, and the application must not be started before.
+    Input topics are the given ones, else those that the `topology` reads, else those with committed
+    offsets of the group. Internal topics are the given ones, else those with names of internal
+    topics; a name that also fits another application's id is refused.
 
-    Raises ResetRefused, and nothing has changed: for members in the group (`force` removes them), for topics that there are not, and for offsets that
-    do not fit them; StateLocked when an instance uses the state directory; LogError. Raises ResetIncomplete when a step has failed behind others, or
-    when `timeout_ms` are over in the middle.
+    The offsets are set last, in one request. After an interruption or failure, reset again before
+    the application is started.
+
+    Raises ResetRefused, with nothing changed: for members in the group (`force` removes them), for
+    missing topics, and for offsets that do not fit them; StateLocked when an instance uses the
+    state directory; LogError. Raises ResetIncomplete when a later step has failed, or when
+    `timeout_ms` are over in the middle.
     """
     if not is_target(to):
         raise ConfigError(f"to is {to!r}: give 'earliest', 'latest', an offset, ShiftBy, a datetime, a timedelta, or offsets by partition")
@@ -99,11 +106,11 @@ class _Resetter:
 
     @property
     def changed(self) -> bool:
-        """Whether anything is not as it was."""
+        """Whether something has changed."""
         return bool(self._done)
 
     def explained(self, error: KsActorsError) -> ResetIncomplete:
-        """Return an error that says what has been changed when this one came, and what to do."""
+        """Return an error that lists the changes before this one came, and says how to continue."""
         return ResetIncomplete(
             f"the reset of application {self._id} has ended in the middle: it was not possible {self.step}: {error}. Changed, in part at least: "
             f"{', '.join(self._done)}. Run the reset again before the application is started"
@@ -129,14 +136,17 @@ class _Resetter:
         return msgspec.structs.replace(plan, executed=True)
 
     def _check_apart(self, log: Log) -> None:
-        """Raise ResetRefused when the log itself would go with the state."""
+        """Raise ResetRefused when the log itself would be deleted with the state."""
         place: Path | None = getattr(log, "directory", None)
         if place is not None and place.resolve().is_relative_to(self._directory.path.resolve()):
             raise ResetRefused(f"the log in {place} lies in the state directory {self._directory.path}, which a reset deletes: move one of them")
 
     @contextmanager
     def _state_held(self) -> Iterator[Path | None]:
-        """Keep instances of this machine from starting. Yield the directory, None when there is none yet. Raises StateLocked, StateError."""
+        """Keep instances on this machine from starting.
+
+        Yields the directory, None when there is none yet. Raises StateLocked, StateError.
+        """
         path = self._directory.path
         there = path if path.is_dir() else None
         if self._execute:
@@ -179,10 +189,15 @@ class _Resetter:
             raise ResetRefused(f"members have come back to the group {self._id}: {', '.join(map(str, again))}: stop these processes")
 
     async def _carry_out(self, plan: ResetPlan, log: Log, groups: ManagesGroups) -> None:
-        """Do all of it. What only makes the next start slower comes first, and the offsets last: until then the plan would be the same again."""
+        """Carry out the plan.
+
+        Steps that only make the next start slower come first, and the offsets last: until then the
+        plan would be the same again.
+        """
         try:
             self.step = "to commit for the group"
-            # What the group has is committed once more: a coordinator that refuses that would refuse the last step, too.
+            # Commit the group's current offsets again: a coordinator that refuses this would refuse
+            # the last step, too.
             partitions = {each.partition for each in plan.offsets}
             now = (await groups.group_offsets(self._id)).items()
             await groups.set_group_offsets(self._id, {partition: offset for partition, offset in now if partition in partitions})
@@ -212,13 +227,16 @@ class _Resetter:
             raise ResetRefused(f"{error}") from error
 
     async def _until_forgotten(self, groups: ManagesGroups, topics: Collection[str]) -> None:
-        """Wait until the group has no offsets of deleted topics: topics of the same names would be read from there on."""
+        """Wait until the group has no offsets of deleted topics.
+
+        New topics of the same names would be read from those offsets.
+        """
         while any(each.topic in topics for each in await groups.group_offsets(self._id)):  # noqa: ASYNC110 - the coordinator tells nobody
             await asyncio.sleep(_LOOK_AGAIN_S)
 
 
 def _empty(directory: Path) -> None:
-    """Delete all that is in a directory but its lock."""
+    """Delete everything in a directory but its lock."""
     for path in directory.iterdir():
         if path.name == _LOCK:
             continue
@@ -229,7 +247,10 @@ def _empty(directory: Path) -> None:
 
 
 def _remove_if_empty(directory: Path) -> None:
-    """Remove a directory that has its lock and its process id only; others stay, for a reset that is done again."""
+    """Remove a directory that has only its lock and its process id.
+
+    Others stay, for a repeated reset.
+    """
     names = {path.name for path in directory.iterdir()}
     if names <= {_LOCK, PROCESS_FILE}:
         for name in names:

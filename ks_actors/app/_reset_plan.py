@@ -1,4 +1,4 @@
-"""All that a reset would change, found out without changing anything."""
+"""The plan of a reset, made without changing anything."""
 
 from __future__ import annotations
 
@@ -29,11 +29,14 @@ _INTERNAL: Final = re.compile(
     r"|.-KTABLE-FK-JOIN-SUBSCRIPTION-(REGISTRATION|RESPONSE)-\d+-topic)",
     re.DOTALL,
 )
-"""How the names of internal topics end, as Kafka's own tool tells them."""
+"""The suffixes of internal topics, as in Kafka's own tool."""
 
 
 class ResetOffset(msgspec.Struct, frozen=True):
-    """The offset that the group gets of a partition; `before` is what is committed now, None: nothing. `note` says how it was made to fit."""
+    """The new offset of a partition.
+
+    `before` is the committed one, None without any. `note` says how `after` was made to fit.
+    """
 
     partition: TopicPartition
     before: int | None
@@ -42,11 +45,12 @@ class ResetOffset(msgspec.Struct, frozen=True):
 
 
 class ResetPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What `reset` changes, in the order in which it does so, and what it leaves.
+    """The changes of `reset`, in their order, and everything that stays.
 
-    First `members` are removed, then the state on this machine is deleted (`state_directory`, None: there is none), then `snapshots`, then
-    `internal_topics`; last the group gets all `offsets` at once. `left` has a sentence for each thing of the application that stays. `executed` tells
-    whether it was done.
+    First `members` are removed, then the state on this machine is deleted (`state_directory`, None
+    without any), then `snapshots`, then `internal_topics`; last the group gets all `offsets` at
+    once. `left` has a sentence for each part of the application that stays. `executed` tells
+    whether the plan was carried out.
     """
 
     application_id: str
@@ -61,7 +65,7 @@ class ResetPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 @final
 class Planner:
-    """Find out what belongs to an application, and where its group is to begin."""
+    """Find the topics, snapshots and offsets that a reset changes."""
 
     def __init__(self, config: StreamsConfig, topology: Topology | None, log: Log, groups: ManagesGroups, wall_time: Callable[[], int]) -> None:
         self._config = config
@@ -80,7 +84,11 @@ class Planner:
         internal: Collection[str] | None,
         to: ResetTo,
     ) -> ResetPlan:
-        """Return the plan. Raises ResetRefused for topics and offsets that there are not, and for topics that may belong to another application."""
+        """Return the plan.
+
+        Raises ResetRefused for missing topics and offsets, and for topics that may belong to
+        another application.
+        """
         existing = {topic.name: topic.partitions for topic in (await self._log.describe_topics(configs=False)).values()}
         committed = await self._groups.group_offsets(self._id)
         inputs = self._inputs(input_topics, existing, committed)
@@ -101,7 +109,10 @@ class Planner:
     # --- topics -----------------------------------------------------------------------------------
 
     def _inputs(self, wanted: Collection[str] | None, existing: Mapping[str, int], committed: Iterable[TopicPartition]) -> list[str]:
-        """Return the topics whose offsets are set: those that are given, else those that the topology reads, else those that have a commit."""
+        """Return the topics that get new offsets.
+
+        These are the given ones, else those that the topology reads, else those with a commit.
+        """
         read = None if self._topology is None else self._read_by(self._topology, existing)
         if wanted is None:
             found = {each.topic for each in committed if each.topic in existing and not self._is_internal(each.topic)} if read is None else read
@@ -130,7 +141,11 @@ class Planner:
         return topic.startswith(f"{self._id}-") and _INTERNAL.fullmatch(topic) is not None
 
     async def _internal_topics(self, wanted: Collection[str] | None, existing: Mapping[str, int], inputs: Collection[str]) -> list[str]:
-        """Return the topics to delete. A name may begin with the id of another application, too: then the user has to say which are meant."""
+        """Return the topics to delete.
+
+        A name may begin with the id of another application, too: then the user has to name the
+        topics.
+        """
         named = self._names_of_topology()
         found = {topic for topic in existing if (topic in named or self._is_internal(topic)) and topic not in inputs}
         if wanted is not None:
@@ -212,7 +227,10 @@ class Planner:
     # --- snapshots --------------------------------------------------------------------------------
 
     async def _snapshots(self) -> tuple[str, ...]:
-        """Return the snapshots that say up to where of a changelog they go: it is going to be another one. A snapshot of a backfill says nothing."""
+        """Return the snapshots that record changelog offsets: a reset makes these invalid.
+
+        A snapshot of a backfill records none.
+        """
         uri = self._config.snapshot_uri
         if uri is None:
             return ()

@@ -1,4 +1,4 @@
-"""Programs that end by a signal."""
+"""Programs that a signal ends."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ _log = logging.getLogger("ks_actors")
 
 
 async def until_signal(work: Coroutine[Any, Any, None], hurry: Callable[[], None]) -> None:
-    """Do the work until it is done. The first SIGINT or SIGTERM cancels it, a second one calls `hurry`, a third one does what it does to any program.
+    """Run the work to its end, or until a signal.
 
-    Raises what the work raises, unless that is the cancellation.
+    The first SIGINT or SIGTERM cancels it, a second one calls `hurry`, a third one has its default
+    effect. Raises errors of the work, except for the cancellation.
     """
     task = asyncio.ensure_future(work)
     loop = asyncio.get_running_loop()

@@ -1,4 +1,7 @@
-"""The kernel of `kernel/src`, where it could be built; KS_ACTORS_WITHOUT_KERNEL=1 in the environment leaves it out."""
+"""The kernel built from `kernel/src`, if there is one.
+
+KS_ACTORS_WITHOUT_KERNEL=1 in the environment disables it.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import Any, Final
 
 WITHOUT: Final = "KS_ACTORS_WITHOUT_KERNEL"
 SWITCHES: Final = frozenset({WITHOUT, "KS_ACTORS_WITH_KERNEL", "KS_ACTORS_WITHOUT_AHEAD"})
-"""Names in the environment that are of the kernel, those of its build too: they begin as names of settings do, and are none."""
+"""Environment variables of the kernel and its build, which look like settings but are none."""
 
 _NAME: Final = "ks_actors.kernel._kernel"
 _log = logging.getLogger("ks_actors")
@@ -17,7 +20,7 @@ _told: bool = False
 
 
 def _load() -> tuple[Any, str]:
-    """Return the kernel, or None and the reason why there is none."""
+    """Return the kernel, or None and the reason."""
     if os.environ.get(WITHOUT) == "1":
         return None, f"{WITHOUT}=1 leaves it out"
     try:
@@ -32,13 +35,13 @@ def _load() -> tuple[Any, str]:
 
 _found, _reason = _load()
 kernel: Any = _found
-"""The module that `_kernel.pyi` describes, or None: its users have Python code that does the same, more slowly."""
+"""The module of `_kernel.pyi`, or None: its users have slower Python code for the same."""
 missing: Final[str] = _reason
 """The reason why there is no kernel; empty when there is one."""
 
 
 def tell_if_missing() -> None:
-    """Warn that there is no kernel, once in a process, unless the environment leaves it out."""
+    """Warn that there is no kernel, once in a process, unless the environment disables it."""
     global _told  # noqa: PLW0603 - a process has one kernel, and one warning
     if kernel is None and not _told and os.environ.get(WITHOUT) != "1":
         _told = True

@@ -1,4 +1,4 @@
-"""Start, wait, retry, shield and end."""
+"""Helpers to start, wait, retry, shield and end."""
 
 from ks_actors.lifecycle._attempt import try_step
 from ks_actors.lifecycle._background import in_background

@@ -1,4 +1,4 @@
-"""Steps of which each is due whatever becomes of the others."""
+"""Steps that are all due, even when some fail."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 async def try_step(step: Awaitable[object], errors: list[Exception]) -> None:
-    """Take a step; note what it fails by."""
+    """Take a step; add its error to `errors`."""
     try:
         await step
     except Exception as error:  # noqa: BLE001 - the first of them is raised when all is done

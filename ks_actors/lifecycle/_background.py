@@ -1,4 +1,4 @@
-"""Something that is done while something else is."""
+"""A task in the background of a block."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def in_background(work: Coroutine[Any, Any, None], name: str) -> AsyncIterator[None]:
-    """Do `work` beside the body of the `async with`, whose end waits for it and raises what it raises.
+    """Run `work` beside the body of the `async with`; the end waits for it and raises its error.
 
-    When the body fails, or is cancelled, the work is cancelled, and whatever it raises is not told: one error is enough.
+    When the body fails, or is cancelled, the work is cancelled, and its error is dropped: one error
+    is enough.
     """
     task = asyncio.create_task(work, name=name)
     try:

@@ -1,4 +1,4 @@
-"""How long to wait before something is tried again that has failed."""
+"""The backoff before a failed attempt is repeated."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _LIVED_SECONDS = 60.0
 
 
 class RetryBackoff:
-    """The rests between attempts: none before the first, then longer and longer ones, for what has failed at once may fail again.
+    """The pauses between attempts: none before the first, then longer and longer ones.
 
-    They begin from none again after a success, or when the last attempt has held for a minute.
+    They start from none again after a success, or when the last attempt has held for a minute.
     """
 
     def __init__(self) -> None:
@@ -26,11 +26,11 @@ class RetryBackoff:
         self._tried: float = -inf
 
     def succeeded(self) -> None:
-        """Note that something came of the last attempt."""
+        """Record a success of the last attempt."""
         self._next = 0.0
 
     def next(self, now: float) -> float:
-        """Return how many seconds to rest from `now` on before the next attempt."""
+        """Return the pause in seconds from `now` to the next attempt."""
         rest = 0.0 if now - self._tried >= _LIVED_SECONDS else self._next
         self._next = min(max(_FIRST_SECONDS, 2 * rest), _LONGEST_SECONDS)
         self._tried = now + rest
@@ -38,13 +38,16 @@ class RetryBackoff:
 
 
 class TaskBackoff:
-    """The rests before tasks are processed again that have failed: `RetryBackoff` per partition, as long as no later record of it is what fails."""
+    """The pauses before failed tasks are processed again.
+
+    It has a `RetryBackoff` per partition, which starts anew when a later record fails.
+    """
 
     def __init__(self) -> None:
         self._failed: dict[tuple[TaskId | None, str | None, int | None], tuple[int, RetryBackoff]] = {}
 
     def next(self, task: TaskId | None, cause: Exception, now: float) -> float:
-        """Return how many seconds a task is to rest that fails by `cause`; None for a task that is not known."""
+        """Return the pause in seconds of a task that failed by `cause`; None is an unknown task."""
         at = cause if isinstance(cause, StreamsError) else StreamsError("")
         place = (task, at.topic, at.partition)
         offset = -1 if at.offset is None else at.offset
@@ -55,5 +58,5 @@ class TaskBackoff:
         return rests.next(now)
 
     def forget(self) -> None:
-        """Begin from none again: the tasks are others."""
+        """Start from none again: the tasks are others."""
         self._failed.clear()

@@ -1,4 +1,4 @@
-"""What an app tells time by."""
+"""The clocks of an app."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 def wall_time(system: System) -> Callable[[], int]:
-    """Return the clock, in ms since the epoch: the system's own where that is virtual."""
+    """Return the wall clock, in ms since the epoch: the system's own where time is virtual."""
     clock: Callable[[], int] | None = getattr(system, "wall_time_ms", None)
     return clock if clock is not None else lambda: time.time_ns() // 1_000_000
 
 
 def work_time(system: System) -> Callable[[], float]:
-    """Return what slices of work are measured by, in seconds: the system's own where time is virtual."""
+    """Return the clock that measures work, in seconds: the system's own where time is virtual."""
     found: Callable[[], float] = getattr(system, "work_time", time.perf_counter)
     return found
 
@@ -28,15 +28,15 @@ _ELAPSED: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def elapsed_time() -> float:
-    """Return seconds of a clock that nobody sets and that goes on while the machine sleeps; it is not the clock of event loops.
+    """Return seconds of a monotonic clock that runs while the machine sleeps.
 
-    By it is decided whether others, on machines that did not sleep, may believe by now that this process is gone. Where the system has no such clock
-    it stops in sleep.
+    It is not the clock of event loops. It decides whether others, on machines that did not sleep,
+    may consider this process dead by now. Where the system has no such clock, it stops in sleep.
     """
     return time.clock_gettime(_ELAPSED)
 
 
 def steady_time(system: System) -> Callable[[], float]:
-    """Return a time in ms that never goes back, whatever becomes of the clock: the system's own where that is virtual."""
+    """Return a monotonic clock in ms: the system's own where time is virtual."""
     found: Callable[[], float] | None = getattr(system, "steady_time_ms", None)
     return found if found is not None else lambda: time.monotonic() * 1000

@@ -1,4 +1,4 @@
-"""How long an app that closes waits for its log, at most."""
+"""The deadline for the log when an app closes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Final, final
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-# Seconds at the end that are kept for the steps behind the last commit, and which part of the time at most.
+# Seconds at the end for the steps after the last commit, and their largest share of the time.
 _KEPT_S: Final = 6.0
 _KEPT_SHARE: Final = 0.4
-# The step with which the last commit is over, and, when it has failed, all that it takes to roll it back.
+# The step that ends the last commit; after a failure, its rollback ends by then, too.
 ROLLED_BACK: Final = 1
-# No step of the end: by then calls in flight are waited for while other tasks go on. The last commit has a part of its time for itself.
+# Not a step of closing: other tasks continue until then while calls in flight are waited for. The
+# last commit has its own part of that time.
 CALLS: Final = -1
 _COMMIT_S: Final = 6.0
 _COMMIT_SHARE: Final = 0.25
@@ -23,10 +24,11 @@ _COMMIT_SHARE: Final = 0.25
 
 @final
 class Closing:
-    """The one deadline by which an app that closes has given up all that its log has not answered. Times are those of the event loop.
+    """The one deadline by which a closing app gives up unanswered requests to its log.
 
-    The last commit may take most of the time. A share at the end is kept, in equal parts, for the abort of its transaction, for leaving the group,
-    and for closing the clients. Before the app closes nothing is bounded here.
+    Times are those of the event loop. The last commit may take most of the time. A share at the end
+    is reserved, in equal parts, for the abort of its transaction, for leaving the group, and for
+    closing the clients. Before the app closes nothing is bounded here.
     """
 
     __slots__ = ("_calls_end", "_ends", "_under_way", "seconds")
@@ -35,11 +37,15 @@ class Closing:
         self.seconds: float = 0.0
         self._ends: tuple[float, ...] = ()
         self._calls_end: float = inf
-        # The bounds of those that wait now: by when they want to be over themselves, and the step that they are bound by, if it is a certain one.
+        # The bounds of current waits: their own deadlines, and their steps, if they have a certain
+        # one.
         self._under_way: dict[asyncio.Timeout, tuple[float, int | None]] = {}
 
     def begin(self, seconds: float) -> None:
-        """Have all be over in so many seconds, unless it is to be over sooner already. To be called on the event loop."""
+        """Set the deadline `seconds` from now, unless it is earlier already.
+
+        Call it on the event loop.
+        """
         now = asyncio.get_running_loop().time()
         if self._ends and self._ends[-1] <= now + seconds:
             return
@@ -58,16 +64,19 @@ class Closing:
 
     @property
     def over(self) -> bool:
-        """Whether nothing is to be begun any more, as the time is over."""
+        """Whether the time is over: nothing new may begin."""
         return bool(self._ends) and asyncio.get_running_loop().time() >= self._ends[-2]
 
     @property
     def too_late_to_commit(self) -> bool:
-        """Whether the time is over that the last commit may take."""
+        """Whether the time of the last commit is over."""
         return bool(self._ends) and asyncio.get_running_loop().time() >= self._ends[0]
 
     def end(self, end: float, step: int | None = None) -> float:
-        """Return when that is over which begins now and has until `end`: at the latest with a `step` of closing, or the one that is under way."""
+        """Return the deadline of a wait that begins now and has until `end`.
+
+        Once the app closes it is at the latest that of `step`, or of the current step.
+        """
         if not self._ends:
             return end
         if step == CALLS:
@@ -79,7 +88,10 @@ class Closing:
 
     @asynccontextmanager
     async def timeout_at(self, end: float = inf, step: int | None = None) -> AsyncIterator[None]:
-        """Raise TimeoutError when the block has not ended by `end`, or, once the app closes, with a step of that, as `end` says."""
+        """Raise TimeoutError when the block has not ended by `end`.
+
+        Once the app closes, the deadline of a step applies, as in `end`.
+        """
         async with asyncio.timeout_at(_finite(self.end(end, step))) as timeout:
             self._under_way[timeout] = (end, step)
             try:

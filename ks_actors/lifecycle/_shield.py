@@ -1,4 +1,4 @@
-"""Work that is not left behind."""
+"""Awaits that run to completion even when cancelled."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ T = TypeVar("T")
 
 
 async def shielded(work: Awaitable[T], give_up: Callable[[], None] | None = None) -> T:
-    """Wait for work to its end also when cancelled, which is raised behind it; it is told to `give_up` then. Cancelled twice, it is cancelled."""
+    """Await work to completion even when cancelled, then raise the cancellation.
+
+    On the first cancellation `give_up` is called. A second one cancels the work.
+    """
     job = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(job)
@@ -26,5 +29,8 @@ async def shielded(work: Awaitable[T], give_up: Callable[[], None] | None = None
 
 
 async def run_in_thread(function: Callable[[], T], give_up: Callable[[], None] | None = None) -> T:
-    """Run a function in a thread; when this is cancelled, it is told to `give_up` and waited for all the same: what it works on ends after that."""
+    """Run a function in a thread; when cancelled, call `give_up` and still wait for it.
+
+    So the resources that the function works on are closed only after its end.
+    """
     return await shielded(asyncio.to_thread(function), give_up)

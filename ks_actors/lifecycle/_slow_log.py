@@ -1,4 +1,4 @@
-"""Every wait is told of when it takes long, and has an end."""
+"""Bounded waits that log a warning when they are slow."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ T = TypeVar("T")
 _SECONDS: Final = 10.0
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
-# Less patience means no second attempt, not to cut the first one short.
+# Less time means no second attempt, but the first one is not cut short.
 _LEAST_SECONDS: Final = 1.0
 _ONE_CALL_SECONDS: Final = 60.0
-# Names in an error; more than these are counted.
+# The number of names in an error; the others are counted.
 _NAMED: Final = 5
 _log = logging.getLogger("ks_actors")
 
 
 async def warn_if_slow(who: str, what: str, work: Awaitable[T]) -> T:
-    """Await something that has a deadline, or none; after ten seconds say in the log who waits for what."""
+    """Log a warning when an await takes longer than ten seconds."""
     told = asyncio.get_running_loop().call_later(_SECONDS, _log.warning, "%s waits for %s, for %g s by now", who, what, _SECONDS)
     try:
         return await work
@@ -35,15 +35,16 @@ async def warn_if_slow(who: str, what: str, work: Awaitable[T]) -> T:
 
 
 class NoAnswer(LogTimeout):
-    """The log has not answered for all the time that an app waits for it: after this it need not be tried again."""
+    """The log has not answered for the whole time of an app's retries: do not retry."""
 
 
 @final
 class LogRetries:
-    """Ask the log for something until it answers, for up to so many `seconds`; then NoAnswer says for how long, and what was asked.
+    """Ask the log until it answers, for up to `seconds`; then raise NoAnswer.
 
-    `what` follows "asked" in logs and errors, `about` are the partitions or topics behind it. Between two attempts there is a pause of 0.05 to 1 s.
-    An app that is `closing` has less patience: calls under way end when the step is over that they are part of, and in the end none is made any more.
+    The error has the duration and the request. `what` follows "asked" in logs and errors, `about`
+    are its partitions or topics. The pause between two attempts is 0.05 to 1 s. When the app
+    closes, calls in progress end with their step of closing, and in the end no new ones are made.
     """
 
     __slots__ = ("_closing", "seconds")
@@ -53,22 +54,29 @@ class LogRetries:
         self._closing: Closing = Closing() if closing is None else closing
 
     def share(self, part: float) -> LogRetries:
-        """Return patience for a part of the time."""
+        """Return retries for a part of the time."""
         return LogRetries(self.seconds * part, self._closing)
 
     async def ask(self, what: str, call: Callable[[], Awaitable[T]], about: Collection[object] = (), *, waits: float = 0.0) -> T:
-        """Make a call, which may wait for so many seconds even if all is well, until it does not raise LogTimeout.
+        """Make a call until it does not raise LogTimeout.
 
-        Raises NoAnswer, and what the call raises.
+        `waits` are the seconds that it may take even if all is well. Raises NoAnswer, and the
+        call's errors.
         """
         return await self._ask(what, call, about, again=True, waits=waits)
 
     async def ask_once(self, what: str, call: Callable[[], Awaitable[T]], about: Collection[object] = ()) -> T:
-        """Make a call which nobody may repeat, for whatever it does may be done. Raises NoAnswer, and what the call raises."""
+        """Make a call that must not be repeated, as it may have had its effect.
+
+        Raises NoAnswer, and the call's errors.
+        """
         return await self._ask(what, call, about, again=False, waits=0.0)
 
     async def end(self, what: str, call: Callable[[], Awaitable[None]]) -> None:
-        """Have a part of the log end, which it does by itself when nobody has patience for its goodbye any more; a warning tells of that."""
+        """End a part of the log.
+
+        A warning reports a goodbye without an answer: the other side finds out by a timeout.
+        """
         try:
             async with self._closing.timeout_at(asyncio.get_running_loop().time() + max(self.seconds, _ONE_CALL_SECONDS)):
                 await call()
@@ -115,7 +123,7 @@ class LogRetries:
 
 
 def told(what: str, about: Collection[object]) -> str:
-    """Return what was asked, with the first names of what it is about."""
+    """Return the request with the first names that it is about."""
     names = ", ".join(map(str, islice(about, _NAMED)))
     more = f" and {len(about) - _NAMED} more" if len(about) > _NAMED else ""
     return f"{what} {names}{more}" if names else what
@@ -123,7 +131,10 @@ def told(what: str, about: Collection[object]) -> str:
 
 @final
 class Outage:
-    """Tell for how long work that failed is done again because the log did not answer: until `seconds` have gone by since it was first asked for."""
+    """The time that failed work is retried because the log did not answer.
+
+    It is retried until `seconds` have passed since it was first asked for.
+    """
 
     __slots__ = ("_error", "_seconds", "_since")
 
@@ -133,7 +144,7 @@ class Outage:
         self._error: Exception | None = None
 
     def bears(self, error: Exception, asked: float, now: float) -> bool:
-        """Return whether to do the work again that was `asked` for at some time and failed by `error`."""
+        """Return whether to retry work that was `asked` for at that time and failed by `error`."""
         if not isinstance(error, LogTimeout) or isinstance(error, NoAnswer):
             return False
         since = self._since = asked if self._since is None else self._since
@@ -141,12 +152,15 @@ class Outage:
         return now - since < self._seconds
 
     def too_long(self, now: float) -> Exception | None:
-        """Return the last error once it has lasted for too long: there may be no work that could fail once more, as nothing can be read either."""
+        """Return the last error once the outage has lasted too long.
+
+        The clock has to check this: without input, there may be no work that could fail again.
+        """
         if self._since is None or now - self._since < self._seconds:
             return None
         error, self._since, self._error = self._error, None, None
         return error
 
     def over(self) -> None:
-        """Note that some work has succeeded, or is given up."""
+        """Record that some work has succeeded, or is given up."""
         self._since = self._error = None

@@ -1,4 +1,4 @@
-"""Life cycles: an enum of states, and a table of where each may go."""
+"""Life cycles: an enum of states, and a table of transitions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ E = TypeVar("E", bound=Enum)
 
 @final
 class Transitions(Generic[E]):
-    """The legal transitions between all states of an enum. Raises ValueError for a table that leaves states out, or leads elsewhere."""
+    """The legal transitions between all states of an enum.
+
+    Raises ValueError for a table that lacks states, or has others.
+    """
 
     def __init__(self, table: Mapping[E, Iterable[E]]) -> None:
         self._legal: dict[E, frozenset[E]] = {state: frozenset(targets) for state, targets in table.items()}
@@ -29,11 +32,14 @@ class Transitions(Generic[E]):
             raise ValueError(f"a table of transitions has all states of {kind.__name__}, {', '.join(missing)} missing")
 
     def start(self, state: E, *, name: str = "", on_change: Callable[[E, E], None] | None = None) -> Cycle[E]:
-        """Begin a life in `state`. `name` says in errors whose life it is; `on_change(old, new)` is called after each transition."""
+        """Begin a life in `state`.
+
+        `name` names it in errors; `on_change(old, new)` is called after each transition.
+        """
         return Cycle(self, state, name or type(state).__name__, on_change)
 
     def legal(self, state: E) -> frozenset[E]:
-        """Return the states that `state` may go to; none from a last one."""
+        """Return the legal next states of `state`; none for a final one."""
         return self._legal[state]
 
 
@@ -49,11 +55,11 @@ class Cycle(Generic[E]):
 
     @property
     def state(self) -> E:
-        """Where it is."""
+        """The current state."""
         return self._state
 
     def is_(self, *states: E) -> bool:
-        """Return whether it is in one of `states`."""
+        """Return whether the current state is one of `states`."""
         return self._state in states
 
     def can(self, new: E) -> bool:
@@ -61,7 +67,10 @@ class Cycle(Generic[E]):
         return new in self._transitions.legal(self._state)
 
     def to(self, new: E) -> E:
-        """Go to `new` and return the state that was left; raise IllegalTransition, and stay, when no arrow leads there."""
+        """Go to `new` and return the old state.
+
+        Raises IllegalTransition, and stays, when the transition is not legal.
+        """
         old = self._state
         legal = self._transitions.legal(old)
         if new not in legal:

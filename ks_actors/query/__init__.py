@@ -1,4 +1,4 @@
-"""Reading stores from outside of processors: typed requests, positions and results."""
+"""Queries of stores from outside of processors: typed requests, positions and results."""
 
 from ks_actors._errors import FailureReason
 from ks_actors.query._execute import answer as answer

@@ -1,4 +1,4 @@
-"""Requests with a bound, answered partition by partition (KIP-796)."""
+"""Requests with a position bound, answered partition by partition (KIP-796)."""
 
 from __future__ import annotations
 
@@ -50,14 +50,17 @@ if TYPE_CHECKING:
     from ks_actors.state import Rows
 
     How: TypeAlias = Scan | Callable[[Any], Any]
-    """How to answer a query: by a scan, or by one look."""
+    """The way to answer a query: a scan, or one lookup."""
 
 R = TypeVar("R")
 TIMED: Final = (TimestampedKeyQuery, TimestampedRangeQuery)
 
 
 async def answer(local: LocalStores, request: StateQueryRequest[R], timeout_ms: int) -> StateQueryResult[R]:
-    """Ask all partitions that the request names. Raises UnknownStore and NotRunning; whatever else goes wrong is part of the result."""
+    """Ask all partitions that the request names.
+
+    Raises UnknownStore and NotRunning; all other failures are part of the result.
+    """
     local.spec(request.store)
     local.check_running()
     if local.is_global(request.store):
@@ -92,7 +95,7 @@ async def _one(local: LocalStores, request: StateQueryRequest[Any], number: int,
 
 
 class _Moment:
-    """When a store was looked at: checks the bound, and takes the position."""
+    """The moment of a read: it checks the bound, and takes the position."""
 
     def __init__(self, request: StateQueryRequest[Any], part: Part, *, committed: bool) -> None:
         self.position: Position = Position.empty()
@@ -198,7 +201,7 @@ def _how_versioned(query: object, *, committed: bool, entry: Callable[[Any], Any
 
 
 def _how_custom(query: object, *, committed: bool, entry: Callable[[Any], Any]) -> How:  # noqa: ARG001 - as of the other kinds
-    """Leave it to the user's store."""
+    """Pass the query to the user's store."""
     return lambda reader: reader.ask(query, committed=committed)
 
 
@@ -209,7 +212,7 @@ ANSWERS: Final[dict[StoreKind, Callable[..., How | None]]] = {
     **dict.fromkeys(VERSIONED, _how_versioned),
     StoreKind.CUSTOM: _how_custom,
 }
-"""By kind of store, what returns how it answers a query."""
+"""For each kind of store, the function that finds a query's answer."""
 
 
 def _get(reader: Any, *, key: Any, committed: bool, entry: Callable[[Any], Any]) -> Any:
@@ -218,7 +221,7 @@ def _get(reader: Any, *, key: Any, committed: bool, entry: Callable[[Any], Any])
 
 
 async def lags(local: LocalStores, log: Log) -> dict[str, dict[int, LagInfo]]:
-    """Return how far each store partition that is here is behind its changelog: an active one is not."""
+    """Return the lag of each local store partition behind its changelog; 0 for active ones."""
     setup = local.setup()
     currents: dict[tuple[str, int], tuple[TopicPartition, int | None]] = {}
     for resident in setup.residents:

@@ -1,4 +1,4 @@
-"""Where the stores of this instance are."""
+"""The lookup of stores on this instance."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NOWHERE = -2
 
 
 class Part:
-    """One partition of a store, as it is here: to be looked at only by `at`, or after `check`."""
+    """One partition of a store on this instance: read it only by `at`, or after `check`."""
 
     __slots__ = ("_local", "_resident", "partition", "reader")
 
@@ -39,7 +39,7 @@ class Part:
 
     @property
     def in_thread(self) -> bool:
-        """Whether the task is processed in a thread, so that it is to be visited between two slices."""
+        """Whether a thread processes the task, so that reads have to wait between its slices."""
         task = self._resident.processing
         return task is not None and task.blocking
 
@@ -50,19 +50,19 @@ class Part:
 
     @property
     def role(self) -> Role:
-        """What the store is here for."""
+        """The role of the task's stores."""
         return self._resident.role
 
     def check(self) -> None:
-        """Raise QueryFailed, or NotRunning, when the store is not here any more."""
+        """Raise QueryFailed, or NotRunning, when the store is no longer here."""
         self._local.check_running()
         resident = self._local.resident(self._resident.task)
         if resident is None or resident.stores is not self._resident.stores:
             raise self.gone()
-        self._resident = resident  # what was restored may be processed by now: the stores are the same
+        self._resident = resident  # a restored task may be active by now, with the same stores
 
     def gone(self) -> QueryFailed:
-        """Return the error that the store is not here any more."""
+        """Return the error for a store that is no longer here."""
         name = self.reader.name
         return QueryFailed(
             f"partition {self.partition} of store {name} has left this instance, or is being moved: ask again, or another instance",
@@ -72,15 +72,18 @@ class Part:
         )
 
     def position(self, *, committed: bool) -> Position:
-        """Return how far the store was in its inputs when it was changed last."""
+        """Return the input position at the store's last change."""
         return _position(self._resident.position(self.reader.name, committed=committed))
 
     def reached(self, *, committed: bool) -> Position:
-        """Return how far the store has come in its inputs, whatever they changed."""
+        """Return the input position that the store has seen, even without a change."""
         return _position(self._resident.reached(self.reader.name, committed=committed))
 
     async def at(self, read: Callable[[AnyReader], T], timeout_ms: int) -> T:
-        """Return what `read` returns: at once, unless a thread is at the task; then as soon as that is back. Raises QueryFailed when it is late."""
+        """Return the result of `read`: at once, or when the thread that has the task returns.
+
+        Raises QueryFailed when that is late.
+        """
         self.check()
         task = self._resident.processing
         if task is None or task.absence.since is None:
@@ -112,7 +115,7 @@ class Part:
                 task.absence.visits.remove(visit)
 
     def read(self, read: Callable[[AnyReader], T]) -> T:
-        """Return what `read` returns now; raises QueryFailed when the store has been closed."""
+        """Return the result of `read` now; raises QueryFailed when the store is closed."""
         try:
             return read(self.reader)
         except StoreClosed as closed:
@@ -127,7 +130,7 @@ def _position(at: At) -> Position:
 
 
 class LocalStores:
-    """Find the stores of this instance by their names, and say what is the matter when they are not there."""
+    """Find the stores of this instance by name, and explain why one is missing."""
 
     def __init__(
         self, topology: Topology, config: StreamsConfig, *, setup: Callable[[], Environment | None], state: Callable[[], InstanceState]
@@ -140,15 +143,15 @@ class LocalStores:
         self._default: IsolationLevel = config.default_state_isolation_level
 
     def committed(self, isolation: IsolationLevel | None) -> bool:
-        """Return whether only what is committed is to be seen."""
+        """Return whether to read committed changes only."""
         return (isolation or self._default) is IsolationLevel.READ_COMMITTED
 
     def now(self) -> float:
-        """Return the time (s) that slices of work are measured by."""
+        """Return the time (s) that measures slices of work."""
         return self.setup().work_time()
 
     def spec(self, store: str) -> StoreSpec:
-        """Return what a store is to be; raises UnknownStore."""
+        """Return a store's spec; raises UnknownStore."""
         spec = self._topology.stores.get(store) or self._topology.global_stores.get(store)
         if spec is None:
             known = ", ".join((*self._topology.stores, *self._topology.global_stores)) or "none"
@@ -156,11 +159,11 @@ class LocalStores:
         return spec
 
     def is_global(self, store: str) -> bool:
-        """Return whether a store is one of the whole, not of partitions."""
+        """Return whether a store is global, without partitions."""
         return store in self._topology.global_stores
 
     def setup(self) -> Environment:
-        """Return the setup of the app, which runs."""
+        """Return the environment of the running app."""
         setup = self._setup()
         assert setup is not None
         return setup
@@ -173,31 +176,34 @@ class LocalStores:
             raise NotRunning(f"the app is {state.name}: {told}")
 
     def resident(self, task: TaskId) -> RegisteredStores | None:
-        """Return where a task's stores are."""
+        """Return a task's open stores."""
         return self.setup().residents.get(task)
 
     def partitions(self, store: str) -> int:
-        """Return how many partitions a store has in all instances together; none when no processor has it."""
+        """Return a store's number of partitions over all instances; 0 when no processor has it."""
         setup = self.setup()
         if self._topics is None:
             self._topics = setup.subtopology_topics()
         return max((setup.partitions(topic) or 0 for topic in self._topics.get(self._subtopology(store), ())), default=0)
 
     def _subtopology(self, store: str) -> int:
-        """Return which tasks have a store; no task has one of a negative number but the global one."""
+        """Return the subtopology of a store; if none, a negative number that no task has."""
         if self._subtopologies is None:
             self._subtopologies = {name: subtopology.id for subtopology in self._topology.subtopologies() for name in subtopology.stores}
         return self._subtopologies.get(store, _NOWHERE)
 
     def global_part(self, store: str) -> Part:
-        """Return the global store of that name; raises QueryFailed when it is not there."""
+        """Return a global store by name; raises QueryFailed when it is not open."""
         resident = self.resident(GLOBAL_TASK)
         if resident is None:
             raise QueryFailed(f"global store {store} is not open: the app is starting, or ending", reason=FailureReason.NOT_PRESENT, store=store)
         return self._part(store, resident)
 
     def part(self, store: str, partition: int) -> Part | None:
-        """Return a partition of a store; None when it is not here. Raises QueryFailed when there is none of that number at all."""
+        """Return a partition of a store; None when it is not here.
+
+        Raises QueryFailed when the store has no partition of that number.
+        """
         count = self.partitions(store)
         if not 0 <= partition < count:
             raise QueryFailed(
@@ -218,7 +224,10 @@ class LocalStores:
         return Part(self, resident, reader_of(resident.stores.kept(store)))
 
     def readable(self, store: str, partition: int | None, *, stale: bool) -> list[Part]:
-        """Return the parts of a store that are to be read together. Raises NotRunning, and QueryFailed when one is missing, or is not up to date."""
+        """Return the parts of a store to read together.
+
+        Raises NotRunning, and QueryFailed when one is missing, or is not up to date.
+        """
         self.check_running()
         if self.is_global(store):
             found = [self.global_part(store)]
@@ -240,7 +249,7 @@ class LocalStores:
         return found
 
     def require_active(self, store: str, parts: list[Part]) -> None:
-        """Raise QueryFailed when one of these is not active."""
+        """Raise QueryFailed when one of the parts is not active."""
         others = [part for part in parts if not part.active]
         if others:
             told = ", ".join(f"{part.partition} ({part.role.value})" for part in others)

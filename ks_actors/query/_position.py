@@ -1,4 +1,4 @@
-"""How far stores have come in their inputs."""
+"""Positions of stores in their inputs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ if TYPE_CHECKING:
 
 @final
 class Position:
-    """Up to which record of each partition the inputs are contained in what a query has read: offsets by topic and partition, the record included.
+    """The input position of a query's data: offsets by topic and partition, inclusive.
 
-    Does not change: `with_component` and `merge` return another one. `Position.of(position.offsets)` is equal to it, so it can travel as JSON.
+    It is immutable: `with_component` and `merge` return another one.
+    `Position.of(position.offsets)` is equal to it, so it can travel as JSON.
     """
 
     __slots__ = ("_offsets",)
@@ -23,12 +24,15 @@ class Position:
 
     @classmethod
     def empty(cls) -> Self:
-        """Return the position of what has read nothing."""
+        """Return the position before any input."""
         return cls()
 
     @classmethod
     def of(cls, offsets: Mapping[str, Mapping[int, int]]) -> Self:
-        """Return the position with these offsets, by topic and partition; a partition that is a text of digits, as JSON has it, will do."""
+        """Return the position with these offsets, by topic and partition.
+
+        A partition may be a string of digits, as in JSON.
+        """
         position = cls()
         position._offsets = {topic: {int(partition): offset for partition, offset in within.items()} for topic, within in offsets.items()}
         return position
@@ -40,7 +44,7 @@ class Position:
 
     @property
     def topics(self) -> frozenset[str]:
-        """The topics that are spoken of."""
+        """The topics with offsets."""
         return frozenset(self._offsets)
 
     def partitions(self, topic: str) -> Mapping[int, int]:
@@ -48,11 +52,11 @@ class Position:
         return MappingProxyType(self._offsets.get(topic, {}))
 
     def with_component(self, topic: str, partition: int, offset: int) -> Position:
-        """Return the position that is at this offset of a partition too, unless it is ahead of that already."""
+        """Return the position that has also reached this offset of a partition."""
         return self.merge(Position.of({topic: {partition: offset}}))
 
     def merge(self, other: Position) -> Position:
-        """Return the position that has come as far as both, the higher offset of each partition."""
+        """Return the position with the higher offset of each partition."""
         merged = {topic: dict(within) for topic, within in self._offsets.items()}
         for topic, within in other._offsets.items():
             known = merged.setdefault(topic, {})
@@ -75,7 +79,10 @@ class Position:
 
 @final
 class PositionBound:
-    """How far a store has to have come to be asked at all: `PositionBound.at(position)`, as an answer before has told; or `unbounded()`."""
+    """The position that a store must have reached to answer.
+
+    Use `PositionBound.at(position)` with that of an earlier answer, or `unbounded()`.
+    """
 
     __slots__ = ("position",)
 
@@ -84,7 +91,7 @@ class PositionBound:
 
     @classmethod
     def at(cls, position: Position) -> Self:
-        """Return the bound that a store has to have come as far as `position`."""
+        """Return the bound of stores that have reached `position`."""
         return cls(position)
 
     @classmethod
@@ -98,7 +105,7 @@ class PositionBound:
         return not self.position
 
     def admits(self, position: Position, partition: int) -> bool:
-        """Return whether a store's partition that is at `position` meets the bound, as far as that speaks of the partition."""
+        """Return whether a store's partition at `position` meets the bound for that partition."""
         for topic in self.position.topics:
             bound = self.position.partitions(topic).get(partition)
             if bound is not None and position.partitions(topic).get(partition, -1) < bound:

@@ -1,4 +1,4 @@
-"""Rows of stores in bytes, as their changelogs have them."""
+"""Rows of stores in bytes, as in their changelogs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ def _key_scan(low: bytes, high: bytes, *, committed: bool) -> Scan:
 
 
 def raw_scans(part: Part, kind: StoreKind, keys: Sequence[bytes] | None, *, committed: bool) -> list[Scan]:
-    """Return how to scan a partition, once, or for some keys once each where that is less. Raises QueryFailed for kinds that cannot be scanned."""
+    """Return the scans of a partition: one, or one for each key where that is less.
+
+    Raises QueryFailed for kinds that cannot be scanned.
+    """
     reader = part.reader
     if isinstance(reader, VersionedReader | CustomReader):
         raise QueryFailed(
@@ -45,7 +48,10 @@ def raw_scans(part: Part, kind: StoreKind, keys: Sequence[bytes] | None, *, comm
 
 
 def raw_batch(part: Part, kind: StoreKind, rows: Sequence[Any], keys: frozenset[bytes] | None) -> Batch:
-    """Return rows that a scan has found as the changelog has them; of stores with windows those of the keys, if some are named."""
+    """Return scanned rows in the form of the changelog.
+
+    Of stores with windows only those of `keys`, if given.
+    """
     reader = part.reader
     if isinstance(reader, SessionReader):
         codec, pack = reader.store._codec, SUFFIXES[StoreKind.SESSION].pack

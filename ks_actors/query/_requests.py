@@ -1,4 +1,4 @@
-"""What stores can be asked."""
+"""The queries for stores."""
 
 from __future__ import annotations
 
@@ -21,29 +21,35 @@ LATEST: Final = (1 << 63) - 1
 
 
 class Query(Generic[R_co]):
-    """A question to one partition of a store. One of a class that is none of these is for stores of your own: others answer UNKNOWN_QUERY_TYPE."""
+    """A question to one partition of a store.
+
+    Classes of your own are for custom stores: others answer UNKNOWN_QUERY_TYPE.
+    """
 
     __slots__ = ()
 
 
 class _Question(msgspec.Struct, frozen=True):
-    """A question is a value."""
+    """Base of questions: they are values."""
 
 
 class KeyQuery(_Question, Query[Any], frozen=True):
-    """The value of a key; None when there is none."""
+    """The value of a key; None without one."""
 
     key: Any
 
 
 class TimestampedKeyQuery(_Question, Query[ValueAndTimestamp[Any]], frozen=True):
-    """The value and the timestamp of a key, of a store that has timestamps."""
+    """The value and the timestamp of a key, in a store that has timestamps."""
 
     key: Any
 
 
 class RangeQuery(_Question, Query[list[tuple[Any, Any]]], frozen=True):
-    """The keys from `low` to `high`, both included (None: no bound), with their values, in the order of the keys' bytes, or against it."""
+    """The keys from `low` to `high`, inclusive (None: no bound), with their values.
+
+    They are in the order of the keys' bytes, or in reverse with `descending`.
+    """
 
     low: Any = None
     high: Any = None
@@ -51,7 +57,7 @@ class RangeQuery(_Question, Query[list[tuple[Any, Any]]], frozen=True):
 
 
 class TimestampedRangeQuery(_Question, Query[list[tuple[Any, ValueAndTimestamp[Any]]]], frozen=True):
-    """The same with timestamps, of a store that has them."""
+    """The same as RangeQuery with timestamps, in a store that has them."""
 
     low: Any = None
     high: Any = None
@@ -59,14 +65,20 @@ class TimestampedRangeQuery(_Question, Query[list[tuple[Any, ValueAndTimestamp[A
 
 
 class PrefixQuery(_Question, Query[list[tuple[Any, Any]]], frozen=True):
-    """The keys whose bytes begin with those of `prefix`, with their values; `serializer` makes bytes of it, the key's serde by default."""
+    """The keys with the bytes of `prefix` at their start, with their values.
+
+    `serializer` encodes the prefix; the default is the key's serde.
+    """
 
     prefix: Any
     serializer: Callable[[Any], bytes] | None = None
 
 
 class WindowKeyQuery(_Question, Query[list[tuple[int, Any]]], frozen=True):
-    """Start (ms) and value of the windows of a key that start from `time_from` to `time_to`, both included, by time."""
+    """Start (ms) and value of a key's windows, by time.
+
+    They start from `time_from` to `time_to`, inclusive.
+    """
 
     key: Any
     time_from: int
@@ -74,23 +86,27 @@ class WindowKeyQuery(_Question, Query[list[tuple[int, Any]]], frozen=True):
 
 
 class WindowRangeQuery(_Question, Query[list[tuple[tuple[Any, int], Any]]], frozen=True):
-    """Key, start (ms) and value of all windows that start from `time_from` to `time_to`, both included."""
+    """Key, start (ms) and value of all windows from `time_from` to `time_to`, inclusive."""
 
     time_from: int
     time_to: int
 
 
 class VersionedKeyQuery(_Question, Query[VersionedRecord[Any]], frozen=True):
-    """The version of a key that was valid at the time `as_of` (ms), or the latest one; None when there was none, or it is too long ago (KIP-960)."""
+    """The version of a key that was valid at the time `as_of` (ms), or the latest one (KIP-960).
+
+    None when there was none, or it is older than the retained history.
+    """
 
     key: Any
     as_of: int | None = None
 
 
 class MultiVersionedKeyQuery(_Question, Query[list[VersionedRecord[Any]]], frozen=True):
-    """The versions of a key that were valid at some time from `time_from` to `time_to` (ms, both included, None: no bound), by time (KIP-968).
+    """The versions of a key that were valid at some time in a range, by time (KIP-968).
 
-    Those that ended longer ago than history is kept are not among them.
+    The range is from `time_from` to `time_to` (ms, inclusive, None: no bound). Versions that ended
+    before the retained history are left out.
     """
 
     key: Any
@@ -100,7 +116,10 @@ class MultiVersionedKeyQuery(_Question, Query[list[VersionedRecord[Any]]], froze
 
 
 class SessionKeyQuery(_Question, Query[list[tuple[Windowed[Any], Any]]], frozen=True):
-    """The sessions of a key that end at `earliest_end` (ms) or later and start at `latest_start` or earlier, by time."""
+    """A key's sessions, by time.
+
+    They end at `earliest_end` (ms) or later, and start at `latest_start` or earlier.
+    """
 
     key: Any
     earliest_end: int = 0
@@ -108,7 +127,10 @@ class SessionKeyQuery(_Question, Query[list[tuple[Windowed[Any], Any]]], frozen=
 
 
 class SessionRangeQuery(_Question, Query[list[tuple[Windowed[Any], Any]]], frozen=True):
-    """The sessions of the keys from `low` to `high`, both included (None: no bound), that overlap with a span of time, see SessionKeyQuery."""
+    """The sessions of the keys from `low` to `high`, inclusive (None: no bound).
+
+    They overlap with a span of time, see SessionKeyQuery.
+    """
 
     low: Any = None
     high: Any = None
@@ -119,9 +141,10 @@ class SessionRangeQuery(_Question, Query[list[tuple[Windowed[Any], Any]]], froze
 class StateQueryRequest(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
     """A question to the partitions of a store that are on this instance.
 
-    `partitions` names those that are to answer; all that are here by default. Standbys, and tasks that are still being restored, answer too, unless
-    `require_active`: then the `bound` does not count, as in Kafka Streams. `isolation` None is the app's default. `execution_info` asks for lines
-    about how long it took.
+    `partitions` names those that shall answer; the default is all local ones. Standbys, and tasks
+    that are still being restored, answer too, unless `require_active`: then the `bound` does not
+    count, as in Kafka Streams. `isolation` None is the app's default. `execution_info` asks for
+    lines about how long it took.
     """
 
     store: str

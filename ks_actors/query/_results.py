@@ -1,4 +1,4 @@
-"""What a query is answered."""
+"""Results of queries."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ R = TypeVar("R")
 
 @final
 class QueryResult(Generic[R]):
-    """What one partition has answered: `value`, or a `failure` with its `message`.
+    """The answer of one partition: `value`, or a `failure` with its `message`.
 
-    `position` is where in its inputs the store was at that moment. `execution_info` has lines when the request asked for them.
+    `position` is the store's input position at that moment. `execution_info` has lines when the
+    request asked for them.
     """
 
     __slots__ = ("_value", "execution_info", "failure", "message", "position")
@@ -44,7 +45,7 @@ class QueryResult(Generic[R]):
 
     @property
     def value(self) -> R | None:
-        """The answer. Raises QueryFailed when there is none."""
+        """The answer. Raises QueryFailed without one."""
         if self.failure is not None:
             raise QueryFailed(self.message, reason=self.failure)
         return self._value
@@ -56,7 +57,7 @@ class QueryResult(Generic[R]):
 
 @final
 class StateQueryResult(Generic[R]):
-    """What a request was answered: by partition, or as a whole by a global store."""
+    """The answers to a request: by partition, or that of a global store."""
 
     __slots__ = ("global_result", "partition_results")
 
@@ -66,7 +67,10 @@ class StateQueryResult(Generic[R]):
 
     @property
     def only_partition_result(self) -> QueryResult[R] | None:
-        """The result of the one partition that has found something, None when none has; raises ValueError when several have."""
+        """The result of the one partition that has found something; None when none has.
+
+        Raises ValueError when several have.
+        """
         found = [result for result in self.partition_results.values() if result.is_success and result.value is not None]
         if len(found) > 1:
             raise ValueError(f"{len(found)} partitions have an answer, not one: {self!r}")
@@ -74,7 +78,7 @@ class StateQueryResult(Generic[R]):
 
     @property
     def position(self) -> Position:
-        """Where all stores were together: the bound for a query that is not to see less."""
+        """The position of all stores together: the bound for a query that must not see less."""
         if self.global_result is not None:
             return self.global_result.position
         position = Position.empty()
@@ -87,12 +91,15 @@ class StateQueryResult(Generic[R]):
 
 
 class LagInfo(NamedTuple):
-    """How far a store's partition is behind its changelog: offsets, of which the end is that of the next record."""
+    """The lag of a store's partition behind its changelog.
+
+    The end offset is that of the next record.
+    """
 
     current_offset_position: int
     end_offset_position: int
 
     @property
     def offset_lag(self) -> int:
-        """How many offsets are missing."""
+        """The number of missing offsets."""
         return max(0, self.end_offset_position - self.current_offset_position)

@@ -1,4 +1,4 @@
-"""Reading many rows, some at a time."""
+"""Scans of many rows, a slice at a time."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ if TYPE_CHECKING:
 
 T_co = TypeVar("T_co", covariant=True)
 SLICE_SECONDS: Final = 0.001
-"""How long a scan stays at work before others have their turn."""
+"""The time that a scan works before it yields to the event loop."""
 GLANCES: Final = 16
-"""Rows between two looks at the clock."""
+"""The number of rows between two looks at the clock."""
 _first: Final = itemgetter(0)
 
 
 @final
 class StoreScan(Generic[T_co]):
-    """Rows of a store: `async for row in scan` reads them one after the other, `await scan` all of them into a list.
+    """Rows of a store: `async for row in scan` reads them one by one, `await scan` as a list.
 
-    What is read is what the store held when the first row was asked for, of all partitions at one moment (where functions that block are processed in
-    threads: of each partition). Rows are read a millisecond at a time, and others have their turn in between. Can be read once.
+    The rows are those at the moment of the first read, of all partitions at once (or of each
+    partition, where threads run blocking functions). Rows are read a millisecond at a time, and
+    other coroutines run in between. A scan can be read once.
     """
 
     def __init__(self, slices: Callable[[], AsyncGenerator[list[T_co], None]]) -> None:
@@ -55,7 +56,10 @@ class StoreScan(Generic[T_co]):
 
 
 class Scan:
-    """How to scan one kind of store: `begin` takes hold of what a reader has at that moment, `show` makes a row of what is found."""
+    """The way to scan one kind of store.
+
+    `begin` captures a reader's rows at that moment, `show` makes the caller's row of one.
+    """
 
     def __init__(self, begin: Callable[[Any], Rows], show: Callable[[tuple[Any, Any, Any]], Any], *, reverse: bool = False) -> None:
         self.begin: Callable[[Any], Rows] = begin
@@ -64,7 +68,10 @@ class Scan:
 
 
 async def slices(local: LocalStores, parts: list[Part], scan: Scan, timeout_ms: int) -> AsyncGenerator[list[Any], None]:
-    """Return the rows of some partitions, merged, a slice at a time. Raises QueryFailed when one of them leaves."""
+    """Return the rows of some partitions, merged, a slice at a time.
+
+    Raises QueryFailed when one of them leaves.
+    """
     merged: Iterator[Any]
     if any(part.in_thread for part in parts):
         collected = [await _visited(local, part, scan, timeout_ms) for part in parts]
@@ -102,7 +109,7 @@ def _telling(part: Part, rows: Rows) -> Iterator[Any]:
 
 
 async def _take(local: LocalStores, part: Part, steps: Iterator[None]) -> None:
-    """Take steps to the end; others have their turn in between."""
+    """Take all steps, and yield to the event loop in between."""
     while part.read(lambda _: _step(local, steps)):
         await asyncio.sleep(0)
         part.check()
@@ -125,7 +132,10 @@ def _some(local: LocalStores, rows: Iterator[Any], found: list[Any], show: Calla
 
 
 async def _visited(local: LocalStores, part: Part, scan: Scan, timeout_ms: int) -> list[Any]:
-    """Return all rows of a task that is processed in threads: read between its slices, and held until all are there."""
+    """Return all rows of a task that threads process.
+
+    They are read between its slices, and kept until all are there.
+    """
     found: list[Any] = []
 
     def collect() -> Iterator[None]:
@@ -143,5 +153,5 @@ async def _visited(local: LocalStores, part: Part, scan: Scan, timeout_ms: int) 
 
 
 def prepared(reader: Any) -> Iterator[None]:
-    """Return what is to be done before a scan begins."""
+    """Return the steps to take before a scan begins."""
     return reader.prepare() if isinstance(reader, KeyValueReader) else iter(())

@@ -1,4 +1,4 @@
-"""An app's stores for other processes: read only, on this machine, for those who know the token."""
+"""A read-only server of an app's stores to other processes, protected by a token."""
 
 from __future__ import annotations
 
@@ -52,11 +52,13 @@ _log = logging.getLogger("ks_actors")
 
 @final
 class StoreEndpoint:
-    """Where an app's stores can be read by other processes, from `App.serve_stores`: `spark.read.format("ks_actors")` does.
+    """The endpoint where other processes can read an app's stores, from `App.serve_stores`.
 
-    `address` is `host:port`. Whoever connects has to tell the `token` first. Requests can only read; nothing that is sent is ever executed, and
-    nothing is encrypted. At most 64 connections are open at a time; one that asks nothing for ten minutes, or does not take what it has asked for
-    within one, is closed. Ends with the app, by `close`, or with an `async with` block.
+    For Spark it is `spark.read.format("ks_actors")`. `address` is `host:port`. A client has to send
+    the `token` first. Requests can only read, data is never executed, and nothing is encrypted. At
+    most 64 connections are open at a time. One without a request for ten minutes is closed, and so
+    is one that does not take its answer within one minute. The endpoint ends with the app, by
+    `close`, or with an `async with` block.
     """
 
     def __init__(self, local: LocalStores, changelog: Callable[[str], str], token: str | None) -> None:
@@ -79,7 +81,7 @@ class StoreEndpoint:
         self.address = f"[{found[0]}]:{found[1]}" if ":" in found[0] else f"{found[0]}:{found[1]}"
 
     async def close(self) -> None:
-        """End; who reads gets no more. Does nothing when that was done before."""
+        """End the endpoint; readers get no more. Does nothing when closed already."""
         server, self._server = self._server, None
         if server is None:
             return
@@ -157,7 +159,7 @@ class StoreEndpoint:
                         await frames.add(raw_batch(part, kind, rows[at : at + _ENCODED_AT_ONCE], keys))
                     if writer.is_closing():
                         raise ConnectionResetError("whoever asked has gone")
-                if local.now() - began >= SLICE_SECONDS:  # scans of one key each have no pause in them
+                if local.now() - began >= SLICE_SECONDS:  # key scans never pause
                     await asyncio.sleep(0)
                     began = local.now()
             await frames.flush()
@@ -166,7 +168,10 @@ class StoreEndpoint:
 
 @final
 class _Frames:
-    """Rows on their way to whoever asked, in frames of at most 1,000 rows and of 4 MiB, or of one row that is larger."""
+    """Rows on their way to a client, in frames of at most 1,000 rows and 4 MiB.
+
+    A larger row has a frame of its own.
+    """
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self.sent: int = 0
@@ -175,7 +180,7 @@ class _Frames:
         self._size: int = 0
 
     async def add(self, batch: Batch) -> None:
-        """Take rows in, and send what is a frame."""
+        """Add rows, and send full frames."""
         for key, value, time in zip(batch.keys, batch.values, batch.timestamps, strict=True):
             size, rows = len(key) + len(value), self._rows
             if len(rows.keys) >= _AT_ONCE or (rows.keys and self._size + size > _FRAME_BYTES):
@@ -187,7 +192,7 @@ class _Frames:
             self._size += size
 
     async def flush(self) -> None:
-        """Send what there is."""
+        """Send the buffered rows."""
         rows, self._rows, self._size = self._rows, SomeRows([], [], []), 0
         if rows.keys:
             self.sent += len(rows.keys)
@@ -196,12 +201,15 @@ class _Frames:
 
 @asynccontextmanager
 async def _signs_of_life(writer: asyncio.StreamWriter) -> AsyncIterator[None]:
-    """Send no rows every ten seconds, meanwhile: a scan may find nothing for longer than whoever asked would wait."""
+    """Send an empty frame every ten seconds during the block.
+
+    A scan may find nothing for longer than a client would wait.
+    """
 
     async def tell() -> None:
         while not writer.is_closing():
             await asyncio.sleep(_SIGN_SECONDS)
-            _write(writer, SomeRows([], [], []))  # little, so not drained: whoever does not take it does not take the next rows either
+            _write(writer, SomeRows([], [], []))  # too small to drain
 
     telling = asyncio.create_task(tell())
     try:
@@ -223,7 +231,10 @@ async def _send(writer: asyncio.StreamWriter, reply: Reply) -> None:
 
 
 async def _receive(reader: asyncio.StreamReader, seconds: float) -> Request | None:
-    """Return the next request; None when there are no more. Raises ValueError for one that is too long, and what decoding raises."""
+    """Return the next request; None when there are no more.
+
+    Raises ValueError for one that is too long, and the errors of decoding.
+    """
     async with asyncio.timeout(seconds):
         try:
             (size,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
@@ -238,7 +249,10 @@ async def _receive(reader: asyncio.StreamReader, seconds: float) -> Request | No
 
 
 async def serve(local: LocalStores, changelog: Callable[[str], str], *, host: str, port: int, token: str | None) -> StoreEndpoint:
-    """Return an endpoint that takes connections. Raises OSError when the address cannot be had."""
+    """Return an endpoint that takes connections.
+
+    Raises OSError when the address is not available.
+    """
     endpoint = StoreEndpoint(local, changelog, token)
     await endpoint._start(host, port)
     return endpoint

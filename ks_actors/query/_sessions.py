@@ -1,4 +1,4 @@
-"""How sessions are scanned."""
+"""Scans of sessions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def session_key_scan(key: Any, earliest_end: int, latest_start: int, *, committed: bool, reverse: bool, entry: Callable[[Any], Any]) -> Scan:
-    """Return how to scan the sessions of a key that overlap with a span of time."""
+    """Return the scan of a key's sessions that overlap with a span of time."""
     return Scan(
         lambda reader: reader.find(key, earliest_end, latest_start, committed=committed, reverse=reverse),
         lambda row: (Windowed(*row[1]), entry(row[2])),
@@ -21,7 +21,7 @@ def session_key_scan(key: Any, earliest_end: int, latest_start: int, *, committe
 
 
 def session_scan(low: Any, high: Any, earliest_end: int, latest_start: int, *, committed: bool, reverse: bool, entry: Callable[[Any], Any]) -> Scan:
-    """Return how to scan the sessions of a range of keys that overlap with a span of time."""
+    """Return the scan of a key range's sessions that overlap with a span of time."""
     return Scan(
         lambda reader: reader.find_range(reader.bounds(low, high), earliest_end, latest_start, committed=committed, reverse=reverse),
         lambda row: (Windowed(*row[1]), entry(row[2])),

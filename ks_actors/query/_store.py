@@ -1,4 +1,4 @@
-"""What users read stores by."""
+"""The user's reader of a store."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def plain(entry: tuple[Any, int]) -> Any:
 
 
 def as_it_is(record: Any) -> Any:
-    """Return what a reader has made already."""
+    """Return the record that a reader has made."""
     return record
 
 
@@ -42,15 +42,20 @@ def with_time(entry: tuple[Any, int]) -> ValueAndTimestamp[Any]:
 
 @final
 class StoreQueries:
-    """Read a store of this instance, from any task of the app's event loop, also while it is processed and committed: see `App.store`.
+    """Read a store of this instance: see `App.store`.
 
-    Key-value stores have `get`, `range`, `reverse_range`, `prefix_scan`, `all`, `reverse_all` and `approximate_num_entries`; window stores have
-    `fetch`, `backward_fetch`, `fetch_all`, `backward_fetch_all`, `all` and `reverse_all`; session stores have `fetch_session`, `fetch`,
-    `find_sessions`, `find_sessions_range` and these backward, `all` and `reverse_all`; versioned stores have `get`, with `as_of`, and `versions`.
-    What is handed out is the caller's own.
+    It may be used from any task of the app's event loop, also while the store is processed and
+    committed.
 
-    All raise NotRunning before the app is started and after it is closed, and QueryFailed, whose `reason` says what is the matter: NOT_PRESENT,
-    NOT_ACTIVE, DOES_NOT_EXIST, UNKNOWN_QUERY_TYPE for another kind of store, STORE_EXCEPTION. Scans raise when they are read.
+    Key-value stores have `get`, `range`, `reverse_range`, `prefix_scan`, `all`, `reverse_all` and
+    `approximate_num_entries`. Window stores have `fetch`, `backward_fetch`, `fetch_all`,
+    `backward_fetch_all`, `all` and `reverse_all`. Session stores have `fetch_session`, `fetch`,
+    `find_sessions`, `find_sessions_range` and these backward, `all` and `reverse_all`. Versioned
+    stores have `get`, with `as_of`, and `versions`. The caller owns the returned objects.
+
+    All raise NotRunning before the app is started and after it is closed. All raise QueryFailed
+    with a `reason`: NOT_PRESENT, NOT_ACTIVE, DOES_NOT_EXIST, UNKNOWN_QUERY_TYPE for another kind of
+    store, STORE_EXCEPTION. Scans raise when they are read.
     """
 
     def __init__(
@@ -91,10 +96,12 @@ class StoreQueries:
     # One value.
 
     async def get(self, key: Any, as_of: int | None = None) -> Any:
-        """Return the value of `key`, or None; of a versioned store its VersionedRecord, the latest one or that of the time `as_of` (ms).
+        """Return the value of `key`, or None.
 
-        The key is looked for where Kafka's partitioner puts it, then in the other partitions that are here. When it is in none of these, and the
-        partition where it should be is on another instance, that is an error: NOT_PRESENT.
+        Of a versioned store it is a VersionedRecord, the latest one or that of the time `as_of`
+        (ms). The key is searched where Kafka's partitioner puts it, then in the other partitions
+        that are here. When none of these has it, and the key's own partition is on another
+        instance, that is an error: NOT_PRESENT.
         """
         committed = self._committed
         if self._spec.kind in VERSIONED:
@@ -115,9 +122,10 @@ class StoreQueries:
     async def versions(
         self, key: Any, time_from: int | None = None, time_to: int | None = None, *, descending: bool = False
     ) -> list[VersionedRecord[Any]]:
-        """Return the versions of `key` that were valid at some time from `time_from` to `time_to` (ms, both included, None: no bound), by time.
+        """Return the versions of `key` that were valid at some time in a range, by time.
 
-        They are looked for as `get` does; those that are older than the history that is kept are not among them.
+        The range is from `time_from` to `time_to` (ms, inclusive, None: no bound). They are
+        searched as in `get`; versions older than the retained history are left out.
         """
         self._must_be(VERSIONED, "versions")
         committed = self._committed
@@ -129,7 +137,7 @@ class StoreQueries:
         return found or []
 
     async def _first(self, key: Any, read: Callable[[Any], Any]) -> Any:
-        """Return what the first partition has that has anything, that of the key before the others."""
+        """Return the first partition's answer that is one; the key's own partition comes first."""
         parts, missing = self._parts_for(key)
         for part in parts:
             entry = await part.at(read, self._timeout_ms)
@@ -140,7 +148,7 @@ class StoreQueries:
         return None
 
     def _parts_for(self, key: Any) -> tuple[list[Part], QueryFailed | None]:
-        """Return where a key may be, and what it means when it is nowhere."""
+        """Return the partitions that may have a key, and the error if none has it."""
         local, name = self._local, self.name
         if self._partition is not None or local.is_global(name):
             parts = local.readable(name, self._partition, stale=self._stale)
@@ -165,11 +173,14 @@ class StoreQueries:
     # Rows of key-value stores.
 
     def range(self, low: Any, high: Any) -> StoreScan[tuple[Any, Any]]:
-        """Scan keys and values from `low` to `high`, both included, None for no bound, in the order of the keys' bytes."""
+        """Scan keys and values from `low` to `high`, inclusive, in the order of the keys' bytes.
+
+        None is no bound.
+        """
         return self._range(low, high, reverse=False)
 
     def reverse_range(self, low: Any, high: Any) -> StoreScan[tuple[Any, Any]]:
-        """Scan keys and values from `high` down to `low`, both included."""
+        """Scan keys and values from `high` down to `low`, inclusive."""
         return self._range(low, high, reverse=True)
 
     def _range(self, low: Any, high: Any, *, reverse: bool) -> StoreScan[tuple[Any, Any]]:
@@ -177,24 +188,30 @@ class StoreQueries:
         return self._scan(range_scan(low, high, committed=self._committed, reverse=reverse, entry=self._entry))
 
     def prefix_scan(self, prefix: Any, prefix_serializer: Callable[[Any], bytes] | None = None) -> StoreScan[tuple[Any, Any]]:
-        """Scan the keys whose bytes begin with those of `prefix`, which are made by `prefix_serializer`, or by the key's serde."""
+        """Scan the keys with the bytes of `prefix` at their start.
+
+        `prefix_serializer` encodes the prefix; the default is the key's serde.
+        """
         self._must_be(KEY_VALUE, "a prefix of keys")
         return self._scan(prefix_scan(prefix, prefix_serializer, committed=self._committed, entry=self._entry))
 
     def all(self) -> StoreScan[Any]:
-        """Scan all there is: keys and values in the order of the keys' bytes, or as `fetch_all` does."""
+        """Scan all keys and values, in the order of the keys' bytes, or as `fetch_all` does."""
         if self._spec.kind in SESSIONS:
             return self.find_sessions_range(None, None)
         return self.range(None, None) if self._spec.kind in KEY_VALUE else self.fetch_all(0, LATEST)
 
     def reverse_all(self) -> StoreScan[Any]:
-        """Scan all there is, the other way round."""
+        """Scan all keys and values in reverse order."""
         if self._spec.kind in SESSIONS:
             return self.backward_find_sessions_range(None, None)
         return self.reverse_range(None, None) if self._spec.kind in KEY_VALUE else self.backward_fetch_all(0, LATEST)
 
     async def approximate_num_entries(self) -> int:
-        """Return about how many keys there are on this instance: exactly in memory, with RocksDB as it estimates, for all stores of each task."""
+        """Return the approximate number of keys on this instance.
+
+        It is exact in memory. With RocksDB it is an estimate over all stores of each task.
+        """
         self._must_be(KEY_VALUE, "the number of keys")
         parts = self._local.readable(self.name, self._partition, stale=self._stale)
         return sum([await part.at(_count, self._timeout_ms) for part in parts])
@@ -208,10 +225,11 @@ class StoreQueries:
     @overload
     def fetch(self, key: Any, time_from: int, time_to: int) -> StoreScan[tuple[int, Any]]: ...
     def fetch(self, key: Any, time_from: int | None = None, time_to: int | None = None) -> Any:
-        """Return (`await`) the value of the key's window that starts at `time_from` (ms), or None; it is looked for as `get` does.
+        """Return (`await`) the value of the key's window that starts at `time_from` (ms), or None.
 
-        With `time_to`, scan start and value of the windows that start from `time_from` to `time_to`, both included, in time order. Of a session
-        store, without times, scan the sessions of the key.
+        The key is searched as in `get`. With `time_to`, scan start and value of the windows that
+        start from `time_from` to `time_to`, inclusive, in time order. In a session store, without
+        times, scan the sessions of the key.
         """
         if time_from is None:
             return self.find_sessions(key, 0, LATEST)
@@ -230,7 +248,10 @@ class StoreQueries:
     @overload
     def backward_fetch(self, key: Any, time_from: int, time_to: int) -> StoreScan[tuple[int, Any]]: ...
     def backward_fetch(self, key: Any, time_from: int = 0, time_to: int | None = None) -> StoreScan[Any]:
-        """Scan start and value of the windows that start from `time_from` to `time_to`, both included, the latest first; or sessions, see `fetch`."""
+        """Scan start and value of a key's windows, the latest first.
+
+        They start from `time_from` to `time_to`, inclusive. Or scan sessions, see `fetch`.
+        """
         if time_to is None:
             return self.backward_find_sessions(key, time_from, LATEST)
         self._must_be(WINDOWS, "a window")
@@ -253,11 +274,14 @@ class StoreQueries:
         return StoreScan(run)
 
     def fetch_all(self, time_from: int, time_to: int) -> StoreScan[tuple[tuple[Any, int], Any]]:
-        """Scan key, start and value of the windows that start from `time_from` to `time_to`, both included, as the store's own `fetch_all` does."""
+        """Scan key, start and value of all windows, as the store's own `fetch_all` does.
+
+        They start from `time_from` to `time_to`, inclusive.
+        """
         return self._fetch_all(time_from, time_to, reverse=False)
 
     def backward_fetch_all(self, time_from: int, time_to: int) -> StoreScan[tuple[tuple[Any, int], Any]]:
-        """Scan like `fetch_all`, the other way round."""
+        """Scan like `fetch_all`, in reverse order."""
         return self._fetch_all(time_from, time_to, reverse=True)
 
     def _fetch_all(self, time_from: int, time_to: int, *, reverse: bool) -> StoreScan[tuple[tuple[Any, int], Any]]:
@@ -267,7 +291,10 @@ class StoreQueries:
     # Sessions.
 
     async def fetch_session(self, key: Any, start: int, end: int) -> Any:
-        """Return the aggregate of the key's session from `start` to `end` (ms, both included), or None; it is looked for as `get` does."""
+        """Return the aggregate of the key's session from `start` to `end`, or None.
+
+        Times are in ms, inclusive. The key is searched as in `get`.
+        """
         self._must_be(SESSIONS, "a session")
         committed = self._committed
 
@@ -277,7 +304,10 @@ class StoreQueries:
         return await self._first(key, read)
 
     def find_sessions(self, key: Any, earliest_end: int, latest_start: int) -> StoreScan[tuple[Windowed[Any], Any]]:
-        """Scan the key's sessions that end at `earliest_end` (ms) or later and start at `latest_start` or earlier, the earliest first."""
+        """Scan the key's sessions in a span of time, the earliest first.
+
+        They end at `earliest_end` (ms) or later, and start at `latest_start` or earlier.
+        """
         return self._find_sessions(key, earliest_end, latest_start, reverse=False)
 
     def backward_find_sessions(self, key: Any, earliest_end: int, latest_start: int) -> StoreScan[tuple[Windowed[Any], Any]]:
@@ -290,13 +320,16 @@ class StoreQueries:
         return self._scan_key(key, scan)
 
     def find_sessions_range(self, low: Any, high: Any, earliest_end: int = 0, latest_start: int = LATEST) -> StoreScan[tuple[Windowed[Any], Any]]:
-        """Scan the sessions that overlap (see `find_sessions`) of the keys from `low` to `high`, both included, as the store's own scan does."""
+        """Scan the sessions of the keys from `low` to `high`, inclusive, that overlap.
+
+        See `find_sessions` for the span of time. The order is that of the store's own scan.
+        """
         return self._find_range(low, high, earliest_end, latest_start, reverse=False)
 
     def backward_find_sessions_range(
         self, low: Any, high: Any, earliest_end: int = 0, latest_start: int = LATEST
     ) -> StoreScan[tuple[Windowed[Any], Any]]:
-        """Scan like `find_sessions_range`, the other way round."""
+        """Scan like `find_sessions_range`, in reverse order."""
         return self._find_range(low, high, earliest_end, latest_start, reverse=True)
 
     def _find_range(self, low: Any, high: Any, earliest_end: int, latest_start: int, *, reverse: bool) -> StoreScan[tuple[Windowed[Any], Any]]:
@@ -320,7 +353,7 @@ def _count(reader: Any) -> int:
 
 
 def range_scan(low: Any, high: Any, *, committed: bool, reverse: bool, entry: Callable[[Any], Any]) -> Scan:
-    """Return how to scan a range of keys."""
+    """Return the scan of a range of keys."""
     return Scan(
         lambda reader: reader.scan(*reader.bounds(low, high), committed=committed, reverse=reverse),
         lambda row: (row[1], entry(row[2])),
@@ -329,7 +362,7 @@ def range_scan(low: Any, high: Any, *, committed: bool, reverse: bool, entry: Ca
 
 
 def prefix_scan(prefix: Any, serializer: Callable[[Any], bytes] | None, *, committed: bool, entry: Callable[[Any], Any]) -> Scan:
-    """Return how to scan keys with a prefix."""
+    """Return the scan of keys with a prefix."""
     return Scan(
         lambda reader: reader.scan(*reader.prefix_bounds(prefix, serializer), committed=committed, reverse=False),
         lambda row: (row[1], entry(row[2])),
@@ -337,7 +370,7 @@ def prefix_scan(prefix: Any, serializer: Callable[[Any], bytes] | None, *, commi
 
 
 def window_key_scan(key: Any, time_from: int, time_to: int, *, committed: bool, reverse: bool, entry: Callable[[Any], Any]) -> Scan:
-    """Return how to scan the windows of a key."""
+    """Return the scan of a key's windows."""
     return Scan(
         lambda reader: reader.fetch(key, time_from, time_to, committed=committed, reverse=reverse),
         lambda row: (row[1][1], entry(row[2])),
@@ -346,7 +379,7 @@ def window_key_scan(key: Any, time_from: int, time_to: int, *, committed: bool, 
 
 
 def window_scan(time_from: int, time_to: int, *, committed: bool, reverse: bool, entry: Callable[[Any], Any]) -> Scan:
-    """Return how to scan windows of all keys."""
+    """Return the scan of windows of all keys."""
     return Scan(
         lambda reader: reader.fetch_all(time_from, time_to, committed=committed, reverse=reverse),
         lambda row: (row[1], entry(row[2])),

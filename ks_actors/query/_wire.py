@@ -1,4 +1,7 @@
-"""What is said between an app that serves its stores and whoever reads them from outside: frames of MessagePack, of these types and no others."""
+"""The protocol between an app that serves its stores and external readers.
+
+It has frames of MessagePack, of these types and no others.
+"""
 
 from __future__ import annotations
 
@@ -9,32 +12,35 @@ import msgspec
 
 VERSION: Final = 1
 LENGTH: Final = struct.Struct(">I")
-"""What each frame begins with: how many bytes follow."""
+"""The head of each frame: the number of bytes that follow."""
 
 MOST_BYTES: Final = 1 << 20
-"""A request is no longer than that."""
+"""The size limit of a request."""
 
 
 class Hello(msgspec.Struct, frozen=True, tag=True):
-    """The first request: who does not know the token is told nothing."""
+    """The first request authenticates; without a valid token no data is sent."""
 
     token: str
     version: int = VERSION
 
     def __repr__(self) -> str:
-        """Leave the token out: what is printed goes into logs."""
+        """Leave the token out: printed text goes into logs."""
         return f"Hello(version={self.version})"
 
 
 class Describe(msgspec.Struct, frozen=True, tag=True):
-    """Ask what a store is, and which of its partitions are there."""
+    """Ask for a store's kind, and the partitions that are there."""
 
     store: str
     stale: bool = False
 
 
 class ReadRows(msgspec.Struct, frozen=True, tag=True):
-    """Ask for the rows of a partition: those of some keys, or all. `committed` is None for what the app sees by default."""
+    """Ask for the rows of a partition: those of some keys, or all.
+
+    `committed` None stands for the app's default isolation.
+    """
 
     store: str
     partition: int
@@ -47,11 +53,14 @@ Request: TypeAlias = Hello | Describe | ReadRows
 
 
 class Welcome(msgspec.Struct, frozen=True, tag=True):
-    """The answer to a token that is right."""
+    """The answer to a valid token."""
 
 
 class Described(msgspec.Struct, frozen=True, tag=True):
-    """A store: its kind, the topic of its changelog, the partitions that are there, and how many there are in all instances."""
+    """A store: its kind, changelog topic, and local partitions.
+
+    `count` is the number of partitions over all instances.
+    """
 
     kind: str
     changelog: str
@@ -60,7 +69,7 @@ class Described(msgspec.Struct, frozen=True, tag=True):
 
 
 class SomeRows(msgspec.Struct, frozen=True, tag=True):
-    """Rows as a changelog has them."""
+    """Rows in the form of the changelog."""
 
     keys: list[bytes]
     values: list[bytes]
@@ -74,7 +83,7 @@ class End(msgspec.Struct, frozen=True, tag=True):
 
 
 class Refused(msgspec.Struct, frozen=True, tag=True):
-    """There is no answer: the error's class and text; `reason` is that of a query that has failed."""
+    """A failure: the error's class and text; `reason` is that of a failed query."""
 
     error: str
     text: str
@@ -83,7 +92,7 @@ class Refused(msgspec.Struct, frozen=True, tag=True):
 
 Reply: TypeAlias = Welcome | Described | SomeRows | End | Refused
 
-# Made here: what msgspec learns of a type when it first meets it must not be learned by two threads at once.
+# Made at import: two threads at once must not make msgspec inspect a type for the first time.
 decode_request: Final = msgspec.msgpack.Decoder(Request).decode
 decode_reply: Final = msgspec.msgpack.Decoder(Reply).decode
 encode: Final = msgspec.msgpack.Encoder().encode

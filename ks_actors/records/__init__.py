@@ -1,4 +1,4 @@
-"""Values that travel between all parts: batches, task ids, windows."""
+"""Values that all parts exchange: batches, task ids, windows."""
 
 from ks_actors.records._batch import Batch, Headers
 from ks_actors.records._encoded_batch import EncodedBatch

@@ -1,4 +1,4 @@
-"""Records by columns: how they travel through the runtime."""
+"""Records by columns, as they travel through the runtime."""
 
 from __future__ import annotations
 
@@ -9,15 +9,19 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
-"""Headers of a record: names may repeat, order is kept. No headers is the empty tuple."""
+"""The headers of a record: names may repeat, order is kept. No headers is the empty tuple."""
 
 
 class Batch:
     """Records of one partition in offset order, a list per column, all of one length.
 
-    On the log's side keys and values are bytes or None; behind a source they are what the serdes made of them. `headers` is None when no record
-    has any. `timestamps` are ms since the epoch. `offsets` ascend, with gaps where records were compacted or filtered; outgoing batches have none.
-    A batch is never changed once it was handed on: whoever filters makes a new one, and columns may be shared between batches.
+    On the log's side keys and values are bytes or None; behind a source they are deserialized
+    objects. `headers` is None when no record has any. `timestamps` are ms since the epoch.
+    `offsets` ascend, with gaps where records were compacted or filtered; outgoing batches have
+    none.
+
+    A batch is immutable once it was handed on. A filter makes a new one, and batches may share
+    columns.
     """
 
     __slots__ = ("headers", "keys", "offsets", "timestamps", "values")
@@ -51,7 +55,7 @@ class Batch:
         )
 
     def select(self, selectors: Sequence[Any]) -> Batch:
-        """Return the records with a true selector, by position; the batch itself if that is all of them."""
+        """Return the records with a true selector, by position; all selected: the batch itself."""
         if all(selectors):
             return self
         headers = self.headers

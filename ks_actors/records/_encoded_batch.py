@@ -1,4 +1,4 @@
-"""Records that are written already."""
+"""Records that are serialized already."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 @final
 class EncodedBatch(LazyBatch):
-    """`count` records as they are in a record batch, without its header; `first` is the timestamp of the first, `latest` the latest of all."""
+    """Serialized records as in a record batch, without its header.
+
+    `count` is their number, `first` the first record's timestamp, `latest` the highest one.
+    """
 
     __slots__ = ("_count", "_data", "_first", "_latest")
 
@@ -33,7 +36,7 @@ class EncodedBatch(LazyBatch):
 
     @property
     def own_bytes(self) -> int:
-        """The bytes of the records."""
+        """The size of the records in bytes."""
         return len(self._data)
 
     def write(self, start: int, limit: int, header: int) -> tuple[bytearray, int, int, int]:

@@ -1,4 +1,4 @@
-"""Records that are bytes in memory, and become objects only when somebody looks at them."""
+"""Records that are bytes in memory, and become objects only on access."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ if TYPE_CHECKING:
 
 
 WORTHWHILE: Final = 200
-"""Records from which on to leave them as they are is worth a batch of their own."""
+"""The number of records from which a lazy batch is worth its cost."""
 
 
 class LazyBatch(Batch):
-    """Records without headers whose columns are made when one is asked for, and not if they are only written."""
+    """Records without headers; their columns are made on first access.
+
+    Records that are only written never become objects.
+    """
 
     __slots__ = ()
 
     def __init__(self) -> None:
-        pass  # the columns of a batch are set when they are looked for
+        pass  # columns are set on first access
 
     def __getattr__(self, name: str) -> Any:
         if name not in Batch.__slots__:
@@ -36,7 +39,7 @@ class LazyBatch(Batch):
     @property
     @abstractmethod
     def own_bytes(self) -> int:
-        """How much memory the records take, 0 when they lie in a store anyway."""
+        """The memory that the records take in bytes; 0 when a store has them anyway."""
 
     @abstractmethod
     def write(self, start: int, limit: int, header: int) -> tuple[bytearray, int, int, int]:

@@ -1,4 +1,4 @@
-"""Records that lie in a store, packed."""
+"""Records that lie packed in a store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _TIME, _CONTENT = 4, 5
 
 @final
 class PackedBatch(LazyBatch):
-    """Rows of a window store as the records of its changelog. They are what they are until a rollback takes the rows out of the store."""
+    """Rows of a window store as the records of its changelog.
+
+    They stay unchanged until a rollback removes the rows from the store.
+    """
 
     __slots__ = ("_first", "_last", "_rows")
 
@@ -35,7 +38,7 @@ class PackedBatch(LazyBatch):
 
     @property
     def own_bytes(self) -> int:
-        """Nothing: the rows are in the store."""
+        """0: the rows are in the store."""
         return 0
 
     def slice(self, start: int, stop: int) -> Batch:

@@ -1,4 +1,4 @@
-"""Kafka's default partitioner: equal keys go to one partition, the same one as a Java producer would choose."""
+"""Kafka's default partitioner: a key goes to the partition that a Java producer would choose."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ MASK = 0xFFFFFFFF
 POSITIVE = 0x7FFFFFFF
 
 FEW = 32
-"""Fewer keys than this are hashed one by one: numpy takes ~40 µs before it does anything."""
+"""Fewer keys than this are hashed one by one: numpy has an overhead of ~40 µs per call."""
 
 CACHE = 1 << 16
-"""Keys that a Partitioner remembers at most."""
+"""The number of keys that a Partitioner remembers at most."""
 
 REST = 16
-"""After a batch of mostly unknown keys so many batches pass before they are remembered and looked up again."""
+"""The number of batches without a cache after one of mostly unknown keys."""
 
 
 def murmur2(key: bytes) -> int:
-    """Return the hash of `key` as Java's `Utils.murmur2` has it, a signed number of 32 bits."""
+    """Return the hash of `key` as in Java's `Utils.murmur2`, a signed number of 32 bits."""
     value = _murmur2(key)
     return value - (1 << 32) if value >> 31 else value
 
@@ -37,7 +37,10 @@ def partition(key: bytes, partitions: int) -> int:
 
 
 def partitions_of(keys: Sequence[bytes], partitions: int) -> list[int]:
-    """Return the partition of each key, as `partition` does, at a fraction of the cost per key for more than a few."""
+    """Return the partition of each key, as `partition` does.
+
+    For more than a few keys it costs a fraction per key.
+    """
     if partitions == 1:
         return [0] * len(keys)
     if _kernel is not None:
@@ -55,7 +58,7 @@ def partitions_of(keys: Sequence[bytes], partitions: int) -> list[int]:
 
 
 def warm_up() -> None:
-    """Load what batches are hashed with, which is not loaded before it is needed: that takes a tenth of a second."""
+    """Load numpy before the first batch needs it: that takes a tenth of a second."""
     partitions_of([b"key"] * FEW, 2)
 
 
@@ -63,8 +66,8 @@ def warm_up() -> None:
 class Partitioner:
     """Find partitions of keys, batch by batch, among `partitions`; remember keys while that pays.
 
-    Without the kernel a remembered key costs a fifth of one that must be hashed. Of keys that hardly ever come again only one batch in a few is
-    remembered. The kernel hashes faster than that.
+    Without the kernel a remembered key costs a fifth of one that must be hashed. Of keys that
+    rarely repeat only one batch in a few is remembered. The kernel hashes faster than a lookup.
     """
 
     def __init__(self, partitions: int) -> None:
@@ -115,10 +118,11 @@ def _murmur2(key: bytes) -> int:
 
 
 def _murmur2_batch(keys: Sequence[bytes]) -> Any:
-    """Return the unsigned hashes of at least FEW keys as an array of numpy; None where there is no numpy.
+    """Return the unsigned hashes of at least FEW keys as a numpy array; None without numpy.
 
-    All keys lie end to end in one buffer, and every round takes one word of each key that still has one. Keys are in the order of their lengths, so
-    that these are the last so and so many. The longest few of all are hashed by themselves: rounds for them alone would be the dearest.
+    All keys lie end to end in one buffer, and every round takes one word of each key that still has
+    one. Keys are sorted by length, so these are the last ones of the array. The few longest keys
+    are hashed by themselves: rounds for them alone would cost most.
     """
     try:
         import numpy as np  # noqa: PLC0415 - it takes a while to load, and not every user has it

@@ -1,4 +1,4 @@
-"""How Kafka Streams names a task."""
+"""Task ids, as in Kafka Streams."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ import msgspec
 
 
 class TaskId(msgspec.Struct, frozen=True, order=True):
-    """The `partition` of the subtopology that a task works on; written `0_1`, ordered by subtopology, then partition."""
+    """The id of a task: its subtopology, and its `partition` of that.
+
+    It is written `0_1`, and ordered by subtopology, then partition.
+    """
 
     subtopology: int
     partition: int
 
     @classmethod
     def parse(cls, text: str, /) -> Self:
-        """Return the id that `text` (`<subtopology>_<partition>`) names; raise ValueError when it names none."""
+        """Parse `<subtopology>_<partition>`; raise ValueError for other texts."""
         subtopology, separator, partition = text.partition("_")
         if not (separator and subtopology.isdecimal() and partition.isdecimal()):
             raise ValueError(f"{text!r} is no task id; expected <subtopology>_<partition>, such as 0_1")

@@ -1,4 +1,4 @@
-"""Values that are valid from a time to a time."""
+"""Values that are valid from one time to another."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from typing import Final, Generic, NamedTuple, TypeVar
 V = TypeVar("V")
 
 PUT_RETURN_CODE_VALID_TO_UNDEFINED: Final = -1
-"""What a versioned store's `put` returns for what is the latest version now."""
+"""The result of a versioned store's `put` for the latest version."""
 
 PUT_RETURN_CODE_NOT_PUT: Final = -(1 << 63)
-"""What a versioned store's `put` returns for what came too late."""
+"""The result of a versioned store's `put` for a version that came too late."""
 
 
 class VersionedRecord(NamedTuple, Generic[V]):
-    """A value, the time (ms) from which on it is valid, and the time from which on it is not; None: it is the latest one."""
+    """A value and its validity: from `timestamp` to before `valid_to` (ms).
+
+    `valid_to` is None for the latest version.
+    """
 
     value: V
     timestamp: int

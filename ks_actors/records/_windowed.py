@@ -8,7 +8,10 @@ K = TypeVar("K")
 
 
 class Window(NamedTuple):
-    """A span of time in ms: `start` belongs to it, `end` does not (of a session or an unlimited window, `end` is the last instant)."""
+    """A span of time in ms from `start` to before `end`.
+
+    The `end` of a session or an unlimited window is its last instant.
+    """
 
     start: int
     end: int

@@ -1,4 +1,4 @@
-"""Locks on files that belong to one process: they end with it, and a process that it forks does not have them."""
+"""File locks that belong to one process: they end with it, and forked children do not have them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _held: Final[set[int]] = set()
-# Held while a file is opened and noted, and while a process forks: a child never has a file that it does not know of.
+# Held while a file is opened and noted, and while a process forks: so a child knows all the files
+# that it inherits.
 _forking: Final = RLock()
 
 
 def open_locked(path: Path, flags: int = 0) -> int:
-    """Open a file for reading and writing, lock it, and return its descriptor; `flags` are added to those of `os.open`. Never waits.
+    """Open a file for reading and writing, lock it, and return its descriptor; never wait.
 
-    A lock of `flock` is one of the open file, not of the process: a child that is forked, by `multiprocessing` say, would keep it after the end of
-    its parent. So the child closes its copy at once. Raises BlockingIOError when somebody has locked the file, this process included, and OSError.
+    `flags` are added to those of `os.open`. A lock of `flock` belongs to the open file, not to the
+    process: a forked child (by `multiprocessing`, say) would keep it after the end of its parent.
+    So the child closes its copy at once. Raises OSError, and BlockingIOError when any process, this
+    one included, has locked the file.
     """
     with _forking:
         file = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o600)
@@ -33,7 +36,10 @@ def open_locked(path: Path, flags: int = 0) -> int:
 
 
 def close_locked(file: int) -> None:
-    """Unlock a file that `open_locked` has opened, and close it. Does nothing in a process that was forked since: it does not have the file."""
+    """Unlock and close a file that `open_locked` has opened.
+
+    Does nothing in a process that was forked since: it does not have the file.
+    """
     with _forking:
         if file in _held:
             _held.discard(file)
@@ -42,7 +48,7 @@ def close_locked(file: int) -> None:
 
 
 def _begin_as_child() -> None:
-    """Close what is the parent's. To unlock it would unlock it for the parent, too."""
+    """Close the parent's files. Do not unlock them: that would unlock them for the parent, too."""
     for file in _held:
         os.close(file)
     _held.clear()

@@ -1,4 +1,4 @@
-"""How many files a process may have open."""
+"""The limit of open files of a process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ _log = logging.getLogger("ks_actors")
 
 
 def raise_open_files() -> None:
-    """Raise the soft limit of open files to the hard one, where there are such: each task with state on disk needs some, and 1,024 are usual."""
+    """Raise the soft limit of open files to the hard one, where the system has them.
+
+    Each task with state on disk needs some, and a limit of 1,024 is usual.
+    """
     if sys.platform == "win32":  # pragma: no cover - it has no such limit
         return
     import resource  # noqa: PLC0415 - Windows does not have it

@@ -1,4 +1,7 @@
-"""Check, by being imported before all others, that the system is supported and that no module of the user's hides the package `actors`."""
+"""Checks of the platform and of the package `actors`.
+
+Importing this module runs them; it must come before all other imports.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,9 @@ from pathlib import Path
 
 
 def check_actors() -> None:
-    """Raise ImportError if Python finds another module by the name `actors` than the package that ks-actors comes with.
+    """Raise ImportError if Python finds another module by the name `actors` than our package.
 
-    Nothing of the other module is run, so its own errors are not met first.
+    It runs nothing of the other module, so that module's own errors do not come first.
     """
     ours = Path(__file__).resolve().parents[2] / "actors" / "__init__.py"
     found = find_spec("actors")
@@ -24,7 +27,10 @@ def check_actors() -> None:
 
 
 def check_platform(platform: str) -> None:
-    """Raise ImportError on Windows: locks of state directories, signals and memory are those of POSIX. `platform` is `sys.platform`."""
+    """Raise ImportError on Windows; `platform` is `sys.platform`.
+
+    Locks of state directories, signals and memory are those of POSIX.
+    """
     if platform == "win32":
         raise ImportError("ks_actors runs on Linux and macOS, and not on Windows; there, use it in WSL 2 or a container", name="ks_actors")
 

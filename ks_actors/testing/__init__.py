@@ -1,4 +1,7 @@
-"""Test topologies and apps: record by record without a log, or whole apps on the embedded log in virtual time."""
+"""Tests of topologies record by record without a log, or of whole apps in virtual time.
+
+Apps run on the embedded log.
+"""
 
 from ks_actors.testing._driver import AsyncTopologyTestDriver, TopologyTestDriver
 from ks_actors.testing._harness import AppHarness

@@ -15,9 +15,10 @@ _LONGEST_RUN = 0.003
 
 @final
 class AppKit(TestKit):
-    """A `TestKit` whose virtual time is an app's wall clock too, and whose seed says how long work takes.
+    """A `TestKit` with a virtual wall clock for apps; its seed decides how long work takes.
 
-    Work takes no virtual time; but workers measure their slices by `work_time`, so that these end after few records or many, as the seed has it.
+    Work takes no virtual time. But workers measure their slices by `work_time`, so that these end
+    after few records or many, depending on the seed.
     """
 
     def __init__(self, *, seed: int = 0, wall_clock_ms: int = 0) -> None:
@@ -29,11 +30,11 @@ class AppKit(TestKit):
         self._spent: Callable[[], float] | None = None
 
     def set_clock_back(self, seconds: float) -> None:
-        """Set the wall clock back by so many seconds, as an administrator or a time server may; timers go on."""
+        """Set the wall clock back, as an administrator or a time server may; timers go on."""
         self._start_ms -= int(seconds * 1000)
 
     def works_by(self, spent: Callable[[], float]) -> None:
-        """Let work take the time besides that `spent` has gone on by, in seconds: slices end sooner."""
+        """Add the progress of `spent`, in seconds, to the time of work: slices end sooner."""
         self._spent = spent
 
     def wall_time_ms(self) -> int:
@@ -41,10 +42,10 @@ class AppKit(TestKit):
         return self._start_ms + int(self.clock.time() * 1000)
 
     def steady_time_ms(self) -> float:
-        """Return the virtual time in ms, which goes on whatever becomes of the wall clock."""
+        """Return the virtual time in ms, independent of the wall clock."""
         return self.clock.time() * 1000
 
     def work_time(self) -> float:
-        """Return a time in seconds that goes on with each look at it."""
+        """Return a time in seconds that advances with each call."""
         self._worked += self._work.random() * _LONGEST_RUN
         return self._worked if self._spent is None else self._worked + self._spent()

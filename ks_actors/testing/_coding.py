@@ -1,4 +1,4 @@
-"""Serdes as a harness uses them: bytes stay bytes, None stays None."""
+"""Serdes in a harness: bytes stay bytes, None stays None."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def encoder(serde: Serde[Any] | None, topic: str, *, is_key: bool) -> Callable[[Any], bytes | None]:
-    """Return what makes bytes of a key or value of a topic."""
+    """Return the encoder of a topic's keys or values."""
     encode = None if serde is None else serde.serializer(topic, is_key=is_key)
 
     def encoded(value: Any) -> bytes | None:
@@ -21,6 +21,6 @@ def encoder(serde: Serde[Any] | None, topic: str, *, is_key: bool) -> Callable[[
 
 
 def decoder(serde: Serde[Any] | None, topic: str, *, is_key: bool) -> Callable[[bytes | None], Any]:
-    """Return what makes a key or value of bytes of a topic."""
+    """Return the decoder of a topic's keys or values."""
     decode = None if serde is None else serde.deserializer(topic, is_key=is_key)
     return lambda data: data if data is None or decode is None else decode(data)

@@ -1,4 +1,4 @@
-"""A process's way to a log, which may be cut."""
+"""A process's connection to a log, which a test may cut."""
 
 from __future__ import annotations
 
@@ -37,10 +37,11 @@ T = TypeVar("T")
 
 
 class Connection:
-    """A `Log` that passes everything on to another one, until it is cut, as the end of a process cuts it.
+    """A `Log` that delegates to another one, until it is cut like that of a dead process.
 
-    From then on nothing gets through any more, and no call comes back, but those that close something. The log notices nothing: transactions stay
-    open, and members stay in their groups, until their time is over.
+    From then on nothing gets through, and no call returns, except those that close something. The
+    log notices nothing: transactions stay open, and members stay in their groups, until their
+    timeouts.
     """
 
     def __init__(self, log: Log) -> None:
@@ -50,16 +51,16 @@ class Connection:
         self.is_cut: bool = False
 
     def cut(self) -> None:
-        """Let nothing through any more."""
+        """Let nothing through from now on."""
         self.is_cut = True
 
     async def reap(self) -> None:
-        """Close what was open for reading, of which a log knows nothing."""
+        """Close the open fetchers, which a log does not track."""
         for fetcher in self._fetchers:
             await fetcher.close()
 
     async def through(self, call: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Make a call; it does not come back when the connection is cut before it would."""
+        """Make a call; it never returns when the connection is cut before it would."""
         if not self.is_cut:
             try:
                 result = await call(*args, **kwargs)
@@ -76,7 +77,7 @@ class Connection:
         """Do nothing: the log has been started."""
 
     async def close(self) -> None:
-        """Do nothing: the log is somebody else's."""
+        """Do nothing: the connection does not own the log."""
 
     def fetcher(self, *, client_id: str, isolation: IsolationLevel) -> Fetcher:
         """Return a new reader."""
@@ -91,12 +92,12 @@ class Connection:
     async def transactional_producer(
         self, transactional_id: str, *, client_id: str, timeout_ms: int, scope: TransactionScope | None = None
     ) -> TransactionalProducer:
-        """Return a producer of that id."""
+        """Return a producer of the transactional id."""
         make = self._log.transactional_producer
         return _TransactionalProducer(self, await self.through(make, transactional_id, client_id=client_id, timeout_ms=timeout_ms, scope=scope))
 
     async def join(self, group_id: str, member: NewMember, /) -> Membership:
-        """Enter a group."""
+        """Join a group."""
         inner = await self.through(self._log.join, group_id, member)
         self.memberships.append(inner)
         return _Membership(self, inner)
@@ -118,7 +119,7 @@ class Connection:
         return await self.through(self._groups.group_members, group_id)
 
     async def group_offsets(self, group_id: str, /) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """Return all that a group has committed."""
+        """Return all committed offsets of a group."""
         return await self.through(self._groups.group_offsets, group_id)
 
     @property
@@ -135,7 +136,7 @@ class Connection:
         return await self.through(self._log.begin_offsets, partitions)
 
     async def end_offsets(self, partitions: Iterable[TopicPartition], isolation: IsolationLevel, /) -> Mapping[TopicPartition, int]:
-        """Return the offsets behind the last records."""
+        """Return the offsets after the last records."""
         return await self.through(self._log.end_offsets, partitions, isolation)
 
     async def offsets_for_times(self, times: Mapping[TopicPartition, int], /) -> Mapping[TopicPartition, int]:

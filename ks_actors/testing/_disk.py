@@ -1,4 +1,4 @@
-"""What a crash leaves on a disk."""
+"""The files that a crash leaves on disk."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ _TRIES = 1000
 
 
 def copy_as_is(source: Path, target: Path) -> None:
-    """Copy a directory as it is at one moment, whoever writes to it: what is in nobody's file yet is lost, as with a process that is killed."""
+    """Copy a directory as of one moment, even while it is written to.
+
+    Data that is in no file yet is lost, as with a killed process.
+    """
     for _ in range(_TRIES):
         before = _look(source)
         shutil.rmtree(target, ignore_errors=True)
         try:
             shutil.copytree(source, target, symlinks=True)
         except (FileNotFoundError, shutil.Error):
-            continue  # a compaction in the background has just deleted something
+            continue  # a compaction in the background has just deleted a file
         if _look(source) == before:
             return
     raise TimeoutError(f"{source} changes faster than it can be copied")

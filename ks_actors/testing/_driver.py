@@ -1,4 +1,4 @@
-"""Drive a topology record by record, with no log and no runtime around it."""
+"""Drive a topology record by record, without log and runtime."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _IN_FLIGHT_SECONDS = 60.0
 
 
 class _Driver:
-    """What both drivers are: one task for the whole topology, and one partition per topic."""
+    """The common part of both drivers: one task for the whole topology, one partition per topic."""
 
     def __init__(self, topology: Topology, config: StreamsConfig | Mapping[str, Any] | None = None, *, initial_wall_clock_ms: int = 0) -> None:
         if not isinstance(config, StreamsConfig):
@@ -53,7 +53,7 @@ class _Driver:
         self._globals: Task | None = None
         self._closed: bool = False
 
-    # --- what goes in and out ---------------------------------------------------------------------
+    # --- input and output -------------------------------------------------------------------------
 
     def advance(self, ms: int) -> None:
         """Move the wall clock without calling punctuators."""
@@ -73,7 +73,7 @@ class _Driver:
         }
 
     def produced_topics(self) -> frozenset[str]:
-        """Return the topics that were written to."""
+        """Return the topics with output."""
         return frozenset(self._records)
 
     def get_state_store(self, name: str) -> Any:
@@ -91,22 +91,22 @@ class _Driver:
     get_session_store = get_state_store
 
     def take(self, topic: str) -> tuple[bytes | None, bytes | None, int, Headers] | None:
-        """Return the oldest record written to a topic that was not taken yet, serialized: key, value, timestamp, headers."""
+        """Return a topic's oldest unread record, serialized: key, value, timestamp, headers."""
         records = self._records.get(self._setup.topic(topic))
         return records.popleft() if records else None
 
     def count(self, topic: str) -> int:
-        """Return how many records of a topic were not taken yet."""
+        """Return the number of unread records of a topic."""
         return len(self._records.get(self._setup.topic(topic), ()))
 
     # --- inside -----------------------------------------------------------------------------------
 
     def _start(self) -> None:
-        """Start; leave nothing open, and nothing on disk, when that fails."""
+        """Start; when that fails, leave nothing open, and nothing on disk."""
         try:
             self._begin()
         except BaseException:
-            # Processors that were initialized are not closed: it is not known which.
+            # Initialized processors stay unclosed: it is unknown which of them are initialized.
             self._task = self._globals = None
             self._stop()
             raise
@@ -127,7 +127,7 @@ class _Driver:
         self._task.start()
         for task in (self._task, *([] if self._globals is None else [self._globals])):
             for partition in task.group.queues:
-                # Known to be empty: nothing has to be waited for.
+                # Known to be empty: no task has to wait for its records.
                 task.add(partition, Batch([], [], [], None, ()), 0, 0)
 
     def _stores(self, name: str, specs: Mapping[str, StoreSpec]) -> tuple[RecordContextHolder, TaskStores | None]:
@@ -182,7 +182,7 @@ class _Driver:
             raise UnknownTopicOrPartition(f"the topology does not read topic {topic!r}; it reads {topics}")
 
     async def _complete(self) -> None:
-        """Process everything, and what comes of it; then commit."""
+        """Process all records, and their results; then commit."""
         task = self._running()
         for each in (self._globals, task):
             if each is None:
@@ -192,7 +192,7 @@ class _Driver:
                 if each.can_drain:
                     each.drain(inf)
                 elif not each.process_one():
-                    # Records that could not be read have been decided about: their dead letters.
+                    # Decisions about unreadable records may have written dead letters.
                     if letters := each.take_output():
                         self._route(letters)
                         continue
@@ -202,7 +202,7 @@ class _Driver:
         self._commit()
 
     async def _result(self, task: Task) -> None:
-        """Wait for an asynchronous processor to finish with a record."""
+        """Wait until an asynchronous processor has finished a record."""
         if self._woken is None:
             self._woken = asyncio.Event()
         self._woken.clear()
@@ -222,7 +222,10 @@ class _Driver:
 
     @contextmanager
     def _showing_letters(self) -> Iterator[None]:
-        """Show the dead letters of a record that ends a task, where an app writes them: exactly once those of tasks are void."""
+        """Show the dead letters of a record that ends a task, where an app writes them.
+
+        With exactly-once those of tasks are aborted.
+        """
         try:
             yield
         except Exception:
@@ -232,7 +235,7 @@ class _Driver:
             raise
 
     def _route(self, written: Iterable[Outgoing]) -> None:
-        """Keep what was written, and feed it back where the topology reads it."""
+        """Keep the output, and feed it back where the topology reads it."""
         task = self._running()
         for outgoing in written:
             topic, batch = outgoing.partition.topic, outgoing.batch
@@ -277,15 +280,19 @@ class _Driver:
 
 
 class TopologyTestDriver(_Driver):
-    """Drive a topology from a test, synchronously: pipe a record in, and everything it causes has happened.
+    """Drive a topology from a test, synchronously.
 
-    There is one task for the whole topology and one partition per topic. Repartition topics, and all others that the topology both writes and
-    reads, are fed back; of several records that wait the one with the smallest timestamp comes first. The wall clock stands still unless it is
-    advanced; stream time comes from the records. The code that processes is that of the runtime. Asynchronous processors run on a loop of the
-    driver's own, on which time does not pass by itself but jumps; where a loop runs already use `AsyncTopologyTestDriver`.
+    Pipe a record in, and everything that it causes has happened. There is one task for the whole
+    topology and one partition per topic. Repartition topics, and all others that the topology both
+    writes and reads, are fed back. Of several waiting records the one with the smallest timestamp
+    comes first. The wall clock stands still unless it is advanced; stream time comes from the
+    records. The code that processes is that of the runtime. Asynchronous processors run on the
+    driver's own loop, on which time does not pass by itself but jumps. Where a loop runs already,
+    use `AsyncTopologyTestDriver`.
 
-    `config` is a StreamsConfig or its settings by name; `application_id` is "test" unless given. Stores are real ones, in a temporary directory.
-    Closing it removes everything. After an error that came out of a call the driver is good for nothing but to be closed.
+    `config` is a StreamsConfig or its settings by name; `application_id` defaults to "test". Stores
+    are real ones, in a temporary directory. Closing the driver removes everything. After a call has
+    raised an error, the driver can only be closed.
     """
 
     def __init__(self, topology: Topology, config: StreamsConfig | Mapping[str, Any] | None = None, *, initial_wall_clock_ms: int = 0) -> None:
@@ -307,12 +314,15 @@ class TopologyTestDriver(_Driver):
     def create_input_topic(
         self, name: str, key: Serde[K], value: Serde[V], *, start_timestamp_ms: int | None = None, auto_advance_ms: int = 0
     ) -> TestInputTopic[K, V]:
-        """Return a topic to pipe records into. Records without a timestamp get the start (default: the wall clock), then advance."""
+        """Return a topic to pipe records into.
+
+        Records without a timestamp get the start (default: the wall clock), which then advances.
+        """
         start = self._now if start_timestamp_ms is None else start_timestamp_ms
         return TestInputTopic(name, key, value, self._pipe_now, start, auto_advance_ms)
 
     def create_output_topic(self, name: str, key: Serde[K], value: Serde[V]) -> TestOutputTopic[K, V]:
-        """Return a topic to read records from, each once; a changelog or repartition topic may be read, too."""
+        """Return a topic to read records from, each once; changelogs are possible, too."""
         return TestOutputTopic(name, key, value, self)
 
     def advance_wall_clock_time(self, ms: int) -> None:
@@ -337,7 +347,7 @@ class TopologyTestDriver(_Driver):
         self._run(self._pipe(topic, key, value, timestamp, headers))
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run what never waits right here; only where asynchronous processors are, on a loop."""
+        """Run work that never waits right here; with asynchronous processors, run it on a loop."""
         if any(getattr(node, "operator", None) is not None and node.operator.asynchronous for node in self._topology.nodes.values()):  # type: ignore[union-attr]  # sinks and sources have none
             if self._loop is None:
                 self._loop = VirtualLoop()
@@ -351,7 +361,10 @@ class TopologyTestDriver(_Driver):
 
 
 class AsyncTopologyTestDriver(_Driver):
-    """Do what `TopologyTestDriver` does from a coroutine: calls that process are awaited, asynchronous processors run on the loop there is."""
+    """The `TopologyTestDriver` for coroutines.
+
+    Calls that process are awaited, and asynchronous processors run on the current loop.
+    """
 
     async def __aenter__(self) -> Self:
         self._start()
@@ -361,7 +374,10 @@ class AsyncTopologyTestDriver(_Driver):
         await self.aclose()
 
     async def pipe_input(self, topic: str, key: bytes | None, value: bytes | None, timestamp_ms: int | None = None, headers: Headers = ()) -> None:
-        """Process one serialized record, and everything that it causes; the timestamp is the wall clock unless given."""
+        """Process one serialized record, and everything that it causes.
+
+        The timestamp defaults to the wall clock.
+        """
         await self._pipe(topic, key, value, self._now if timestamp_ms is None else timestamp_ms, headers)
 
     def create_output_topic(self, name: str, key: Serde[K], value: Serde[V]) -> TestOutputTopic[K, V]:

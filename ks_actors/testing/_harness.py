@@ -39,7 +39,7 @@ _ENDS = {InstanceState.NOT_RUNNING, InstanceState.ERROR}
 
 
 class _World:
-    """What the instances of one test share."""
+    """The state that the instances of one test share."""
 
     def __init__(self, kit: AppKit, log: EmbeddedLog | None, topics: Mapping[str, int | NewTopic]) -> None:
         self.kit: AppKit = kit
@@ -53,15 +53,18 @@ class _World:
 
 
 class AppHarness:
-    """Run an app on an embedded log in virtual time, under a schedule that `seed` chooses; crash it, break what it stands on.
+    """Run an app on an embedded log in virtual time; crash it, and break its environment.
 
-    To be used by `async with`, on a `VirtualLoop`: see `run_app`. `topics` are made first: the number of partitions by name. `config` is the app's
-    (application_id is "app" unless given), the other options are those of `App`. The app runs inside the block, unless `start` is False. Leaving the
-    block closes it, and raises what it ended by unless `ended` has told. State is in a directory of the harness's own, and the log in memory, unless
-    `state_dir` or `embedded`, a log that has been started, are given.
+    `seed` chooses the schedule. Use it by `async with`, on a `VirtualLoop`: see `run_app`. `topics`
+    are created first: the number of partitions by name. `config` is the app's (`application_id`
+    defaults to "app"), the other options are those of `App`. The app runs inside the block, unless
+    `start` is False. Leaving the block closes it, and raises the error that ended it unless `ended`
+    has returned that. State is in a temporary directory, and the log in memory, unless `state_dir`
+    or `embedded`, a started log, are given.
 
-    What runs is what runs in production: the app talks to the log through a connection that `crash` cuts, blocking jobs run in the loop's thread, and
-    time goes by when nothing else can happen. The same seed gives the same run.
+    The app runs as in production. It talks to the log through a connection that `crash` cuts,
+    blocking jobs run in the loop's thread, and time passes when nothing else can happen. The same
+    seed gives the same run.
     """
 
     def __init__(
@@ -140,9 +143,10 @@ class AppHarness:
                     timer.cancel()
 
     def another(self, topology: Topology | None = None, *, start: bool = True, **config: Unpack[Keywords]) -> AppHarness:
-        """Return one more instance of the app, on the same log, with a state directory of its own; to be entered by `async with`.
+        """Return one more instance of the app, on the same log, with its own state directory.
 
-        It runs another version of the app if a `topology` is given. Its `client_id` is that of the first with a number, from `-2` on, unless given.
+        Enter it by `async with`. It runs another version of the app if a `topology` is given. Its
+        default `client_id` is that of the first with a number, from `-2` on.
         """
         world = self._world
         world.instances += 1
@@ -176,11 +180,14 @@ class AppHarness:
 
     @property
     def state_dir(self) -> Path:
-        """Where the app has its state."""
+        """The state directory of the app."""
         return self.config.state_dir / self.config.application_id
 
     async def start(self) -> None:
-        """Start the app; after `close` or `crash` a new one, with the same config. Raises what its start fails by."""
+        """Start the app; after `close` or `crash` a new one, with the same config.
+
+        Raises the error of a failed start.
+        """
         if self._app is not None and self._app.state not in _ENDS:
             raise NotRunning("the app runs already")
         write_process_id(self.state_dir, str(uuid.UUID(int=self.kit.random.getrandbits(128))))
@@ -189,15 +196,16 @@ class AppHarness:
         await app.start()
 
     async def close(self, *, leave_group: bool = False) -> None:
-        """Close the app as `App.close` does; does nothing when there is none."""
+        """Close the app as `App.close` does; does nothing without one."""
         app, self._app = self._app, None
         if app is not None:
             await app.close(leave_group=leave_group)
 
     async def ended(self, timeout_ms: int = 600_000) -> Exception | None:
-        """Wait until the app ends by itself, close it, and return the error that it ended by, which then is not raised at the end of the block.
+        """Wait until the app ends by itself, close it, and return the error that ended it.
 
-        Raises TaskTimeout when it does not end.
+        That error is not raised again at the end of the block. Raises TaskTimeout when the app does
+        not end.
         """
         app = self.app
         try:
@@ -210,10 +218,11 @@ class AppHarness:
         return app.error
 
     async def crash(self) -> None:
-        """End the app as the end of its process would: nothing is committed, written or said.
+        """End the app like the end of its process: nothing is committed, written or sent.
 
-        Its open transaction stays open until the next instance of its transactional id, or its time is over; the group notices when the session
-        timeout is over. The disk keeps what was in files at this moment. Async processors are cancelled, processors not closed, services left.
+        Its transaction stays open until the next instance with its transactional id, or until its
+        timeout. The group notices at the session timeout. The disk keeps the content of files at
+        this moment. Async processors are cancelled, processors are not closed, services are exited.
         """
         app, connection = self.app, self._connection
         assert connection is not None
@@ -242,9 +251,10 @@ class AppHarness:
         self.log.expire(member)
 
     async def restart(self, topology: Topology | None = None, **config: Unpack[Keywords]) -> None:
-        """Start a new app on the same log and disk, in place of one that has crashed, ended or was closed; one that runs is closed before.
+        """Start a new app on the same log and disk, after a crash, an end or a close.
 
-        With a `topology`, or `config`, it is the next version of the app: these take the place of what the harness was made with.
+        An app that runs is closed first. With a `topology`, or `config`, it is the next version of
+        the app: these replace the harness's own.
         """
         if topology is not None:
             self._topology = topology
@@ -257,36 +267,39 @@ class AppHarness:
         await self.start()
 
     def wipe_state(self) -> None:
-        """Delete what the app has on disk. Raises NotRunning while it runs."""
+        """Delete the app's state on disk. Raises NotRunning while it runs."""
         if self._app is not None and self._app.state not in _ENDS:
             raise NotRunning("the app still uses its state: close it, or crash it")
         shutil.rmtree(self.state_dir, ignore_errors=True)
 
-    # --- what happens to it -----------------------------------------------------------------------
+    # --- faults -----------------------------------------------------------------------------------
 
     def fail(self, operation: Operation, error: Exception, times: int = 1, *, after: bool = False) -> None:
-        """Make the next `times` calls of an operation of the log raise `error`; `after` everything was done. Does not concern the harness's own."""
+        """Make the next `times` calls of a log operation raise `error`.
+
+        With `after` they raise it when the operation is done. The harness's own calls do not fail.
+        """
         self.log.inject(operation, error, times, after=after)
 
     def lose_membership(self) -> None:
-        """Have the group throw the app out, as if its session had timed out."""
+        """Remove the app from its group, as if its session had timed out."""
         connection = self._connection
         if connection is not None:
             for membership in connection.memberships[-1:]:
                 self._expire(membership)
 
     async def add_worker(self) -> str | None:
-        """Do what `App.add_worker` does."""
+        """Do the same as `App.add_worker`."""
         return await self.app.add_worker()
 
     async def remove_worker(self, timeout_ms: int = 60_000) -> str | None:
-        """Do what `App.remove_worker` does."""
+        """Do the same as `App.remove_worker`."""
         return await self.app.remove_worker(timeout_ms)
 
     async def caught_up(self, timeout_ms: int = 600_000) -> None:
-        """Wait until all that the topics hold which the app reads is processed and committed, by whichever instance.
+        """Wait until all records of the source topics are processed and committed, by any instance.
 
-        Raises TaskTimeout, and what an app has ended by.
+        Raises TaskTimeout, and the error that has ended an app.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_ms / 1000
@@ -310,7 +323,7 @@ class AppHarness:
         return await self._topics.batches(partition, position, isolation)
 
     async def turns(self, number: int) -> None:
-        """Let the event loop go round so many times: no time goes by."""
+        """Let the event loop go round `number` times: no time passes."""
         for _ in range(number):
             await asyncio.sleep(0)
 
@@ -321,7 +334,10 @@ class AppHarness:
         self._topics.create(topics)
 
     def create_partitions(self, counts: Mapping[str, int]) -> None:
-        """Give topics more partitions: the number that each is to have. Raises UnknownTopicOrPartition, and LogError for one that is not larger."""
+        """Give topics more partitions: the new numbers by name.
+
+        Raises UnknownTopicOrPartition, and LogError for a number that is not larger.
+        """
         self._topics.grow(counts)
 
     def delete_topics(self, *names: str) -> None:
@@ -333,9 +349,9 @@ class AppHarness:
     async def produce(
         self, topic: str, key: Any, value: Any, timestamp: int | None = None, *, partition: int | None = None, headers: Headers = ()
     ) -> None:
-        """Write a record, with the topology's serdes for the topic; bytes and None are written as they are.
+        """Write a record, with the topology's serdes for the topic.
 
-        The time is the wall clock's, unless given.
+        Bytes and None are written unchanged. The timestamp defaults to the wall clock.
         """
         await self.produce_all(
             topic, [TestRecord(key, value, self.kit.wall_time_ms() if timestamp is None else timestamp, headers)], partition=partition
@@ -353,5 +369,8 @@ class AppHarness:
         *,
         isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
     ) -> list[TestRecord[Any, Any]]:
-        """Return all records of a topic, partition by partition, with the topology's serdes unless others are given; bytes where there are none."""
+        """Return all records of a topic, partition by partition.
+
+        The serdes default to the topology's; without any the values are bytes.
+        """
         return await self._topics.read(topic, key, value, isolation)

@@ -1,4 +1,4 @@
-"""Topics of a log, as a test of an app sees them: to be made, changed, written and read."""
+"""Topics of a log in a test of an app: create, change, write and read them."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 
 
 class LogTopics:
-    """Make, change, write and read topics past the errors that a test has ordered for its app.
+    """Create, change, write and read topics, unaffected by the errors injected for the app.
 
-    `version` tells which topology and config the app has now: its serdes are those of the topics.
+    `version` returns the current topology and config of the app: its serdes are those of the
+    topics.
     """
 
     def __init__(self, log: EmbeddedLog, version: Callable[[], tuple[Topology, StreamsConfig]]) -> None:
@@ -36,12 +37,15 @@ class LogTopics:
         self._version = version
 
     def create(self, topics: Mapping[str, int | NewTopic]) -> None:
-        """Create topics. Raises TopicExists, and LogError or ConfigError for one that Kafka would refuse."""
+        """Create topics. Raises TopicExists, and LogError or ConfigError as Kafka would."""
         for name, each in topics.items():
             self._log._broker.create_topic(each if isinstance(each, NewTopic) else NewTopic(name, each))
 
     def grow(self, counts: Mapping[str, int]) -> None:
-        """Give topics more partitions. Raises UnknownTopicOrPartition, and LogError for a number that is not larger."""
+        """Give topics more partitions.
+
+        Raises UnknownTopicOrPartition, and LogError for a number that is not larger.
+        """
         self._log._broker.create_partitions(counts)
 
     def delete(self, names: Sequence[str]) -> None:
@@ -49,7 +53,10 @@ class LogTopics:
         self._log._broker.delete_topics(names)
 
     async def behind(self, versions: Iterable[tuple[Topology, StreamsConfig]]) -> str:
-        """Return, in words, a partition read by any of the versions that holds something uncommitted; nothing when there is none."""
+        """Describe a partition with uncommitted records that one of the versions reads.
+
+        Returns an empty string when there is none.
+        """
         for topology, config in versions:
             found = await self._behind(topology, config.application_id)
             if found:
@@ -107,7 +114,7 @@ class LogTopics:
         return found
 
     async def batches(self, partition: TopicPartition, position: int, isolation: IsolationLevel) -> list[Batch]:
-        """Return what a partition holds from a position on."""
+        """Return the batches of a partition from a position on."""
         fetcher = self._log.fetcher(client_id="harness", isolation=isolation)
         fetcher._faults = Faults()
         fetcher.assign({partition: position})

@@ -1,4 +1,4 @@
-"""Run tests of apps, with one seed or many."""
+"""Runs of app tests, with one seed or many."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ T = TypeVar("T")
 
 
 def run_app(test: Callable[[AppHarness], Awaitable[T]], topology: Topology, *, seed: int = 0, **options: Any) -> T:
-    """Run `test` with an `AppHarness` of these options, on a new `VirtualLoop`; return what it returns, raise what it raises."""
+    """Run `test` with an `AppHarness` of these options, on a new `VirtualLoop`.
+
+    Returns its result, and raises its error.
+    """
 
     async def main() -> T:
         async with AppHarness(topology, seed=seed, **options) as harness:
@@ -30,7 +33,10 @@ def run_app(test: Callable[[AppHarness], Awaitable[T]], topology: Topology, *, s
 def explore_app(
     test: Callable[[AppHarness], Awaitable[object]], topology: Topology, *, runs: int = 10, seed: int = 0, **options: Any
 ) -> FailingSeed | None:
-    """Run `test` with up to `runs` seeds, from `seed` on; return the first that fails, or None when all pass."""
+    """Run `test` with up to `runs` seeds, from `seed` on.
+
+    Returns the first failure, or None when all pass.
+    """
     for candidate in range(seed, seed + runs):
         try:
             run_app(test, topology, seed=candidate, **options)

@@ -1,4 +1,4 @@
-"""The ends of a topology in a test."""
+"""The input and output topics of a topology in a test."""
 
 from __future__ import annotations
 
@@ -54,7 +54,10 @@ class TestInputTopic(Generic[K, V]):
         self._advance: int = advance
 
     def pipe_input(self, key: K | None, value: V | None, timestamp_ms: int | None = None, headers: Headers = ()) -> None:
-        """Process one record, and everything that it causes. Without a timestamp it gets the topic's own, which then advances."""
+        """Process one record, and everything that it causes.
+
+        Without a timestamp it gets the topic's own, which then advances.
+        """
         if timestamp_ms is None:
             timestamp_ms = self._time
             self._time += self._advance
@@ -62,7 +65,7 @@ class TestInputTopic(Generic[K, V]):
         self._pipe(self.name, key_bytes, None if value is None else self._value(value), timestamp_ms, headers)
 
     def pipe_raw(self, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers = ()) -> None:
-        """Process one record as it would come from the log: any bytes."""
+        """Process one record as if it came from the log: any bytes."""
         self._pipe(self.name, key, value, timestamp_ms, headers)
 
     def pipe_key_value_list(self, pairs: Iterable[tuple[K | None, V | None]]) -> None:
@@ -71,7 +74,7 @@ class TestInputTopic(Generic[K, V]):
             self.pipe_input(key, value)
 
     def advance_time(self, ms: int) -> None:
-        """Move the time that records get which are piped without one."""
+        """Advance the timestamp that records without one get."""
         self._time += ms
 
 
@@ -93,11 +96,11 @@ class TestOutputTopic(Generic[K, V]):
 
     @property
     def queue_size(self) -> int:
-        """How many records there are to read."""
+        """The number of unread records."""
         return self._written.count(self.name)
 
     def read_record(self) -> TestRecord[K, V]:
-        """Return the next record. Raises LookupError when there is none."""
+        """Return the next record. Raises LookupError without one."""
         record = self._written.take(self.name)
         if record is None:
             raise LookupError(f"nothing more was written to topic {self.name!r}")
@@ -105,22 +108,22 @@ class TestOutputTopic(Generic[K, V]):
         return TestRecord(None if key is None else self._key(key), None if value is None else self._value(value), timestamp, headers)
 
     def read_key_value(self) -> tuple[K | None, V | None]:
-        """Return key and value of the next record. Raises LookupError when there is none."""
+        """Return key and value of the next record. Raises LookupError without one."""
         record = self.read_record()
         return record.key, record.value
 
     def read_value(self) -> V | None:
-        """Return the value of the next record. Raises LookupError when there is none."""
+        """Return the value of the next record. Raises LookupError without one."""
         return self.read_record().value
 
     def read_records_to_list(self) -> list[TestRecord[K, V]]:
-        """Return all records that there are to read."""
+        """Return all unread records."""
         return [self.read_record() for _ in range(self.queue_size)]
 
     def read_key_values_to_list(self) -> list[tuple[K | None, V | None]]:
-        """Return keys and values of all records that there are to read."""
+        """Return keys and values of all unread records."""
         return [(record.key, record.value) for record in self.read_records_to_list()]
 
     def read_key_values_to_map(self) -> dict[K | None, V | None]:
-        """Return the last value of each key of all records that there are to read."""
+        """Return the last value of each key of all unread records."""
         return dict(self.read_key_values_to_list())
