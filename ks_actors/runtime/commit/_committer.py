@@ -120,7 +120,7 @@ class Committer(Actor[CommitterMessage]):
                 self._held = message.held
                 if not message.held:
                     self._rebalancing = self._moved_on = False
-                    # tasks may have left before they were at rest, if their commit failed
+                    # Tasks may have left before they were at rest, if their commit failed.
                     self._awaited.drop(self._metrics.tasks)
                     self.ctx.unstash()
             case m.CommitTimer():
@@ -175,7 +175,7 @@ class Committer(Actor[CommitterMessage]):
             return LOOK_AGAIN_S
         began = self.ctx.time()
         await self._commit(m.Commit(None, "commit_interval_ms has gone by", due_only=True))
-        # leave a slow log a rest between commits
+        # Leave a slow log a rest between commits.
         return max(self._interval / 2, self._interval - (self.ctx.time() - began))
 
     async def _commit(self, request: m.Commit) -> None:
@@ -212,6 +212,7 @@ class Committer(Actor[CommitterMessage]):
     async def _freeze(self, request: m.Commit, began: float) -> m.Frozen:
         """Pause the workers, freeze their state, and resume them in the next epoch."""
         if self._transactional:
+            # Output of tasks that were given up or restarted must not get into this transaction.
             self._collector.tell(m.KeepBatches(lots(self._metrics.tasks.values())))
         try:
             await self._manager.ask(m.Drain, request.due_only or request.rebalancing or request.hold, request.calm).within(self._drain)
@@ -387,6 +388,7 @@ class Committer(Actor[CommitterMessage]):
             tasks = None
         _log.warning("going back to the last commit with %s: %s", "all tasks" if tasks is None else ", ".join(map(str, sorted(tasks))), cause)
         await self._pause()
+        # Fetches under way bring records from before the rewind: the new epoch makes them stale.
         self._fetch_epoch += 1
         if tasks is None:
             await self._abort_output()

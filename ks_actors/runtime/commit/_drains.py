@@ -217,6 +217,7 @@ class Drains:
     def _take(self, task: Task, now: float) -> bool:
         draining = task.draining
         if not task.drained:
+            # Left out of the commit: the next one does not wait a moment for its calls.
             draining.slow = draining.slow or draining.since is not None
             return False
         since = draining.since
@@ -234,6 +235,7 @@ class Drains:
         When the commit has `failed`, they include those that began to drain for it.
         """
         if self._frozen_since is not None:
+            # Workers could not drain while frozen, so move the deadlines by that time.
             stood, self._frozen_since = now - self._frozen_since, None
             for task_id in self._draining:
                 self._latest[task_id] += stood

@@ -19,9 +19,9 @@ from ks_actors.lifecycle import Transitions
 
 
 class Phase(Enum):
-    """Where a commit is.
+    """The phase of a commit.
 
-    IDLE ──COMMIT──▶ PAUSING ──all PAUSED──▶ FREEZING ──tokens──▶ ENDING ──acknowledged──▶ IDLE
+    IDLE ──Commit──▶ PAUSING ──all paused──▶ FREEZING ──tokens──▶ ENDING ──acknowledged──▶ IDLE
                         │                       │                    │
                         └──────── failed ───────┴────── failed ──────┴──▶ IDLE (rolled back)
 

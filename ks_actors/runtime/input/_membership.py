@@ -156,6 +156,7 @@ class OffsetCommits:
         try:
             await call
         except asyncio.CancelledError:
+            # Unless give_up cancelled the call, the cancellation comes from outside.
             if self._losses == losses:
                 raise
             return IllegalGeneration("the membership of the group was given up while offsets were being committed")

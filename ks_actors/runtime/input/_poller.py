@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 POLLER_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system", urgent=(m.BufferHigh, m.BufferLow))
 _ENDS = -1  # instead of an epoch: the failure was not a fetch
-# records of a partition per fetch: limits the time until other partitions get their turn
+# Records of a partition per fetch: limits the time until other partitions get their turn.
 _AT_ONCE = 2_000
-# seconds that a closing app gives the group to name its next generation, mostly immediate
+# Seconds that a closing app gives the group to name its next generation, mostly immediate.
 _PATIENCE = 1.0
 _FENCED = "another process has come with the same group_instance_id, and has this one's place in the group: each needs an id of its own"
 _log = logging.getLogger("ks_actors")
@@ -86,7 +86,8 @@ class Poller(Actor[m.PollerMessage]):
         self._pending: set[TaskId] = set()
         self._positions: dict[TopicPartition, int] = {}
         self._newcomers = NewTasks()
-        self._stopped: Final[set[TopicPartition]] = set()  # OffsetResets reads this set
+        # Shared with OffsetResets: never replace the set.
+        self._stopped: Final[set[TopicPartition]] = set()
         self._lacking = PartialTasks(group)
         self._resets = OffsetResets(log, fetcher, reset, stopped=self._stopped, assigned=lambda: self._positions)
         self._work: asyncio.Future[Any] | None = None
@@ -94,7 +95,7 @@ class Poller(Actor[m.PollerMessage]):
         self._rejoin: Exception | None = None
         self._handover = Handover(manager=manager, state=state, committer=committer, seconds=group.rebalance_seconds)
         self._parting = DepartingTasks(self._handover, membership, group, here=lambda: self._tasks)
-        # set when another process has taken the place in the group: stop serving it
+        # Set when another process has taken the place in the group: stop serving it.
         self._fenced: FencedInstanceId | None = None
         self._rests = RetryBackoff()
         # `leaving`: about to close. Nothing new begins, but the poller follows the group until the
@@ -143,7 +144,7 @@ class Poller(Actor[m.PollerMessage]):
             case m.TopicsGone():
                 self._lacking.drop(message.topics, self._positions)
                 self._assign({})
-                # the failure may have come from the lookup of these
+                # The failure may have come from the lookup of these.
                 self._find_ends(self._positions)
                 self._parting.ask()
             case m.FetchNew() | m.Rested():

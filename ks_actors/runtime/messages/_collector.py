@@ -26,7 +26,10 @@ class Output(Message, frozen=True):
 
 
 class Sent(Message, frozen=True):
-    """A send succeeded (internal)."""
+    """A send has ended (internal).
+
+    Without batches, a transaction has ended.
+    """
 
     batches: Sequence[Outgoing]
     ends: Sequence[int]

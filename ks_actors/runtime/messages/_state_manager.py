@@ -131,9 +131,9 @@ class LookIdle(Message, frozen=True):
 
 
 class Corrupted(Message, frozen=True):
-    """Wipe the stores that do not fit their changelogs, for the given reasons, and restore them.
+    """Discard the stores that do not fit their changelogs, for the given reasons, and restore them.
 
-    Without `changelogs`, wipe all stores of the task.
+    Without `changelogs`, discard all stores of the task.
     """
 
     task: TaskId

@@ -148,6 +148,7 @@ class Collector(Actor[CollectorMessage]):
 
     def _take(self, message: m.Output) -> None:
         if message.epoch < self._epoch:
+            # The output of an aborted epoch is void: its records are processed again.
             self._metrics.stale += 1
             return
         batches = message.batches
@@ -156,6 +157,7 @@ class Collector(Actor[CollectorMessage]):
             self._apart.add(message.lot, message.epoch, batches)
             self._press()
         elif message.epoch > self._epoch:
+            # A commit is under way: its transaction must not include this output.
             self._held.setdefault(message.epoch, []).extend(batches)
             self._press()
         else:
@@ -335,6 +337,7 @@ class Collector(Actor[CollectorMessage]):
         elif self._pressed and waiting <= _LOW:
             self._pressed = False
             self._manager().tell(m.OutputPressure(high=False))
+        # Output kept apart leaves only with a commit: ask for one to relieve the pressure.
         if self._pressed and self._apart and not self._relief_asked:
             self._relief_asked = True
             self._committer().tell(m.Commit(None, "more output waits for a commit than may"))
@@ -347,6 +350,7 @@ class Collector(Actor[CollectorMessage]):
         That output must be counted.
         """
         self._sending = True
+        # No send may start until the transaction has ended: `_sending` stays set.
         end = cast("TransactionalProducer", self._producer).commit(message.offsets, message.group)
         self.ctx.pipe(end, partial(_ended, reply=message.reply), partial(_end_failed, reply=message.reply))
 
@@ -359,6 +363,7 @@ class Collector(Actor[CollectorMessage]):
             cast("Producer", self._producer).abandon()
 
     def _start_abort(self, abort: m.Abort) -> None:
+        # The committer asks one thing at a time, so it does not wait for a flush any more.
         self._abort = self._flush = None
         self._ready.clear()
         self._gathered = 0

@@ -125,6 +125,7 @@ class TaskManager(Actor[TaskManagerMessage]):
             case m.ResumeFeeding():
                 self._look(self._drains.end(self.ctx.time(), failed=message.failed))
             case m.Freeze():
+                # Skip the dispatch until ResumeFeeding: leases would only wait at paused workers.
                 self._freeze(message)
                 self._look(self._drains.fed_again)
                 return
@@ -302,6 +303,7 @@ class TaskManager(Actor[TaskManagerMessage]):
     def _freeze(self, message: m.Freeze) -> None:
         touched = list(self._touched.values())
         broken = [task.id for task in touched if task.broken]
+        # One transaction covers all tasks, so a broken task blocks the commit.
         if broken and message.transactional:
             message.reply.fail(TasksBroken.of(broken))
             return

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ks_actors.runtime.output import Letters
     from ks_actors.task import Environment, Task
 
-# one lane, so that neither overtakes the other
+# One lane, so that neither overtakes the other.
 WORKER_MAILBOX = Mailbox(capacity=64, overflow="fail_system", urgent=(PauseForCommit, Resume))
 _log = logging.getLogger("ks_actors")
 
@@ -33,8 +33,8 @@ class Worker(Actor[WorkerMessage]):
     epoch of its commit, which the committer sends. Until then, a new worker is paused.
 
     An error out of a task ends the worker after it has given back the other tasks of the lease. The
-    supervisor does the rest. At least once, the dead letters of the failed record are written
-    before; exactly once, they are void. A task asks for a commit when its stores exceed the
+    supervisor does the rest. Under at least once, the dead letters of the failed record are written
+    first. Under exactly once, they are void. A task asks for a commit when its stores exceed the
     worker's share of uncommitted bytes.
     """
 
@@ -126,6 +126,7 @@ class Worker(Actor[WorkerMessage]):
     def _write(self, task: Task, output: list[Outgoing]) -> None:
         if 0 <= self.uncommitted_bytes < task.uncommitted_bytes:
             task.commit_requested = True
+        # Output of a task with calls in flight is kept apart: a commit may leave the task out.
         if (lot := task.draining.lot) is None:
             output += task.take_output()
         elif batches := task.take_output():

@@ -147,6 +147,7 @@ class Coverage:
         try:
             while left:
                 before = dict(left)
+                # Only a fetch tells records from transaction markers and aborted records.
                 full = {one.partition for one in await fetcher.fetch(max_wait_ms=_FETCH_MS, max_records=1) if len(one.batch)}
                 if full and not each:
                     break

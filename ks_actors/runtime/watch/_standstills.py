@@ -87,6 +87,7 @@ class StandstillTimes:
         """
         metrics = self._standing.metrics
         if metrics.commits != self._commits:
+            # A commit has succeeded since the last look, so the last failure is over.
             self._commits = metrics.commits
             metrics.failures.pop(None, None)
         calls = self._look_at_calls(now)

@@ -21,10 +21,7 @@ class WaitReason(Enum):
     PAUSED = "paused"
     """The user has paused the app: `App.resume` resumes it."""
     PARTITION = "partition"
-    """Another partition of the task has no records yet, so the task waits for them.
-
-    `max_task_idle_ms` limits this wait.
-    """
+    """Another partition of the task has no records yet; `max_task_idle_ms` says to wait."""
     COMMIT = "commit"
     """A commit is under way that pauses the task."""
     ASYNC_CALL = "async call"

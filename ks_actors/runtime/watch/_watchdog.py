@@ -149,6 +149,7 @@ class Watch(Actor[WatchMessage]):
         unread = self._unread.all(self.coverage.missing)
         metrics.longest_wait = max((*(one.waited(now) for one in waiting), *(now - one.since for one in unread.values())), default=0.0)
         metrics.stalled_partitions = len(stalled) + self._unread.tell(unread, now)
+        # Warn after 1, 2, 4, ... times the bound: a long stall must not flood the log.
         due = [one for one in stalled if one.waited(now) >= self._bound * 2**one.still.told]
         for one in due[:_LINES]:
             self._tell(one, now)
@@ -184,6 +185,7 @@ class Watch(Actor[WatchMessage]):
             for one in found
             if not one.place.buffered and one.place.position is not None and now - one.still.still >= self._bound / 2
         ]
+        # Fetches return the end offsets of all other partitions again.
         self._ends = {partition: end for partition, end in self._ends.items() if partition in quiet}
         if quiet:
             self._asking = True
