@@ -150,6 +150,8 @@ class KafkaClient:
                         if not error.told:
                             refusals.note(error, asyncio.get_running_loop().time())
                         if error.soon:
+                            # Such errors usually pass within milliseconds, so start with short
+                            # pauses.
                             await asyncio.sleep(soon)
                             soon = max(_SOON_S, min(soon * 1.5, self.options.retry_backoff_ms / 1000))
                             continue

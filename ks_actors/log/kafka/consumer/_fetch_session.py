@@ -96,6 +96,7 @@ class FetchSession:
         if session_id == _NONE:
             self._epoch = _FULL
         else:
+            # After the highest epoch the count restarts at 1: 0 would ask for a new session.
             self._epoch = 1 if self._epoch == _LAST_EPOCH else self._epoch + 1
 
     def lose(self) -> None:

@@ -1,4 +1,4 @@
-"""Producing."""
+"""Producers."""
 
 from ks_actors.log.kafka.producer._partition_queue import NOBODY, Identity
 from ks_actors.log.kafka.producer._producer import KafkaProducer

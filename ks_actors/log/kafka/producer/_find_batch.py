@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ks_actors.records import TopicPartition
 
 _MOST_BYTES: Final = 8 << 20
-# A new leader may not have reported its end offset yet, so read again after this wait.
+# A new leader may not report its full end offset yet, so the fetch waits this long for more.
 _WAIT_MS: Final = 500
 
 

@@ -62,6 +62,7 @@ class HangingTransactions:
         self._admin: Admin = Admin(client)
         self._coordination: TransactionCoordinator = coordination
         self._scope: TransactionScope | None = scope
+        # Whether the outcome of an earlier end is unknown, so that it must be repeated.
         self._begun = False
 
     async def complete(self, identity: Identity, ended: Ended) -> None:

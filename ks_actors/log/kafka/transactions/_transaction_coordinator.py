@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ks_actors.log._types import GroupMetadata, OffsetAndMetadata
     from ks_actors.log.kafka.client import KafkaClient
 
+# Only errors of the coordinator itself are retried here; errors of partitions go to the caller.
 _OURS = WRONG_COORDINATOR | {COORDINATOR_LOAD_IN_PROGRESS, CONCURRENT_TRANSACTIONS}
 _SETTLING_S = 5
 _PREPARED = "Prepare"

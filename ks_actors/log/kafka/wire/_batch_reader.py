@@ -28,6 +28,7 @@ _LENGTHS = Struct(">qi")
 _MAGIC_AT = 16
 _LAST_DELTA = Struct(">i")
 _LAST_DELTA_AT = 23
+# The key of a control record: its version and type.
 _MARKER = Struct(">HH")
 _ABORT = 0
 

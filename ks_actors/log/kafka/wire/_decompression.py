@@ -20,13 +20,17 @@ MAX_DECOMPRESSED: Final = 268_435_456
 
 _GZIP: Final = 16 + zlib.MAX_WBITS
 _GZIP_PIECE: Final = 1_024
+# One byte of lz4 expands to at most 255 bytes.
 _LZ4_RATIO: Final = 255
 _ZSTD_FRAME: Final = 0xFD2FB528
 _ZSTD_SKIPPED: Final = range(0x184D2A50, 0x184D2A60)
+# The most bytes of one decompressed block.
 _ZSTD_BLOCK: Final = 131_072
 _ZSTD_RAW, _ZSTD_REPEATED = 0, 1
+# The framing of Java's snappy library.
 _XERIAL: Final = b"\x82SNAPPY\x00"
 _XERIAL_BEGIN: Final = 16
+# A part of the error text for output that exceeds the given memory.
 _OVERFLOW: Final = "whole buffer"
 
 
@@ -152,6 +156,7 @@ def _zstd_bound(data: memoryview) -> float:
             return inf
         descriptor = data[at + 4]
         single = descriptor >> 5 & 1
+        # Magic and descriptor, then window, dictionary id and content size, as far as present.
         at += 6 - single + (0, 1, 2, 4)[descriptor & 3] + (single, 2, 4, 8)[descriptor >> 6]
         last = 0
         while not last:
@@ -161,6 +166,7 @@ def _zstd_bound(data: memoryview) -> float:
             last, kind, size = block & 1, block >> 1 & 3, block >> 3
             at += 3 + (1 if kind == _ZSTD_REPEATED else size)
             total += size if kind in {_ZSTD_RAW, _ZSTD_REPEATED} else _ZSTD_BLOCK
+        # The checksum of the content, if present.
         at += 4 * (descriptor >> 2 & 1)
     return total
 

@@ -22,9 +22,13 @@ if TYPE_CHECKING:
 _SHORT: Final = Struct(">h")
 _INT: Final = Struct(">i")
 _HEADER: Final = Struct(">hhih")
+# Replica, max wait, min bytes, max bytes, isolation, session id and epoch, number of topics.
 _REQUEST: Final = Struct(">iiiibiii")
+# Partition, leader epoch, fetch offset, log start offset, max bytes.
 _ASKED: Final = Struct(">iiqqi")
+# Throttle time, error code, session id, number of topics.
 _RESPONSE: Final = Struct(">ihii")
+# Partition, error code, high watermark, last stable offset, log start offset, aborted count.
 _ANSWER: Final = Struct(">ihqqqi")
 _ABORTED: Final = Struct(">qq")
 _RECORDS: Final = Struct(">ii")

@@ -66,6 +66,7 @@ def legacy_messages(stored: memoryview, limit: int) -> Sequence[Message]:
             )
     if not found:
         raise CorruptRecordException("a set of messages is empty")
+    # In format 0 the offsets inside a set are absolute.
     if not magic:
         return found
     # The offset of a set is the offset of its last message.

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from ks_actors.records import Headers
 
+# Ten bytes of seven bits.
 _LONGEST_NUMBER: Final = 70
+# A byte each for length, attributes, two deltas, key and value lengths, and header count.
 _LEAST_RECORD: Final = 7
 _SIGN: Final = 1 << 63
 _WRAP: Final = 1 << 64

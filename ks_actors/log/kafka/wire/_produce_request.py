@@ -19,6 +19,7 @@ _SHORT: Final = struct.Struct(">h")
 _INT: Final = struct.Struct(">i")
 _HEAD: Final = struct.Struct(">hii")
 _PARTITION: Final = struct.Struct(">ii")
+# Partition, error code, base offset, log append time, log start offset.
 _ANSWER: Final = struct.Struct(">ihqqq")
 
 

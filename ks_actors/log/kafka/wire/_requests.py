@@ -185,6 +185,7 @@ _INCREMENTAL_ALTER_CONFIGS = _flexible(
     ],
 )  # fmt: skip
 
+# Kafka's type of a topic as a config resource, and the operation that sets a config.
 TOPIC = 2
 _SET = 0
 
@@ -234,6 +235,7 @@ def incremental_alter_configs(configs: Mapping[str, Mapping[str, str]]) -> Pinne
     return Pinned(_INCREMENTAL_ALTER_CONFIGS, resources, False, {})
 
 
+# The parts of aiokafka in use, and the parameters passed to them.
 _TOUCHED: Mapping[str, tuple[str, ...]] = {
     "aiokafka.conn:AIOKafkaConnection": (
         "host", "port", "client_id", "request_timeout_ms", "ssl_context", "security_protocol", "max_idle_ms", "sasl_mechanism",
