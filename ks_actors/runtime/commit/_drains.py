@@ -52,7 +52,7 @@ class Drains:
     """Drain tasks: they finish their work in hand and take nothing new until a commit.
 
     A commit waits a moment for calls that are about to end, unless the task's calls took longer the
-    last time. A task with longer calls is left out of the commit, keeps draining, and asks for a
+    last time. A task with longer calls is left out of the commit and keeps draining. It asks for a
     commit when it is at rest. A task that is not at rest after `longest` seconds has failed.
     Commits wait for caches: no call delays them. Before the app closes it becomes `calm`: long
     calls do not begin any more.
@@ -176,7 +176,7 @@ class Drains:
     def answer(self) -> None:
         """Answer if there is nothing to wait for, or fail if a task is broken.
 
-        With a broken task, no worker may be left to hand results on before the rollback.
+        With a broken task, perhaps no worker is left to hand results on: the wait would never end.
         """
         if (reply := self._reply) is None:
             return

@@ -28,8 +28,8 @@ class AssignmentCheck:
 
     Such a task has partitions that the topology does not read, or lacks some that it reads. That
     happens when the leader does not know the topology. A static member that returns with a new
-    version gets the old version's tasks, and leaders before this version know only their own
-    topology. Asking for another assignment fixes the first case.
+    version gets the old version's tasks. Leaders before this version know only their own topology.
+    Asking for another assignment fixes the first case.
     """
 
     def __init__(

@@ -34,10 +34,10 @@ _CLOSE_S = 0.0005
 class TaskManager(Actor[TaskManagerMessage]):
     """Own the running tasks, their buffers and the schedule.
 
-    A free worker gets the task of the highest `priority` (higher first), then the one with the most
-    buffered records, or one that has waited too long. While tasks have little to do, it gets those
-    behind it as well. A leased task belongs to its worker alone. Every change of a task ends in a
-    `_look`.
+    A free worker gets the task of the highest `priority` (higher first). Among equal ones, it gets
+    the task with the most buffered records, or one that has waited too long. While tasks have
+    little to do, it gets those behind it as well. A leased task belongs to its worker alone. Every
+    change of a task ends in a `_look`.
     """
 
     def __init__(

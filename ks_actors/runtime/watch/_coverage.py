@@ -21,7 +21,7 @@ _NONE: Mapping[TopicPartition, int] = {}
 class ReadElsewhere(NamedTuple):
     """Partitions of other members, and partitions of no member, with their uncommitted offsets.
 
-    `assigned` is False while the group assigns anew.
+    `assigned` is False while the group reassigns tasks.
     """
 
     others: Mapping[TopicPartition, int] = _NONE
@@ -32,7 +32,7 @@ class ReadElsewhere(NamedTuple):
     def behind(self) -> int:
         """The number of uncommitted offsets.
 
-        At least 1 for each unassigned partition, and 1 while the group assigns anew.
+        At least 1 for each unassigned partition, and 1 more while the group reassigns tasks.
         """
         return sum(self.others.values()) + sum(max(lag, 1) for lag in self.unread.values()) + (not self.assigned)
 

@@ -51,7 +51,7 @@ class EndsNotFound(Message, frozen=True):
 class UnreadFound(Message, frozen=True):
     """The partitions that no member reads, with the number of offsets that wait (internal).
 
-    None while the group assigns anew.
+    None while the group reassigns tasks.
     """
 
     lags: Mapping[TopicPartition, int] | None
