@@ -22,8 +22,8 @@ V = TypeVar("V")
 class BranchedStream(Generic[K, V]):
     """What `Stream.split` returns: every record goes to the first branch whose predicate holds, and to no other.
 
-    End it with `default_branch` or `no_default_branch`, which return the branches by name: the split's name and the branch's, or its number from 1
-    (0 is the default branch's).
+    End it with `default_branch` or `no_default_branch`, which return the branches by name: the
+    split's name and the branch's, or its number from 1 (0 is the default branch's).
     """
 
     def __init__(self, source: Stream[K, V], name: str | None) -> None:

@@ -27,7 +27,10 @@ V = TypeVar("V")
 
 
 class StreamsBuilder:
-    """Makes a topology out of streams and tables. Operations that are not named are numbered as Kafka Streams does: `KSTREAM-FILTER-0000000001`."""
+    """Makes a topology out of streams and tables.
+
+    Operations that are not named are numbered as Kafka Streams does: `KSTREAM-FILTER-0000000001`.
+    """
 
     def __init__(self) -> None:
         self._graph: GraphBuilder = GraphBuilder()
@@ -37,7 +40,10 @@ class StreamsBuilder:
     @overload
     def stream(self, topics: str | Sequence[str] | re.Pattern[str], consumed: Consumed[K, V]) -> Stream[K, V]: ...
     def stream(self, topics: str | Sequence[str] | re.Pattern[str], consumed: Consumed[Any, Any] | None = None) -> Stream[Any, Any]:
-        """Read a topic, several, or all that match a pattern in full, as a stream of records. The same topics can be read more than once."""
+        """Read a topic, several, or all that match a pattern in full, as a stream of records.
+
+        The same topics can be read more than once.
+        """
         options: Consumed[Any, Any] = check_options(consumed, Consumed, of="stream")
         wanted = checked_topics(topics, "stream")
         name = self._graph.name_or(options.name, "KSTREAM-SOURCE-")
@@ -60,7 +66,10 @@ class StreamsBuilder:
     @overload
     def table(self, topic: str, consumed: Consumed[K, V], materialized: Materialized[K, V] | None = None) -> Table[K, V]: ...
     def table(self, topic: str, consumed: Consumed[Any, Any] | None = None, materialized: Materialized[Any, Any] | None = None) -> Table[Any, Any]:
-        """Read a topic as a table: the latest value of each key, None deletes. It is stored if something needs it, or it is materialized by name."""
+        """Read a topic as a table: the latest value of each key, None deletes.
+
+        It is stored if something needs it, or it is materialized by name.
+        """
         return _table.source_table(self._graph, topic, check_options(consumed, Consumed, of=f"table of topic {topic}"), materialized)
 
     @overload
@@ -68,7 +77,10 @@ class StreamsBuilder:
     @overload
     def global_table(self, topic: str, consumed: Consumed[K, V], materialized: Materialized[K, V] | None = None) -> GlobalTable[K, V]: ...
     def global_table(self, topic: str, consumed: Consumed[K, V] | None = None, materialized: Materialized[K, V] | None = None) -> GlobalTable[K, V]:
-        """Read all partitions of a topic into a table that every instance has whole. Joins with it need no common partitions."""
+        """Read all partitions of a topic into a table that every instance has whole.
+
+        Joins with it need no common partitions.
+        """
         return _table.global_table(self._graph, topic, check_options(consumed, Consumed, of=f"global_table of topic {topic}"), materialized)
 
     def add_state_store(self, spec: StoreSpec) -> StreamsBuilder:
@@ -78,7 +90,10 @@ class StreamsBuilder:
         return self
 
     def add_global_store(self, spec: StoreSpec, topic: str, supplier: AnySupplier, consumed: Consumed[Any, Any] | None = None) -> StreamsBuilder:
-        """Add a store that every instance fills with all of a topic, through a processor of its own. All others can read it, unconnected."""
+        """Add a store that every instance fills with all of a topic, through a processor of its own.
+
+        All others can read it, unconnected.
+        """
         check_kind(spec, StoreSpec, role="argument 'spec'", of="add_global_store", remedy="give one that ks_actors.stores makes")
         valid_topic(topic, f"global store {spec.name}")
         options = check_options(consumed, Consumed, of=f"global store {spec.name}")

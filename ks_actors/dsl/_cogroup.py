@@ -33,7 +33,10 @@ _MERGE = "COGROUPKSTREAM-MERGE-"
 
 
 class CogroupedStream(Generic[K, A]):
-    """Grouped streams, each with the function by which its values go into one aggregate per key. Made by `GroupedStream.cogroup`."""
+    """Grouped streams, each with the function by which its values go into one aggregate per key.
+
+    Made by `GroupedStream.cogroup`.
+    """
 
     def __init__(self, graph: GraphBuilder) -> None:
         self.graph: GraphBuilder = graph
@@ -60,7 +63,10 @@ class CogroupedStream(Generic[K, A]):
         return self
 
     def aggregate(self, initializer: Callable[[], A], materialized: Materialized[K, A] | None = None, *, name: str | None = None) -> Table[K, A]:
-        """Return the table of aggregates; each key begins with what `initializer()` returns. Records without key or value are dropped."""
+        """Return the table of aggregates; each key begins with what `initializer()` returns.
+
+        Records without key or value are dropped.
+        """
         of = self.called("aggregate", name)
         check_function(initializer, 0, role="initializer", of=of)
         check_materialized(materialized, of)
@@ -123,7 +129,8 @@ class TimeWindowedCogroupedStream(Generic[K, A]):
     ) -> Table[Windowed[K], A]:
         """Return the table of aggregates of each key and window, which begin with what `initializer()` returns.
 
-        Records without key and late ones are dropped; those without value are not, except by sliding windows.
+        Records without key and late ones are dropped; those without value are not, except by
+        sliding windows.
         """
         of = self._cogrouped.called("aggregate", name)
         check_function(initializer, 0, role="initializer", of=of)

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 __all__ = ["GraphBuilder", "GraphNode", "Repartition", "StreamJoin", "StreamSource", "named_or_behind", "valid_name"]
 
 Write: TypeAlias = Callable[[Topology, tuple[str, ...]], None]
-"""Add one node of the graph to the topology, given the names of its parents there. Called once, at build, when all decisions are made."""
+"""Add one node of the graph to the topology, given the names of its parents there.
+
+Called once, at build, when all decisions are made.
+"""
 
 _GENERATED = re.compile(r"KSTREAM.*-[0-9]{10}")
 _REPARTITION = "-repartition"
@@ -30,8 +33,9 @@ _REPARTITION = "-repartition"
 class GraphNode:
     """One operation. `name` is what its children attach to in the topology: of a repartition it is the source behind the topic.
 
-    `relaxed_null_keys` says that records without a key mean something here (left joins), so that no repartition upstream may drop them. What an
-    operation does to keys and values, and whether it puts streams together, is for the optimizer.
+    `relaxed_null_keys` says that records without a key mean something here (left joins), so that no
+    repartition upstream may drop them. What an operation does to keys and values, and whether it
+    puts streams together, is for the optimizer.
     """
 
     __slots__ = ("changes_key", "changes_value", "children", "joins_value", "merges", "name", "parents", "priority", "relaxed_null_keys", "write")
@@ -75,7 +79,8 @@ class StreamSource(GraphNode):
 class Repartition(GraphNode):
     """A topic in the middle: filter, sink and source. Records without a key are dropped unless a left join downstream wants them.
 
-    Of several behind one change of keys one will do, unless the user has asked for this one: then it is not `mergeable`.
+    Of several behind one change of keys one will do, unless the user has asked for this one: then
+    it is not `mergeable`.
     """
 
     __slots__ = ("keep_null_keys", "key", "mergeable", "topic", "value")
@@ -90,7 +95,10 @@ class Repartition(GraphNode):
 
 
 class StreamJoin(GraphNode):
-    """A join of two streams; `windows` are the nodes that keep the records of both, by name. One with itself can do with the first of them."""
+    """A join of two streams; `windows` are the nodes that keep the records of both, by name.
+
+    One with itself can do with the first of them.
+    """
 
     __slots__ = ("of_one", "windows")
 
@@ -101,7 +109,10 @@ class StreamJoin(GraphNode):
 
 
 class GraphBuilder:
-    """Names, nodes and copartition groups of one StreamsBuilder. Names come from one counter, as Kafka Streams makes them."""
+    """Names, nodes and copartition groups of one StreamsBuilder.
+
+    Names come from one counter, as Kafka Streams makes them.
+    """
 
     def __init__(self) -> None:
         self.root: GraphNode = GraphNode("root", _write_nothing)

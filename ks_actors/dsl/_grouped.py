@@ -104,7 +104,8 @@ class GroupedStream(Generic[K, V]):
     ) -> Table[K, A]:
         """Return the table of `aggregator(key, value, aggregate)` over the values of each key, beginning with what `initializer()` returns.
 
-        A result of None deletes the row. Records without key or value are dropped. The aggregate may be changed in place and returned.
+        A result of None deletes the row. Records without key or value are dropped. The aggregate
+        may be changed in place and returned.
         """
         of = self.called("aggregate", name)
         check_function(initializer, 0, role="initializer", of=of)

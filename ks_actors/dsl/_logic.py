@@ -52,7 +52,10 @@ class Logic(Protocol):
         ...
 
     def send_old(self, *, force: bool) -> bool:
-        """Send old values from now on; unless told to `force` it, only if that needs no store that is not there yet. Return whether it does."""
+        """Send old values from now on; unless told to `force` it, only if that needs no store that is not there yet.
+
+        Return whether it does.
+        """
         ...
 
 
@@ -66,7 +69,10 @@ def add_logic(graph: GraphBuilder, name: str, logic: Logic, *parents: GraphNode,
 
 
 class SourceLogic:
-    """A topic, or a stream, taken as a table. It is stored if the user named the store or something needs it."""
+    """A topic, or a stream, taken as a table.
+
+    It is stored if the user named the store or something needs it.
+    """
 
     def __init__(self, spec: StoreSpec, *, stored: bool) -> None:
         self.spec: StoreSpec = spec
@@ -189,7 +195,11 @@ class _DerivedLogic(ABC):
 
 
 class FilterLogic(_DerivedLogic):
-    """A filtered table. It takes old values as soon as they are to be had: changes from nothing to nothing need not go on then."""
+    """A filtered table.
+
+    It takes old values as soon as they are to be had: changes from nothing to nothing need not go
+    on then.
+    """
 
     def __init__(self, parent: Table[Any, Any], spec: StoreSpec | None, predicate: Callable[[Any, Any], object], *, negated: bool) -> None:
         super().__init__(parent, spec)
@@ -224,7 +234,10 @@ class MapLogic(_DerivedLogic):
 
 
 class JoinSideLogic:
-    """One side of a join of two tables; `joiner` takes this side's value first. Old values are forced out of both tables."""
+    """One side of a join of two tables; `joiner` takes this side's value first.
+
+    Old values are forced out of both tables.
+    """
 
     def __init__(
         self, mine: Table[Any, Any], theirs: Table[Any, Any], joiner: Callable[[Any, Any], Any], *, mine_optional: bool, theirs_optional: bool

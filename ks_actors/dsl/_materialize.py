@@ -31,7 +31,10 @@ def check_materialized(materialized: Materialized[Any, Any] | None, of: str) -> 
 
 
 def key_value_store(graph: GraphBuilder, materialized: Materialized[Any, Any] | None, prefix: str, *, key: Any, value: Any) -> Stored:
-    """Describe the key-value store of a table. Serdes that `materialized` lacks are `key` and `value`; without a name it gets a new one."""
+    """Describe the key-value store of a table.
+
+    Serdes that `materialized` lacks are `key` and `value`; without a name it gets a new one.
+    """
     name, named = _name(graph, materialized, prefix)
     if materialized is None:
         return Stored(StoreSpec(name=name, kind=StoreKind.TIMESTAMPED_KEY_VALUE, key=key, value=value, caching=True), named)
@@ -95,7 +98,8 @@ def session_store(
 ) -> Stored:
     """Describe the session store of a table: it keeps sessions for as long as they take records, or as long as `materialized` wants.
 
-    Where results come `on_close`, sessions have to be there until they have come out, and those that late records may join have to be, too.
+    Where results come `on_close`, sessions have to be there until they have come out, and those
+    that late records may join have to be, too.
     """
     without_history(materialized, "a table of windows")
     without_history(materialized, "a table of sessions")

@@ -44,7 +44,10 @@ def _changes(node: GraphNode) -> bool:
 
 
 def _changes_if_typed(node: GraphNode) -> bool:
-    """Return whether what a serde is for is made here. Kafka Streams moves such topics before joins with global tables, where it does not fit."""
+    """Return whether what a serde is for is made here.
+
+    Kafka Streams moves such topics before joins with global tables, where it does not fit.
+    """
     return _changes(node) or node.joins_value
 
 
@@ -67,7 +70,10 @@ def _hoisted(graph: GraphBuilder, groups: dict[GraphNode, list[Repartition]]) ->
 
 
 def _merge(graph: GraphBuilder, changer: GraphNode, repartitions: list[Repartition]) -> None:
-    """Put one repartition right behind what changes keys, in the place of all of these. It has the name of the first one's topic."""
+    """Put one repartition right behind what changes keys, in the place of all of these.
+
+    It has the name of the first one's topic.
+    """
     one = graph.new_repartition(repartitions[0].topic, _first(each.key for each in repartitions), _first(each.value for each in repartitions))
     one.priority = changer.priority
     for each in repartitions:

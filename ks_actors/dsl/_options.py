@@ -23,8 +23,8 @@ W = TypeVar("W")
 class Consumed(Generic[K, V]):
     """How a topic is read. A serde that is not given is the app's default, the extractor likewise.
 
-    `offset_reset` says where to begin without a committed offset; None is the app's setting. The extractor gets the record and the partition's
-    time (ms).
+    `offset_reset` says where to begin without a committed offset; None is the app's setting. The
+    extractor gets the record and the partition's time (ms).
     """
 
     key: Serde[K] | None = None
@@ -43,7 +43,10 @@ class Consumed(Generic[K, V]):
 
 @dataclass(frozen=True)
 class Produced(Generic[K, V]):
-    """How a topic is written. A serde that is not given is the stream's, or else the app's default."""
+    """How a topic is written.
+
+    A serde that is not given is the stream's, or else the app's default.
+    """
 
     key: Serde[K] | None = None
     value: Serde[V] | None = None
@@ -73,8 +76,9 @@ class Grouped(Generic[K, V]):
 class Joined(Generic[K, V, W]):
     """How a stream is joined with a table: serdes of key, stream's and table's value; `name` is the join's and its repartition topic's.
 
-    With `grace_ms` records wait until stream time is that far past theirs, so that the table can hear of their time first; its store has to be
-    versioned, and keep history for that long at least (KIP-923).
+    With `grace_ms` records wait until stream time is that far past theirs, so that the table can
+    hear of their time first; its store has to be versioned, and keep history for that long at least
+    (KIP-923).
     """
 
     key: Serde[K] | None = None
@@ -112,12 +116,15 @@ class Repartitioned(Generic[K, V]):
 class Materialized(Generic[K, V]):
     """How a table is stored. With a `name` its store can be asked from outside.
 
-    `store_type` None is the app's default. `retention_ms` is for windowed stores: None keeps them as long as window and grace demand.
-    `logging` keeps a changelog topic, with `changelog_configs` on top of what the store demands. `caching` lets updates be held back, so that of
-    several to a row only the last one goes on, where the app has `statestore_cache_max_bytes` for that; without it each goes on at once.
+    `store_type` None is the app's default. `retention_ms` is for windowed stores: None keeps them
+    as long as window and grace demand. `logging` keeps a changelog topic, with `changelog_configs`
+    on top of what the store demands. `caching` lets updates be held back, so that of several to a
+    row only the last one goes on, where the app has `statestore_cache_max_bytes` for that; without
+    it each goes on at once.
 
-    With `history_retention_ms` the store is a versioned one (KIP-889, KIP-914), in RocksDB unless `store_type` says otherwise, and never cached: a
-    stream is joined with the table as it was at each record's time; updates with an older timestamp than the latest one go into the past, and
+    With `history_retention_ms` the store is a versioned one (KIP-889, KIP-914), in RocksDB unless
+    `store_type` says otherwise, and never cached: a stream is joined with the table as it was at
+    each record's time; updates with an older timestamp than the latest one go into the past, and
     operations on tables downstream take no notice of them.
     """
 

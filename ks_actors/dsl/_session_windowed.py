@@ -35,9 +35,10 @@ A = TypeVar("A")
 class SessionWindowedStream(Generic[K, V]):
     """A stream whose records are grouped by key and session. Made by `GroupedStream.windowed_by`.
 
-    Whenever a session grows, or two become one, the old ones are deleted (their result is None) and the new one is sent, at its end. Records without
-    key, and late ones (stream time has passed the end of their session by more than gap and grace period), are dropped; those without value are not.
-    `Materialized(retention_ms=…)` keeps results longer than gap and grace demand.
+    Whenever a session grows, or two become one, the old ones are deleted (their result is None) and
+    the new one is sent, at its end. Records without key, and late ones (stream time has passed the
+    end of their session by more than gap and grace period), are dropped; those without value are
+    not. `Materialized(retention_ms=…)` keeps results longer than gap and grace demand.
     """
 
     def __init__(self, grouped: GroupedStream[K, V], windows: SessionWindows, emit: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE) -> None:
@@ -48,7 +49,8 @@ class SessionWindowedStream(Generic[K, V]):
     def emit_strategy(self, emit: EmitStrategy) -> SessionWindowedStream[K, V]:
         """Send results at every change, which is the default, or once when their session closes.
 
-        In the second case nothing is lost to a short retention, unlike with Kafka Streams, where `retention_ms` has to be raised for that.
+        In the second case nothing is lost to a short retention, unlike with Kafka Streams, where
+        `retention_ms` has to be raised for that.
         """
         check_emit(emit, self._grouped.called("emit_strategy", None))
         return SessionWindowedStream(self._grouped, self._windows, emit)
@@ -57,7 +59,8 @@ class SessionWindowedStream(Generic[K, V]):
         """Return the table of how many records each session has."""
         check_materialized(materialized, self._grouped.called("count", name))
         if materialized is not None and materialized.name is None:
-            self._grouped.graph.new_store_name(_grouped.AGGREGATE)  # Kafka Streams has a number go to waste here
+            # Kafka Streams has a number go to waste here
+            self._grouped.graph.new_store_name(_grouped.AGGREGATE)
         return self._aggregate(_grouped.AGGREGATE, materialized, name, LONG, None, None, None)
 
     def reduce(
@@ -65,7 +68,8 @@ class SessionWindowedStream(Generic[K, V]):
     ) -> Table[Windowed[K], V]:
         """Return the table of `reducer(aggregate, value)` over the values of each session; the first value is the first aggregate.
 
-        Sessions become one by `reducer(aggregate, other aggregate)`, the earliest first. A result of None deletes the row.
+        Sessions become one by `reducer(aggregate, other aggregate)`, the earliest first. A result
+        of None deletes the row.
         """
         of = self._grouped.called("reduce", name)
         check_function(reducer, 2, role="reducer", of=of)
@@ -83,8 +87,9 @@ class SessionWindowedStream(Generic[K, V]):
     ) -> Table[Windowed[K], A]:
         """Return the table of `aggregator(key, value, aggregate)` over the values of each session.
 
-        For each record `initializer()` is merged with all sessions that it joins, by `merger(key, aggregate, other aggregate)`, the earliest first;
-        then its value goes in. A result of None deletes the row.
+        For each record `initializer()` is merged with all sessions that it joins, by `merger(key,
+        aggregate, other aggregate)`, the earliest first; then its value goes in. A result of None
+        deletes the row.
         """
         of = self._grouped.called("aggregate", name)
         check_function(initializer, 0, role="initializer", of=of)
@@ -139,7 +144,8 @@ class SessionWindowedCogroupedStream(Generic[K, A]):
     ) -> Table[Windowed[K], A]:
         """Return the table of aggregates of each key and session, which begin with what `initializer()` returns.
 
-        Sessions become one by `merger(key, aggregate, other aggregate)`, see `SessionWindowedStream.aggregate`.
+        Sessions become one by `merger(key, aggregate, other aggregate)`, see
+        `SessionWindowedStream.aggregate`.
         """
         of = self._cogrouped.called("aggregate", name)
         check_function(initializer, 0, role="initializer", of=of)

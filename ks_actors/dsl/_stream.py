@@ -36,11 +36,13 @@ V2 = TypeVar("V2")
 class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
     """A stream of records, each a fact of its own. Operations return other streams; nothing runs before the topology does.
 
-    Functions are called with (key, value) if not said otherwise. Those of filter, map, flat_map, peek and foreach may be `async def`: then
-    `max_in_flight`, `order`, `timeout_ms` and `retry` say how they are run, see AsyncOptions. Every operation takes a `name` for its node.
+    Functions are called with (key, value) if not said otherwise. Those of filter, map, flat_map,
+    peek and foreach may be `async def`: then `max_in_flight`, `order`, `timeout_ms` and `retry` say
+    how they are run, see AsyncOptions. Every operation takes a `name` for its node.
 
-    Serdes travel along as far as types are known to stay: an operation that may change the key forgets the key's serde, and repartitions the stream
-    before the next operation that needs equal keys in one place.
+    Serdes travel along as far as types are known to stay: an operation that may change the key
+    forgets the key's serde, and repartitions the stream before the next operation that needs equal
+    keys in one place.
     """
 
     def __init__(
@@ -252,7 +254,10 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
         name: str | None = None,
         **options: Unpack[AsyncArguments],
     ) -> Stream[K2, V2]:
-        """Let a processor see every record; it forwards what it likes. `stores` are names of stores that it uses, added to the builder."""
+        """Let a processor see every record; it forwards what it likes.
+
+        `stores` are names of stores that it uses, added to the builder.
+        """
         return self._process(supplier, stores, name, "KSTREAM-PROCESSOR-", options, keeps_key=False)
 
     def process_values(
@@ -278,11 +283,13 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
     ) -> Stream[K2, V2]:
         """Give many records at once to a function, and go on with the records that it returns: as many as it likes, with keys and times of its own.
 
-        A task calls it with up to `max_records`, in their order, when the first has waited for `max_wait_ms`, and at each commit: nothing is
-        committed before it has come back. `max_in_flight` calls may run at a time in a task; what they return is handed on in the order of the calls.
-        An `async def` is awaited, a plain function is called in a thread, where it cannot be interrupted. `timeout_ms` and `retry` are as for an
-        `async def` elsewhere; what is plain and takes longer fails when it returns. A call that has failed is a failure of each of its records.
-        `SparkBridge.function` makes functions that run on Spark.
+        A task calls it with up to `max_records`, in their order, when the first has waited for
+        `max_wait_ms`, and at each commit: nothing is committed before it has come back.
+        `max_in_flight` calls may run at a time in a task; what they return is handed on in the
+        order of the calls. An `async def` is awaited, a plain function is called in a thread, where
+        it cannot be interrupted. `timeout_ms` and `retry` are as for an `async def` elsewhere; what
+        is plain and takes longer fails when it returns. A call that has failed is a failure of each
+        of its records. `SparkBridge.function` makes functions that run on Spark.
         """
         check_function(function, 1, role="function", of=self._called("batch", name), awaited=True, iterated=True)
         name = self.graph.name_or(name, "KSTREAM-BATCH-")

@@ -26,7 +26,8 @@ GK = TypeVar("GK")
 class StreamJoins(Generic[K, V]):
     """The part of Stream that joins it.
 
-    A record meets a table as it is at the record's turn, and gives one result at most. It meets records of another stream by their timestamps.
+    A record meets a table as it is at the record's turn, and gives one result at most. It meets
+    records of another stream by their timestamps.
     """
 
     @overload
@@ -52,8 +53,9 @@ class StreamJoins(Generic[K, V]):
     def join(self, other: Any, *functions: Any, **options: Any) -> Stream[K, Any]:
         """Join records with what a table has for their key: joiner(value, other) or joiner(key, value, other); without a match there is no result.
 
-        A global table is asked for the key that key_selector(key, value) tells. Of another stream all records meet whose timestamps are in the
-        windows, whichever comes first, and the result has the later timestamp. Records without a key or a value are dropped.
+        A global table is asked for the key that key_selector(key, value) tells. Of another stream
+        all records meet whose timestamps are in the windows, whichever comes first, and the result
+        has the later timestamp. Records without a key or a value are dropped.
         """
         return self._join(other, functions, options, left=False)
 
@@ -80,7 +82,8 @@ class StreamJoins(Generic[K, V]):
     def left_join(self, other: Any, *functions: Any, **options: Any) -> Stream[K, Any]:
         """Join as `join` does, and give the joiner None where there is no match: every record with a value has a result.
 
-        Of two streams that result comes when no match can come any more, with the record's own timestamp.
+        Of two streams that result comes when no match can come any more, with the record's own
+        timestamp.
         """
         return self._join(other, functions, options, left=True)
 

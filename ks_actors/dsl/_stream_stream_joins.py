@@ -32,7 +32,8 @@ _KEYED = 3
 class StreamJoined(Generic[K, V, W]):
     """How two streams are joined: serdes of the key and of both values; `name` is the join's, `store_name` that of its stores.
 
-    `store_type` None is the app's default. `logging` keeps changelog topics, with `changelog_configs` on top of what the stores demand.
+    `store_type` None is the app's default. `logging` keeps changelog topics, with
+    `changelog_configs` on top of what the stores demand.
     """
 
     key: Serde[K] | None = None
@@ -163,9 +164,11 @@ def _window_store(name: str, windows: JoinWindows, options: StreamJoined[Any, An
         value=value,
         type=options.store_type,
         logging=options.logging,
-        changelog_configs={**options.changelog_configs, "cleanup.policy": "delete"},  # every record stands for itself
+        # every record stands for itself
+        changelog_configs={**options.changelog_configs, "cleanup.policy": "delete"},
         retention_ms=windows.size_ms + windows.grace_ms,
-        spare_ms=1,  # the first record that may be met is met as long as the other one is not too late
+        # the first record that may be met is met as long as the other one is not too late
+        spare_ms=1,
         window_size_ms=windows.size_ms,
         retain_duplicates=True,
     )

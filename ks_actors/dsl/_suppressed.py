@@ -30,7 +30,8 @@ _SUPPRESS = "KTABLE-SUPPRESS-"
 class BufferConfig:
     """How many changes may wait, at most one per key: in number, or in bytes as they are written; None is no limit.
 
-    When it is full, the first ones are emitted early, or processing ends. What waits is in memory, and in a changelog topic unless `logging` is off.
+    When it is full, the first ones are emitted early, or processing ends. What waits is in memory,
+    and in a changelog topic unless `logging` is off.
     """
 
     max_records: int | None = None
@@ -56,7 +57,10 @@ class BufferConfig:
 @final
 @dataclass(frozen=True)
 class Suppressed:
-    """When changes of a table go on. Made by `until_time_limit` and `until_window_closes`; `wait_ms` None is the latter."""
+    """When changes of a table go on.
+
+    Made by `until_time_limit` and `until_window_closes`; `wait_ms` None is the latter.
+    """
 
     wait_ms: int | None
     buffer: BufferConfig

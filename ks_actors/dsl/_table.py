@@ -48,8 +48,9 @@ _STREAM_SOURCE = "KSTREAM-SOURCE-"
 class Table(Generic[K, V]):
     """The latest value of every key, and how it changes. Made by `StreamsBuilder.table`, by aggregations and joins, and by `Stream.to_table`.
 
-    A table is kept in a store where that is needed: by the user who names one (`Materialized`), or by what comes downstream. A value of None deletes
-    the row. Where a row is updated with an older timestamp, it is updated all the same, unless the table has a history
+    A table is kept in a store where that is needed: by the user who names one (`Materialized`), or
+    by what comes downstream. A value of None deletes the row. Where a row is updated with an older
+    timestamp, it is updated all the same, unless the table has a history
     (`Materialized.history_retention_ms`): then that is an update of the past.
     """
 
@@ -100,13 +101,19 @@ class Table(Generic[K, V]):
         return self._sends_old
 
     def filter(self, predicate: Callable[[K, V], object], materialized: Materialized[K, V] | None = None, *, name: str | None = None) -> Table[K, V]:
-        """Return the table of rows that `predicate(key, value)` is true of. A row that is no longer so is deleted in it."""
+        """Return the table of rows that `predicate(key, value)` is true of.
+
+        A row that is no longer so is deleted in it.
+        """
         return self._filter(predicate, materialized, name, negated=False)
 
     def filter_not(
         self, predicate: Callable[[K, V], object], materialized: Materialized[K, V] | None = None, *, name: str | None = None
     ) -> Table[K, V]:
-        """Return the table of rows that `predicate(key, value)` is false of. A row that is no longer so is deleted in it."""
+        """Return the table of rows that `predicate(key, value)` is false of.
+
+        A row that is no longer so is deleted in it.
+        """
         return self._filter(predicate, materialized, name, negated=True)
 
     @overload
@@ -120,7 +127,10 @@ class Table(Generic[K, V]):
     def map_values(
         self, mapper: Callable[..., V2 | None], materialized: Materialized[K, V2] | None = None, *, name: str | None = None
     ) -> Table[K, V2]:
-        """Return the table with values `mapper(value)`, or `mapper(key, value)`; None is no row. Deletes are not mapped."""
+        """Return the table with values `mapper(value)`, or `mapper(key, value)`; None is no row.
+
+        Deletes are not mapped.
+        """
         of = self._called("map_values", name)
         keyed = check_function(mapper, 1, 2, role="mapper", of=of) == 2  # noqa: PLR2004 - key and value
         check_materialized(materialized, of)
@@ -154,7 +164,10 @@ class Table(Generic[K, V]):
     @overload
     def to_stream(self, key_mapper: Callable[[K, V | None], K2], *, name: str | None = None) -> Stream[K2, V | None]: ...
     def to_stream(self, key_mapper: Callable[[K, V | None], K2] | None = None, *, name: str | None = None) -> Stream[Any, V | None]:
-        """Return the stream of changes: every new value, None where a row is deleted. With `key_mapper(key, value)` the records get other keys."""
+        """Return the stream of changes: every new value, None where a row is deleted.
+
+        With `key_mapper(key, value)` the records get other keys.
+        """
         if key_mapper is not None:
             check_function(key_mapper, 2, role="key_mapper", of=self._called("to_stream", name))
         named = self.graph.name_or(name, _TO_STREAM)
@@ -165,8 +178,9 @@ class Table(Generic[K, V]):
     def group_by(self, selector: Callable[[K, V], tuple[K2, V2] | None], grouped: Grouped[K2, V2] | None = None) -> GroupedTable[K2, V2]:
         """Group rows by another key: `selector(key, value)` returns it with the value to aggregate; None, or a None among them, is no group.
 
-        The rows go through a repartition topic, of which `grouped` names serdes and name. It is called with a row's old value as with its new one,
-        and must return the same for the same arguments.
+        The rows go through a repartition topic, of which `grouped` names serdes and name. It is
+        called with a row's old value as with its new one, and must return the same for the same
+        arguments.
         """
         of = self._called("group_by", None)
         options: Grouped[K2, V2] = check_options(grouped, Grouped, of=of)
@@ -239,7 +253,10 @@ class Table(Generic[K, V]):
 
 
 class GlobalTable(Generic[K, V]):
-    """All of a topic's latest values, in every instance. Streams can be joined with it by any key. Made by `StreamsBuilder.global_table`."""
+    """All of a topic's latest values, in every instance.
+
+    Streams can be joined with it by any key. Made by `StreamsBuilder.global_table`.
+    """
 
     def __init__(self, store: str, *, named: bool) -> None:
         self._store: str = store
@@ -288,7 +305,8 @@ def global_table(graph: GraphBuilder, topic: str, consumed: Consumed[K, V], mate
     check_materialized(materialized, f"global_table of topic {topic}")
     without_history(materialized, "a global table")
     spec, named = key_value_store(graph, materialized, f"{topic}-", key=consumed.key, value=consumed.value)
-    spec = msgspec.structs.replace(spec, caching=False)  # what nothing comes behind need not be held back
+    # what nothing comes behind need not be held back
+    spec = msgspec.structs.replace(spec, caching=False)
     source = graph.suffixed_or(consumed.name, "-source", _STREAM_SOURCE)
     name = graph.name_or(consumed.name, _SOURCE)
 

@@ -32,7 +32,10 @@ def join(
     left: bool,
     outer: bool,
 ) -> Table[Any, Any]:
-    """Join two tables on their keys; `left` keeps rows that only `this` one has, `outer` those of both. With options the result is stored."""
+    """Join two tables on their keys; `left` keeps rows that only `this` one has, `outer` those of both.
+
+    With options the result is stored.
+    """
     graph = this.graph
     of = named_or_behind("outer_join" if outer else "left_join" if left else "join", name, this.node)
     check_kind(other, _table.Table, role="argument 'other'", of=of, remedy="give a Table; make one of a stream by to_table()")

@@ -34,8 +34,8 @@ A = TypeVar("A")
 class TimeWindowedStream(Generic[K, V]):
     """A stream whose records are grouped by key and window. Made by `GroupedStream.windowed_by`.
 
-    Records without key, and late ones (stream time has passed the window's end by the grace period), are dropped; those without value are not,
-    except by sliding windows.
+    Records without key, and late ones (stream time has passed the window's end by the grace
+    period), are dropped; those without value are not, except by sliding windows.
     `Materialized(retention_ms=…)` keeps results longer than window and grace demand.
     """
 
@@ -47,7 +47,8 @@ class TimeWindowedStream(Generic[K, V]):
     def emit_strategy(self, emit: EmitStrategy) -> TimeWindowedStream[K, V]:
         """Send results at every change, which is the default, or once when their window closes.
 
-        In the second case nothing is lost to a short retention, unlike with Kafka Streams, where `retention_ms` has to be raised for that.
+        In the second case nothing is lost to a short retention, unlike with Kafka Streams, where
+        `retention_ms` has to be raised for that.
         """
         check_emit(emit, self._grouped.called("emit_strategy", None))
         if emit is EmitStrategy.ON_WINDOW_CLOSE and isinstance(self._windows, UnlimitedWindows):
@@ -58,7 +59,8 @@ class TimeWindowedStream(Generic[K, V]):
         """Return the table of how many records each key has had in each window."""
         check_materialized(materialized, self._grouped.called("count", name))
         if materialized is not None and materialized.name is None:
-            self._grouped.graph.new_store_name(_grouped.AGGREGATE)  # Kafka Streams has a number go to waste here
+            # Kafka Streams has a number go to waste here
+            self._grouped.graph.new_store_name(_grouped.AGGREGATE)
         return self._aggregate(_grouped.AGGREGATE, materialized, name, LONG, None, None)
 
     def reduce(

@@ -27,7 +27,8 @@ class EmitStrategy(Enum):
 class TimeWindows:
     """Windows of a fixed size that begin at multiples of `advance_ms` since the epoch: tumbling if that is the size, else hopping.
 
-    A window takes records until stream time has passed its end by `grace_ms`. Made by `of_size_with_no_grace` and `of_size_and_grace`.
+    A window takes records until stream time has passed its end by `grace_ms`. Made by
+    `of_size_with_no_grace` and `of_size_and_grace`.
     """
 
     size_ms: int
@@ -73,8 +74,8 @@ class TimeWindows:
 class SlidingWindows:
     """A window for every set of records whose timestamps are `time_difference_ms` apart at most; its ends are timestamps of records.
 
-    A window takes records until stream time has passed its end by more than `grace_ms`. Made by `of_time_difference_with_no_grace` and
-    `of_time_difference_and_grace`.
+    A window takes records until stream time has passed its end by more than `grace_ms`. Made by
+    `of_time_difference_with_no_grace` and `of_time_difference_and_grace`.
     """
 
     time_difference_ms: int
@@ -111,7 +112,8 @@ class SlidingWindows:
     def need_ms(self) -> int:
         """How long windows are needed by records that are taken.
 
-        The last window that takes a record begins with it. That window is made by the record right before it, whose own window ends there.
+        The last window that takes a record begins with it. That window is made by the record right
+        before it, whose own window ends there.
         """
         return self.keep_ms + 2
 
@@ -163,8 +165,9 @@ class UnlimitedWindows:
 class SessionWindows:
     """A window for every run of a key's records of which none is more than `inactivity_gap_ms` after the one before; it ends with the last of them.
 
-    A session takes records until stream time has passed its end by more than gap and `grace_ms`. Records that are out of order make one session of
-    two. Made by `of_inactivity_gap_with_no_grace` and `of_inactivity_gap_and_grace`.
+    A session takes records until stream time has passed its end by more than gap and `grace_ms`.
+    Records that are out of order make one session of two. Made by `of_inactivity_gap_with_no_grace`
+    and `of_inactivity_gap_and_grace`.
     """
 
     inactivity_gap_ms: int
@@ -203,8 +206,8 @@ class SessionWindows:
 class JoinWindows:
     """Which records of two streams meet: one of the right from `before_ms` before to `after_ms` after one of the left, both included.
 
-    One of the two may be negative. Records are kept for `grace_ms` longer than they can be met in order. Made by
-    `of_time_difference_with_no_grace` and `of_time_difference_and_grace`.
+    One of the two may be negative. Records are kept for `grace_ms` longer than they can be met in
+    order. Made by `of_time_difference_with_no_grace` and `of_time_difference_and_grace`.
     """
 
     before_ms: int

@@ -22,7 +22,8 @@ def has_form(convert: Callable[[Any], Any], name: str) -> None:
 def for_column(convert: Callable[[Any], Any]) -> Callable[[list[Any]], list[Any]]:
     """Return the function that does to a list what `convert` does to each object of it; None stays None.
 
-    When it raises, whatever it raises, somebody who has to know which object is to blame converts them one by one: what the error says may differ.
+    When it raises, whatever it raises, somebody who has to know which object is to blame converts
+    them one by one: what the error says may differ.
     """
     for known, form in _FORMS:
         if known is convert:

@@ -27,14 +27,15 @@ SCALARS = (
 def is_immutable(type_: Any) -> bool:
     """Return whether msgspec decodes `type_` to objects that are immutable all the way down; False in doubt.
 
-    Immutable are scalars, enums, dates and times, decimals, UUIDs, and what holds only such: tuples, named tuples, frozensets, frozen Structs and
-    dataclasses, unions.
+    Immutable are scalars, enums, dates and times, decimals, UUIDs, and what holds only such:
+    tuples, named tuples, frozensets, frozen Structs and dataclasses, unions.
     """
     return _immutable(inspect.type_info(type_), set())
 
 
 def _immutable(info: inspect.Type, seen: set[int]) -> bool:
-    # A type that holds itself comes round again as the same object: it is as immutable as everything else in it.
+    # A type that holds itself comes round again as the same object: it is as immutable as
+    # everything else in it.
     if id(info) in seen:
         return True
     seen.add(id(info))

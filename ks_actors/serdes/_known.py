@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 
 
 def unknown_types(type_: Any) -> Iterator[type[Any]]:
-    """Yield the classes in `type_`, at any depth, that msgspec has no form for. Raises TypeError for what is no type."""
+    """Yield the classes in `type_`, at any depth, that msgspec has no form for.
+
+    Raises TypeError for what is no type.
+    """
     yield from _unknown(inspect.type_info(type_), set())
 
 

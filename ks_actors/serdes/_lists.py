@@ -24,7 +24,8 @@ SIZES: dict[Serde[Any], int] = {SHORT: 2, INTEGER: 4, FLOAT: 4, LONG: 8, DOUBLE:
 def list_of(inner: Serde[T]) -> Serde[list[T]]:
     """Return the serde of lists of what `inner` writes, in the format of Kafka's ListSerde; None in a list is kept.
 
-    Numbers and UUIDs follow each other without their lengths, behind the indexes of those that are null; anything else has its length before it.
+    Numbers and UUIDs follow each other without their lengths, behind the indexes of those that are
+    null; anything else has its length before it.
     """
     return _ListSerde(checked_inner(inner, "list_of"))
 

@@ -19,14 +19,17 @@ T = TypeVar("T")
 class Serde(ABC, Generic[T]):
     """Make objects bytes, and bytes objects again.
 
-    `serializer` and `deserializer` are asked once per topic and use, and what they return is called once per key or value: whatever can be prepared
-    is prepared in them. Null is not theirs: None never reaches the callables, no bytes stay None. Any exception that comes out of them means that
+    `serializer` and `deserializer` are asked once per topic and use, and what they return is called
+    once per key or value: whatever can be prepared is prepared in them. Null is not theirs: None
+    never reaches the callables, no bytes stay None. Any exception that comes out of them means that
     the data is bad, and the app's exception handlers decide what becomes of it.
 
-    `faithful` promises that decoded objects can stand for their bytes: decoding what was encoded gives an equal object, objects are hashable, and
-    two of them are equal exactly when their bytes are. Stores keep such keys decoded. `immutable` promises that a decoded object cannot be changed
-    in place, so that it may be shared: stores keep such values decoded, and others as bytes from the moment when they are put. Both may be left at
-    False at the cost of some speed; a promise that is not kept corrupts state.
+    `faithful` promises that decoded objects can stand for their bytes: decoding what was encoded
+    gives an equal object, objects are hashable, and two of them are equal exactly when their bytes
+    are. Stores keep such keys decoded. `immutable` promises that a decoded object cannot be changed
+    in place, so that it may be shared: stores keep such values decoded, and others as bytes from
+    the moment when they are put. Both may be left at False at the cost of some speed; a promise
+    that is not kept corrupts state.
     """
 
     faithful: bool = False
@@ -59,7 +62,10 @@ class Serde(ABC, Generic[T]):
 
 @final
 class FunctionSerde(Serde[T]):
-    """Two functions that do not care for the topic. `serialize_key` is the one for keys where equal keys need more care to get equal bytes."""
+    """Two functions that do not care for the topic.
+
+    `serialize_key` is the one for keys where equal keys need more care to get equal bytes.
+    """
 
     def __init__(
         self,

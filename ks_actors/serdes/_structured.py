@@ -21,8 +21,9 @@ def json(type_: Any = ..., /) -> Serde[Any]: ...
 def json(type_: Any = Any, /) -> Serde[Any]:
     """Return the serde of JSON that is a `type_`: a Struct, a dataclass, `dict[str, int]`, … whatever msgspec knows; other JSON is bad data.
 
-    Without a type anything is read, as dicts, lists and scalars. Keys are written with the members of objects in order, so that equal keys get
-    equal bytes. Raises TypeError for a type that msgspec does not know.
+    Without a type anything is read, as dicts, lists and scalars. Keys are written with the members
+    of objects in order, so that equal keys get equal bytes. Raises TypeError for a type that
+    msgspec does not know.
     """
     _check(type_, "json")
     return FunctionSerde(

@@ -22,7 +22,8 @@ LAST_INSTANT = (1 << 63) - 1
 def windowed(inner: Serde[K], window_size_ms: int) -> Serde[Windowed[K]]:
     """Return the serde of windowed keys: the key as `inner` writes it, then the window's start in ms (8 bytes, big-endian).
 
-    The window's end is not written: it is `window_size_ms` behind the start, and at most the last instant there is.
+    The window's end is not written: it is `window_size_ms` behind the start, and at most the last
+    instant there is.
     """
     size: Any = window_size_ms
     if not isinstance(size, int) or isinstance(size, bool):
@@ -84,7 +85,8 @@ class WindowedSerde(WindowedKeySerde[K]):
     def deserializer(self, topic: str, *, is_key: bool = False) -> Callable[[bytes], Windowed[K]]:
         """Return the function for `topic`, around the inner serde's."""
         key, size, unpack = self._told().deserializer(topic, is_key=is_key), self._size, START.unpack
-        # Named tuples are made by tuple's own constructor: their own ones would take as long as all the rest.
+        # Named tuples are made by tuple's own constructor: their own ones would take as long as all
+        # the rest.
         new = tuple.__new__
 
         def deserialize(data: bytes) -> Windowed[K]:

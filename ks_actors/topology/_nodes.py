@@ -43,14 +43,20 @@ TimestampExtractor: TypeAlias = Callable[[InputRecord, int], int]
 """Tell the time (ms) of a record, given it and the highest time seen so far in its partition (-1 if none); a negative result is invalid."""
 
 TopicExtractor: TypeAlias = Callable[[Any, Any, RecordContext], str]
-"""Tell the topic that a record goes to, from its key, its value and where it comes from. The topic has to exist."""
+"""Tell the topic that a record goes to, from its key, its value and where it comes from.
+
+The topic has to exist.
+"""
 
 Partitioner: TypeAlias = Callable[[str, Any, Any, int], "int | None"]
 """Tell the partition of a record from topic, key, value and the number of partitions; None leaves it to the default: by the hash of the key."""
 
 
 class SourceNode(msgspec.Struct, frozen=True, kw_only=True):
-    """Reads topics, or all topics that match `pattern` in full. `key` and `value` are serdes, None is the app's default."""
+    """Reads topics, or all topics that match `pattern` in full.
+
+    `key` and `value` are serdes, None is the app's default.
+    """
 
     name: str
     topics: tuple[str, ...] = ()
@@ -63,7 +69,11 @@ class SourceNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProcessorNode(msgspec.Struct, frozen=True, kw_only=True):
-    """Runs an operator. `stores` are those it is connected to, `children` in the order in which they were added: that of forwarding."""
+    """Runs an operator.
+
+    `stores` are those it is connected to, `children` in the order in which they were added: that of
+    forwarding.
+    """
 
     name: str
     operator: Operator
@@ -73,7 +83,10 @@ class ProcessorNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SinkNode(msgspec.Struct, frozen=True, kw_only=True):
-    """Writes to a topic, or to the one that a function tells. `key` and `value` are serdes, None is the app's default."""
+    """Writes to a topic, or to the one that a function tells.
+
+    `key` and `value` are serdes, None is the app's default.
+    """
 
     name: str
     topic: str | TopicExtractor
@@ -89,7 +102,8 @@ Node: TypeAlias = SourceNode | ProcessorNode | SinkNode
 class InternalTopic(msgspec.Struct, frozen=True):
     """A topic that the app makes for itself: `<application id>-<name>` in the log.
 
-    `partitions` None: as many as the topics that it is copartitioned with, or else those upstream, have.
+    `partitions` None: as many as the topics that it is copartitioned with, or else those upstream,
+    have.
     """
 
     name: str

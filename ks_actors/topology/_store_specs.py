@@ -27,7 +27,10 @@ def key_value(
     logging: bool = True,
     changelog_configs: Mapping[str, str] | None = None,
 ) -> StoreSpec:
-    """Describe a store of one value per key; a `timestamped` one keeps the time (ms) of each value too. Serdes not given are the app's defaults."""
+    """Describe a store of one value per key; a `timestamped` one keeps the time (ms) of each value too.
+
+    Serdes not given are the app's defaults.
+    """
     _check(name, key, value, type, changelog_configs, timestamped=timestamped, logging=logging)
     return StoreSpec(
         name=name,
@@ -55,7 +58,8 @@ def window(
 ) -> StoreSpec:
     """Describe a store of a value per key and window start, kept for `retention_ms` behind the latest start put into it.
 
-    `retain_duplicates` keeps every value that is put for the same key and start, and ignores deletes.
+    `retain_duplicates` keeps every value that is put for the same key and start, and ignores
+    deletes.
     """
     _check(name, key, value, type, changelog_configs, timestamped=timestamped, logging=logging, retain_duplicates=retain_duplicates)
     check_whole(retention_ms, role="retention_ms", of=f"window store {name}")
@@ -90,7 +94,8 @@ def versioned_key_value(
 ) -> StoreSpec:
     """Describe a store of a value per key and time: what a key was worth can be asked for until `history_retention_ms` after it was replaced.
 
-    What is put more than that behind the latest put is dropped (KIP-889). The changelog keeps all versions for that long, and a day more.
+    What is put more than that behind the latest put is dropped (KIP-889). The changelog keeps all
+    versions for that long, and a day more.
     """
     _check(name, key, value, type, changelog_configs, logging=logging)
     check_whole(history_retention_ms, role="history_retention_ms", of=f"versioned store {name}")

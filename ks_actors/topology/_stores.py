@@ -28,13 +28,16 @@ class StoreKind(Enum):
 class StoreSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One state store of a topology; every task of its subtopology has one such store.
 
-    `key` and `value` are serdes (`ks_actors.serdes.Serde`). `type` None is the app's default. `logging` keeps a changelog topic with
-    `changelog_configs` on top of what the kind demands. `caching` lets the updates of its table be held back. Times are ms; a
-    window or session store drops what is older than `retention_ms` behind the latest record put into it, and a versioned store what has been
-    replaced for `history_retention_ms`. For `spare_ms` more the rows of a window or session store are still seen, where its operator takes records
-    that belong to them. The windows of all keys start at multiples of `advance_ms`; 0: anywhere. `supplier` makes a store of the
-    user's own (`StateStore`), of which nothing else is asked but `logging`. `source_topic` is the topic that the store is filled from as it is: that
-    one is its changelog, to which nothing is written.
+    `key` and `value` are serdes (`ks_actors.serdes.Serde`). `type` None is the app's default.
+    `logging` keeps a changelog topic with `changelog_configs` on top of what the kind demands.
+    `caching` lets the updates of its table be held back. Times are ms; a window or session store
+    drops what is older than `retention_ms` behind the latest record put into it, and a versioned
+    store what has been replaced for `history_retention_ms`. For `spare_ms` more the rows of a
+    window or session store are still seen, where its operator takes records that belong to them.
+    The windows of all keys start at multiples of `advance_ms`; 0: anywhere. `supplier` makes a
+    store of the user's own (`StateStore`), of which nothing else is asked but `logging`.
+    `source_topic` is the topic that the store is filled from as it is: that one is its changelog,
+    to which nothing is written.
     """
 
     name: str

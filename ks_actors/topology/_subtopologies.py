@@ -21,8 +21,9 @@ T = TypeVar("T", bound="Hashable")
 class Subtopology(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes that are connected by records or by stores: one task each for every partition of their source topics.
 
-    Topics that the app makes for itself go by their bare names: `repartition_topics` are those among `source_topics`. Topics of a copartition
-    group have to have the same number of partitions. `source_patterns` match further source topics.
+    Topics that the app makes for itself go by their bare names: `repartition_topics` are those
+    among `source_topics`. Topics of a copartition group have to have the same number of partitions.
+    `source_patterns` match further source topics.
     """
 
     id: int

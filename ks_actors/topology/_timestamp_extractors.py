@@ -17,7 +17,8 @@ _log = logging.getLogger("ks_actors")
 class RecordTimestamp:
     """Take the timestamp that a record has in the log; what happens to a negative one is up to `invalid`.
 
-    The runtime may leave out the calls for records whose timestamps are valid: extractors of this kind only matter where one is not.
+    The runtime may leave out the calls for records whose timestamps are valid: extractors of this
+    kind only matter where one is not.
     """
 
     def __call__(self, record: InputRecord, partition_time: int) -> int:

@@ -39,8 +39,9 @@ if TYPE_CHECKING:
 class Topology:
     """Sources, processors and sinks, added one by one, parents first. The DSL makes one; by hand it is the way to full control.
 
-    Every `add_…` checks at once and raises TopologyError, which names the node and says what to do; a failed call changes nothing. Records are
-    forwarded to children in the order in which these were added.
+    Every `add_…` checks at once and raises TopologyError, which names the node and says what to do;
+    a failed call changes nothing. Records are forwarded to children in the order in which these
+    were added.
     """
 
     def __init__(self) -> None:
@@ -67,7 +68,10 @@ class Topology:
 
     @property
     def global_stores(self) -> Mapping[str, StoreSpec]:
-        """The stores that every instance fills with all of a topic, by name. They have no changelog: their topic is it."""
+        """The stores that every instance fills with all of a topic, by name.
+
+        They have no changelog: their topic is it.
+        """
         return MappingProxyType(self._global_stores)
 
     @property
@@ -90,7 +94,10 @@ class Topology:
         timestamp_extractor: TimestampExtractor | None = None,
         offset_reset: OffsetReset | None = None,
     ) -> Self:
-        """Add a node that reads topics, or all topics that a pattern matches in full. Serdes not given are the app's defaults."""
+        """Add a node that reads topics, or all topics that a pattern matches in full.
+
+        Serdes not given are the app's defaults.
+        """
         self._check_new(name)
         of = f"source {name}"
         _check_serdes(key, value, of)
@@ -114,7 +121,8 @@ class Topology:
     def add_processor(self, name: str, supplier: AnySupplier, *parents: str, options: AsyncOptions | None = None) -> Self:
         """Add a node that runs a processor; the supplier makes a new one for every task and is called once or twice right here to look at it.
 
-        Stores that the supplier has in an attribute `stores` are added and connected. `options` are for a processor with `async def process`.
+        Stores that the supplier has in an attribute `stores` are added and connected. `options` are
+        for a processor with `async def process`.
         """
         if options is not None:
             check_kind(options, AsyncOptions, role="options", of=f"processor {name}", remedy="give an AsyncOptions, or None")
@@ -129,7 +137,10 @@ class Topology:
         stores: Iterable[StoreSpec] = (),
         connected: Iterable[str] = (),
     ) -> Self:
-        """Add a node that runs an operator, with stores of its own and those `connected` by name. This is what all processors are below."""
+        """Add a node that runs an operator, with stores of its own and those `connected` by name.
+
+        This is what all processors are below.
+        """
         self._check_new(name)
         self._check_parents(name, parents)
         own = tuple(stores)
@@ -184,7 +195,10 @@ class Topology:
         return self
 
     def connect_processor_and_state_stores(self, processor: str, *stores: str) -> Self:
-        """Let a processor use stores that have been added. Processors that share a store are in one subtopology."""
+        """Let a processor use stores that have been added.
+
+        Processors that share a store are in one subtopology.
+        """
         if not stores:
             raise TopologyError(f"processor {processor} is to be connected to no store: name one at least")
         check_names((processor,), role="the processor", of="connect_processor_and_state_stores")
@@ -208,7 +222,10 @@ class Topology:
         value: Any = None,
         timestamp_extractor: TimestampExtractor | None = None,
     ) -> Self:
-        """Add a store that every instance fills with all of a topic. All processors can read it unconnected, only the one given here writes to it."""
+        """Add a store that every instance fills with all of a topic.
+
+        All processors can read it unconnected, only the one given here writes to it.
+        """
         self._check_new(source)
         self._check_new(processor)
         _check_spec(spec, f"global store of topic {topic}")

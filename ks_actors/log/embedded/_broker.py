@@ -1,4 +1,7 @@
-"""What would be the server: topics, appends and ends of transactions. Plain calls on the event loop; each does all or nothing."""
+"""What would be the server: topics, appends and ends of transactions.
+
+Plain calls on the event loop; each does all or nothing.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,8 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("ks_actors.log")
 
-# What a record takes apart from its bytes, roughly: records of no size must be cleaned away some day, too.
+# What a record takes apart from its bytes, roughly: records of no size must be cleaned away some
+# day, too.
 _RECORD_BYTES = 64
 
 
@@ -99,7 +103,10 @@ class Broker:
         self._topics_changed({topic.name})
 
     def create_partitions(self, counts: Mapping[str, int]) -> None:
-        """Give topics more partitions. Raises UnknownTopicOrPartition, LogError, after all others were given theirs; StorageFull."""
+        """Give topics more partitions.
+
+        Raises UnknownTopicOrPartition, LogError, after all others were given theirs; StorageFull.
+        """
         refused: LogError | None = None
         grown: set[str] = set()
         for name, count in counts.items():
@@ -121,7 +128,10 @@ class Broker:
             raise refused
 
     def delete_topics(self, names: Sequence[str]) -> None:
-        """Delete topics, and what groups have committed of them. Raises UnknownTopicOrPartition, after all others were; StorageFull, LogError."""
+        """Delete topics, and what groups have committed of them.
+
+        Raises UnknownTopicOrPartition, after all others were; StorageFull, LogError.
+        """
         unknown = [name for name in names if name not in self.topics]
         for name in names:
             if name in self.topics:
@@ -146,7 +156,10 @@ class Broker:
         self._topics_changed({name})
 
     def append(self, batches: Sequence[Outgoing], transaction: Transaction | None = None) -> list[int]:
-        """Append batches; return the offset behind each. Raises ProduceFailed: then nothing was written to the partitions that it names."""
+        """Append batches; return the offset behind each.
+
+        Raises ProduceFailed: then nothing was written to the partitions that it names.
+        """
         errors: dict[TopicPartition, Exception] = {}
         checked: list[tuple[Partition, Batch, int]] = []
         for index, outgoing in enumerate(batches):
@@ -203,11 +216,17 @@ class Broker:
         self.offsets.setdefault(group_id, {}).update(offsets)
 
     def commit(self, transaction: Transaction, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Make a transaction and offsets visible at once. Raises StorageFull, LogError: then it is as open as before."""
+        """Make a transaction and offsets visible at once.
+
+        Raises StorageFull, LogError: then it is as open as before.
+        """
         self._end(transaction, COMMIT, group_id, offsets)
 
     def abort(self, transaction: Transaction) -> None:
-        """End a transaction; nothing of it will ever be visible. Raises StorageFull, LogError: then it is as open as before."""
+        """End a transaction; nothing of it will ever be visible.
+
+        Raises StorageFull, LogError: then it is as open as before.
+        """
         self._end(transaction, ABORT, "", {})
 
     def _end(self, transaction: Transaction, kind: int, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
@@ -222,7 +241,10 @@ class Broker:
             partition.notify()
 
     def begin_transactional(self, name: str, timeout_ms: int) -> Transaction:
-        """Take a transactional id over: what is open under it is aborted, all who had it before are fenced. Raises StorageFull, LogError."""
+        """Take a transactional id over: what is open under it is aborted, all who had it before are fenced.
+
+        Raises StorageFull, LogError.
+        """
         transaction = self.transactions.get(name)
         if transaction is None:
             transaction = Transaction(name, self._next_pid, -1, timeout_ms)

@@ -40,9 +40,11 @@ def retain(broker: Broker, partition: Partition, now: int) -> None:
 def compact(broker: Broker, partition: Partition, now: int) -> Iterator[None]:
     """Keep the last committed record of each key below the last stable offset; in steps between which anything may happen.
 
-    A tombstone survives the first compaction, and those within `delete.retention.ms` of it, so that whoever reads from the beginning meanwhile does
-    not miss it. Markers and aborted records go. A segment with a record younger than `min.compaction.lag.ms` at `now` (ms) is left alone, and so are
-    all behind it. Raises StorageFull, LogError, LogCorrupted: then what was not compacted yet is as it was.
+    A tombstone survives the first compaction, and those within `delete.retention.ms` of it, so that
+    whoever reads from the beginning meanwhile does not miss it. Markers and aborted records go. A
+    segment with a record younger than `min.compaction.lag.ms` at `now` (ms) is left alone, and so
+    are all behind it. Raises StorageFull, LogError, LogCorrupted: then what was not compacted yet
+    is as it was.
     """
     boundary = _compactable(partition, now)
     latest: dict[Any, int] = {}

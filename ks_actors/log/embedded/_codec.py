@@ -1,7 +1,8 @@
 """How the durable log writes things down: keys that sort by partition and offset, and values.
 
-One byte says what a key is of: `m` the log itself, `t` a topic, `p` the bounds of a partition, `i` the index entry of a segment, `b` its records,
-`o` a group's offset, `x` a transactional id. Index entries are apart from records, so that opening a log reads none of these.
+One byte says what a key is of: `m` the log itself, `t` a topic, `p` the bounds of a partition, `i`
+the index entry of a segment, `b` its records, `o` a group's offset, `x` a transactional id. Index
+entries are apart from records, so that opening a log reads none of these.
 """
 
 from __future__ import annotations

@@ -30,10 +30,12 @@ _FULL: Final = ("No space left", "File too large", "quota exceeded", "Disk quota
 class Database:
     """One RocksDB. What fails to be written leaves it as it was, and so does each write after that, until there is room again.
 
-    RocksDB itself takes no more writes after one that failed, and may have kept that one in its write-ahead log. So the next write opens the database
-    anew and undoes what the failed one may have left behind.
+    RocksDB itself takes no more writes after one that failed, and may have kept that one in its
+    write-ahead log. So the next write opens the database anew and undoes what the failed one may
+    have left behind.
 
-    `read_only` takes no lock and changes nothing: it sees what was written when it was opened, and may be open beside the one that writes.
+    `read_only` takes no lock and changes nothing: it sees what was written when it was opened, and
+    may be open beside the one that writes.
     """
 
     def __init__(self, directory: Path, *, read_only: bool = False) -> None:
@@ -44,7 +46,10 @@ class Database:
         self._undo: UndoLog | None = None
 
     def open(self) -> None:
-        """Take the lock, and make the directory if need be. Raises LogError, StorageFull, LogCorrupted."""
+        """Take the lock, and make the directory if need be.
+
+        Raises LogError, StorageFull, LogCorrupted.
+        """
         if self._read_only:
             self._rdict = self._open_to_read()
             return
@@ -66,7 +71,8 @@ class Database:
             try:
                 return Rdict(str(self._directory), _options(), access_type=AccessType.read_only())
             except Exception as error:
-                # Whoever writes may replace files in the middle of it: then the next look finds the new ones.
+                # Whoever writes may replace files in the middle of it: then the next look finds the
+                # new ones.
                 if not left:
                     raise self._said(error, "opened") from error
 
@@ -92,8 +98,12 @@ class Database:
         return value
 
     def scan(self, first: bytes, behind: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Yield keys from `first` to before `behind`, with values. Raises LogCorrupted where RocksDB would just end."""
-        # No iterator lives longer than a chunk: whoever keeps one, as the traceback of a failed scan would, keeps the lock.
+        """Yield keys from `first` to before `behind`, with values.
+
+        Raises LogCorrupted where RocksDB would just end.
+        """
+        # No iterator lives longer than a chunk: whoever keeps one, as the traceback of a failed
+        # scan would, keeps the lock.
         while chunk := self._chunk(first, behind):
             yield from chunk
             first = chunk[-1][0] + b"\0"
@@ -117,7 +127,10 @@ class Database:
         return found
 
     def write(self, changes: UndoLog) -> None:
-        """Write all changes or none, so that they survive the process. Raises StorageFull, LogError."""
+        """Write all changes or none, so that they survive the process.
+
+        Raises StorageFull, LogError.
+        """
         if self._read_only:
             raise LogError(f"the log in {self._directory} was opened to be read: open it without read_only to write")
         if self._undo is not None:
@@ -132,7 +145,8 @@ class Database:
         try:
             self._open_rdict().write(batch)
         except Exception as error:  # noqa: BLE001 - rocksdict raises nothing more exact
-            # RocksDB takes no more writes now; nothing needs to be undone, as nobody reads what was to be deleted.
+            # RocksDB takes no more writes now; nothing needs to be undone, as nobody reads what was
+            # to be deleted.
             self._undo = self._undo or []
             _logger.warning("log in %s keeps records that were deleted until it is opened again: %s", self._directory, error)
 
@@ -153,7 +167,8 @@ class Database:
     def _reopen(self, undo: UndoLog) -> None:
         rdict = self._rdict
         if rdict is not None:
-            # Opening writes out what is in memory: without room for that the database would be lost for readers too.
+            # Opening writes out what is in memory: without room for that the database would be lost
+            # for readers too.
             self._probe(_WRITE_BUFFER)
             # Both: whoever holds on to an iterator holds on to the lock.
             self.close()
@@ -200,7 +215,8 @@ def _options() -> Options:
     options.set_max_write_buffer_number(3)
     options.set_compression_type(DBCompressionType.lz4())
     options.set_keep_log_file_num(2)
-    # Records are written once and read in order: kept out of the tree, they are not copied again by each of its compactions.
+    # Records are written once and read in order: kept out of the tree, they are not copied again by
+    # each of its compactions.
     options.set_enable_blob_files(True)
     options.set_min_blob_size(4096)
     options.set_blob_compression_type(DBCompressionType.lz4())

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 @final
 class EmbeddedFetcher:
-    """Read straight from the partitions: there is nothing in flight, ever. Partitions without news cost nothing."""
+    """Read straight from the partitions: there is nothing in flight, ever.
+
+    Partitions without news cost nothing.
+    """
 
     def __init__(self, broker: Broker, faults: Faults, client_id: str, *, committed: bool, closed: Callable[[EmbeddedFetcher], None]) -> None:
         self.client_id: str = client_id
@@ -55,13 +58,19 @@ class EmbeddedFetcher:
         return self._positions[partition]
 
     def pause(self, partitions: Iterable[TopicPartition], /) -> None:
-        """Leave partitions out of fetches until `resume`. Raises LogError for one that is not assigned."""
+        """Leave partitions out of fetches until `resume`.
+
+        Raises LogError for one that is not assigned.
+        """
         partitions = tuple(partitions)
         self._check_assigned(partitions)
         self._paused.update(partitions)
 
     def resume(self, partitions: Iterable[TopicPartition], /) -> None:
-        """Fetch partitions again, from where they were paused. Raises LogError for one that is not assigned."""
+        """Fetch partitions again, from where they were paused.
+
+        Raises LogError for one that is not assigned.
+        """
         partitions = tuple(partitions)
         self._check_assigned(partitions)
         self._paused.difference_update(partitions)
@@ -99,8 +108,8 @@ class EmbeddedFetcher:
     async def fetch(self, *, max_wait_ms: int, max_records: int = 10_000) -> Sequence[Fetched]:
         """Wait for records and return them, at most `max_records` of each partition; an empty sequence when none came within `max_wait_ms`.
 
-        A stored batch is returned as it is where it fits. Only one fetch may wait at a time. Raises OffsetOutOfRange, UnknownTopicOrPartition,
-        LogClosed, LogCorrupted.
+        A stored batch is returned as it is where it fits. Only one fetch may wait at a time. Raises
+        OffsetOutOfRange, UnknownTopicOrPartition, LogClosed, LogCorrupted.
         """
         if max_records < 1:
             raise ValueError(f"max_records is at least 1, not {max_records}")

@@ -25,10 +25,12 @@ _NOTHING = MemberAssignment(())
 class Group:
     """Members in the order in which they came; the first one that is there leads.
 
-    A rebalance asks all members for their partitions, waits until they have let go (who does not within the rebalance timeout is thrown out), counts
-    the generation up and has the leader assign. Until then the members' generation is the old one, so that they can commit what they have done.
+    A rebalance asks all members for their partitions, waits until they have let go (who does not
+    within the rebalance timeout is thrown out), counts the generation up and has the leader assign.
+    Until then the members' generation is the old one, so that they can commit what they have done.
 
-    A place that has an instance id is kept for a session timeout when its member is away: the leader goes on giving it partitions.
+    A place that has an instance id is kept for a session timeout when its member is away: the
+    leader goes on giving it partitions.
     """
 
     def __init__(self, group_id: str, broker: Broker, member_numbers: Iterator[int]) -> None:
@@ -53,14 +55,19 @@ class Group:
         return self._members
 
     def commit(self, who: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Commit offsets of a member. Raises IllegalGeneration, UnknownTopicOrPartition, StorageFull, LogError: metadata that is too long, too."""
+        """Commit offsets of a member.
+
+        Raises IllegalGeneration, UnknownTopicOrPartition, StorageFull, LogError: metadata that is
+        too long, too.
+        """
         self.check(who, offsets)
         self._broker.commit_offsets(self.group_id, offsets)
 
     def check(self, who: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Raise IllegalGeneration for whoever may not commit now, UnknownTopicOrPartition for what cannot be committed.
 
-        A group without members takes commits of anybody who says to be no member: an empty member id and a negative generation.
+        A group without members takes commits of anybody who says to be no member: an empty member
+        id and a negative generation.
         """
         for partition in offsets:
             self._broker.partition(partition)
@@ -154,7 +161,10 @@ class Group:
         self.proceed()
 
     def proceed(self) -> None:
-        """Complete the rebalance, soon, if nobody is waited for any more. Soon, so that all who come at the same time are in it."""
+        """Complete the rebalance, soon, if nobody is waited for any more.
+
+        Soon, so that all who come at the same time are in it.
+        """
         if self._leader() is None:
             self._rebalance()
         elif self._completion is None and not self._awaited():

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("ks_actors.log")
 
-# Between two steps: longer than it takes others to exchange a few messages, so that these do not wait for a step each.
+# Between two steps: longer than it takes others to exchange a few messages, so that these do not
+# wait for a step each.
 _REST_SECONDS: Final = 0.001
 
 
@@ -25,8 +26,10 @@ _REST_SECONDS: Final = 0.001
 class Housekeeper:
     """Clean partitions, one at a time, in steps between which others run.
 
-    A partition that has grown by 8 MiB (on disk: 32), and by half of what it holds, is cleaned without being asked. Then its newest record says what
-    time it is, unless the clock is behind: records that are replayed with timestamps of years ago are not deleted under the eyes of their readers.
+    A partition that has grown by 8 MiB (on disk: 32), and by half of what it holds, is cleaned
+    without being asked. Then its newest record says what time it is, unless the clock is behind:
+    records that are replayed with timestamps of years ago are not deleted under the eyes of their
+    readers.
     """
 
     def __init__(self, broker: Broker, clock: Callable[[], int]) -> None:
@@ -81,7 +84,10 @@ class Housekeeper:
             await asyncio.sleep(0)
 
     async def compact(self) -> None:
-        """Compact now all partitions of compacted topics. Raises StorageFull, LogError, LogClosed."""
+        """Compact now all partitions of compacted topics.
+
+        Raises StorageFull, LogError, LogClosed.
+        """
         for partition in self._partitions():
             if partition.topic.settings.compacted:
                 async with self._lock:

@@ -48,14 +48,17 @@ def _wall_clock() -> int:
 class EmbeddedLog:
     """A log with Kafka's semantics in this process: in memory, or in a directory that one process at a time may use.
 
-    In a directory everything that was acknowledged survives the process, however it ends; an ended transaction is there as a whole or not at all.
-    (The machine's end may take the last moments: nothing is synced.) Topics' settings that count: cleanup.policy, retention.ms, retention.bytes,
-    max.message.bytes, delete.retention.ms, min.compaction.lag.ms, message.timestamp.type, message.timestamp.before.max.ms and its brother
-    after.max.ms; retention and times have no limit unless it is set. Others are only checked, as Kafka does. `clock` gives the time in ms since the
+    In a directory everything that was acknowledged survives the process, however it ends; an ended
+    transaction is there as a whole or not at all. (The machine's end may take the last moments:
+    nothing is synced.) Topics' settings that count: cleanup.policy, retention.ms, retention.bytes,
+    max.message.bytes, delete.retention.ms, min.compaction.lag.ms, message.timestamp.type,
+    message.timestamp.before.max.ms and its brother after.max.ms; retention and times have no limit
+    unless it is set. Others are only checked, as Kafka does. `clock` gives the time in ms since the
     epoch. Errors of writing leave all as it was, and later calls go on when there is room.
 
-    `read_only` takes no hold of the directory: it shows what was there at the start, also while another process writes, and whatever would change
-    anything raises LogError. It may come to miss records that are deleted meanwhile: then a new one finds what is left.
+    `read_only` takes no hold of the directory: it shows what was there at the start, also while
+    another process writes, and whatever would change anything raises LogError. It may come to miss
+    records that are deleted meanwhile: then a new one finds what is left.
 
     May be used by `async with`, or by `start` and `close`, on one event loop.
     """
@@ -93,7 +96,10 @@ class EmbeddedLog:
         return self._directory
 
     async def start(self) -> None:
-        """Open; may be called once. Raises LogError (somebody else has the directory), LogCorrupted, StorageFull."""
+        """Open; may be called once.
+
+        Raises LogError (somebody else has the directory), LogCorrupted, StorageFull.
+        """
         if self._state != "not started":
             raise LogError(f"a log is started once, this one is {self._state}")
         self._state = "starting"
@@ -105,7 +111,10 @@ class EmbeddedLog:
         self._state = "started"
 
     async def close(self) -> None:
-        """End all that was made from this log, abort open transactions, and release the directory. Does nothing when that was done before."""
+        """End all that was made from this log, abort open transactions, and release the directory.
+
+        Does nothing when that was done before.
+        """
         if self._state != "started":
             self._state = "closed"
             return
@@ -167,8 +176,9 @@ class EmbeddedLog:
     ) -> EmbeddedTransactionalProducer:
         """Return a producer of that id, fence all earlier ones and abort what they left open, before this log was opened too.
 
-        A transaction that stays open for longer than `timeout_ms` is aborted. Nothing is ever left pending in a `scope`. Raises StorageFull, and
-        LogError for an id or a timeout that Kafka would not take.
+        A transaction that stays open for longer than `timeout_ms` is aborted. Nothing is ever left
+        pending in a `scope`. Raises StorageFull, and LogError for an id or a timeout that Kafka
+        would not take.
         """
         await self._begin("transactional_producer")
         check_transactional(transactional_id, timeout_ms)
@@ -182,9 +192,11 @@ class EmbeddedLog:
     async def join(self, group_id: str, member: NewMember, /) -> EmbeddedMembership:
         """Enter a group; the first event is Assigned.
 
-        The group rebalances when members come, go or rejoin, and when a topic of theirs is created, grows, or is deleted; but not for a member with
-        the instance id of another one, which is thrown out, or of one that was closed within the session timeout. Else members of this process do
-        not die unnoticed, and `stuck` is not asked: when the loop stands still, so do all others.
+        The group rebalances when members come, go or rejoin, and when a topic of theirs is created,
+        grows, or is deleted; but not for a member with the instance id of another one, which is
+        thrown out, or of one that was closed within the session timeout. Else members of this
+        process do not die unnoticed, and `stuck` is not asked: when the loop stands still, so do
+        all others.
         """
         await self._begin("join")
         group = self._groups.get(group_id)
@@ -197,7 +209,8 @@ class EmbeddedLog:
     async def create_topics(self, topics: Iterable[NewTopic], /) -> None:
         """Create topics.
 
-        Raises TopicExists (then the others were created all the same); ConfigError, LogError for what cannot be a topic (then none was); StorageFull.
+        Raises TopicExists (then the others were created all the same); ConfigError, LogError for
+        what cannot be a topic (then none was); StorageFull.
         """
         await self._begin("create_topics")
         topics = tuple(topics)
@@ -214,20 +227,25 @@ class EmbeddedLog:
     async def create_partitions(self, counts: Mapping[str, int], /) -> None:
         """Give each topic as many partitions as are named, which has to be more than it has; groups that read it rebalance.
 
-        Raises UnknownTopicOrPartition, and LogError for a number that is not larger (then the others have grown all the same); StorageFull.
+        Raises UnknownTopicOrPartition, and LogError for a number that is not larger (then the
+        others have grown all the same); StorageFull.
         """
         await self._begin("create_partitions")
         self._broker.create_partitions(counts)
 
     async def delete_topics(self, names: Iterable[str], /) -> None:
-        """Delete topics. Raises UnknownTopicOrPartition (then the others were deleted all the same), StorageFull."""
+        """Delete topics.
+
+        Raises UnknownTopicOrPartition (then the others were deleted all the same), StorageFull.
+        """
         await self._begin("delete_topics")
         self._broker.delete_topics(tuple(names))
 
     async def describe_topics(self, names: Iterable[str] | None = None, /, *, configs: bool = True) -> Mapping[str, TopicDescription]:
         """Return those of the topics that exist; all topics for None.
 
-        Configs list those that were given, and tell of all others what they are by default on Kafka; none of them without `configs`.
+        Configs list those that were given, and tell of all others what they are by default on
+        Kafka; none of them without `configs`.
         """
         await self._begin("describe_topics")
         topics = self._broker.topics
@@ -256,14 +274,20 @@ class EmbeddedLog:
         return {name: self._broker.partition(name).begin for name in partitions}
 
     async def end_offsets(self, partitions: Iterable[TopicPartition], isolation: IsolationLevel, /) -> Mapping[TopicPartition, int]:
-        """Return the offset behind the last record (READ_COMMITTED: the last stable offset). Raises UnknownTopicOrPartition."""
+        """Return the offset behind the last record (READ_COMMITTED: the last stable offset).
+
+        Raises UnknownTopicOrPartition.
+        """
         await self._begin("end_offsets")
         found = {name: self._broker.partition(name) for name in partitions}
         committed = isolation is IsolationLevel.READ_COMMITTED
         return {name: partition.stable if committed else partition.end for name, partition in found.items()}
 
     async def offsets_for_times(self, times: Mapping[TopicPartition, int], /) -> Mapping[TopicPartition, int]:
-        """Return the first offset at or after each time (ms); the end offset where there is none. Raises UnknownTopicOrPartition."""
+        """Return the first offset at or after each time (ms); the end offset where there is none.
+
+        Raises UnknownTopicOrPartition.
+        """
         await self._begin("offsets_for_times")
         return {name: self._broker.partition(name).offset_for_time(time) for name, time in times.items()}
 
@@ -282,7 +306,10 @@ class EmbeddedLog:
         ]
 
     async def remove_members(self, group_id: str, members: Iterable[GroupMember], /) -> None:
-        """Make members leave; they get Lost, and may join again. A member that has left already does no harm."""
+        """Make members leave; they get Lost, and may join again.
+
+        A member that has left already does no harm.
+        """
         await self._begin("remove_members")
         group = self._groups.get(group_id)
         for member in members:
@@ -295,7 +322,10 @@ class EmbeddedLog:
         return dict(self._groups.get(group_id).committed())
 
     async def set_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], /) -> None:
-        """Commit offsets for a group without members, all or none. Raises IllegalGeneration, UnknownTopicOrPartition, StorageFull."""
+        """Commit offsets for a group without members, all or none.
+
+        Raises IllegalGeneration, UnknownTopicOrPartition, StorageFull.
+        """
         await self._begin("set_group_offsets")
         self._groups.get(group_id).commit(GroupMetadata(group_id, -1, ""), offsets)
 
@@ -315,21 +345,31 @@ class EmbeddedLog:
     async def compact(self) -> None:
         """Keep only the last committed record of each key in compacted topics. Large partitions are compacted without being asked, too.
 
-        Tombstones go with the first compaction that comes `delete.retention.ms` after the first one that met them. Raises StorageFull.
+        Tombstones go with the first compaction that comes `delete.retention.ms` after the first one
+        that met them. Raises StorageFull.
         """
         self._check()
         await self._housekeeper.compact()
 
     def inject(self, operation: Operation, error: Exception, times: int = 1, *, after: bool = False) -> None:
-        """Make the next `times` calls of `operation` raise `error` instead of doing anything; or `after` everything was done. An aid for tests."""
+        """Make the next `times` calls of `operation` raise `error` instead of doing anything; or `after` everything was done.
+
+        An aid for tests.
+        """
         self._faults.order(operation, error, times=times, after=after)
 
     def hold(self, operation: Operation) -> asyncio.Event:
-        """Make calls of `operation` wait, before they do anything, until the event is set that is returned. An aid for tests."""
+        """Make calls of `operation` wait, before they do anything, until the event is set that is returned.
+
+        An aid for tests.
+        """
         return self._faults.hold(operation)
 
     def expire(self, membership: EmbeddedMembership) -> None:
-        """Throw a member out of its group, as if its session had timed out: it gets Lost. Does nothing when it is out already. An aid for tests."""
+        """Throw a member out of its group, as if its session had timed out: it gets Lost.
+
+        Does nothing when it is out already. An aid for tests.
+        """
         membership.expire()
 
 

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 class EmbeddedMembership:
     """A member of a group in this process, which lives as long as nobody ends it: there are no heartbeats that could fail.
 
-    Unread events that have been overtaken are dropped: an Assigned that was not read when the next rebalance begins was never in effect.
-    After Lost the member is out; `rejoin` takes it back in under a new id, and then Assigned is the next event.
+    Unread events that have been overtaken are dropped: an Assigned that was not read when the next
+    rebalance begins was never in effect. After Lost the member is out; `rejoin` takes it back in
+    under a new id, and then Assigned is the next event.
     """
 
     def __init__(
@@ -65,8 +66,8 @@ class EmbeddedMembership:
     async def event(self) -> MembershipEvent:
         """Wait for what happens next to the membership. One call may wait at a time.
 
-        Raises LogClosed after `leave`. Raises, on the leader, whatever the assignor raised: then the group's members have no partitions
-        until one of them rejoins, or comes, or goes.
+        Raises LogClosed after `leave`. Raises, on the leader, whatever the assignor raised: then
+        the group's members have no partitions until one of them rejoins, or comes, or goes.
         """
         while not self._events:
             self._check()
@@ -96,7 +97,10 @@ class EmbeddedMembership:
         self._group.expire(self)
 
     def revoked(self, user_data: bytes | None = None, topics: Collection[str] | None = None, /) -> None:
-        """Say that the partitions of the last Revoked are let go of. Does nothing when nobody waits for that."""
+        """Say that the partitions of the last Revoked are let go of.
+
+        Does nothing when nobody waits for that.
+        """
         if self.awaited:
             if user_data is not None:
                 self.user_data = user_data
@@ -107,7 +111,10 @@ class EmbeddedMembership:
             self._group.proceed()
 
     def rejoin(self, user_data: bytes, topics: Collection[str] | None = None, /) -> None:
-        """Ask for a new assignment, with new user data, and new topics if any are given. Raises LogClosed."""
+        """Ask for a new assignment, with new user data, and new topics if any are given.
+
+        Raises LogClosed.
+        """
         self._check()
         self.user_data = user_data
         if topics is not None:
@@ -115,7 +122,10 @@ class EmbeddedMembership:
         self._group.enter(self)
 
     async def committed(self, partitions: Iterable[TopicPartition], /) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """Return what the group has committed, without the partitions that it never did. Commits are at once, so there are none to wait for."""
+        """Return what the group has committed, without the partitions that it never did.
+
+        Commits are at once, so there are none to wait for.
+        """
         self._check()
         await asyncio.sleep(0)
         await self._faults.wait("committed")
@@ -124,7 +134,10 @@ class EmbeddedMembership:
         return {partition: offsets[partition] for partition in partitions if partition in offsets}
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], /) -> None:
-        """Commit offsets outside of transactions, all or none. Raises IllegalGeneration, UnknownTopicOrPartition, StorageFull, LogClosed."""
+        """Commit offsets outside of transactions, all or none.
+
+        Raises IllegalGeneration, UnknownTopicOrPartition, StorageFull, LogClosed.
+        """
         self._check()
         await self._faults.wait("commit_offsets")
         self._faults.before("commit_offsets")
@@ -137,7 +150,11 @@ class EmbeddedMembership:
         await self._say_goodbye(stay=False)
 
     async def close(self) -> None:
-        """End. Who has an instance id keeps its place and its partitions, for when it comes again within the session timeout; others leave."""
+        """End.
+
+        Who has an instance id keeps its place and its partitions, for when it comes again within
+        the session timeout; others leave.
+        """
         await self._say_goodbye(stay=self.instance_id is not None)
 
     async def _say_goodbye(self, *, stay: bool) -> None:

@@ -30,8 +30,8 @@ class Watcher(Protocol):
 class Partition:
     """Offsets `begin` to before `end`, as segments in order, with gaps where records were compacted away.
 
-    This is bookkeeping in memory: it never fails, so whoever changes it has written the change to storage before. `load` gets the records of a
-    segment.
+    This is bookkeeping in memory: it never fails, so whoever changes it has written the change to
+    storage before. `load` gets the records of a segment.
     """
 
     __slots__ = ("_bases", "_load", "begin", "deleted", "end", "grown", "name", "open", "segments", "size", "topic", "watchers")
@@ -43,7 +43,8 @@ class Partition:
         self.end: int = 0
         self.segments: list[Segment] = []
         self._bases: list[int] = []
-        # First offsets of open transactions by producer; ascending, as they are entered when they begin.
+        # First offsets of open transactions by producer; ascending, as they are entered when they
+        # begin.
         self.open: dict[int, int] = {}
         self.size: int = 0
         # Bytes since the last cleaning.
@@ -61,7 +62,10 @@ class Partition:
         return self.end
 
     def check(self, batch: Batch, clock: Callable[[], int]) -> int:
-        """Return the size of `batch` in bytes; `clock` gives the time in ms. Raises RecordTooLarge, InvalidRecord."""
+        """Return the size of `batch` in bytes; `clock` gives the time in ms.
+
+        Raises RecordTooLarge, InvalidRecord.
+        """
         size = payload(batch)
         settings = self.topic.settings
         if size > settings.max_message_bytes:

@@ -38,8 +38,9 @@ class EmbeddedProducer:
     async def send(self, batches: Sequence[Outgoing], /) -> Sequence[int]:
         """Append all batches; return the offset behind each one's last record.
 
-        Raises ProduceFailed; a partition that it names got nothing of this call, all others got everything. Raises TypeError for keys or values that
-        are no bytes, and IllegalGeneration when its lease does not hold.
+        Raises ProduceFailed; a partition that it names got nothing of this call, all others got
+        everything. Raises TypeError for keys or values that are no bytes, and IllegalGeneration
+        when its lease does not hold.
         """
         if self._closed:
             raise LogClosed(f"producer {self.client_id} is closed")
@@ -70,8 +71,9 @@ class EmbeddedProducer:
 class EmbeddedTransactionalProducer:
     """Append within transactions.
 
-    When a transaction is void - a batch of it failed, or its time was over - each `send` raises TransactionAborted until `commit`, which raises it
-    for the last time, or `abort`: so no records get into a new transaction that their senders take for the old one.
+    When a transaction is void - a batch of it failed, or its time was over - each `send` raises
+    TransactionAborted until `commit`, which raises it for the last time, or `abort`: so no records
+    get into a new transaction that their senders take for the old one.
     """
 
     def __init__(
@@ -100,7 +102,8 @@ class EmbeddedTransactionalProducer:
     async def send(self, batches: Sequence[Outgoing], /) -> Sequence[int]:
         """Append all batches to the transaction; return the offset behind each one's last record.
 
-        Raises Fenced, ProduceFailed, TransactionAborted; after the latter two the transaction can only be aborted.
+        Raises Fenced, ProduceFailed, TransactionAborted; after the latter two the transaction can
+        only be aborted.
         """
         self._check()
         transaction = self._transaction
@@ -120,8 +123,10 @@ class EmbeddedTransactionalProducer:
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata, /) -> None:
         """Make what was sent, and `offsets` as the group's, visible at once.
 
-        Raises Fenced, IllegalGeneration, UnknownTopicOrPartition, TransactionAborted: then the transaction is aborted. Raises StorageFull, or another
-        LogError of writing: then it is still open, and may be committed again or aborted. The group is only looked at if there are offsets.
+        Raises Fenced, IllegalGeneration, UnknownTopicOrPartition, TransactionAborted: then the
+        transaction is aborted. Raises StorageFull, or another LogError of writing: then it is still
+        open, and may be committed again or aborted. The group is only looked at if there are
+        offsets.
         """
         self._check()
         await self._faults.wait("commit")
@@ -147,7 +152,8 @@ class EmbeddedTransactionalProducer:
         try:
             self._abort()
         except LogError:
-            # No room for the markers. Nobody can commit it any more: it ends with the next abort, or when its time is over.
+            # No room for the markers. Nobody can commit it any more: it ends with the next abort,
+            # or when its time is over.
             return
 
     def _abort(self) -> None:
@@ -169,7 +175,10 @@ class EmbeddedTransactionalProducer:
         self._faults.after("abort")
 
     async def close(self) -> None:
-        """End; an open transaction is aborted, unless somebody else has the transactional id. Does nothing when that was done before."""
+        """End; an open transaction is aborted, unless somebody else has the transactional id.
+
+        Does nothing when that was done before.
+        """
         self.shut()
 
     def shut(self) -> None:

@@ -24,8 +24,9 @@ NO_PRODUCER: Final = -1
 class Segment:
     """Offsets `base` to before `end` of a partition: `count` records, or a marker (COMMIT, ABORT) that has none.
 
-    `batch` is there as long as storage keeps it in memory. `newest` is the highest timestamp where it is known. `horizon` is the time (ms) from which
-    on compaction may drop the tombstones in it; None before its first compaction. `aborted` records are of no committed reader's business.
+    `batch` is there as long as storage keeps it in memory. `newest` is the highest timestamp where
+    it is known. `horizon` is the time (ms) from which on compaction may drop the tombstones in it;
+    None before its first compaction. `aborted` records are of no committed reader's business.
     """
 
     __slots__ = ("aborted", "base", "batch", "count", "end", "horizon", "kind", "newest", "pid", "size")
@@ -49,7 +50,10 @@ class Segment:
 
 
 def payload(batch: Batch) -> int:
-    """Return how many bytes keys, values and headers have. Raises TypeError for what is not bytes, ValueError for columns of unlike lengths."""
+    """Return how many bytes keys, values and headers have.
+
+    Raises TypeError for what is not bytes, ValueError for columns of unlike lengths.
+    """
     keys, values = batch.keys, batch.values
     if not len(keys) == len(values) == len(batch.timestamps):
         raise ValueError(f"columns of a batch are of one length, not {len(keys)} keys, {len(values)} values, {len(batch.timestamps)} timestamps")

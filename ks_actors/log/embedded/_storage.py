@@ -35,7 +35,10 @@ class TopicRecord(NamedTuple):
 
 
 class Loaded(msgspec.Struct):
-    """What storage held when it was opened. Segments are in order of offsets; places are (id of a topic, number of the partition)."""
+    """What storage held when it was opened.
+
+    Segments are in order of offsets; places are (id of a topic, number of the partition).
+    """
 
     incarnation: int = 1
     topics: list[TopicRecord] = []
@@ -49,7 +52,8 @@ class Loaded(msgspec.Struct):
 class Storage(Protocol):
     """Each writing method does all or nothing, also when the process is killed meanwhile; it raises StorageFull or LogError for nothing.
 
-    A partition that has grown by `growth` bytes is worth looking at: there may be something to clean.
+    A partition that has grown by `growth` bytes is worth looking at: there may be something to
+    clean.
     """
 
     growth: int
@@ -95,7 +99,10 @@ class Storage(Protocol):
         ...
 
     def discard(self, partition: Partition, segments: Sequence[Segment]) -> None:
-        """Get rid of segments before the partition's begin. May be put off: an error is none of the caller's."""
+        """Get rid of segments before the partition's begin.
+
+        May be put off: an error is none of the caller's.
+        """
         ...
 
     def replace(self, partition: Partition, old: Sequence[Segment], new: Segment | None, batch: Batch) -> None:
@@ -116,7 +123,8 @@ class MemoryStorage:
     def close(self) -> None:
         """Do nothing: what was there goes with the log."""
 
-    def load(self, partition: Partition, segment: Segment) -> Batch:  # pragma: no cover - a segment in memory has its batch
+    # pragma: no cover - a segment in memory has its batch
+    def load(self, partition: Partition, segment: Segment) -> Batch:
         """Never be called."""
         raise NotImplementedError(partition, segment)
 

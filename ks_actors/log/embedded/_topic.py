@@ -27,7 +27,8 @@ _AT_ONCE = 10_000
 class TopicSettings(msgspec.Struct, frozen=True):
     """Those of a topic's configs that the embedded log acts on.
 
-    None for a limit is no limit, which is the default here. Kafka's are 7 days of retention, and times of at most an hour after the broker's.
+    None for a limit is no limit, which is the default here. Kafka's are 7 days of retention, and
+    times of at most an hour after the broker's.
     """
 
     compacted: bool = False
@@ -48,7 +49,10 @@ class TopicSettings(msgspec.Struct, frozen=True):
 
 @final
 class Topic:
-    """A topic as it is; `partitions` are in the order of their numbers. `id` is never used again, not even for a topic of the same name."""
+    """A topic as it is; `partitions` are in the order of their numbers.
+
+    `id` is never used again, not even for a topic of the same name.
+    """
 
     __slots__ = ("configs", "id", "name", "partitions", "settings")
 
@@ -84,7 +88,11 @@ def check_topics(topics: Iterable[NewTopic], existing: Iterable[str]) -> None:
 
 
 def read_settings(name: str, configs: Mapping[str, str]) -> TopicSettings:
-    """Return what `configs` say. Settings that the embedded log has no use for are only checked; ConfigError for what Kafka would not take."""
+    """Return what `configs` say.
+
+    Settings that the embedded log has no use for are only checked; ConfigError for what Kafka would
+    not take.
+    """
     check_configs(name, configs)
     cleaning = policies(configs.get("cleanup.policy", "delete"))
     defaults = TopicSettings()

@@ -118,7 +118,8 @@ def check_configs(topic: str, configs: Mapping[str, str]) -> None:
 class TopicConfigs(Mapping[str, str]):
     """The settings of a topic: those that were given are listed, and each other one of Kafka's is found with Kafka's default.
 
-    Of `retention.ms` that default, seven days, is only shown: this log keeps records without a limit unless one is given.
+    Of `retention.ms` that default, seven days, is only shown: this log keeps records without a
+    limit unless one is given.
     """
 
     __slots__ = ("_given",)

@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 class Transaction:
     """What goes on under one transactional id. It is open while it has partitions.
 
-    `doom` says why the transaction can only be aborted; until the producer has taken note by commit or abort, it refuses to send, as records that
-    were sent after it would be in a transaction without those from before. All producers of an id share this object: whose epoch is not `epoch` is
-    fenced.
+    `doom` says why the transaction can only be aborted; until the producer has taken note by commit
+    or abort, it refuses to send, as records that were sent after it would be in a transaction
+    without those from before. All producers of an id share this object: whose epoch is not `epoch`
+    is fenced.
     """
 
     __slots__ = ("doom", "epoch", "name", "partitions", "pid", "timeout_ms", "timer")

@@ -26,7 +26,10 @@ _FEW = 32
 @final
 @dataclass(frozen=True, kw_only=True)
 class StreamCount(Inline):
-    """Count records per key into `store`; forward `(count, count before | None)`. Records without key or value are dropped."""
+    """Count records per key into `store`; forward `(count, count before | None)`.
+
+    Records without key or value are dropped.
+    """
 
     store: str
     send_old: bool = False
@@ -129,10 +132,12 @@ class StreamCount(Inline):
 class StreamAggregate(Inline):
     """Fold the values of each key into `store`; forward `(new, old | None)` at the later of the two timestamps.
 
-    Without an aggregate yet, `initializer()` makes the one that the first value is folded into (it is sent as the old one, as Kafka Streams does);
-    with `initializer` None the first value is the aggregate (reduce). The fold is `aggregator(key, value, aggregate)`, or
-    `aggregator(aggregate, value)` of a reduce. A result of None deletes. Records without key or value are dropped. The aggregator may change an
-    aggregate in place and return it: what the store has changes when the result is put, and stays when the aggregator raises.
+    Without an aggregate yet, `initializer()` makes the one that the first value is folded into (it
+    is sent as the old one, as Kafka Streams does); with `initializer` None the first value is the
+    aggregate (reduce). The fold is `aggregator(key, value, aggregate)`, or `aggregator(aggregate,
+    value)` of a reduce. A result of None deletes. Records without key or value are dropped. The
+    aggregator may change an aggregate in place and return it: what the store has changes when the
+    result is put, and stays when the aggregator raises.
     """
 
     store: str

@@ -23,10 +23,12 @@ LATEST = 2**63 - 1
 class FinalSessionAggregate(Inline):
     """Aggregate into a session store, forward each session's result once: when stream time has passed its end by more than gap and grace period.
 
-    A record that moves stream time brings out all sessions that it closes, in the order of the store's `find_ended_sessions`, at their ends and with
-    the record's headers. This happens before the record is put into its own session, so that the store has forgotten none of them (Kafka Streams
-    asks its store afterwards). Up to where results have been forwarded is committed along with the offsets: a task that takes over forwards none
-    again, and drops records that are late for them. A late record may still join a session that has been forwarded: then the longer one is
+    A record that moves stream time brings out all sessions that it closes, in the order of the
+    store's `find_ended_sessions`, at their ends and with the record's headers. This happens before
+    the record is put into its own session, so that the store has forgotten none of them (Kafka
+    Streams asks its store afterwards). Up to where results have been forwarded is committed along
+    with the offsets: a task that takes over forwards none again, and drops records that are late
+    for them. A late record may still join a session that has been forwarded: then the longer one is
     forwarded in its turn. Errors behind this name no source record, see FinalWindowedAggregate.
     """
 
@@ -42,7 +44,8 @@ class FinalSessionAggregate(Inline):
         gap = aggregation.gap_ms
         wait = gap + aggregation.grace_ms
         open_sessions = _OpenSessions(context, aggregation.store)
-        now = context.progress.get(aggregation.store, -1 - wait) + wait  # what has come out takes no more records
+        # what has come out takes no more records
+        now = context.progress.get(aggregation.store, -1 - wait) + wait
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             nonlocal now
@@ -61,7 +64,8 @@ class FinalSessionAggregate(Inline):
                 aggregate = merge(key, aggregate, other)
             known = any(first == start and last == end for first, last, _ in found)
             aggregate = add(key, value, aggregate)
-            entry = None if aggregate is None else store.prepared(key, (aggregate, timestamp))  # what raises leaves the sessions that there are
+            # what raises leaves the sessions that there are
+            entry = None if aggregate is None else store.prepared(key, (aggregate, timestamp))
             if start != end or start != timestamp:
                 for first, last, _ in found:
                     remove(key, first, last)
@@ -85,7 +89,8 @@ class _OpenSessions:
     def _restored(self) -> list[tuple[Any, Any, int, int]]:
         """Return those that the store has already."""
         sessions = self._store.ended_sessions(max(0, self._context.progress.get(self._name, 0)), LATEST)
-        return [(self._store.end_order(key, start, end), key, start, end) for key, start, end in sessions]  # in order: a heap
+        # in order: a heap
+        return [(self._store.end_order(key, start, end), key, start, end) for key, start, end in sessions]
 
     def add(self, key: Any, start: int, end: int) -> None:
         """Take note of a session."""

@@ -22,8 +22,8 @@ class Superseded(tuple[Any, Any]):
 def with_history(context: NodeContext, store: str | None) -> NodeContext | None:
     """Return what an operator is to work in whose own store is versioned; None when it is not.
 
-    There a `put_entry` does nothing: what is forwarded is put, with its timestamp, and goes on unless it came too late. So the operator has to take
-    record by record, and to forward each.
+    There a `put_entry` does nothing: what is forwarded is put, with its timestamp, and goes on
+    unless it came too late. So the operator has to take record by record, and to forward each.
     """
     if store is None:
         return None

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 def keeper(store: Any, *, send_old: bool) -> Callable[[Any], Any]:
     """Return what makes of an aggregate the value that is sent as the old one.
 
-    Call it before the user's function gets the aggregate. Where values of the store can be changed in place, and old ones are sent, that is a copy.
+    Call it before the user's function gets the aggregate. Where values of the store can be changed
+    in place, and old ones are sent, that is a copy.
     """
     return as_before if send_old and store.mutable else as_it_is
 

@@ -34,11 +34,13 @@ class Fold(NamedTuple):
 class SessionAggregation:
     """What is done to the sessions that a record joins: those of its key that are no more than `gap_ms` away from it, on either side.
 
-    They become one, together with the record: `initializer()` is merged with each of them by `merger(key, aggregate, other)`, then the value goes
-    in by `aggregator(key, value, aggregate)`. With `initializer` None the fold is `aggregator(aggregate, value)`, of values and of sessions; with
-    `aggregator` None it counts. A result of None deletes. A record is late, and is dropped, when the session that it would be in ends more than
-    gap and `grace_ms` before stream time (the latest timestamp seen). Records without key are dropped, those without value are not.
-    Aggregates may be changed in place: see StreamAggregate.
+    They become one, together with the record: `initializer()` is merged with each of them by
+    `merger(key, aggregate, other)`, then the value goes in by `aggregator(key, value, aggregate)`.
+    With `initializer` None the fold is `aggregator(aggregate, value)`, of values and of sessions;
+    with `aggregator` None it counts. A result of None deletes. A record is late, and is dropped,
+    when the session that it would be in ends more than gap and `grace_ms` before stream time (the
+    latest timestamp seen). Records without key are dropped, those without value are not. Aggregates
+    may be changed in place: see StreamAggregate.
     """
 
     store: str
@@ -67,8 +69,8 @@ class SessionAggregation:
 class SessionAggregate(Inline):
     """Aggregate into a session store, forward `Windowed(key, window)` and `(new, old | None)`, at the session's end.
 
-    Sessions that become one, or grow, are deleted first, each with a `(None, old)`; the one that they become then comes without an old value. Results
-    have no headers, as in Kafka Streams.
+    Sessions that become one, or grow, are deleted first, each with a `(None, old)`; the one that
+    they become then comes without an old value. Results have no headers, as in Kafka Streams.
     """
 
     def __init__(self, aggregation: SessionAggregation) -> None:
@@ -118,7 +120,8 @@ def _record_form(context: NodeContext, aggregation: SessionAggregation, clock: C
         for _first, _last, (other, _at) in found:
             aggregate = merge(key, aggregate, other)
         aggregate = add(key, value, aggregate)
-        entry = None if aggregate is None else store.prepared(key, (aggregate, timestamp))  # what raises leaves the sessions that there are
+        # what raises leaves the sessions that there are
+        entry = None if aggregate is None else store.prepared(key, (aggregate, timestamp))
         if start != end or start != timestamp:
             for (first, last, _), old in zip(found, olds, strict=True):
                 remove(key, first, last)

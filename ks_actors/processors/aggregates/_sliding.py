@@ -24,9 +24,11 @@ if TYPE_CHECKING:
 class SlidingAggregate(Inline):
     """Aggregate into a window store; windows last the aggregation's `size_ms`, both ends included.
 
-    A record makes the window that ends with it, the one that begins right behind it if there are later records, and the one that begins right
-    behind the record before it; and it goes into all windows around it. `on_close` forwards each window once, when stream time has passed its end by
-    the grace period, by start and key; else every change is forwarded. Records without key or value, and late ones, are dropped.
+    A record makes the window that ends with it, the one that begins right behind it if there are
+    later records, and the one that begins right behind the record before it; and it goes into all
+    windows around it. `on_close` forwards each window once, when stream time has passed its end by
+    the grace period, by start and key; else every change is forwarded. Records without key or
+    value, and late ones, are dropped.
     """
 
     def __init__(self, aggregation: WindowAggregation, *, on_close: bool = False) -> None:

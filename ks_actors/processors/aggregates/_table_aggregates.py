@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 class TableSelect(Inline):
     """Send changes to the groups that `selector(key, value)` chooses as a pair `(group, value)`.
 
-    None, or a None in the pair, is no group. An old and a new value of one group travel as one change `(new, old)`, else the old one goes first.
-    Changes of the past of a `versioned` table are left out.
+    None, or a None in the pair, is no group. An old and a new value of one group travel as one
+    change `(new, old)`, else the old one goes first. Changes of the past of a `versioned` table are
+    left out.
     """
 
     selector: Callable[[Any, Any], tuple[Any, Any] | None]
@@ -61,8 +62,9 @@ class TableSelect(Inline):
 class TableAggregate(Inline):
     """Take the old value of a change out of its group by `subtractor(key, value, aggregate)`, put the new one in by `adder(key, value, aggregate)`.
 
-    A group without an aggregate gets that of `initializer()` before something is added to it, and nothing is taken out of it. A result of None
-    deletes. The result is in `store`; its timestamp is the later of the change's and the aggregate's.
+    A group without an aggregate gets that of `initializer()` before something is added to it, and
+    nothing is taken out of it. A result of None deletes. The result is in `store`; its timestamp is
+    the later of the change's and the aggregate's.
     """
 
     store: str
@@ -113,8 +115,8 @@ class TableAggregate(Inline):
 class TableReduce(Inline):
     """Take the old value of a change out of its group by `subtractor(aggregate, value)`, put the new one in by `adder(aggregate, value)`.
 
-    The first value of a group is its aggregate. A result of None deletes. The result is in `store`, at the later of both timestamps when something
-    was combined.
+    The first value of a group is its aggregate. A result of None deletes. The result is in `store`,
+    at the later of both timestamps when something was combined.
     """
 
     store: str
@@ -164,7 +166,8 @@ class TableReduce(Inline):
 
 def _demand_key(context: NodeContext, key: Any) -> None:
     if key is None:
-        # Anybody may have written it to a repartition topic: the handler decides, as in Kafka Streams.
+        # Anybody may have written it to a repartition topic: the handler decides, as in Kafka
+        # Streams.
         raise ValueError(f"a change of a grouped table has no key: what is upstream of {context.node} must give each row one")
 
 

@@ -15,10 +15,13 @@ if TYPE_CHECKING:
 class WindowAggregation:
     """What is done to a window that a record falls into: windows start at multiples of `advance_ms` and last `size_ms`.
 
-    A window takes records until stream time (the latest timestamp seen) has passed its end by `grace_ms`; later ones are dropped, window by window.
-    `initializer` and `aggregator` None count. Otherwise the fold is `aggregator(key, value, aggregate)`, where a window without an aggregate begins
-    with `initializer()` (which is sent as the old one), or, with `initializer` None, `aggregator(aggregate, value)` on from the first value.
-    A result of None deletes. Records without key are dropped, those without value are not. Aggregates may be changed in place: see StreamAggregate.
+    A window takes records until stream time (the latest timestamp seen) has passed its end by
+    `grace_ms`; later ones are dropped, window by window. `initializer` and `aggregator` None count.
+    Otherwise the fold is `aggregator(key, value, aggregate)`, where a window without an aggregate
+    begins with `initializer()` (which is sent as the old one), or, with `initializer` None,
+    `aggregator(aggregate, value)` on from the first value. A result of None deletes. Records
+    without key are dropped, those without value are not. Aggregates may be changed in place: see
+    StreamAggregate.
     """
 
     store: str

@@ -285,7 +285,10 @@ def _keys(batch: Batch, holes: list[int], windows: list[Window]) -> list[Any]:
 
 
 class _Rows:
-    """Records made of those of a batch, in columns, more or fewer than it has. `adders` are for index there, key, value and timestamp."""
+    """Records made of those of a batch, in columns, more or fewer than it has.
+
+    `adders` are for index there, key, value and timestamp.
+    """
 
     __slots__ = ("_batch", "_columns", "_forward", "adders")
 

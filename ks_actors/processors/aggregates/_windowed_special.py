@@ -20,11 +20,14 @@ LAST_INSTANT = 2**63 - 1
 class FinalWindowedAggregate(Inline):
     """Aggregate into a window store, forward each window's result once: when stream time has passed its end by the grace period.
 
-    A record that moves stream time brings out all windows that it closes, by start and then key, with the timestamps of their results and the
-    record's headers. This happens before the record is put into its own windows, so that a store that keeps no more than window and grace has
-    forgotten none of them (Kafka Streams asks its store afterwards, and loses results there unless the retention is longer). Up to where results
-    have been forwarded is committed along with the offsets: a task that takes over forwards none again, and drops records that are late for them.
-    Results come from no single source record: an error behind this names none, least of all the record that brings them out.
+    A record that moves stream time brings out all windows that it closes, by start and then key,
+    with the timestamps of their results and the record's headers. This happens before the record is
+    put into its own windows, so that a store that keeps no more than window and grace has forgotten
+    none of them (Kafka Streams asks its store afterwards, and loses results there unless the
+    retention is longer). Up to where results have been forwarded is committed along with the
+    offsets: a task that takes over forwards none again, and drops records that are late for them.
+    Results come from no single source record: an error behind this names none, least of all the
+    record that brings them out.
     """
 
     def __init__(self, aggregation: WindowAggregation) -> None:
@@ -42,7 +45,8 @@ class FinalWindowedAggregate(Inline):
         size = aggregation.size_ms
         advance = aggregation.advance_ms
         grace = aggregation.grace_ms
-        now = progress.get(aggregation.store, -1 - grace) + grace  # what has come out takes no more records
+        # what has come out takes no more records
+        now = progress.get(aggregation.store, -1 - grace) + grace
 
         def emit(closed: int, headers: Headers) -> None:
             emitted = progress.get(aggregation.store, -1)

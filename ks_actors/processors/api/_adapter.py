@@ -50,7 +50,8 @@ def call_time() -> int | None:
 class ProcessorOperator:
     """A user's processor as an operator: a new one for each task, made by `supplier`.
 
-    `asynchronous` is set when its `process` is an `async def`; `stores` are what the supplier says that it needs.
+    `asynchronous` is set when its `process` is an `async def`; `stores` are what the supplier says
+    that it needs.
     """
 
     record_context: bool = True
@@ -103,7 +104,8 @@ class ProcessorOperator:
             return call.forwarded
 
         def call(key: Any, value: Any, timestamp: int, headers: Headers) -> Awaitable[list[tuple[AnyRecord, str | None]]]:
-            # not a coroutine itself: the metadata is the current record's now, not when the call comes to run
+            # not a coroutine itself: the metadata is the current record's now, not when the call
+            # comes to run
             return run(_Call(own, context.record_metadata(), timestamp), record_type(key, value, timestamp, headers))
 
         def emit(

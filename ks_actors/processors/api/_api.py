@@ -25,7 +25,10 @@ Punctuator: TypeAlias = Callable[[int], None]
 
 
 class Context(ABC, Generic[Out_contra]):
-    """What a processor can ask of the task it works in. It is the processor's own, for as long as the task lives, and not to be used elsewhere."""
+    """What a processor can ask of the task it works in.
+
+    It is the processor's own, for as long as the task lives, and not to be used elsewhere.
+    """
 
     @property
     @abstractmethod
@@ -41,16 +44,23 @@ class Context(ABC, Generic[Out_contra]):
     def forward(self, record: Out_contra, child: str | None = None) -> None:
         """Hand a record to all children in the order in which they were added, or to the one named; they are done with it on return.
 
-        In an `async def process` the record is handed on after the call, in the order of the calls to forward.
+        In an `async def process` the record is handed on after the call, in the order of the calls
+        to forward.
         """
 
     @abstractmethod
     def get_state_store(self, name: str) -> Any:
-        """Return a store that the processor is connected to, or a global one, which is read-only. Raises StoreNotConnected."""
+        """Return a store that the processor is connected to, or a global one, which is read-only.
+
+        Raises StoreNotConnected.
+        """
 
     @abstractmethod
     def schedule(self, interval_ms: int, punctuation: PunctuationType, callback: Punctuator, start_ms: int | None = None) -> Callable[[], None]:
-        """Call back every `interval_ms`, of stream time or wall-clock time; the returned function cancels. `start_ms` is when to begin."""
+        """Call back every `interval_ms`, of stream time or wall-clock time; the returned function cancels.
+
+        `start_ms` is when to begin.
+        """
 
     @abstractmethod
     def commit(self) -> None:
@@ -68,8 +78,8 @@ class Context(ABC, Generic[Out_contra]):
     def record_metadata(self) -> RecordMetadata | None:
         """Return topic, partition and offset of the input record that is being processed.
 
-        None in a punctuation, and for what was made of several records: when a window closes, or by a function of many records. Of a record that was
-        held back they are its own.
+        None in a punctuation, and for what was made of several records: when a window closes, or by
+        a function of many records. Of a record that was held back they are its own.
         """
 
 
@@ -83,14 +93,17 @@ FixedKeyProcessorContext: TypeAlias = Context[FixedKeyRecord[KIn, VOut]]
 class Processor(ABC, Generic[KIn, VIn, KOut, VOut]):
     """Sees every record of its parents, one at a time. Subclass it and override `process`, which may be `async def`.
 
-    A supplier (the class itself will do) makes a new one for every task. Whatever `process` or a punctuator raises goes to the app's processing
-    exception handler, with the record.
+    A supplier (the class itself will do) makes a new one for every task. Whatever `process` or a
+    punctuator raises goes to the app's processing exception handler, with the record.
     """
 
     context: ProcessorContext[KOut, VOut]
 
     def init(self, context: ProcessorContext[KOut, VOut]) -> None:
-        """Get ready, when the task's stores are: take stores, schedule punctuators. Overriding it, keep the context (or call super)."""
+        """Get ready, when the task's stores are: take stores, schedule punctuators.
+
+        Overriding it, keep the context (or call super).
+        """
         self.context = context
 
     @abstractmethod
@@ -107,7 +120,10 @@ class FixedKeyProcessor(ABC, Generic[KIn, VIn, VOut]):
     context: FixedKeyProcessorContext[KIn, VOut]
 
     def init(self, context: FixedKeyProcessorContext[KIn, VOut]) -> None:
-        """Get ready, when the task's stores are: take stores, schedule punctuators. Overriding it, keep the context (or call super)."""
+        """Get ready, when the task's stores are: take stores, schedule punctuators.
+
+        Overriding it, keep the context (or call super).
+        """
         self.context = context
 
     @abstractmethod

@@ -20,10 +20,12 @@ _NUMBERS = {0: "no argument", 1: "one argument", 2: "two arguments", 3: "three a
 def check_function(function: Any, *allowed: int, role: str, of: str, awaited: bool = False, iterated: bool = False) -> int:
     """Return which of the `allowed` numbers of positional arguments a function is to be called with; the numbers ascend.
 
-    A function with fitting required parameters takes as many as it requires; optional ones are left alone. One with `*args`, and a builtin
-    without a signature, gets the fewest that it can take. Raises TopologyError if it cannot be called, or by none of these numbers, and if it is an
-    `async def` that nothing would await: only `awaited` ones may be, and no function may be an asynchronous generator. A generator gives nothing but
-    itself: only a function whose result is `iterated` may be one.
+    A function with fitting required parameters takes as many as it requires; optional ones are left
+    alone. One with `*args`, and a builtin without a signature, gets the fewest that it can take.
+    Raises TopologyError if it cannot be called, or by none of these numbers, and if it is an `async
+    def` that nothing would await: only `awaited` ones may be, and no function may be an
+    asynchronous generator. A generator gives nothing but itself: only a function whose result is
+    `iterated` may be one.
     """
     if not callable(function):
         raise TopologyError(f"{role} of {of} is {function!r}, which cannot be called: give a function of {_count(allowed)}")

@@ -41,8 +41,9 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
 class AsyncOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How many calls run at the same time in one task, what order they keep, and how long (ms) each may take, a retry being a call of its own.
 
-    With order "key" the calls of one key follow each other. With "partition" all run side by side, and their results are handed on in the order of
-    the records. With "none" results are handed on as they come.
+    With order "key" the calls of one key follow each other. With "partition" all run side by side,
+    and their results are handed on in the order of the records. With "none" results are handed on
+    as they come.
     """
 
     max_in_flight: int = 100
@@ -89,7 +90,10 @@ def async_options(function: Callable[..., object], arguments: AsyncArguments, wh
 
 
 def options_of(arguments: AsyncArguments, where: str) -> AsyncOptions:
-    """Return the options that an operation was given. Raises TopologyError, which names the operation, for those that there are not, or cannot be."""
+    """Return the options that an operation was given.
+
+    Raises TopologyError, which names the operation, for those that there are not, or cannot be.
+    """
     if unknown := sorted(arguments.keys() - AsyncArguments.__annotations__.keys()):
         known = ", ".join(AsyncArguments.__annotations__)
         raise TopologyError(f"{where} takes no argument {', '.join(unknown)}: besides its own it takes {known}, of an 'async def'")

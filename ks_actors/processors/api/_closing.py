@@ -22,8 +22,8 @@ def _itself(key: Any) -> Any:
 def forward_closed(context: NodeContext, origins: Origins, store: Any, starts: tuple[int, int], size: int, headers: Headers) -> None:
     """Forward the windows of a store that begin in a stretch of time, both ends included, by start and key, with the headers of the current record.
 
-    Results come from no single record. Nor does an aggregate that its serde cannot read: the processing handler is asked about that one, and the
-    others come out.
+    Results come from no single record. Nor does an aggregate that its serde cannot read: the
+    processing handler is asked about that one, and the others come out.
     """
     try:
         entries = store.fetch_all_entries(*starts)
@@ -47,8 +47,9 @@ def forward_closed(context: NodeContext, origins: Origins, store: Any, starts: t
 def held_back(context: NodeContext, origins: Origins, store: Any, told: Callable[[Any], Any] = _itself) -> Iterator[tuple[Any, Any]]:
     """Iterate over what a node holds back in a store of its own, by key.
 
-    What cannot be read is deleted when the processing handler has been asked about it, under the key that is `told`. Raises ProcessingFailed when
-    a key cannot be read, or all of what was restored.
+    What cannot be read is deleted when the processing handler has been asked about it, under the
+    key that is `told`. Raises ProcessingFailed when a key cannot be read, or all of what was
+    restored.
     """
     try:
         for key, value in store.all_there_is():

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from ks_actors.records import TaskId
 
 Process: TypeAlias = Callable[[Any, Any, int, Headers], None]
-"""Take one record: key, value, timestamp (ms), headers. Returns when all that the record causes downstream is done (depth first)."""
+"""Take one record: key, value, timestamp (ms), headers.
+
+Returns when all that the record causes downstream is done (depth first).
+"""
 
 ProcessBatch: TypeAlias = Callable[[Batch], None]
 """Take records in order: the same result as taking them one by one, downstream of a node that has only one path."""
@@ -32,7 +35,10 @@ class PunctuationType(StrEnum):
 
 
 class NodeContext(Protocol):
-    """What the runtime gives to one node of one task. Everything is called on the task's own turn."""
+    """What the runtime gives to one node of one task.
+
+    Everything is called on the task's own turn.
+    """
 
     @property
     def application_id(self) -> str: ...
@@ -83,7 +89,8 @@ class NodeContext(Protocol):
     def when_made(self, make: Callable[[], None], init: Callable[[], None]) -> None:
         """Call `make`, and then `init`, when the functions of all nodes are made: both in the order in which the topology has its nodes.
 
-        First every node's `make` is called, then every node's `init`, as Kafka Streams does. To be called while the node is bound.
+        First every node's `make` is called, then every node's `init`, as Kafka Streams does. To be
+        called while the node is bound.
         """
         ...
 
@@ -94,7 +101,8 @@ class NodeContext(Protocol):
     def failed(self, error: Exception, key: Any, value: Any, timestamp: int, headers: Headers, offset: int | None = None) -> None:
         """Ask the processing exception handler about a record: returns to go on without it, raises ProcessingFailed to end.
 
-        Call it with the record that was being processed, from an `except` block. `offset` tells the source record when working on a batch.
+        Call it with the record that was being processed, from an `except` block. `offset` tells the
+        source record when working on a batch.
         """
         ...
 
@@ -116,7 +124,10 @@ class NodeContext(Protocol):
         ...
 
     def record_metadata(self) -> RecordMetadata | None:
-        """Return where the current record came from; None in a punctuation, or when that is not known. Exact in record mode only."""
+        """Return where the current record came from; None in a punctuation, or when that is not known.
+
+        Exact in record mode only.
+        """
         ...
 
 
@@ -152,8 +163,9 @@ class Bound(NamedTuple):
 class AsyncBound(NamedTuple):
     """One node with asynchronous user code, at work in one task.
 
-    `call` takes key, value, timestamp and headers of a record and must be called on the task's own turn, while the record is the current one;
-    what it returns can be awaited whenever, together with others. `emit` takes that result and the record again, hands on what is to be handed on,
+    `call` takes key, value, timestamp and headers of a record and must be called on the task's own
+    turn, while the record is the current one; what it returns can be awaited whenever, together
+    with others. `emit` takes that result and the record again, hands on what is to be handed on,
     and is called on the task's own turn, in the order wanted. `close` is called when the task ends.
     """
 
@@ -165,8 +177,9 @@ class AsyncBound(NamedTuple):
 class Operator(Protocol):
     """One node of a topology: a definition that is shared by all tasks. What it keeps per task lives in the closures that `bind` makes.
 
-    `record_context` says that the node's code may look at the record's metadata, headers or stream time: its task runs record at a time from the
-    source on. The runtime calls the bound function inside a guard, so a `process` lets errors of user code through; a `batch` function catches them
+    `record_context` says that the node's code may look at the record's metadata, headers or stream
+    time: its task runs record at a time from the source on. The runtime calls the bound function
+    inside a guard, so a `process` lets errors of user code through; a `batch` function catches them
     itself, names the record through `context.failed` and goes on when that returns.
     """
 

@@ -15,7 +15,10 @@ V2 = TypeVar("V2")
 
 
 class Record(msgspec.Struct, Generic[K, V], frozen=True):
-    """A record: key, value, timestamp (ms since the epoch) and headers. It never changes; `with_…` make others that differ in one thing."""
+    """A record: key, value, timestamp (ms since the epoch) and headers.
+
+    It never changes; `with_…` make others that differ in one thing.
+    """
 
     key: K
     value: V
@@ -40,7 +43,10 @@ class Record(msgspec.Struct, Generic[K, V], frozen=True):
 
 
 class FixedKeyRecord(msgspec.Struct, Generic[K, V], frozen=True):
-    """A record whose key stays: what `process_values` gets and forwards. There is no way to another key, so that no repartition is due."""
+    """A record whose key stays: what `process_values` gets and forwards.
+
+    There is no way to another key, so that no repartition is due.
+    """
 
     key: K
     value: V

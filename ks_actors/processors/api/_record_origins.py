@@ -14,7 +14,8 @@ Origin: TypeAlias = "tuple[Any, int] | tuple[str, int, int] | None"
 class Origins(Protocol):
     """What lets an operator that holds records back make each the current one again, while it forwards what has become of it.
 
-    So errors behind it, and what users' code asks, are about that record, and not about the one that lets it go.
+    So errors behind it, and what users' code asks, are about that record, and not about the one
+    that lets it go.
     """
 
     def origin(self) -> Origin:

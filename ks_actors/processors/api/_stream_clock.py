@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 class Clock:
     """Stream time (ms) as one node of one task has seen it, -1 before the first record.
 
-    It is committed along with the task's offsets, under the name of the node and its store, so that a task that takes over or restarts goes on from
-    there: what was too late before stays too late.
+    It is committed along with the task's offsets, under the name of the node and its store, so that
+    a task that takes over or restarts goes on from there: what was too late before stays too late.
     """
 
     __slots__ = ("time",)

@@ -20,9 +20,10 @@ class Gone(NamedTuple):
 class HeldRows:
     """Rows that have been updated since they were last sent, by first update; of a windowed table those of one window.
 
-    `olds` has what was last sent of each (None: nothing). A new value is what the store has when it is sent, with its timestamp; in `news` are those
-    that the store may not have any more: deletes, as None with the time of it, and all of windows. Rows are known by their keys, or, when those may
-    be equal where their bytes are not, by these bytes: then `keys` has the keys.
+    `olds` has what was last sent of each (None: nothing). A new value is what the store has when it
+    is sent, with its timestamp; in `news` are those that the store may not have any more: deletes,
+    as None with the time of it, and all of windows. Rows are known by their keys, or, when those
+    may be equal where their bytes are not, by these bytes: then `keys` has the keys.
     """
 
     __slots__ = ("headers", "keys", "news", "olds", "places", "window")
@@ -54,8 +55,9 @@ class AtRecord(Protocol):
 class Cache(Protocol):
     """Updates of one store of one task that have not gone downstream yet: at most one per row, the latest.
 
-    An operator writes its store at once and gives its updates to `hold` instead of forwarding them, always with the row's value before (None: there
-    was no row). Of a row that is held already the old value stays what was last sent. An operator that works on many rows at a time gets them from
+    An operator writes its store at once and gives its updates to `hold` instead of forwarding them,
+    always with the row's value before (None: there was no row). Of a row that is held already the
+    old value stays what was last sent. An operator that works on many rows at a time gets them from
     `rows` and adds to them itself, if keys are `plain`, and calls `settle` at the end.
     """
 
@@ -80,7 +82,10 @@ class Cache(Protocol):
         ...
 
     def before(self, key: Any, value: Any, window: Window | None = None) -> Any:
-        """Return a row's value before an update, such as it stays when the row's object is changed in place. Call it before that."""
+        """Return a row's value before an update, such as it stays when the row's object is changed in place.
+
+        Call it before that.
+        """
         ...
 
     def hold(self, key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
@@ -94,7 +99,8 @@ class Cache(Protocol):
     def came(self, batch: Batch, skipped: Collection[int] = (), late: Mapping[int, int | None] = ...) -> None:
         """Note the records whose updates are going to be added to `rows`, or left to the store, so that errors downstream can name them.
 
-        Those at `skipped` have changed nothing, and those that were `late` only the windows that end behind a time (ms); None: some, who knows which.
+        Those at `skipped` have changed nothing, and those that were `late` only the windows that
+        end behind a time (ms); None: some, who knows which.
         """
         ...
 

@@ -40,8 +40,8 @@ class WaitingKey(NamedTuple):
 class BufferedStreamTableJoin(Inline):
     """Join records with what a table held at their time, as soon as stream time is `grace_ms` past it, in the order of times and then keys.
 
-    Until then they wait in `store`. Stream time is that of the latest record that has waited; what is further behind is joined at once. Records are
-    dropped as StreamTableJoin drops them.
+    Until then they wait in `store`. Stream time is that of the latest record that has waited; what
+    is further behind is joined at once. Records are dropped as StreamTableJoin drops them.
     """
 
     view: View

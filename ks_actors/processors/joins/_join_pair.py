@@ -37,8 +37,9 @@ class Woven(NamedTuple):
 class JoinPair:
     """Join batches of both sides as if their records came one by one, in the order of their ranks.
 
-    What is in the stores is looked up for all records first, then those meet that come in the same batches, and then they are put. Results are
-    forwarded together, with ranks as offsets. What is rare is left to be done record by record: `process` returns False then, and has done nothing.
+    What is in the stores is looked up for all records first, then those meet that come in the same
+    batches, and then they are put. Results are forwarded together, with ranks as offsets. What is
+    rare is left to be done record by record: `process` returns False then, and has done nothing.
     Records are not to be further apart than `run_ms`.
     """
 

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 class SelfJoin(Inline):
     """Join records with those that the `store` has from `before_ms` before to `after_ms` after them, then the other way round, and with themselves.
 
-    What comes out, and in which order, is what the join of two streams gives, but that a record meets itself as long as it is less than
-    `retention_ms` minus one behind stream time, whatever the windows say (as Kafka Streams' KStreamKStreamSelfJoin has it). Records without key or
-    value are dropped.
+    What comes out, and in which order, is what the join of two streams gives, but that a record
+    meets itself as long as it is less than `retention_ms` minus one behind stream time, whatever
+    the windows say (as Kafka Streams' KStreamKStreamSelfJoin has it). Records without key or value
+    are dropped.
     """
 
     store: str

@@ -31,7 +31,8 @@ class PendingKey(NamedTuple):
 class Tracker:
     """Times of one task that both sides of a join know: stream time, and since when records may be pending. Both are committed with the offsets.
 
-    `origins` tells where pending records came from, by place and number there: in memory, so that a task that begins anew knows none.
+    `origins` tells where pending records came from, by place and number there: in memory, so that a
+    task that begins anew knows none.
     """
 
     __slots__ = ("origins", "pending_since", "time")
@@ -39,7 +40,8 @@ class Tracker:
     def __init__(self) -> None:
         self.time: int = -1
         self.origins: dict[tuple[Any, int], Origin] = {}
-        self.pending_since: int | None = -1  # at first the store may have some; None: there are none
+        # at first the store may have some; None: there are none
+        self.pending_since: int | None = -1
 
     def recall(self, context: NodeContext, store: str) -> None:
         """Go on from what was committed, and have each commit read what is known; for each side."""
@@ -88,7 +90,10 @@ class Trackers:
 @final
 @dataclass(frozen=True, kw_only=True)
 class JoinWindow(Inline):
-    """Keep one side's records for the other side to meet. They go on to the join before they are kept."""
+    """Keep one side's records for the other side to meet.
+
+    They go on to the join before they are kept.
+    """
 
     store: str
 
@@ -116,10 +121,12 @@ class JoinWindow(Inline):
 class StreamJoinSide(Inline):
     """Join records of one side with those that the `other` store has from `before_ms` before to `after_ms` after them, as the left side sees it.
 
-    Values are `joiner(left, right)`, or `joiner(key, left, right)` if it is `keyed`; the later timestamp is the result's. Records without key or
-    value are dropped. Of an `outer` side, records that meet none come out with None for the other one: those without key, and those that are too late
-    to meet any, at once; the others wait in the store `pending`, which both sides share, until stream time has passed the last instant at which
-    one could come, by the grace period and more. Whenever they come out they do so by time, right before left, key.
+    Values are `joiner(left, right)`, or `joiner(key, left, right)` if it is `keyed`; the later
+    timestamp is the result's. Records without key or value are dropped. Of an `outer` side, records
+    that meet none come out with None for the other one: those without key, and those that are too
+    late to meet any, at once; the others wait in the store `pending`, which both sides share, until
+    stream time has passed the last instant at which one could come, by the grace period and more.
+    Whenever they come out they do so by time, right before left, key.
     """
 
     other: str
@@ -229,8 +236,9 @@ class _Side:
         for place, values in held_back(self._context, self._origins, self._pending, _key):
             is_open = place.timestamp + self._waits[place.left] >= tracker.time
             for number, (of_left, value) in enumerate(values):
-                # One by one as Kafka Streams' list store has it, so that two of one key are enough to stop at; and the time is that of the last one
-                # looked at, not of the first one left: what is left comes out when Kafka Streams sends it, not before.
+                # One by one as Kafka Streams' list store has it, so that two of one key are enough
+                # to stop at; and the time is that of the last one looked at, not of the first one
+                # left: what is left comes out when Kafka Streams sends it, not before.
                 tracker.pending_since = place.timestamp
                 if waiting[True] and waiting[False]:
                     return

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 class StreamTableJoin(Inline):
     """Replace values by `joiner(value, table value)`, or `joiner(key, value, table value)` if it is `keyed`; only the stream's records cause output.
 
-    The row is looked up under the record's key, or under `select(key, value)`. Records without value, or without a key to look up, are dropped and
-    records without a row left out; of a `left` join only the ones without value are, the others are joined with None. A table with a versioned store
-    is looked at as it was at the record's time.
+    The row is looked up under the record's key, or under `select(key, value)`. Records without
+    value, or without a key to look up, are dropped and records without a row left out; of a `left`
+    join only the ones without value are, the others are joined with None. A table with a versioned
+    store is looked at as it was at the record's time.
     """
 
     view: View

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 class TableJoinSide(Inline):
     """Join changes of one side with the row that `other`, the view of the other side, has for the key; the later timestamp is the result's.
 
-    `joiner(mine, theirs)` gets this side's value first. `mine_optional` says that a row of the other side has a result without one of this side,
-    `theirs_optional` that a row of this side has one without the other's. Changes without key are dropped, and those of the past of a `versioned`
+    `joiner(mine, theirs)` gets this side's value first. `mine_optional` says that a row of the
+    other side has a result without one of this side, `theirs_optional` that a row of this side has
+    one without the other's. Changes without key are dropped, and those of the past of a `versioned`
     table.
     """
 

@@ -20,8 +20,9 @@ Rows: TypeAlias = "Iterable[Record[Any, Any]]"
 class Batched:
     """Gives up to `max_records` at once to a function of a list of records, and hands on the records that it returns.
 
-    Records wait for each other for `max_wait_ms` at most. An `async def` is awaited; a plain function is called in a thread, where it may block, and
-    where it cannot be interrupted: one that takes longer than its timeout fails when it returns.
+    Records wait for each other for `max_wait_ms` at most. An `async def` is awaited; a plain
+    function is called in a thread, where it may block, and where it cannot be interrupted: one that
+    takes longer than its timeout fails when it returns.
     """
 
     record_context: bool = False
@@ -47,7 +48,8 @@ class Batched:
 
 
 def _called(function: Callable[..., Any]) -> Callable[[list[Record[Any, Any]]], Awaitable[list[Record[Any, Any]]]]:
-    # It does not keep the function where others look for marks on it: one that blocks is as good as any, in its thread.
+    # It does not keep the function where others look for marks on it: one that blocks is as good as
+    # any, in its thread.
     plain = not is_async(function)
 
     async def call(records: list[Record[Any, Any]]) -> list[Record[Any, Any]]:
@@ -58,7 +60,11 @@ def _called(function: Callable[..., Any]) -> Callable[[list[Record[Any, Any]]], 
 
 
 async def _in_thread(function: Callable[..., Any], records: list[Record[Any, Any]]) -> list[Record[Any, Any]]:
-    """Call a plain function in a thread. It cannot be interrupted: who cancels this waits for its end, so that it is not called again meanwhile."""
+    """Call a plain function in a thread.
+
+    It cannot be interrupted: who cancels this waits for its end, so that it is not called again
+    meanwhile.
+    """
     call = asyncio.ensure_future(asyncio.to_thread(_checked_rows, function, records))
     cancelled: asyncio.CancelledError | None = None
     while not call.done():
@@ -78,7 +84,10 @@ def _checked_rows(function: Callable[..., Any], records: list[Record[Any, Any]])
 
 
 def _checked(function: Callable[..., Any], rows: Any) -> list[Record[Any, Any]]:
-    """Return rows as a list, before any of them is handed on. Raises TypeError for what is no row, ValueError for one without a time."""
+    """Return rows as a list, before any of them is handed on.
+
+    Raises TypeError for what is no row, ValueError for one without a time.
+    """
     try:
         found = list(rows)
     except TypeError as error:

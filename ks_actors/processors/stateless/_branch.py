@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 class Branch(Inline):
     """Hands each record to the child of the first predicate (key, value) that holds, to the default child if none does, or drops it.
 
-    `branches` and `default` may grow until the topology is built; a child that is not there any more is skipped.
+    `branches` and `default` may grow until the topology is built; a child that is not there any
+    more is skipped.
     """
 
     def __init__(self) -> None:

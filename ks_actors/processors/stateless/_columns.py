@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
 
 def failed(context: NodeContext, batch: Batch, index: int, error: Exception) -> None:
-    """Ask the handler about one record of a batch: returns to go on without it. Call it from an `except` block."""
+    """Ask the handler about one record of a batch: returns to go on without it.
+
+    Call it from an `except` block.
+    """
     headers = batch.headers
     offsets = batch.offsets
     context.failed(
@@ -28,7 +31,8 @@ def failed(context: NodeContext, batch: Batch, index: int, error: Exception) -> 
 def collect(context: NodeContext, batch: Batch, results: Iterator[Any]) -> tuple[list[Any], list[int]]:
     """Return the results of a `map` over the whole batch, and the positions of those that raised, which hold None.
 
-    The same iterator goes on behind a failure: a map object has taken the culprit's arguments already.
+    The same iterator goes on behind a failure: a map object has taken the culprit's arguments
+    already.
     """
     out: list[Any] = []
     culprits: list[int] = []

@@ -37,7 +37,8 @@ def _spread(records: Batch, keys: list[Any] | None, values: list[Any], counts: l
 class FlatMap(Stateless):
     """Replaces each record by all the pairs (key, value) that the function makes of (key, value).
 
-    When the function, or the iterator that it returned, raises, the pairs before that have been handed on already: in both forms.
+    When the function, or the iterator that it returned, raises, the pairs before that have been
+    handed on already: in both forms.
     """
 
     def _bind(self, context: NodeContext) -> Bound:

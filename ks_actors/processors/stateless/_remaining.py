@@ -26,7 +26,8 @@ def forward_rest(
 ) -> None:
     """Forward new `values` for the records of `batch`, without those at `holes` (positions, ascending); forwards nothing when none is left.
 
-    `timestamps` and `keys`, where given, are those of the records that are left already; other columns are the batch's own.
+    `timestamps` and `keys`, where given, are those of the records that are left already; other
+    columns are the batch's own.
     """
     if not values:
         return

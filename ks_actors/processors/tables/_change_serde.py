@@ -24,8 +24,9 @@ _LONGEST = 5
 class ChangeSerde(Serde[Change]):
     """Write a change by the serde of its values (None: still to be told, by `or_default`).
 
-    The last byte tells what there is: 0 the old value, 1 the new one, 2 both (the new one's length as a zigzag varint, the new one, the old one).
-    3, 4 and 5 are the same with a byte before the last, which tells of versioned tables whether the change is the latest; they are read.
+    The last byte tells what there is: 0 the old value, 1 the new one, 2 both (the new one's length
+    as a zigzag varint, the new one, the old one). 3, 4 and 5 are the same with a byte before the
+    last, which tells of versioned tables whether the change is the latest; they are read.
     """
 
     def __init__(self, inner: Serde[Any] | None) -> None:

@@ -39,9 +39,10 @@ class Held(NamedTuple):
 class Suppress(Inline):
     """Hold changes back in `store`, the latest of each key, and forward them by time and then key, `wait_ms` of stream time after their time.
 
-    The time is that of the first change that is held back of a key, or, if `until_close`, the end of the window that the key is in; deletes are not
-    forwarded then. When there are more than `max_records`, or `max_bytes` as the store writes them, the first ones are forwarded early, or else, with
-    `shut_down`, processing ends.
+    The time is that of the first change that is held back of a key, or, if `until_close`, the end
+    of the window that the key is in; deletes are not forwarded then. When there are more than
+    `max_records`, or `max_bytes` as the store writes them, the first ones are forwarded early, or
+    else, with `shut_down`, processing ends.
     """
 
     store: str

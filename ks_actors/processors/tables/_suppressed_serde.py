@@ -29,7 +29,8 @@ _NULL_LENGTH = _LENGTH.pack(_NULL)
 class HeldSerde(Serde[Held]):
     """Where the record came from (unknown: an empty topic), headers, prior, old and new value by the table's serde, the time it is held since.
 
-    An old value that is the prior one is not written twice. `inner` None is still to be told, by `or_default`.
+    An old value that is the prior one is not written twice. `inner` None is still to be told, by
+    `or_default`.
     """
 
     def __init__(self, inner: Serde[Any] | None) -> None:

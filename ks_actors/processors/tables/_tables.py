@@ -1,6 +1,7 @@
 """Tables: records become changes `(new, old)`, and changes are filtered, mapped and made records again.
 
-`old` is None unless something downstream needs it (`send_old`). An operator with a `store` keeps its result there; the old value is then the store's.
+`old` is None unless something downstream needs it (`send_old`). An operator with a `store` keeps
+its result there; the old value is then the store's.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, kw_only=True)
 class TableSource(Inline):
-    """Make records of a topic changes of a table, kept in `store` if there is one. Records without key are dropped, those without value delete."""
+    """Make records of a topic changes of a table, kept in `store` if there is one.
+
+    Records without key are dropped, those without value delete.
+    """
 
     store: str | None = None
     send_old: bool = False
@@ -117,7 +121,8 @@ def _unstored_batch_form(context: NodeContext) -> ProcessBatch:
 class TableFilter(Inline):
     """Let through values that `predicate(key, value)` is true of (or, `negated`, false); what it does not let through is deleted downstream.
 
-    With old values at hand, a change from nothing to nothing is not forwarded, unless the table is `versioned`.
+    With old values at hand, a change from nothing to nothing is not forwarded, unless the table is
+    `versioned`.
     """
 
     predicate: Callable[[Any, Any], object]
@@ -160,7 +165,10 @@ class TableFilter(Inline):
 @final
 @dataclass(frozen=True, kw_only=True)
 class TableMapValues(Inline):
-    """Map values by `mapper(value)`, or `mapper(key, value)` if it is `keyed`. A result of None deletes; deletes pass without being mapped."""
+    """Map values by `mapper(value)`, or `mapper(key, value)` if it is `keyed`.
+
+    A result of None deletes; deletes pass without being mapped.
+    """
 
     mapper: Callable[..., Any]
     keyed: bool = False

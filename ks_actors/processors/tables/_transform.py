@@ -26,13 +26,17 @@ VOut = TypeVar("VOut")
 class ValueTransformer(ABC, Generic[K, V, VOut]):
     """Computes the values of a table from those of another one, with stores at hand. Subclass it and override `transform`.
 
-    A supplier (the class itself will do) makes a new one for every task, and another one for everybody who reads a table that is not stored.
+    A supplier (the class itself will do) makes a new one for every task, and another one for
+    everybody who reads a table that is not stored.
     """
 
     context: Context[Never]
 
     def init(self, context: Context[Never]) -> None:
-        """Get ready, when the task's stores are. The context forwards nothing. Overriding it, keep the context (or call super)."""
+        """Get ready, when the task's stores are.
+
+        The context forwards nothing. Overriding it, keep the context (or call super).
+        """
         self.context = context
 
     @abstractmethod
@@ -145,7 +149,10 @@ class _Started:
 
 @final
 class TransformContext(Context[Never]):
-    """What a transformer can ask of its task: all but forwarding. While it is `reading` for others, no record is the current one."""
+    """What a transformer can ask of its task: all but forwarding.
+
+    While it is `reading` for others, no record is the current one.
+    """
 
     __slots__ = ("_context", "reading")
 
