@@ -1,4 +1,4 @@
-"""Streams and tables: what they compile to is a Topology."""
+"""The DSL: streams and tables, which compile to a Topology."""
 
 from ks_actors.dsl._branching import BranchedStream
 from ks_actors.dsl._builder import StreamsBuilder

@@ -20,9 +20,9 @@ V = TypeVar("V")
 
 
 class BranchedStream(Generic[K, V]):
-    """What `Stream.split` returns: every record goes to the first branch whose predicate holds, and to no other.
+    """The result of `Stream.split`: each record goes only to the first branch whose predicate holds.
 
-    End it with `default_branch` or `no_default_branch`, which return the branches by name: the
+    End it with `default_branch` or `no_default_branch`. They return the branches by name: the
     split's name and the branch's, or its number from 1 (0 is the default branch's).
     """
 
@@ -36,7 +36,7 @@ class BranchedStream(Generic[K, V]):
         self._node: Any = graph.add_processor(self._name, self._operator, source.node)
 
     def branch(self, predicate: Callable[[K, V], object], name: str | None = None) -> BranchedStream[K, V]:
-        """Add a branch for records for which predicate(key, value) holds, and none before did."""
+        """Add a branch for records for which predicate(key, value) holds and no earlier one did."""
         check_function(predicate, 2, role="predicate", of=f"split {self._name}")
         number = len(self._operator.branches) + 1
         self._operator.branches.append((predicate, self._add(number, name)))
@@ -62,7 +62,7 @@ class BranchedStream(Generic[K, V]):
             raise TopologyError(f"split {self._name} has ended, branch {child} comes too late: add it before the default branch")
         if child in self._branches:
             raise TopologyError(f"split {self._name} has a branch {child} already: give every branch a name of its own")
-        graph.new_processor_name(child)  # the number is used up, as by any other node
+        graph.new_processor_name(child)  # Use up the number, as any other node does.
         node = graph.add_processor(child, PassThrough(), self._node)
         self._branches[child] = _stream.Stream(
             graph, node, source.sources, key=source.key, value=source.value, repartition_required=source.repartition_required

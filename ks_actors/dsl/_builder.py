@@ -1,4 +1,4 @@
-"""Where a topology begins."""
+"""The entry point of the DSL."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ V = TypeVar("V")
 
 
 class StreamsBuilder:
-    """Makes a topology out of streams and tables.
+    """Builds a topology from streams and tables.
 
-    Operations that are not named are numbered as Kafka Streams does: `KSTREAM-FILTER-0000000001`.
+    Operations without a name are numbered as Kafka Streams does: `KSTREAM-FILTER-0000000001`.
     """
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class StreamsBuilder:
     def table(self, topic: str, consumed: Consumed[Any, Any] | None = None, materialized: Materialized[Any, Any] | None = None) -> Table[Any, Any]:
         """Read a topic as a table: the latest value of each key, None deletes.
 
-        It is stored if something needs it, or it is materialized by name.
+        It is stored if an operation needs the store, or if it is materialized by name.
         """
         return _table.source_table(self._graph, topic, check_options(consumed, Consumed, of=f"table of topic {topic}"), materialized)
 
@@ -79,12 +79,12 @@ class StreamsBuilder:
     def global_table(self, topic: str, consumed: Consumed[K, V] | None = None, materialized: Materialized[K, V] | None = None) -> GlobalTable[K, V]:
         """Read all partitions of a topic into a table that every instance has whole.
 
-        Joins with it need no common partitions.
+        Joins with it need no copartitioning.
         """
         return _table.global_table(self._graph, topic, check_options(consumed, Consumed, of=f"global_table of topic {topic}"), materialized)
 
     def add_state_store(self, spec: StoreSpec) -> StreamsBuilder:
-        """Add a store; processors name it to be connected."""
+        """Add a store; processors connect to it by name."""
         check_kind(spec, StoreSpec, role="argument 'spec'", of="add_state_store", remedy="give one that ks_actors.stores makes")
         self._graph.add_store(spec)
         return self
@@ -92,7 +92,7 @@ class StreamsBuilder:
     def add_global_store(self, spec: StoreSpec, topic: str, supplier: AnySupplier, consumed: Consumed[Any, Any] | None = None) -> StreamsBuilder:
         """Add a store that every instance fills with all of a topic, through a processor of its own.
 
-        All others can read it, unconnected.
+        All other processors can read it, unconnected.
         """
         check_kind(spec, StoreSpec, role="argument 'spec'", of="add_global_store", remedy="give one that ks_actors.stores makes")
         valid_topic(topic, f"global store {spec.name}")
@@ -116,9 +116,10 @@ class StreamsBuilder:
         return self
 
     def build(self, config: StreamsConfig | None = None) -> Topology:
-        """Return the topology, optimized as the config's `topology_optimization` says; without a config it is not.
+        """Return the topology, optimized by the config's `topology_optimization`.
 
-        It can be called once more after further operations, which then are in the new topology.
+        Without a config it is not optimized. You can call it again after further operations; the
+        new topology has them too.
         """
         topology = self._graph.build(frozenset() if config is None else wanted_by(config.topology_optimization), optimize)
         if config is not None:

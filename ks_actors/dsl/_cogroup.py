@@ -33,7 +33,7 @@ _MERGE = "COGROUPKSTREAM-MERGE-"
 
 
 class CogroupedStream(Generic[K, A]):
-    """Grouped streams, each with the function by which its values go into one aggregate per key.
+    """Grouped streams, each with its aggregator into one aggregate per key.
 
     Made by `GroupedStream.cogroup`.
     """
@@ -45,15 +45,15 @@ class CogroupedStream(Generic[K, A]):
 
     @property
     def key(self) -> Serde[K] | None:
-        """The serde of keys, as far as one of the streams knows it."""
+        """The serde of keys, from the first stream that knows it."""
         return next((grouped.key for grouped in self._aggregators if grouped.key is not None), None)
 
     def called(self, operation: str, name: str | None) -> str:
-        """Return how errors call an operation on these streams."""
+        """Return the operation's name in errors."""
         return next(iter(self._aggregators)).called(f"cogrouped {operation}", name)
 
     def cogroup(self, grouped: GroupedStream[K, V], aggregator: Callable[[K, V, A], A | None]) -> CogroupedStream[K, A]:
-        """Add a stream, whose values go in by `aggregator(key, value, aggregate)`; return self."""
+        """Add a stream with its `aggregator(key, value, aggregate)`; return self."""
         remedy = "give a GroupedStream, which group_by and group_by_key return"
         check_kind(grouped, _grouped.GroupedStream, role="argument 'grouped'", of="cogroup", remedy=remedy)
         of = grouped.called("cogroup", None)
@@ -63,7 +63,7 @@ class CogroupedStream(Generic[K, A]):
         return self
 
     def aggregate(self, initializer: Callable[[], A], materialized: Materialized[K, A] | None = None, *, name: str | None = None) -> Table[K, A]:
-        """Return the table of aggregates; each key begins with what `initializer()` returns.
+        """Return the table of aggregates; each key begins with the result of `initializer()`.
 
         Records without key or value are dropped.
         """
@@ -93,7 +93,10 @@ class CogroupedStream(Generic[K, A]):
     def build(
         self, stored: Stored, name: str | None, logic: Callable[[Callable[[Any, Any, Any], Any]], Logic]
     ) -> tuple[GraphNode, frozenset[str], PassLogic]:
-        """Add a node for each stream, and the one where they meet; return the latter with its name as a source, and its logic."""
+        """Add a node for each stream, and the merge node; return the latter.
+
+        It comes with its name as a source, and its logic.
+        """
         graph = self.graph
         self._find_parents(stored)
         logics = []
@@ -127,10 +130,10 @@ class TimeWindowedCogroupedStream(Generic[K, A]):
     def aggregate(
         self, initializer: Callable[[], A], materialized: Materialized[K, A] | None = None, *, name: str | None = None
     ) -> Table[Windowed[K], A]:
-        """Return the table of aggregates of each key and window, which begin with what `initializer()` returns.
+        """Return the table of aggregates of each key and window.
 
-        Records without key and late ones are dropped; those without value are not, except by
-        sliding windows.
+        An aggregate begins with the result of `initializer()`. Records without key and late ones
+        are dropped; those without value are not, except by sliding windows.
         """
         of = self._cogrouped.called("aggregate", name)
         check_function(initializer, 0, role="initializer", of=of)

@@ -1,4 +1,4 @@
-"""The graph that the DSL grows, node by node, before it becomes a topology."""
+"""The graph that the DSL builds, node by node, before it becomes a topology."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _REPARTITION = "-repartition"
 
 
 class GraphNode:
-    """One operation. `name` is what its children attach to in the topology: of a repartition it is the source behind the topic.
+    """One operation. Its children attach to `name` in the topology: of a repartition, the source.
 
-    `relaxed_null_keys` says that records without a key mean something here (left joins), so that no
-    repartition upstream may drop them. What an operation does to keys and values, and whether it
-    puts streams together, is for the optimizer.
+    `relaxed_null_keys` says that records without a key matter here (left joins), so that no
+    repartition upstream may drop them. The other flags are for the optimizer: they say whether an
+    operation changes keys or values, or merges streams.
     """
 
     __slots__ = ("changes_key", "changes_value", "children", "joins_value", "merges", "name", "parents", "priority", "relaxed_null_keys", "write")
@@ -53,20 +53,20 @@ class GraphNode:
         self.merges: bool = False
 
     def link(self, child: GraphNode) -> None:
-        """Put a node below this one, unless it is there."""
+        """Put a node below this one, unless it is there already."""
         if child not in self.children:
             self.children.append(child)
             child.parents.append(self)
 
     def unlink(self, child: GraphNode) -> None:
-        """Take a node from below this one."""
+        """Remove a node from below this one."""
         if child in self.children:
             self.children.remove(child)
             child.parents.remove(self)
 
 
 class StreamSource(GraphNode):
-    """The source of a stream; two with the same topics become one when the topology is built."""
+    """The source of a stream; the build merges two with the same topics."""
 
     __slots__ = ("offset_reset", "topics")
 
@@ -77,10 +77,11 @@ class StreamSource(GraphNode):
 
 
 class Repartition(GraphNode):
-    """A topic in the middle: filter, sink and source. Records without a key are dropped unless a left join downstream wants them.
+    """A repartition topic: filter, sink and source.
 
-    Of several behind one change of keys one will do, unless the user has asked for this one: then
-    it is not `mergeable`.
+    Records without a key are dropped unless a left join downstream needs them. Several after one
+    change of keys can be merged, unless the user has asked for this one: then it is not
+    `mergeable`.
     """
 
     __slots__ = ("keep_null_keys", "key", "mergeable", "topic", "value")
@@ -95,9 +96,9 @@ class Repartition(GraphNode):
 
 
 class StreamJoin(GraphNode):
-    """A join of two streams; `windows` are the nodes that keep the records of both, by name.
+    """A join of two streams; `windows` are the names of the nodes that store the records of both.
 
-    One with itself can do with the first of them.
+    A self-join needs only the first of them.
     """
 
     __slots__ = ("of_one", "windows")
@@ -111,7 +112,7 @@ class StreamJoin(GraphNode):
 class GraphBuilder:
     """Names, nodes and copartition groups of one StreamsBuilder.
 
-    Names come from one counter, as Kafka Streams makes them.
+    Names come from one counter, as in Kafka Streams.
     """
 
     def __init__(self) -> None:
@@ -123,7 +124,7 @@ class GraphBuilder:
 
     @property
     def nodes(self) -> list[GraphNode]:
-        """All nodes but the root, in the order in which they were attached first."""
+        """All nodes but the root, in the order of their first attachment."""
         return list(self._nodes)
 
     def new_processor_name(self, prefix: str) -> str:
@@ -137,22 +138,28 @@ class GraphBuilder:
         return self.new_processor_name(f"{prefix}STATE-STORE-")
 
     def name_or(self, name: str | None, prefix: str) -> str:
-        """Return `name`, or else a new one; the counter goes on in both cases, so that naming a node renames no other."""
+        """Return `name`, or else a new one.
+
+        The counter advances in both cases, so that naming a node renames no other.
+        """
         generated = self.new_processor_name(prefix)
         return generated if name is None else valid_name(name)
 
     def suffixed_or(self, name: str | None, suffix: str, prefix: str) -> str:
-        """Return `name` with `suffix`, or else a new name; the counter goes on in both cases."""
+        """Return `name` with `suffix`, or else a new name; the counter advances in both cases."""
         generated = self.new_processor_name(prefix)
         return generated if name is None else valid_name(name + suffix)
 
     def check_same(self, other: GraphBuilder, of: str) -> None:
-        """Raise TopologyError if what an operation is given has been made by another builder."""
+        """Raise TopologyError if an argument was made by another builder."""
         if other is not self:
             raise TopologyError(f"{of} is given a stream or table of another StreamsBuilder: make both by the same builder")
 
     def attach(self, node: GraphNode, *parents: GraphNode) -> GraphNode:
-        """Put a node below its parents (none given: below the root); it is written after all that were attached before."""
+        """Put a node below its parents (none given: below the root).
+
+        It is written after all nodes that were attached before.
+        """
         self._nodes.setdefault(node)
         for parent in parents or (self.root,):
             if parent not in node.parents:
@@ -174,7 +181,10 @@ class GraphBuilder:
         stores: Sequence[StoreSpec] = (),
         connected: Sequence[str] = (),
     ) -> GraphNode:
-        """Add a node for an operator that needs no late decision, with `stores` of its own and stores of others by name."""
+        """Add a node for an operator that needs no late decision.
+
+        It has `stores` of its own and stores of others by name.
+        """
 
         def write(topology: Topology, above: tuple[str, ...]) -> None:
             topology.add_operator(name, operator, *above, stores=stores, connected=connected)
@@ -198,9 +208,10 @@ class GraphBuilder:
         partitioner: Partitioner | None = None,
         partitions: int | None = None,
     ) -> Repartition:
-        """Make the node of a repartition topic `<prefix>-repartition` (the counter goes on by three), not attached yet.
+        """Make the node of a repartition topic `<prefix>-repartition`, not attached yet.
 
-        Its `name` is the source's: what reads the topic is attached below it.
+        The counter advances by three. Its `name` is the source's: readers of the topic are attached
+        below it.
         """
         topic = prefix if prefix.endswith(_REPARTITION) else prefix + _REPARTITION
         sink = self.new_processor_name("KSTREAM-SINK-")
@@ -219,15 +230,18 @@ class GraphBuilder:
         return node
 
     def copartition(self, sources: Collection[str]) -> None:
-        """Demand that the topics of these source nodes have the same number of partitions and that a task gets the same partition of all."""
+        """Require the same number of partitions of these source nodes' topics.
+
+        A task then gets the same partition of all.
+        """
         self._copartitioned.append(frozenset(sources))
 
     def recopartition(self, old: str, new: str) -> None:
-        """Take one source node in the place of another one."""
+        """Replace one source node by another in the copartition groups."""
         self._copartitioned = [frozenset(new if name == old else name for name in group) for group in self._copartitioned]
 
     def build(self, optimizations: frozenset[str], optimize: Callable[[GraphBuilder, frozenset[str]], None]) -> Topology:
-        """Return a new topology, optimized. The graph stays as it is, and can grow on."""
+        """Return a new topology, optimized. The graph stays unchanged, and can grow further."""
         index, copartitioned = self._index, self._copartitioned
         links = [(node, node.parents[:], node.children[:]) for node in (self.root, *self._nodes)]
         try:
@@ -241,7 +255,7 @@ class GraphBuilder:
                 node.parents, node.children = parents, children
 
     def _written(self, optimizations: frozenset[str]) -> Topology:
-        """Write the nodes to a new topology, in the order in which they were attached and parents first."""
+        """Write the nodes to a new topology, parents first and in the order of attachment."""
         topology = Topology()
         topology.optimizations = optimizations
         written = {self.root}
@@ -294,7 +308,7 @@ class GraphBuilder:
 
 
 def named_or_behind(operation: str, name: str | None, node: GraphNode) -> str:
-    """Return how errors call an operation: by its name, or else by the node that it comes behind."""
+    """Return an operation's name in errors: its own name, or else the node that it comes behind."""
     return f"{operation} behind {node.name}" if name is None else f"{operation} {name}"
 
 
@@ -311,4 +325,4 @@ def _merge(main: StreamSource, other: StreamSource, root: GraphNode) -> None:
 
 
 def _write_nothing(_: Topology, __: tuple[str, ...]) -> None:
-    """Write nothing: the root is none."""
+    """Write nothing for the root."""

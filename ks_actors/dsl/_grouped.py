@@ -1,4 +1,4 @@
-"""Streams and tables grouped by key, to be aggregated."""
+"""Streams and tables grouped by key, for aggregation."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _TABLE_REDUCE = "KTABLE-REDUCE-"
 
 
 class GroupedStream(Generic[K, V]):
-    """A stream whose records are grouped by key. Made by `Stream.group_by` and `group_by_key`."""
+    """A stream with its records grouped by key. Made by `Stream.group_by` and `group_by_key`."""
 
     def __init__(
         self,
@@ -64,10 +64,13 @@ class GroupedStream(Generic[K, V]):
         self._repartition: Repartition | None = None
 
     def count(self, materialized: Materialized[K, int] | None = None, *, name: str | None = None) -> Table[K, int]:
-        """Return the table of how many records each key has had; those without key or value are dropped and not counted."""
+        """Return the table of the number of records per key.
+
+        Records without key or value are dropped and not counted.
+        """
         check_materialized(materialized, self.called("count", name))
         if materialized is not None and materialized.name is None:
-            self.graph.new_store_name(AGGREGATE)  # Kafka Streams has a number go to waste here
+            self.graph.new_store_name(AGGREGATE)  # Kafka Streams wastes a number here.
         stored = key_value_store(self.graph, materialized, AGGREGATE, key=self.key, value=LONG)
         named = self.graph.name_or(name, AGGREGATE)
         store = stored.spec.name
@@ -78,9 +81,10 @@ class GroupedStream(Generic[K, V]):
         return self._table(named, stored, AggregateLogic(stored.spec, make, StoreView(store)))
 
     def reduce(self, reducer: Callable[[V, V], V | None], materialized: Materialized[K, V] | None = None, *, name: str | None = None) -> Table[K, V]:
-        """Return the table of `reducer(aggregate, value)` over the values of each key; the first value is the first aggregate.
+        """Return the table of `reducer(aggregate, value)` over the values of each key.
 
-        A result of None deletes the row. Records without key or value are dropped.
+        The first value is the first aggregate. A result of None deletes the row. Records without
+        key or value are dropped.
         """
         of = self.called("reduce", name)
         check_function(reducer, 2, role="reducer", of=of)
@@ -102,10 +106,11 @@ class GroupedStream(Generic[K, V]):
         *,
         name: str | None = None,
     ) -> Table[K, A]:
-        """Return the table of `aggregator(key, value, aggregate)` over the values of each key, beginning with what `initializer()` returns.
+        """Return the table of `aggregator(key, value, aggregate)` over the values of each key.
 
-        A result of None deletes the row. Records without key or value are dropped. The aggregate
-        may be changed in place and returned.
+        The first aggregate is the result of `initializer()`. A result of None deletes the row.
+        Records without key or value are dropped. The aggregate may be changed in place and
+        returned.
         """
         of = self.called("aggregate", name)
         check_function(initializer, 0, role="initializer", of=of)
@@ -120,22 +125,28 @@ class GroupedStream(Generic[K, V]):
     @overload
     def windowed_by(self, windows: SessionWindows) -> SessionWindowedStream[K, V]: ...
     def windowed_by(self, windows: Windows | SessionWindows) -> TimeWindowedStream[K, V] | SessionWindowedStream[K, V]:
-        """Group further: by windows of time that the records' timestamps fall into, or by sessions."""
+        """Group further: by windows of the records' timestamps, or by sessions."""
         check_windows(windows, self.called("windowed_by", None))
         if isinstance(windows, SessionWindows):
             return _session_windowed.SessionWindowedStream(self, windows)
         return _windowed.TimeWindowedStream(self, windows)
 
     def cogroup(self, aggregator: Callable[[K, V, A], A | None]) -> CogroupedStream[K, A]:
-        """Begin to aggregate several grouped streams into one table, this one by `aggregator(key, value, aggregate)`."""
+        """Begin to aggregate several grouped streams into one table.
+
+        This one is aggregated by `aggregator(key, value, aggregate)`.
+        """
         return _cogroup.CogroupedStream[K, A](self.graph).cogroup(self, aggregator)
 
     def called(self, operation: str, name: str | None) -> str:
-        """Return how errors call an operation on this stream."""
+        """Return the operation's name in errors."""
         return named_or_behind(operation, name, self.node)
 
     def build(self, name: str, stored: Stored, logic: Logic) -> tuple[GraphNode, frozenset[str]]:
-        """Add the node of an aggregation, behind a repartition if the keys may have changed; return it with the sources upstream."""
+        """Add the node of an aggregation, after a repartition if the keys may have changed.
+
+        Return it with the sources upstream.
+        """
         if not self.repartition_required:
             return add_logic(self.graph, name, logic, self.node), self.sources
         repartition = self.graph.new_repartition(self.name or stored.spec.name, self.key, self.value)
@@ -161,7 +172,7 @@ def stream_aggregate(stored: Stored, initializer: Callable[[], Any], aggregator:
 
 
 class GroupedTable(Generic[K, V]):
-    """A table whose rows are grouped by another key. Made by `Table.group_by`."""
+    """A table with its rows grouped by another key. Made by `Table.group_by`."""
 
     def __init__(self, graph: GraphBuilder, node: GraphNode, key: Serde[K] | None, value: Serde[V] | None, name: str | None) -> None:
         self.graph: GraphBuilder = graph
@@ -172,7 +183,7 @@ class GroupedTable(Generic[K, V]):
         self._repartition: GraphNode | None = None
 
     def count(self, materialized: Materialized[K, int] | None = None, *, name: str | None = None) -> Table[K, int]:
-        """Return the table of how many rows each group has."""
+        """Return the table of the number of rows per group."""
         check_materialized(materialized, named_or_behind("count", name, self.node))
         stored = key_value_store(self.graph, materialized, _TABLE_AGGREGATE, key=self.key, value=LONG)
         return self._table(name, _TABLE_AGGREGATE, stored, table_aggregate(stored.spec, int, _one_more, _one_less))
@@ -185,9 +196,10 @@ class GroupedTable(Generic[K, V]):
         *,
         name: str | None = None,
     ) -> Table[K, V]:
-        """Return the table of values combined by `adder(aggregate, value)`; those that leave a group are taken out by `subtractor(aggregate, value)`.
+        """Return the table of values combined by `adder(aggregate, value)`.
 
-        The first value is the first aggregate. A result of None deletes the row.
+        When a value leaves a group, `subtractor(aggregate, value)` removes it. The first value is
+        the first aggregate. A result of None deletes the row.
         """
         of = named_or_behind("reduce", name, self.node)
         check_function(adder, 2, role="adder", of=of)
@@ -205,9 +217,10 @@ class GroupedTable(Generic[K, V]):
         *,
         name: str | None = None,
     ) -> Table[K, A]:
-        """Return the table of values put in by `adder(key, value, aggregate)`, and taken out by `subtractor(key, value, aggregate)` when rows change.
+        """Return the table of values combined by `adder(key, value, aggregate)`.
 
-        A group begins with what `initializer()` returns. A result of None deletes the row.
+        When a row changes, `subtractor(key, value, aggregate)` removes the old value. A group
+        begins with the result of `initializer()`. A result of None deletes the row.
         """
         of = named_or_behind("aggregate", name, self.node)
         check_function(initializer, 0, role="initializer", of=of)

@@ -28,7 +28,7 @@ _KEYED = 3
 def stream_table_join(
     stream: Stream[Any, Any], table: Table[Any, Any], joiner: Callable[..., Any], joined: Joined[Any, Any, Any] | None, *, left: bool
 ) -> Stream[Any, Any]:
-    """Join a stream, repartitioned if need be, with a table that has the same number of partitions."""
+    """Join a stream, repartitioned if necessary, with a table with as many partitions."""
     of = named_or_behind("left_join" if left else "join", None, stream.node)
     options = check_options(joined, Joined, of=of)
     keyed = check_function(joiner, 2, _KEYED, role="joiner", of=of) == _KEYED
@@ -73,12 +73,12 @@ def stream_global_table_join(
     left: bool,
     name: str | None = None,
 ) -> Stream[Any, Any]:
-    """Join a stream with what a global table has for the key that a function selects."""
+    """Join a stream with a global table's row for the key that a function selects."""
     graph = stream.graph
     of = named_or_behind("left_join" if left else "join", name, stream.node)
     keyed = check_function(joiner, 2, _KEYED, role="joiner", of=of) == _KEYED
     check_function(key_selector, 2, role="key_selector", of=of)
-    named = graph.name_or(name, _LEFT_JOIN)  # whatever the join: that is how Kafka Streams names it
+    named = graph.name_or(name, _LEFT_JOIN)  # The same prefix for every join, as in Kafka Streams.
     operator = StreamTableJoin(view=table.view(), joiner=joiner, keyed=keyed, left=left, select=key_selector)
     node = graph.add_processor(named, operator, stream.node)
     node.relaxed_null_keys = left

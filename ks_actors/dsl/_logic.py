@@ -1,4 +1,7 @@
-"""How a table comes about: late decisions (is it stored, does it send old values) are taken here until the topology is built."""
+"""The logic of tables: late decisions, until the topology is built.
+
+Such a decision is whether the table is stored, or whether it sends old values.
+"""
 
 from __future__ import annotations
 
@@ -32,29 +35,29 @@ if TYPE_CHECKING:
 
 
 class Logic(Protocol):
-    """What is behind a table."""
+    """The logic of one table."""
 
     def operator(self) -> Operator:
         """Make the operator; called once, when all decisions are made."""
         ...
 
     def stores(self) -> Sequence[StoreSpec]:
-        """Return the operator's own stores, likewise."""
+        """Return the operator's own stores; called once, when all decisions are made."""
         ...
 
     def view(self) -> View:
-        """Return how others read the table; a source is stored from then on."""
+        """Return the view for readers of the table; a source is stored from then on."""
         ...
 
     @property
     def history_ms(self) -> int | None:
-        """For how long (ms) the table can be looked at as it was, None if it cannot."""
+        """How long (ms) old rows of the table can be read, None if they cannot."""
         ...
 
     def send_old(self, *, force: bool) -> bool:
-        """Send old values from now on; unless told to `force` it, only if that needs no store that is not there yet.
+        """Send old values from now on; return whether it does.
 
-        Return whether it does.
+        Unless `force` is set, do so only if no additional store is necessary.
         """
         ...
 
@@ -69,9 +72,9 @@ def add_logic(graph: GraphBuilder, name: str, logic: Logic, *parents: GraphNode,
 
 
 class SourceLogic:
-    """A topic, or a stream, taken as a table.
+    """A topic, or a stream, as a table.
 
-    It is stored if the user named the store or something needs it.
+    It is stored if the user named the store or an operation needs it.
     """
 
     def __init__(self, spec: StoreSpec, *, stored: bool) -> None:
@@ -84,7 +87,7 @@ class SourceLogic:
         return TableSource(store=self.spec.name if self.stored else None, send_old=self._send_old)
 
     def stores(self) -> Sequence[StoreSpec]:
-        """Return the store, if there is to be one."""
+        """Return the store, if the table is stored."""
         return (self.spec,) if self.stored else ()
 
     def view(self) -> View:
@@ -94,11 +97,11 @@ class SourceLogic:
 
     @property
     def history_ms(self) -> int | None:
-        """That of the store."""
+        """The history of the store."""
         return history_ms(self.spec)
 
     def send_old(self, *, force: bool) -> bool:
-        """Store the table, which is where old values come from."""
+        """Store the table, the source of old values."""
         if not (force or self.stored):
             return False
         self.stored = self._send_old = True
@@ -106,7 +109,7 @@ class SourceLogic:
 
 
 class AggregateLogic:
-    """An aggregation: always stored. `make` gets whether to send old values."""
+    """An aggregation: always stored. `make` gets the flag for sending old values."""
 
     def __init__(self, spec: StoreSpec, make: Callable[[bool], Operator], view: View) -> None:
         self.spec: StoreSpec = spec
@@ -128,7 +131,7 @@ class AggregateLogic:
 
     @property
     def history_ms(self) -> int | None:
-        """That of the store."""
+        """The history of the store."""
         return history_ms(self.spec)
 
     def send_old(self, *, force: bool) -> bool:  # noqa: ARG002 - there is a store anyway
@@ -158,7 +161,7 @@ def table_reduce(spec: StoreSpec, adder: Callable[[Any, Any], Any], subtractor: 
 
 
 class _DerivedLogic(ABC):
-    """A table computed from one other, stored if the user wants it."""
+    """A table computed from one other, stored if the user asks for it."""
 
     def __init__(self, parent: Table[Any, Any], spec: StoreSpec | None) -> None:
         self.parent: Table[Any, Any] = parent
@@ -175,7 +178,7 @@ class _DerivedLogic(ABC):
 
     @property
     def history_ms(self) -> int | None:
-        """That of the store, or of what the table is computed from."""
+        """The history of the store, or of the parent."""
         return self.parent.history_ms if self.spec is None else history_ms(self.spec)
 
     def send_old(self, *, force: bool) -> bool:
@@ -186,7 +189,7 @@ class _DerivedLogic(ABC):
 
     @property
     def _of_versions(self) -> bool:
-        """Whether what comes from upstream may be of the past."""
+        """Whether changes from upstream may be out of order."""
         return self.parent.history_ms is not None
 
     @abstractmethod
@@ -197,8 +200,8 @@ class _DerivedLogic(ABC):
 class FilterLogic(_DerivedLogic):
     """A filtered table.
 
-    It takes old values as soon as they are to be had: changes from nothing to nothing need not go
-    on then.
+    It takes old values as soon as they are available: then it need not forward changes from nothing
+    to nothing.
     """
 
     def __init__(self, parent: Table[Any, Any], spec: StoreSpec | None, predicate: Callable[[Any, Any], object], *, negated: bool) -> None:
@@ -236,7 +239,7 @@ class MapLogic(_DerivedLogic):
 class JoinSideLogic:
     """One side of a join of two tables; `joiner` takes this side's value first.
 
-    Old values are forced out of both tables.
+    It forces both tables to send old values.
     """
 
     def __init__(
@@ -262,7 +265,7 @@ class JoinSideLogic:
         )
 
     def stores(self) -> Sequence[StoreSpec]:
-        """Return none: the tables have theirs."""
+        """Return no stores: the tables have their own."""
         return ()
 
     def view(self) -> View:
@@ -271,7 +274,7 @@ class JoinSideLogic:
 
     @property
     def history_ms(self) -> int | None:
-        """There is none: a join sees both tables as they are."""
+        """None: a join reads both tables as they are."""
         return None
 
     def send_old(self, *, force: bool) -> bool:  # noqa: ARG002 - a join always forces it
@@ -304,7 +307,7 @@ class JoinLogic:
 
     @property
     def history_ms(self) -> int | None:
-        """That of the store."""
+        """The history of the store."""
         return None if self.spec is None else history_ms(self.spec)
 
     def send_old(self, *, force: bool) -> bool:  # noqa: ARG002 - a join always forces it
@@ -316,7 +319,7 @@ class JoinLogic:
 
 
 class PassLogic:
-    """Where the aggregations of a cogroup meet."""
+    """The merge node of a cogroup's aggregations."""
 
     def __init__(self, parents: Sequence[Logic], view: View) -> None:
         self._parents: Sequence[Logic] = parents
@@ -327,16 +330,16 @@ class PassLogic:
         return TablePassThrough()
 
     def stores(self) -> Sequence[StoreSpec]:
-        """Return none: the aggregations have it."""
+        """Return no stores: the aggregations have the store."""
         return ()
 
     def view(self) -> View:
-        """Return the view of the store that all share."""
+        """Return the view of the shared store."""
         return self._view
 
     @property
     def history_ms(self) -> int | None:
-        """That of the store that all share."""
+        """The history of the shared store."""
         return self._parents[0].history_ms
 
     def send_old(self, *, force: bool) -> bool:

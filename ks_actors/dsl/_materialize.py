@@ -1,4 +1,4 @@
-"""The stores behind tables: what they are called and how they are described."""
+"""The stores of tables: their names and specifications."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 
 
 class Stored(NamedTuple):
-    """The store of a table; one with a name that the user gave can be asked from outside."""
+    """The store of a table; queries can read one that the user named."""
 
     spec: StoreSpec
     named: bool
 
 
 def check_materialized(materialized: Materialized[Any, Any] | None, of: str) -> None:
-    """Raise TopologyError if an operation is given something else to say how its table is stored."""
+    """Raise TopologyError unless the argument is a Materialized or None."""
     check_options(materialized, Materialized, of=of)
 
 
 def key_value_store(graph: GraphBuilder, materialized: Materialized[Any, Any] | None, prefix: str, *, key: Any, value: Any) -> Stored:
     """Describe the key-value store of a table.
 
-    Serdes that `materialized` lacks are `key` and `value`; without a name it gets a new one.
+    `key` and `value` are the serdes that `materialized` lacks; without a name it gets a new one.
     """
     name, named = _name(graph, materialized, prefix)
     if materialized is None:
@@ -65,18 +65,21 @@ def key_value_store(graph: GraphBuilder, materialized: Materialized[Any, Any] | 
 
 
 def without_history(materialized: Materialized[Any, Any] | None, what: str) -> None:
-    """Raise TopologyError when a versioned store is wanted for what has none."""
+    """Raise TopologyError when a versioned store is requested where none is possible."""
     if materialized is not None and materialized.history_retention_ms is not None:
         raise TopologyError(f"{what} cannot be versioned: leave out Materialized(history_retention_ms=…)")
 
 
 def history_ms(spec: StoreSpec) -> int | None:
-    """Return for how long (ms) a store keeps what was replaced, None if it is not versioned."""
+    """Return how long (ms) a store keeps replaced values, None if it is not versioned."""
     return spec.history_retention_ms if spec.kind is StoreKind.VERSIONED else None
 
 
 def window_store(graph: GraphBuilder, materialized: Materialized[Any, Any] | None, prefix: str, *, key: Any, value: Any, windows: Windows) -> Stored:
-    """Describe the window store of a table: it keeps results for as long as windows take records, or as long as `materialized` wants."""
+    """Describe the window store of a table.
+
+    It keeps results for as long as windows take records, or for the retention of `materialized`.
+    """
     without_history(materialized, "a table of windows")
     spec, named = key_value_store(graph, materialized, prefix, key=key, value=value)
     retention_ms = _retention(spec.name, materialized, windows.keep_ms, "window and grace")
@@ -96,10 +99,11 @@ def window_store(graph: GraphBuilder, materialized: Materialized[Any, Any] | Non
 def session_store(
     graph: GraphBuilder, materialized: Materialized[Any, Any] | None, prefix: str, *, key: Any, value: Any, windows: SessionWindows, on_close: bool
 ) -> Stored:
-    """Describe the session store of a table: it keeps sessions for as long as they take records, or as long as `materialized` wants.
+    """Describe the session store of a table.
 
-    Where results come `on_close`, sessions have to be there until they have come out, and those
-    that late records may join have to be, too.
+    It keeps sessions for as long as they take records, or for the retention of `materialized`. With
+    results `on_close`, it keeps sessions until they are forwarded, and also those that late records
+    may join.
     """
     without_history(materialized, "a table of windows")
     without_history(materialized, "a table of sessions")
@@ -113,7 +117,7 @@ def session_store(
 
 
 def _retention(name: str, materialized: Materialized[Any, Any] | None, keep_ms: int, what: str) -> int:
-    """Return how long windows are to be kept."""
+    """Return how long windows are kept, in ms."""
     retention = keep_ms if materialized is None or materialized.retention_ms is None else materialized.retention_ms
     if retention < keep_ms:
         raise TopologyError(
@@ -124,7 +128,10 @@ def _retention(name: str, materialized: Materialized[Any, Any] | None, keep_ms: 
 
 
 def optional_store(graph: GraphBuilder, materialized: Materialized[Any, Any] | None, prefix: str, *, key: Any, value: Any) -> StoreSpec | None:
-    """Describe the store of an operation that has one only if it is named (the counter goes on for options without a name, as in Kafka Streams)."""
+    """Describe the store of an operation that has one only if it is named.
+
+    The counter advances for options without a name, as in Kafka Streams.
+    """
     if materialized is None:
         return None
     if materialized.name is None and materialized.history_retention_ms is None:

@@ -1,4 +1,7 @@
-"""What is made better of a graph before it is written, as Kafka Streams does it (InternalStreamsBuilder.optimizeTopology)."""
+"""Optimizations of a graph before it is written.
+
+They follow Kafka Streams (InternalStreamsBuilder.optimizeTopology).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def optimize(graph: GraphBuilder, optimizations: frozenset[str]) -> None:
-    """Change a graph; which topics tables are restored from is decided when they are written."""
+    """Optimize a graph; the reuse of source topics is decided when tables are written."""
     if MERGE_REPARTITION_TOPICS in optimizations:
         groups = _hoisted(graph, _repartitions(graph))
         for changer, repartitions in groups.items():
@@ -27,7 +30,10 @@ def optimize(graph: GraphBuilder, optimizations: frozenset[str]) -> None:
 
 
 def _repartitions(graph: GraphBuilder) -> dict[GraphNode, list[Repartition]]:
-    """Return what changes keys with the repartitions that are due to it, as no values are changed between them."""
+    """Return the nodes that change keys, each with its repartitions.
+
+    No values are changed between them.
+    """
     groups: dict[GraphNode, list[Repartition]] = {}
     for node in graph.nodes:
         if node.changes_key:
@@ -44,15 +50,18 @@ def _changes(node: GraphNode) -> bool:
 
 
 def _changes_if_typed(node: GraphNode) -> bool:
-    """Return whether what a serde is for is made here.
+    """Return whether this node changes the type that a serde is for.
 
-    Kafka Streams moves such topics before joins with global tables, where it does not fit.
+    Kafka Streams moves such topics before joins with global tables, where the serde does not fit.
     """
     return _changes(node) or node.joins_value
 
 
 def _hoisted(graph: GraphBuilder, groups: dict[GraphNode, list[Repartition]]) -> dict[GraphNode, list[Repartition]]:
-    """Return the groups with those behind a merge of streams as the merge's: it is to be followed by one repartition, not what is above it."""
+    """Return the groups with repartitions after a merge of streams assigned to the merge.
+
+    One repartition must follow the merge, not the nodes above it.
+    """
     found: dict[GraphNode, list[GraphNode]] = {}
     for merge in graph.nodes:
         if merge.merges:
@@ -70,15 +79,15 @@ def _hoisted(graph: GraphBuilder, groups: dict[GraphNode, list[Repartition]]) ->
 
 
 def _merge(graph: GraphBuilder, changer: GraphNode, repartitions: list[Repartition]) -> None:
-    """Put one repartition right behind what changes keys, in the place of all of these.
+    """Put one repartition right after the node that changes keys, instead of all these.
 
-    It has the name of the first one's topic.
+    It takes the name of the first one's topic.
     """
     one = graph.new_repartition(repartitions[0].topic, _first(each.key for each in repartitions), _first(each.value for each in repartitions))
     one.priority = changer.priority
     for each in repartitions:
         child = _below(each, changer)
-        if child is not None:  # else it has moved with another one
+        if child is not None:  # Otherwise it has moved with another one.
             one.link(child)
             changer.unlink(child)
         parents, children = each.parents[:], each.children[:]
@@ -93,7 +102,7 @@ def _merge(graph: GraphBuilder, changer: GraphNode, repartitions: list[Repartiti
 
 
 def _keep_once(join: StreamJoin, *, one_store: bool) -> None:
-    """Have a join of a stream with itself keep its records once."""
+    """Let a self-join store its records once."""
     join.of_one = one_store and len(join.parents) == 1
     if join.of_one:
         parent = join.parents[0]
@@ -103,7 +112,7 @@ def _keep_once(join: StreamJoin, *, one_store: bool) -> None:
 
 
 def _below(start: GraphNode, above: GraphNode) -> GraphNode | None:
-    """Return the node right below `above` on a way to `start`."""
+    """Return the child of `above` on the path to `start`."""
     return _above(start, lambda node: above in node.parents)
 
 

@@ -1,4 +1,4 @@
-"""What one says about an operation besides its function: serdes first, always optional."""
+"""Options of operations: serdes first, always optional."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ W = TypeVar("W")
 
 @dataclass(frozen=True)
 class Consumed(Generic[K, V]):
-    """How a topic is read. A serde that is not given is the app's default, the extractor likewise.
+    """Options for reading a topic. A missing serde or extractor is the app's default.
 
-    `offset_reset` says where to begin without a committed offset; None is the app's setting. The
+    `offset_reset` is the start position without a committed offset; None is the app's setting. The
     extractor gets the record and the partition's time (ms).
     """
 
@@ -43,10 +43,7 @@ class Consumed(Generic[K, V]):
 
 @dataclass(frozen=True)
 class Produced(Generic[K, V]):
-    """How a topic is written.
-
-    A serde that is not given is the stream's, or else the app's default.
-    """
+    """Options for writing a topic. A missing serde is the stream's, or else the app's default."""
 
     key: Serde[K] | None = None
     value: Serde[V] | None = None
@@ -61,7 +58,10 @@ class Produced(Generic[K, V]):
 
 @dataclass(frozen=True)
 class Grouped(Generic[K, V]):
-    """How records are grouped: serdes of the repartition topic and the store; `name` is that of the repartition topic (and of the key selector)."""
+    """Options for grouping: serdes of the repartition topic and the store.
+
+    `name` is that of the repartition topic (and of the key selector).
+    """
 
     key: Serde[K] | None = None
     value: Serde[V] | None = None
@@ -74,11 +74,11 @@ class Grouped(Generic[K, V]):
 
 @dataclass(frozen=True)
 class Joined(Generic[K, V, W]):
-    """How a stream is joined with a table: serdes of key, stream's and table's value; `name` is the join's and its repartition topic's.
+    """Options for a stream-table join: serdes of key, stream's and table's value.
 
-    With `grace_ms` records wait until stream time is that far past theirs, so that the table can
-    hear of their time first; its store has to be versioned, and keep history for that long at least
-    (KIP-923).
+    `name` is the join's and its repartition topic's. With `grace_ms` records wait until stream time
+    is that far past theirs, so that the table can receive its rows of that time first. The table's
+    store has to be versioned, and keep history for that long at least (KIP-923).
     """
 
     key: Serde[K] | None = None
@@ -96,7 +96,7 @@ class Joined(Generic[K, V, W]):
 
 @dataclass(frozen=True)
 class Repartitioned(Generic[K, V]):
-    """How a stream is repartitioned: `partitions` None takes as many as the topics upstream have."""
+    """Options for a repartition: `partitions` None takes as many as the topics upstream have."""
 
     key: Serde[K] | None = None
     value: Serde[V] | None = None
@@ -114,18 +114,18 @@ class Repartitioned(Generic[K, V]):
 
 @dataclass(frozen=True)
 class Materialized(Generic[K, V]):
-    """How a table is stored. With a `name` its store can be asked from outside.
+    """Options for the store of a table. Queries can read a store with a `name`.
 
     `store_type` None is the app's default. `retention_ms` is for windowed stores: None keeps them
     as long as window and grace demand. `logging` keeps a changelog topic, with `changelog_configs`
-    on top of what the store demands. `caching` lets updates be held back, so that of several to a
-    row only the last one goes on, where the app has `statestore_cache_max_bytes` for that; without
-    it each goes on at once.
+    on top of those that the store demands. `caching` lets the cache hold updates back, so that only
+    the last of several to a row is forwarded, where the app has `statestore_cache_max_bytes` for
+    that; without it each is forwarded at once.
 
     With `history_retention_ms` the store is a versioned one (KIP-889, KIP-914), in RocksDB unless
-    `store_type` says otherwise, and never cached: a stream is joined with the table as it was at
-    each record's time; updates with an older timestamp than the latest one go into the past, and
-    operations on tables downstream take no notice of them.
+    `store_type` says otherwise, and never cached. A stream is joined with the table as of each
+    record's time. An update with an older timestamp than the latest one goes into the history, and
+    table operations downstream ignore it.
     """
 
     name: str | None = None

@@ -1,4 +1,4 @@
-"""Streams grouped by key and session, to be aggregated."""
+"""Streams grouped by key and session, for aggregation."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ A = TypeVar("A")
 
 
 class SessionWindowedStream(Generic[K, V]):
-    """A stream whose records are grouped by key and session. Made by `GroupedStream.windowed_by`.
+    """A stream with its records grouped by key and session. Made by `GroupedStream.windowed_by`.
 
-    Whenever a session grows, or two become one, the old ones are deleted (their result is None) and
-    the new one is sent, at its end. Records without key, and late ones (stream time has passed the
-    end of their session by more than gap and grace period), are dropped; those without value are
-    not. `Materialized(retention_ms=…)` keeps results longer than gap and grace demand.
+    Whenever a session grows, or two merge, the old ones are deleted (their result is None) and the
+    new one is sent, at its end. Records without key, and late ones (stream time has passed the end
+    of their session by more than gap and grace period), are dropped; those without value are not.
+    `Materialized(retention_ms=…)` keeps results longer than gap and grace demand.
     """
 
     def __init__(self, grouped: GroupedStream[K, V], windows: SessionWindows, emit: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE) -> None:
@@ -49,27 +49,27 @@ class SessionWindowedStream(Generic[K, V]):
     def emit_strategy(self, emit: EmitStrategy) -> SessionWindowedStream[K, V]:
         """Send results at every change, which is the default, or once when their session closes.
 
-        In the second case nothing is lost to a short retention, unlike with Kafka Streams, where
-        `retention_ms` has to be raised for that.
+        In the second case no result is lost to a short retention. Kafka Streams needs a higher
+        `retention_ms` for that.
         """
         check_emit(emit, self._grouped.called("emit_strategy", None))
         return SessionWindowedStream(self._grouped, self._windows, emit)
 
     def count(self, materialized: Materialized[K, int] | None = None, *, name: str | None = None) -> Table[Windowed[K], int]:
-        """Return the table of how many records each session has."""
+        """Return the table of the number of records per session."""
         check_materialized(materialized, self._grouped.called("count", name))
         if materialized is not None and materialized.name is None:
-            # Kafka Streams has a number go to waste here
+            # Kafka Streams wastes a number here.
             self._grouped.graph.new_store_name(_grouped.AGGREGATE)
         return self._aggregate(_grouped.AGGREGATE, materialized, name, LONG, None, None, None)
 
     def reduce(
         self, reducer: Callable[[V, V], V | None], materialized: Materialized[K, V] | None = None, *, name: str | None = None
     ) -> Table[Windowed[K], V]:
-        """Return the table of `reducer(aggregate, value)` over the values of each session; the first value is the first aggregate.
+        """Return the table of `reducer(aggregate, value)` over the values of each session.
 
-        Sessions become one by `reducer(aggregate, other aggregate)`, the earliest first. A result
-        of None deletes the row.
+        The first value is the first aggregate. Sessions are merged by `reducer(aggregate, other
+        aggregate)`, the earliest first. A result of None deletes the row.
         """
         of = self._grouped.called("reduce", name)
         check_function(reducer, 2, role="reducer", of=of)
@@ -88,8 +88,8 @@ class SessionWindowedStream(Generic[K, V]):
         """Return the table of `aggregator(key, value, aggregate)` over the values of each session.
 
         For each record `initializer()` is merged with all sessions that it joins, by `merger(key,
-        aggregate, other aggregate)`, the earliest first; then its value goes in. A result of None
-        deletes the row.
+        aggregate, other aggregate)`, the earliest first; then the aggregator adds its value. A
+        result of None deletes the row.
         """
         of = self._grouped.called("aggregate", name)
         check_function(initializer, 0, role="initializer", of=of)
@@ -142,10 +142,10 @@ class SessionWindowedCogroupedStream(Generic[K, A]):
         *,
         name: str | None = None,
     ) -> Table[Windowed[K], A]:
-        """Return the table of aggregates of each key and session, which begin with what `initializer()` returns.
+        """Return the table of aggregates of each key and session.
 
-        Sessions become one by `merger(key, aggregate, other aggregate)`, see
-        `SessionWindowedStream.aggregate`.
+        An aggregate begins with the result of `initializer()`. Sessions are merged by `merger(key,
+        aggregate, other aggregate)`, see `SessionWindowedStream.aggregate`.
         """
         of = self._cogrouped.called("aggregate", name)
         check_function(initializer, 0, role="initializer", of=of)
@@ -172,7 +172,7 @@ class SessionWindowedCogroupedStream(Generic[K, A]):
 
 
 def session_key(key: Serde[Any] | None) -> Serde[Any]:
-    """Return the serde of keys with sessions; without one of the keys they have the app's default."""
+    """Return the serde of keys with sessions; without a key serde it takes the app's default."""
     return SessionWindowedSerde(key)
 
 

@@ -34,15 +34,16 @@ V2 = TypeVar("V2")
 
 
 class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
-    """A stream of records, each a fact of its own. Operations return other streams; nothing runs before the topology does.
+    """A stream of records, each a fact of its own.
 
-    Functions are called with (key, value) if not said otherwise. Those of filter, map, flat_map,
-    peek and foreach may be `async def`: then `max_in_flight`, `order`, `timeout_ms` and `retry` say
-    how they are run, see AsyncOptions. Every operation takes a `name` for its node.
+    Operations return other streams; nothing runs before the topology does. Functions are called
+    with (key, value) unless stated otherwise. Those of filter, map, flat_map, peek and foreach may
+    be `async def`: then `max_in_flight`, `order`, `timeout_ms` and `retry` control the calls, see
+    AsyncOptions. Every operation takes a `name` for its node.
 
-    Serdes travel along as far as types are known to stay: an operation that may change the key
-    forgets the key's serde, and repartitions the stream before the next operation that needs equal
-    keys in one place.
+    Serdes are passed on as far as types are known to stay the same. An operation that may change
+    the key drops the key's serde, and repartitions the stream before the next operation that needs
+    equal keys in one place.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
     @overload
     def map_values(self, mapper: Callable[[K, V], V2], *, name: str | None = None) -> Stream[K, V2]: ...
     def map_values(self, mapper: Callable[..., Any], *, name: str | None = None, **options: Unpack[AsyncArguments]) -> Stream[K, Any]:
-        """Replace values by mapper(value) or mapper(key, value), whichever it takes."""
+        """Replace values by mapper(value) or mapper(key, value), depending on its parameters."""
         of = self._called("map_values", name)
         with_key = check_function(mapper, 1, 2, role="mapper", of=of, awaited=True) == 2  # noqa: PLR2004 - key and value
         name = self.graph.name_or(name, "KSTREAM-MAPVALUES-")
@@ -109,7 +110,7 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
         self, mapper: Callable[[K, V], Iterable[V2] | Awaitable[Iterable[V2]]], *, name: str | None = None, **options: Unpack[AsyncArguments]
     ) -> Stream[K, V2]: ...
     def flat_map_values(self, mapper: Callable[..., Any], *, name: str | None = None, **options: Unpack[AsyncArguments]) -> Stream[K, Any]:
-        """Replace each record by one for each of the values that mapper(value) or mapper(key, value) gives."""
+        """Replace each record by one for each value of mapper(value) or mapper(key, value)."""
         of = self._called("flat_map_values", name)
         with_key = check_function(mapper, 1, 2, role="mapper", of=of, awaited=True, iterated=True) == 2  # noqa: PLR2004 - key and value
         name = self.graph.name_or(name, "KSTREAM-FLATMAPVALUES-")
@@ -122,7 +123,7 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
         name: str | None = None,
         **options: Unpack[AsyncArguments],
     ) -> Stream[K2, V2]:
-        """Replace each record by all the pairs that mapper(key, value) gives."""
+        """Replace each record by all the pairs that mapper(key, value) returns."""
         check_function(mapper, 2, role="mapper", of=self._called("flat_map", name), awaited=True, iterated=True)
         name = self.graph.name_or(name, "KSTREAM-FLATMAP-")
         return self._next(name, FlatMap(mapper, async_options(mapper, options, name)), rekeyed=True)
@@ -140,13 +141,13 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
         return self._next(name, SelectKey(selector, async_options(selector, options, name)), value=self.value, rekeyed=True)
 
     def peek(self, action: Callable[[K, V], object], *, name: str | None = None, **options: Unpack[AsyncArguments]) -> Stream[K, V]:
-        """Call action(key, value) for each record, and hand it on."""
+        """Call action(key, value) for each record, and forward it."""
         check_function(action, 2, role="action", of=self._called("peek", name), awaited=True)
         name = self.graph.name_or(name, "KSTREAM-PEEK-")
         return self._next(name, Peek(action, async_options(action, options, name)), key=self.key, value=self.value)
 
     def foreach(self, action: Callable[[K, V], object], *, name: str | None = None, **options: Unpack[AsyncArguments]) -> None:
-        """Call action(key, value) for each record; that is the end of it."""
+        """Call action(key, value) for each record, and forward nothing."""
         check_function(action, 2, role="action", of=self._called("foreach", name), awaited=True)
         name = self.graph.name_or(name, "KSTREAM-FOREACH-")
         self.graph.add_processor(name, ForEach(action, async_options(action, options, name)), self.node)
@@ -159,9 +160,10 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
         mapper: Callable[[K, V], str] | None = None,
         name: str | None = None,
     ) -> None:
-        """Print `[label]: key, value` for each record to stdout or a file; `label` is the stream's name if not given.
+        """Print `[label]: key, value` for each record to stdout or a file.
 
-        With a `mapper` it prints mapper(key, value) behind the label.
+        `label` is the stream's name if not given. With a `mapper` it prints mapper(key, value)
+        after the label.
         """
         of = self._called("print", name)
         if mapper is not None:
@@ -178,7 +180,10 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
         self.graph.add_processor(name, ForEach(show), self.node)
 
     def merge(self, other: Stream[K, V], *, name: str | None = None) -> Stream[K, V]:
-        """Return a stream with the records of both; each of the two keeps its order, and no order is set between them."""
+        """Return a stream with the records of both.
+
+        Each of the two keeps its order; there is no order between them.
+        """
         of = self._called("merge", name)
         check_kind(other, Stream, role="argument 'other'", of=of, remedy="give a Stream; make one of a table by to_stream()")
         self.graph.check_same(other.graph, of)
@@ -189,11 +194,17 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
         return Stream(self.graph, node, self.sources | other.sources, repartition_required=required)
 
     def split(self, name: str | None = None) -> BranchedStream[K, V]:
-        """Divide the stream by predicates: `.branch(…)` as often as wanted, then `.default_branch()` or `.no_default_branch()`."""
+        """Divide the stream by predicates.
+
+        Call `.branch(…)` any number of times, then `.default_branch()` or `.no_default_branch()`.
+        """
         return _branching.BranchedStream(self, name)
 
     def repartition(self, repartitioned: Repartitioned[K, V] | None = None) -> Stream[K, V]:
-        """Write the stream to a topic of the app's own and go on behind it, with the number of partitions and the partitioner wanted."""
+        """Write the stream to a topic of the app's own and read it back.
+
+        The options set the number of partitions and the partitioner.
+        """
         options: Repartitioned[K, V] = check_options(repartitioned, Repartitioned, of=self._called("repartition", None))
         name = self.graph.new_processor_name("KSTREAM-REPARTITION-") if options.name is None else options.name
         key = options.key or self.key
@@ -209,7 +220,10 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
     @overload
     def to(self, topic: str | TopicExtractor, produced: Produced[K, V] | None = None) -> None: ...
     def to(self, topic: str | TopicExtractor, produced: Produced[Any, Any] | None = None) -> None:
-        """Write the records to a topic, or to the one that topic(key, value, context) tells; topics have to exist."""
+        """Write the records to a topic, or to the one that topic(key, value, context) returns.
+
+        Topics have to exist.
+        """
         of = self._called("to", None)
         options: Produced[Any, Any] = check_options(produced, Produced, of=of)
         if callable(topic):
@@ -241,7 +255,7 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
         return _grouped.GroupedStream(self.graph, node, self.sources, options.key, options.value, options.name, repartition_required=True)
 
     def group_by_key(self, grouped: Grouped[K, V] | None = None) -> GroupedStream[K, V]:
-        """Group the records by their key, repartitioned only if an operation before may have changed it."""
+        """Group the records by their key, repartitioned only if an earlier operation may have changed it."""
         options = Grouped(self.key, self.value) if grouped is None else check_options(grouped, Grouped, of=self._called("group_by_key", None))
         return _grouped.GroupedStream(
             self.graph, self.node, self.sources, options.key, options.value, options.name, repartition_required=self.repartition_required
@@ -254,9 +268,9 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
         name: str | None = None,
         **options: Unpack[AsyncArguments],
     ) -> Stream[K2, V2]:
-        """Let a processor see every record; it forwards what it likes.
+        """Process every record with a processor, which forwards any records.
 
-        `stores` are names of stores that it uses, added to the builder.
+        `stores` are names of the stores that it uses, added to the builder.
         """
         return self._process(supplier, stores, name, "KSTREAM-PROCESSOR-", options, keeps_key=False)
 
@@ -267,7 +281,7 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
         name: str | None = None,
         **options: Unpack[AsyncArguments],
     ) -> Stream[K, V2]:
-        """Let a processor that keeps the keys see every record: no repartition is due behind it."""
+        """Process every record with a processor that keeps the keys: no repartition is necessary after it."""
         return self._process(supplier, stores, name, "KSTREAM-PROCESSVALUES-", options, keeps_key=True)
 
     def batch(
@@ -281,15 +295,17 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
         retry: Retry | None = None,
         name: str | None = None,
     ) -> Stream[K2, V2]:
-        """Give many records at once to a function, and go on with the records that it returns: as many as it likes, with keys and times of its own.
+        """Call a function with many records at once, and forward the records that it returns.
 
-        A task calls it with up to `max_records`, in their order, when the first has waited for
-        `max_wait_ms`, and at each commit: nothing is committed before it has come back.
-        `max_in_flight` calls may run at a time in a task; what they return is handed on in the
-        order of the calls. An `async def` is awaited, a plain function is called in a thread, where
-        it cannot be interrupted. `timeout_ms` and `retry` are as for an `async def` elsewhere; what
-        is plain and takes longer fails when it returns. A call that has failed is a failure of each
-        of its records. `SparkBridge.function` makes functions that run on Spark.
+        It may return any number of records, with keys and times of its own. A task calls it with up
+        to `max_records`, in their order, when the first has waited for `max_wait_ms`, and at each
+        commit: nothing is committed before the call has returned. `max_in_flight` calls may run at
+        a time in a task; their results are forwarded in the order of the calls.
+
+        An `async def` is awaited; a plain function is called in a thread, where it cannot be
+        interrupted. `timeout_ms` and `retry` are as for an `async def` elsewhere; a plain function
+        that takes longer fails when it returns. A failed call is a failure of each of its records.
+        `SparkBridge.function` makes functions that run on Spark.
         """
         check_function(function, 1, role="function", of=self._called("batch", name), awaited=True, iterated=True)
         name = self.graph.name_or(name, "KSTREAM-BATCH-")
@@ -299,7 +315,10 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
         return self._next(name, Batched(function, max_records, max_wait_ms, run), rekeyed=True)
 
     def repartition_for_join(self, name: str | None, key: Serde[K] | None, value: Serde[V] | None) -> Stream[K, V]:
-        """Return the stream behind a repartition topic; without a name, all joins of this stream share one."""
+        """Return the stream after a repartition topic.
+
+        Without a name, all joins of this stream share one topic.
+        """
         node = self.graph.new_repartition(self.node.name if name is None else name, key or self.key, value or self.value)
         if name is None and self._own_repartition is not None:
             node = self._own_repartition

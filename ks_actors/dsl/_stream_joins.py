@@ -1,4 +1,7 @@
-"""Joins of a stream with tables and streams; in a module of their own for the many forms that a joiner can have."""
+"""Joins of a stream with tables and streams.
+
+They are in a module of their own because of the many overloads for joiners.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +27,10 @@ GK = TypeVar("GK")
 
 
 class StreamJoins(Generic[K, V]):
-    """The part of Stream that joins it.
+    """The join operations of Stream.
 
-    A record meets a table as it is at the record's turn, and gives one result at most. It meets
-    records of another stream by their timestamps.
+    A record is joined with a table as it is at the record's turn, and has one result at most. It is
+    joined with records of another stream by their timestamps.
     """
 
     @overload
@@ -51,11 +54,12 @@ class StreamJoins(Generic[K, V]):
         self, other: Stream[K, W], joiner: Callable[[K, V, W], R], windows: JoinWindows, joined: StreamJoined[K, V, W] | None = None
     ) -> Stream[K, R]: ...
     def join(self, other: Any, *functions: Any, **options: Any) -> Stream[K, Any]:
-        """Join records with what a table has for their key: joiner(value, other) or joiner(key, value, other); without a match there is no result.
+        """Join records with a table's row for their key; without a match there is no result.
 
-        A global table is asked for the key that key_selector(key, value) tells. Of another stream
-        all records meet whose timestamps are in the windows, whichever comes first, and the result
-        has the later timestamp. Records without a key or a value are dropped.
+        The joiner is joiner(value, other) or joiner(key, value, other). In a global table the row
+        is looked up under key_selector(key, value). A record of another stream matches if the
+        timestamps are in the windows, in either order of arrival, and the result has the later
+        timestamp. Records without a key or a value are dropped.
         """
         return self._join(other, functions, options, left=False)
 
@@ -80,10 +84,10 @@ class StreamJoins(Generic[K, V]):
         self, other: Stream[K, W], joiner: Callable[[K, V, W | None], R], windows: JoinWindows, joined: StreamJoined[K, V, W] | None = None
     ) -> Stream[K, R]: ...
     def left_join(self, other: Any, *functions: Any, **options: Any) -> Stream[K, Any]:
-        """Join as `join` does, and give the joiner None where there is no match: every record with a value has a result.
+        """Join as `join` does, and give the joiner None where there is no match.
 
-        Of two streams that result comes when no match can come any more, with the record's own
-        timestamp.
+        Every record with a value has a result. With two streams an unmatched record's result comes
+        when no match is possible any more, with the record's own timestamp.
         """
         return self._join(other, functions, options, left=True)
 

@@ -30,10 +30,11 @@ _KEYED = 3
 
 @dataclass(frozen=True)
 class StreamJoined(Generic[K, V, W]):
-    """How two streams are joined: serdes of the key and of both values; `name` is the join's, `store_name` that of its stores.
+    """Options for a join of two streams: serdes of the key and of both values.
 
-    `store_type` None is the app's default. `logging` keeps changelog topics, with
-    `changelog_configs` on top of what the stores demand.
+    `name` is the join's, `store_name` that of its stores. `store_type` None is the app's default.
+    `logging` keeps changelog topics, with `changelog_configs` on top of those that the stores
+    demand.
     """
 
     key: Serde[K] | None = None
@@ -66,7 +67,7 @@ def join(
     left: bool = False,
     outer: bool = False,
 ) -> Stream[Any, Any]:
-    """Join two streams; `left` keeps records of `this` one that meet none, `outer` those of both."""
+    """Join two streams; `left` keeps unmatched records of `this` one, `outer` those of both."""
     of = named_or_behind("outer_join" if outer else "left_join" if left else "join", None, this.node)
     check_kind(other, _stream.Stream, role="argument 'other'", of=of, remedy="give a Stream")
     this.graph.check_same(other.graph, of)
@@ -128,7 +129,7 @@ def join(
 
 
 class _Names(NamedTuple):
-    """What the nodes of a join are called, and its stores."""
+    """The names of a join's nodes and stores."""
 
     this_window: str
     other_window: str
@@ -141,7 +142,7 @@ class _Names(NamedTuple):
 
     @classmethod
     def of(cls, graph: GraphBuilder, options: StreamJoined[Any, Any, Any], *, left: bool, outer: bool) -> Self:
-        """Take the next names; those that are given have the same suffixes as in Kafka Streams."""
+        """Take the next names; given names get the same suffixes as in Kafka Streams."""
         name, base = options.name, options.store_name
         windows = [graph.suffixed_or(name, suffix, "KSTREAM-WINDOWED-") for suffix in ("-this-windowed", "-other-windowed")]
         suffixes = ("-outer-this-join" if outer else "-this-join", "-outer-other-join" if left else "-other-join")
@@ -164,10 +165,10 @@ def _window_store(name: str, windows: JoinWindows, options: StreamJoined[Any, An
         value=value,
         type=options.store_type,
         logging=options.logging,
-        # every record stands for itself
+        # Every record counts, so none is compacted away.
         changelog_configs={**options.changelog_configs, "cleanup.policy": "delete"},
         retention_ms=windows.size_ms + windows.grace_ms,
-        # the first record that may be met is met as long as the other one is not too late
+        # The first possible match stays visible as long as the other record is not too late.
         spare_ms=1,
         window_size_ms=windows.size_ms,
         retain_duplicates=True,

@@ -1,4 +1,4 @@
-"""When changes of a table go on, and how many may wait."""
+"""Options of suppress: when changes of a table are forwarded, and how many may wait."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _SUPPRESS = "KTABLE-SUPPRESS-"
 @final
 @dataclass(frozen=True)
 class BufferConfig:
-    """How many changes may wait, at most one per key: in number, or in bytes as they are written; None is no limit.
+    """Limits for waiting changes, at most one per key, in number or in bytes as they are written.
 
-    When it is full, the first ones are emitted early, or processing ends. What waits is in memory,
-    and in a changelog topic unless `logging` is off.
+    None is no limit. When the buffer is full, the first ones are emitted early, or processing ends.
+    Waiting changes are in memory, and in a changelog topic unless `logging` is off.
     """
 
     max_records: int | None = None
@@ -50,14 +50,14 @@ class BufferConfig:
 
     @classmethod
     def unbounded(cls) -> BufferConfig:
-        """Return that of a buffer without limits."""
+        """Return the config of a buffer without limits."""
         return cls()
 
 
 @final
 @dataclass(frozen=True)
 class Suppressed:
-    """When changes of a table go on.
+    """The time at which changes of a table are forwarded.
 
     Made by `until_time_limit` and `until_window_closes`; `wait_ms` None is the latter.
     """
@@ -75,14 +75,15 @@ class Suppressed:
 
     @classmethod
     def until_time_limit(cls, wait_ms: int, buffer: BufferConfig) -> Suppressed:
-        """Let the latest change of a key go on when stream time is `wait_ms` past the first one that waits."""
+        """Forward a key's latest change when stream time is `wait_ms` past the first waiting one."""
         return cls(wait_ms, buffer)
 
     @classmethod
     def until_window_closes(cls, buffer: BufferConfig) -> Suppressed:
-        """Let one result of each window go on, when the window has closed: its end and its grace period are over. Deleted results do not go on.
+        """Forward one result of each window, when it has closed: after its end and grace period.
 
-        The buffer must not emit early, for there would be more than one result then.
+        Deleted results are not forwarded. The buffer must not emit early: that would make more than
+        one result.
         """
         check_kind(buffer, BufferConfig, role="buffer", of="Suppressed", remedy="give a BufferConfig, such as BufferConfig.unbounded()")
         if buffer.when_full == "emit_early" and (buffer.max_records is not None or buffer.max_bytes is not None):
@@ -90,12 +91,12 @@ class Suppressed:
         return cls(None, buffer)
 
     def with_name(self, name: str) -> Suppressed:
-        """Return one whose node has this name, and its store this name and `-store`."""
+        """Return a copy with this name for its node; the store's name is this name and `-store`."""
         return replace(self, name=name)
 
 
 class SuppressLogic:
-    """A table of changes that are held back; it needs old values to know what was seen last."""
+    """A table with suppressed changes; it needs old values to know the last sent ones."""
 
     def __init__(self, parent: Table[Any, Any], spec: StoreSpec, suppressed: Suppressed, wait_ms: int) -> None:
         self._parent: Table[Any, Any] = parent
@@ -117,20 +118,20 @@ class SuppressLogic:
         )
 
     def stores(self) -> Sequence[StoreSpec]:
-        """Return the store of what waits."""
+        """Return the store of waiting changes."""
         return (self._spec,)
 
     def view(self) -> View:
-        """Return the parent's view, but for what waits."""
+        """Return the parent's view, with the prior values of waiting changes."""
         return SuppressView(self._parent.view(), self._spec.name)
 
     @property
     def history_ms(self) -> int | None:
-        """There is none: what waits is not of the past."""
+        """None: a waiting change is not part of a history."""
         return None
 
     def send_old(self, *, force: bool) -> bool:
-        """Send old values, which the parent has been told to send."""
+        """Send old values; the parent was forced to send them."""
         return self._parent.send_old(force=force)
 
 

@@ -46,12 +46,12 @@ _STREAM_SOURCE = "KSTREAM-SOURCE-"
 
 
 class Table(Generic[K, V]):
-    """The latest value of every key, and how it changes. Made by `StreamsBuilder.table`, by aggregations and joins, and by `Stream.to_table`.
+    """The latest value of every key, and its changes.
 
-    A table is kept in a store where that is needed: by the user who names one (`Materialized`), or
-    by what comes downstream. A value of None deletes the row. Where a row is updated with an older
-    timestamp, it is updated all the same, unless the table has a history
-    (`Materialized.history_retention_ms`): then that is an update of the past.
+    Made by `StreamsBuilder.table`, by aggregations and joins, and by `Stream.to_table`. A table is
+    kept in a store if the user names one (`Materialized`), or if an operation downstream needs it.
+    A value of None deletes the row. An update with an older timestamp replaces the row too, unless
+    the table has a history (`Materialized.history_retention_ms`): then it goes into the history.
     """
 
     def __init__(
@@ -78,12 +78,15 @@ class Table(Generic[K, V]):
 
     @property
     def queryable_store_name(self) -> str | None:
-        """The name of the store that can be asked from outside, None if the user named none."""
+        """The name of the store that queries can read, None if the user named none."""
         return self._store_name
 
     @property
     def history_ms(self) -> int | None:
-        """For how long (ms) rows can be looked up as they were, None if they cannot: then the table, and what it is made of, is not versioned."""
+        """How long (ms) old rows can be looked up, None if they cannot.
+
+        With None the table, and the tables it is computed from, are not versioned.
+        """
         return self._logic.history_ms
 
     @property
@@ -92,27 +95,27 @@ class Table(Generic[K, V]):
         return self._logic.history_ms is not None and self._store_name is not None
 
     def view(self) -> View:
-        """Return how others read the table; it is stored from then on where it has to be."""
+        """Return the view for readers of the table; it is stored from then on where necessary."""
         return self._logic.view()
 
     def send_old(self, *, force: bool) -> bool:
-        """Send old values along from now on, if need be by `force` of a store; return whether it does."""
+        """Send old values from now on, if necessary with a store by `force`; return whether it does."""
         self._sends_old = self._sends_old or self._logic.send_old(force=force)
         return self._sends_old
 
     def filter(self, predicate: Callable[[K, V], object], materialized: Materialized[K, V] | None = None, *, name: str | None = None) -> Table[K, V]:
-        """Return the table of rows that `predicate(key, value)` is true of.
+        """Return the table of rows for which `predicate(key, value)` is true.
 
-        A row that is no longer so is deleted in it.
+        A row that no longer passes is deleted in it.
         """
         return self._filter(predicate, materialized, name, negated=False)
 
     def filter_not(
         self, predicate: Callable[[K, V], object], materialized: Materialized[K, V] | None = None, *, name: str | None = None
     ) -> Table[K, V]:
-        """Return the table of rows that `predicate(key, value)` is false of.
+        """Return the table of rows for which `predicate(key, value)` is false.
 
-        A row that is no longer so is deleted in it.
+        A row that no longer passes is deleted in it.
         """
         return self._filter(predicate, materialized, name, negated=True)
 
@@ -146,7 +149,7 @@ class Table(Generic[K, V]):
         materialized: Materialized[K, V2] | None = None,
         name: str | None = None,
     ) -> Table[K, V2]:
-        """Return the table with values that a ValueTransformer computes, which has the `stores` named here.
+        """Return the table with values that a ValueTransformer computes with these `stores`.
 
         It is called for deletes too. `supplier` makes a new one at every call.
         """
@@ -176,11 +179,11 @@ class Table(Generic[K, V]):
         return stream if key_mapper is None else stream.select_key(key_mapper)
 
     def group_by(self, selector: Callable[[K, V], tuple[K2, V2] | None], grouped: Grouped[K2, V2] | None = None) -> GroupedTable[K2, V2]:
-        """Group rows by another key: `selector(key, value)` returns it with the value to aggregate; None, or a None among them, is no group.
+        """Group rows by another key: `selector(key, value)` returns it with the value to aggregate.
 
-        The rows go through a repartition topic, of which `grouped` names serdes and name. It is
-        called with a row's old value as with its new one, and must return the same for the same
-        arguments.
+        None, or a None in the pair, is no group. The rows go through a repartition topic; `grouped`
+        has its serdes and name. The selector is called for a row's old value as well as for its new
+        one, and must return the same for the same arguments.
         """
         of = self._called("group_by", None)
         options: Grouped[K2, V2] = check_options(grouped, Grouped, of=of)
@@ -204,7 +207,7 @@ class Table(Generic[K, V]):
         *,
         name: str | None = None,
     ) -> Table[K, V2]:
-        """Return the table of rows that this table has, with values `joiner(value, other value or None)`."""
+        """Return the table of this table's rows, with values `joiner(value, other value or None)`."""
         return _table_joins.join(self, other, joiner, materialized, name, left=True, outer=False)
 
     def outer_join(
@@ -215,11 +218,17 @@ class Table(Generic[K, V]):
         *,
         name: str | None = None,
     ) -> Table[K, V2]:
-        """Return the table of rows that one of the tables has, with values `joiner(value or None, other value or None)`."""
+        """Return the table of rows that either table has.
+
+        The values are `joiner(value or None, other value or None)`.
+        """
         return _table_joins.join(self, other, joiner, materialized, name, left=True, outer=True)
 
     def suppress(self, suppressed: Suppressed) -> Table[K, V]:
-        """Hold changes back until there will be no more of a window, or for some time, and then let the latest one of each key go on."""
+        """Hold changes back until a window is final, or for some time.
+
+        Then forward the latest change of each key.
+        """
         remedy = "give Suppressed.until_time_limit(...) or Suppressed.until_window_closes(...)"
         check_kind(suppressed, _suppressed.Suppressed, role="argument 'suppressed'", of=self._called("suppress", None), remedy=remedy)
         return _suppressed.suppress(self, suppressed)
@@ -264,11 +273,11 @@ class GlobalTable(Generic[K, V]):
 
     @property
     def queryable_store_name(self) -> str | None:
-        """The name of the store that can be asked from outside, None if the user named none."""
+        """The name of the store that queries can read, None if the user named none."""
         return self._store if self._named else None
 
     def view(self) -> View:
-        """Return how others read the table."""
+        """Return the view for readers of the table."""
         return StoreView(self._store)
 
 
@@ -305,7 +314,7 @@ def global_table(graph: GraphBuilder, topic: str, consumed: Consumed[K, V], mate
     check_materialized(materialized, f"global_table of topic {topic}")
     without_history(materialized, "a global table")
     spec, named = key_value_store(graph, materialized, f"{topic}-", key=consumed.key, value=consumed.value)
-    # what nothing comes behind need not be held back
+    # No node is downstream, so the cache is useless.
     spec = msgspec.structs.replace(spec, caching=False)
     source = graph.suffixed_or(consumed.name, "-source", _STREAM_SOURCE)
     name = graph.name_or(consumed.name, _SOURCE)

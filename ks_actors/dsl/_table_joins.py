@@ -34,7 +34,7 @@ def join(
 ) -> Table[Any, Any]:
     """Join two tables on their keys; `left` keeps rows that only `this` one has, `outer` those of both.
 
-    With options the result is stored.
+    With `materialized` the result is stored.
     """
     graph = this.graph
     of = named_or_behind("outer_join" if outer else "left_join" if left else "join", name, this.node)

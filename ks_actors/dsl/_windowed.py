@@ -1,4 +1,4 @@
-"""Streams grouped by key and windows of time, to be aggregated."""
+"""Streams grouped by key and windows of time, for aggregation."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ A = TypeVar("A")
 
 
 class TimeWindowedStream(Generic[K, V]):
-    """A stream whose records are grouped by key and window. Made by `GroupedStream.windowed_by`.
+    """A stream with its records grouped by key and window. Made by `GroupedStream.windowed_by`.
 
     Records without key, and late ones (stream time has passed the window's end by the grace
     period), are dropped; those without value are not, except by sliding windows.
@@ -47,8 +47,8 @@ class TimeWindowedStream(Generic[K, V]):
     def emit_strategy(self, emit: EmitStrategy) -> TimeWindowedStream[K, V]:
         """Send results at every change, which is the default, or once when their window closes.
 
-        In the second case nothing is lost to a short retention, unlike with Kafka Streams, where
-        `retention_ms` has to be raised for that.
+        In the second case no result is lost to a short retention. Kafka Streams needs a higher
+        `retention_ms` for that.
         """
         check_emit(emit, self._grouped.called("emit_strategy", None))
         if emit is EmitStrategy.ON_WINDOW_CLOSE and isinstance(self._windows, UnlimitedWindows):
@@ -56,10 +56,10 @@ class TimeWindowedStream(Generic[K, V]):
         return TimeWindowedStream(self._grouped, self._windows, emit)
 
     def count(self, materialized: Materialized[K, int] | None = None, *, name: str | None = None) -> Table[Windowed[K], int]:
-        """Return the table of how many records each key has had in each window."""
+        """Return the table of the number of records per key and window."""
         check_materialized(materialized, self._grouped.called("count", name))
         if materialized is not None and materialized.name is None:
-            # Kafka Streams has a number go to waste here
+            # Kafka Streams wastes a number here.
             self._grouped.graph.new_store_name(_grouped.AGGREGATE)
         return self._aggregate(_grouped.AGGREGATE, materialized, name, LONG, None, None)
 

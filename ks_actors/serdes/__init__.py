@@ -1,7 +1,7 @@
-"""Serdes: how keys and values become bytes and objects again.
+"""Serdes: conversion of keys and values to bytes and back.
 
-Those in capitals write what the Java serdes of their names write; `json` and `msgpack` are typed;
-`Serde.of` makes one from two functions.
+Those in capitals use the formats of the Java serdes with their names; `json` and `msgpack` are
+typed; `Serde.of` makes one from two functions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tell objects that are read back just as they were written, without writing them."""
+"""Detect objects that are read back just as they were written, without writing them."""
 
 from __future__ import annotations
 
@@ -9,24 +9,27 @@ from typing import Any, Final, TypeAlias, get_origin
 from msgspec import inspect
 
 AsRead: TypeAlias = Callable[[Any], bool]
-"""Return True when an object can be written and is read back as an equal object of the same types; False in doubt."""
+"""Return True when an object can be written and is read back as an equal object of the same types.
+
+Returns False in doubt.
+"""
 
 
 def whole_number(bits: int) -> AsRead:
-    """Return what tells integers that fit into so many bits, sign included."""
+    """Return a check for integers that fit into so many bits, sign included."""
     low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
     return lambda value: type(value) is int and low <= value <= high
 
 
 def is_text(value: Any) -> bool:
-    """Return whether this is a str that can be UTF-8."""
+    """Return whether this is a str that can be encoded as UTF-8."""
     if type(value) is not str:
         return False
     if value.isascii():
         return True
     try:
         value.encode()
-    except UnicodeEncodeError:  # a surrogate stands alone
+    except UnicodeEncodeError:  # A lone surrogate.
         return False
     return True
 
@@ -52,15 +55,16 @@ def is_uuid(value: Any) -> bool:
 
 
 def of_serde(serde: Any) -> AsRead | None:
-    """Return what a serde can tell of its objects; None: nothing."""
+    """Return a serde's check of its objects; None if it has none."""
     found: AsRead | None = getattr(serde, "as_read", None)
     return found
 
 
 def of_type(type_: Any) -> AsRead | None:
-    """Return what tells objects that msgspec reads back as they are, written as a `type_`; None where that is not told so quickly.
+    """Return a check for objects that msgspec reads back unchanged, written as a `type_`.
 
-    It is one expression: a call for each part of an object would take as long as writing it.
+    Returns None where no quick check exists. The check is one expression: a call for each part of
+    an object would take as long as writing it.
     """
     names: dict[str, Any] = {"is_text": is_text}
     expression = _told(inspect.type_info(type_), "value", names, frozenset())
@@ -76,13 +80,16 @@ SCALARS: Final[tuple[tuple[inspect.Type, str], ...]] = (
     (inspect.BytesType(), "type({0}) is bytes"),
     (inspect.NoneType(), "{0} is None"),
 )
-"""Types without bounds or patterns, which only reading would look at, and what is true of their objects."""
+"""Types without bounds or patterns, which only decoding would check, and the conditions for their objects."""
 
 
 def _told(info: inspect.Type, place: str, names: dict[str, Any], around: frozenset[int]) -> str | None:
-    """Return an expression that is true when what is at a place is read as it is; types that it takes are added to `names`."""
+    """Return an expression that is true when the object at a place is read back unchanged.
+
+    Types that it refers to are added to `names`.
+    """
     if id(info) in around:
-        return None  # a type that holds itself
+        return None  # A recursive type.
     around |= {id(info)}
     parts: list[str | None]
     match info:

@@ -1,4 +1,4 @@
-"""Serdes for whole columns: what they do to one object, done to a list of them."""
+"""Conversions for whole columns: the conversion of one object, applied to a list."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _FORMS: Final[list[tuple[Callable[[Any], Any], Callable[[list[Any]], list[Any]]]
 
 
 def has_form(convert: Callable[[Any], Any], name: str) -> None:
-    """Note that the kernel's function `name` does to a column what `convert` does to an object."""
+    """Register the kernel's function `name` as the column form of `convert`."""
     if _kernel is not None:
         _FORMS.append((convert, getattr(_kernel, name)))
 
 
 def for_column(convert: Callable[[Any], Any]) -> Callable[[list[Any]], list[Any]]:
-    """Return the function that does to a list what `convert` does to each object of it; None stays None.
+    """Return the function that applies `convert` to each object of a list; None stays None.
 
-    When it raises, whatever it raises, somebody who has to know which object is to blame converts
-    them one by one: what the error says may differ.
+    When it raises, a caller that must know the failed object converts them one by one; the error
+    text may then differ.
     """
     for known, form in _FORMS:
         if known is convert:

@@ -11,7 +11,10 @@ _WRAPPED: Final = ("inner", "left", "right")
 
 
 def with_default(serde: Serde[Any] | None, default: Serde[Any] | None) -> Serde[Any] | None:
-    """Return a serde with the app's default in the place of what it leaves to that: all of it for None, or what it wraps."""
+    """Return a serde with its missing parts replaced by the app's default.
+
+    For None the default replaces all of it; otherwise it replaces a missing wrapped serde.
+    """
     if serde is None:
         return default
     or_default = getattr(serde, "or_default", None)
@@ -19,5 +22,5 @@ def with_default(serde: Serde[Any] | None, default: Serde[Any] | None) -> Serde[
 
 
 def is_told(serde: Any) -> bool:
-    """Return whether it is a serde, and so are all that it wraps: one that wraps none yet waits for the app's default."""
+    """Return whether this is a complete serde: no wrapped serde waits for the app's default."""
     return serde is not None and all(is_told(getattr(serde, part)) for part in _WRAPPED if hasattr(serde, part))

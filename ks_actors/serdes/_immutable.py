@@ -25,17 +25,16 @@ SCALARS = (
 
 
 def is_immutable(type_: Any) -> bool:
-    """Return whether msgspec decodes `type_` to objects that are immutable all the way down; False in doubt.
+    """Return whether msgspec decodes `type_` to deeply immutable objects; False in doubt.
 
-    Immutable are scalars, enums, dates and times, decimals, UUIDs, and what holds only such:
+    Immutable are scalars, enums, dates and times, decimals, UUIDs, and containers of only such:
     tuples, named tuples, frozensets, frozen Structs and dataclasses, unions.
     """
     return _immutable(inspect.type_info(type_), set())
 
 
 def _immutable(info: inspect.Type, seen: set[int]) -> bool:
-    # A type that holds itself comes round again as the same object: it is as immutable as
-    # everything else in it.
+    # A recursive type returns here as the same object: it is as immutable as the rest of its parts.
     if id(info) in seen:
         return True
     seen.add(id(info))

@@ -1,4 +1,4 @@
-"""Find out which types msgspec can decode."""
+"""Find the types that msgspec cannot decode."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def unknown_types(type_: Any) -> Iterator[type[Any]]:
     """Yield the classes in `type_`, at any depth, that msgspec has no form for.
 
-    Raises TypeError for what is no type.
+    Raises TypeError for a value that is no type.
     """
     yield from _unknown(inspect.type_info(type_), set())
 
@@ -25,7 +25,7 @@ def _unknown(info: inspect.Type, seen: set[int]) -> Iterator[type[Any]]:
     if isinstance(info, inspect.CustomType):
         yield info.cls
         return
-    # Kinds of types differ between versions of msgspec, and these names of their parts do not.
+    # Kinds of types differ between versions of msgspec; these names of their parts do not.
     single = (getattr(info, name, None) for name in ("type", "item_type", "key_type", "value_type"))
     several = (part for name in ("types", "item_types") for part in getattr(info, name, ()))
     fields = (field.type for field in getattr(info, "fields", ()))

@@ -22,10 +22,10 @@ SIZES: dict[Serde[Any], int] = {SHORT: 2, INTEGER: 4, FLOAT: 4, LONG: 8, DOUBLE:
 
 
 def list_of(inner: Serde[T]) -> Serde[list[T]]:
-    """Return the serde of lists of what `inner` writes, in the format of Kafka's ListSerde; None in a list is kept.
+    """Return the serde of lists with items of `inner`, in the format of Kafka's ListSerde.
 
-    Numbers and UUIDs follow each other without their lengths, behind the indexes of those that are
-    null; anything else has its length before it.
+    None in a list is kept. Numbers and UUIDs follow each other without their lengths, after the
+    indexes of the nulls; any other item has its length before it.
     """
     return _ListSerde(checked_inner(inner, "list_of"))
 
@@ -76,7 +76,7 @@ class _ListSerde(Serde[list[T]]):
 
 
 class _Reader:
-    """Take bytes apart from left to right; where they end too early, that is bad data."""
+    """Read bytes from left to right; raise SerializationError where they end too early."""
 
     def __init__(self, data: bytes, at: int) -> None:
         self.data: bytes = data

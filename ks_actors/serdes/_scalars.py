@@ -1,6 +1,6 @@
-"""Kafka's own serdes; what they write is equal to what the Java classes of the same names write.
+"""Kafka's own serdes; their formats are those of the Java classes of the same names.
 
-Each callable is the fastest that was found: a C function where there is one, else one Python frame.
+Each callable is the fastest one found: a C function where there is one, else one Python frame.
 `bytes.decode` takes a third of the time of a `partial(str, encoding="utf-8")`, an unpacking frame
 half of that of `int.from_bytes`, and msgspec reads a UUID in a fifth of the time of `uuid.UUID`.
 """
@@ -49,7 +49,7 @@ def _number(name: str, form: str, as_read: AsRead | None, *, faithful: bool) -> 
 
 
 class _Booleans(dict[Any, Any]):
-    """One end of BOOLEAN as a table; what is not in it is bad data."""
+    """One direction of BOOLEAN as a table; other keys are bad data."""
 
     def __missing__(self, key: object) -> Any:
         raise SerializationError(f"BOOLEAN is True or False, in one byte 1 or 0; got {key!r}")
@@ -60,7 +60,7 @@ def _uuid_serializer() -> Callable[[uuid.UUID], bytes]:
 
     def serialize(value: uuid.UUID) -> bytes:
         text = encode(value)
-        if len(text) != UUID_LENGTH + 2:  # quotes, that is; anything else was no UUID
+        if len(text) != UUID_LENGTH + 2:  # The quotes; any other length was no UUID.
             raise SerializationError(f"UUID writes uuid.UUID, got {value!r}")
         return text[1:-1]
 
@@ -83,10 +83,10 @@ def _not_void(value: object) -> Any:
 
 
 STRING: Serde[str] = FunctionSerde(str.encode, bytes.decode, faithful=True, immutable=True, name="STRING", as_read=is_text)
-"""Text as UTF-8. Bytes that are no UTF-8 are bad data (Java would put U+FFFD in their place)."""
+"""Text as UTF-8. Bytes that are not UTF-8 are bad data (Java would put U+FFFD in their place)."""
 
 BYTES: Serde[bytes] = FunctionSerde(bytes.__bytes__, bytes.__bytes__, faithful=True, immutable=True, name="BYTES", as_read=is_bytes)
-"""Bytes as they are; anything else, bytearray too, is refused."""
+"""Bytes unchanged; other types, bytearray too, are refused."""
 
 SHORT: Serde[int] = _number("SHORT", ">h", whole_number(16), faithful=True)
 """An integer in 2 bytes, big-endian."""
@@ -98,7 +98,7 @@ LONG: Serde[int] = _number("LONG", ">q", whole_number(64), faithful=True)
 """An integer in 8 bytes, big-endian."""
 
 FLOAT: Serde[float] = _number("FLOAT", ">f", None, faithful=False)
-"""A number in 4 bytes, IEEE 754, big-endian: what is read back is the nearest that fits."""
+"""A number in 4 bytes, IEEE 754, big-endian: the nearest value that fits is read back."""
 
 # 0.0 == -0.0, and they have different bytes
 DOUBLE: Serde[float] = _number("DOUBLE", ">d", is_double, faithful=False)

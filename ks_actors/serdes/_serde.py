@@ -1,4 +1,4 @@
-"""What a serde is."""
+"""The contract of serdes."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ T = TypeVar("T")
 
 
 class Serde(ABC, Generic[T]):
-    """Make objects bytes, and bytes objects again.
+    """Base class of serdes: convert objects to bytes and back.
 
-    `serializer` and `deserializer` are asked once per topic and use, and what they return is called
-    once per key or value: whatever can be prepared is prepared in them. Null is not theirs: None
-    never reaches the callables, no bytes stay None. Any exception that comes out of them means that
-    the data is bad, and the app's exception handlers decide what becomes of it.
+    `serializer` and `deserializer` are called once per topic and use, and their results once per
+    key or value: do all preparation in them. Null is handled outside: None never reaches the
+    callables, and missing bytes stay None. Any exception that they raise means bad data, and the
+    app's exception handlers decide about it.
 
-    `faithful` promises that decoded objects can stand for their bytes: decoding what was encoded
-    gives an equal object, objects are hashable, and two of them are equal exactly when their bytes
-    are. Stores keep such keys decoded. `immutable` promises that a decoded object cannot be changed
-    in place, so that it may be shared: stores keep such values decoded, and others as bytes from
-    the moment when they are put. Both may be left at False at the cost of some speed; a promise
-    that is not kept corrupts state.
+    `faithful` promises that decoded objects can stand for their bytes: decoding encoded bytes gives
+    an equal object, objects are hashable, and two of them are equal exactly when their bytes are.
+    Stores keep such keys decoded. `immutable` promises that a decoded object cannot be changed in
+    place, so that it may be shared: stores keep such values decoded, and others as bytes from the
+    moment of the put. Both may be left at False at the cost of some speed; a broken promise
+    corrupts state.
     """
 
     faithful: bool = False
@@ -37,11 +37,11 @@ class Serde(ABC, Generic[T]):
 
     @abstractmethod
     def serializer(self, topic: str, *, is_key: bool = False) -> Callable[[T], bytes]:
-        """Return the function that makes a key or a value of `topic` bytes."""
+        """Return the function that encodes a key or a value of `topic`."""
 
     @abstractmethod
     def deserializer(self, topic: str, *, is_key: bool = False) -> Callable[[bytes], T]:
-        """Return the function that makes bytes of `topic` an object."""
+        """Return the function that decodes bytes of `topic`."""
 
     @staticmethod
     def of(
@@ -52,7 +52,7 @@ class Serde(ABC, Generic[T]):
         immutable: bool = False,
         name: str = "of two functions",
     ) -> Serde[T]:
-        """Return the serde that two functions make, the same for all topics; `name` is for its repr."""
+        """Return a serde made of two functions, the same for all topics; `name` is for its repr."""
         given: tuple[tuple[str, Any], ...] = (("serialize", serialize), ("deserialize", deserialize))
         for role, function in given:
             if not callable(function) or inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
@@ -62,9 +62,9 @@ class Serde(ABC, Generic[T]):
 
 @final
 class FunctionSerde(Serde[T]):
-    """Two functions that do not care for the topic.
+    """A serde made of two functions that ignore the topic.
 
-    `serialize_key` is the one for keys where equal keys need more care to get equal bytes.
+    `serialize_key` is the function for keys, where equal keys need more care to get equal bytes.
     """
 
     def __init__(
@@ -87,11 +87,11 @@ class FunctionSerde(Serde[T]):
         self._name: str = name
 
     def serializer(self, topic: str, *, is_key: bool = False) -> Callable[[T], bytes]:  # noqa: ARG002 - the same for all topics
-        """Return the function, whatever the topic."""
+        """Return the function, the same for every topic."""
         return self._serialize_key if is_key else self._serialize
 
     def deserializer(self, topic: str, *, is_key: bool = False) -> Callable[[bytes], T]:  # noqa: ARG002 - the same for all topics
-        """Return the function, whatever the topic."""
+        """Return the function, the same for every topic."""
         return self._deserialize
 
     def __repr__(self) -> str:
@@ -99,7 +99,7 @@ class FunctionSerde(Serde[T]):
 
 
 def checked_inner(inner: Any, of: str) -> Any:
-    """Return a serde that is to be wrapped; raise TopologyError if it is none."""
+    """Return a serde to wrap; raise TopologyError if it is none."""
     if not isinstance(inner, Serde):
         raise TopologyError(f"inner of {of} is {inner!r}, which is no serde: give an object of ks_actors.serdes")
     return inner

@@ -19,11 +19,11 @@ def json(type_: type[T], /) -> Serde[T]: ...
 @overload
 def json(type_: Any = ..., /) -> Serde[Any]: ...
 def json(type_: Any = Any, /) -> Serde[Any]:
-    """Return the serde of JSON that is a `type_`: a Struct, a dataclass, `dict[str, int]`, … whatever msgspec knows; other JSON is bad data.
+    """Return the serde of JSON for a `type_` that msgspec knows; other JSON is bad data.
 
-    Without a type anything is read, as dicts, lists and scalars. Keys are written with the members
-    of objects in order, so that equal keys get equal bytes. Raises TypeError for a type that
-    msgspec does not know.
+    Examples of types are a Struct, a dataclass and `dict[str, int]`. Without a type any JSON is
+    read, as dicts, lists and scalars. Keys are written with the members of objects in order, so
+    that equal keys get equal bytes. Raises TypeError for a type that msgspec does not know.
     """
     _check(type_, "json")
     return FunctionSerde(
@@ -42,7 +42,7 @@ def msgpack(type_: type[T], /) -> Serde[T]: ...
 @overload
 def msgpack(type_: Any = ..., /) -> Serde[Any]: ...
 def msgpack(type_: Any = Any, /) -> Serde[Any]:
-    """Return the serde of MessagePack that is a `type_`; as `json`, but smaller and quicker."""
+    """Return the serde of MessagePack for a `type_`; as `json`, but smaller and faster."""
     _check(type_, "msgpack")
     return FunctionSerde(
         msgspec.msgpack.Encoder().encode,
@@ -56,7 +56,7 @@ def msgpack(type_: Any = Any, /) -> Serde[Any]:
 
 
 def _check(type_: Any, word: str) -> None:
-    # A decoder of such a type would be made, and would refuse each record.
+    # Check now: msgspec makes a decoder for such a type, and it rejects each record.
     for unknown in unknown_types(type_):
         raise TypeError(
             f"{word}({_name(type_)}): msgspec cannot read objects of {unknown!r}; give a Struct, a dataclass, a TypedDict or a built-in type, "

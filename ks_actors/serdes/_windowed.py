@@ -20,10 +20,11 @@ LAST_INSTANT = (1 << 63) - 1
 
 
 def windowed(inner: Serde[K], window_size_ms: int) -> Serde[Windowed[K]]:
-    """Return the serde of windowed keys: the key as `inner` writes it, then the window's start in ms (8 bytes, big-endian).
+    """Return the serde of windowed keys.
 
-    The window's end is not written: it is `window_size_ms` behind the start, and at most the last
-    instant there is.
+    It writes the key with `inner`, then the window's start in ms (8 bytes, big-endian). The
+    window's end is not written: it is `window_size_ms` after the start, and at most the last
+    possible instant.
     """
     size: Any = window_size_ms
     if not isinstance(size, int) or isinstance(size, bool):
@@ -32,14 +33,18 @@ def windowed(inner: Serde[K], window_size_ms: int) -> Serde[Windowed[K]]:
 
 
 def session_windowed(inner: Serde[K]) -> Serde[Windowed[K]]:
-    """Return the serde of keys with sessions: the key as `inner` writes it, then the session's end and its start in ms (8 bytes each, big-endian)."""
+    """Return the serde of keys with sessions.
+
+    It writes the key with `inner`, then the session's end and its start in ms (8 bytes each,
+    big-endian).
+    """
     return SessionWindowedSerde(checked_inner(inner, "session_windowed"))
 
 
 class WindowedKeySerde(Serde[Windowed[K]]):
-    """A serde that writes `window_bytes` behind the key: records are partitioned by the key alone.
+    """A serde that writes `window_bytes` after the key: records are partitioned by the key alone.
 
-    `inner` None is still to be told, by `or_default`.
+    `inner` None is still to be set, by `or_default`.
     """
 
     window_bytes: int
@@ -69,7 +74,7 @@ class WindowedSerde(WindowedKeySerde[K]):
         self._size: int = window_size_ms
 
     def or_default(self, default: Serde[Any] | None) -> Serde[Any]:
-        """Return this one, with the app's default if the serde of keys was not told."""
+        """Return this serde, or one with the app's default if the serde of keys is unknown."""
         inner = with_default(self.inner, default)
         return self if inner is self.inner else WindowedSerde(inner, self._size)
 
@@ -85,8 +90,7 @@ class WindowedSerde(WindowedKeySerde[K]):
     def deserializer(self, topic: str, *, is_key: bool = False) -> Callable[[bytes], Windowed[K]]:
         """Return the function for `topic`, around the inner serde's."""
         key, size, unpack = self._told().deserializer(topic, is_key=is_key), self._size, START.unpack
-        # Named tuples are made by tuple's own constructor: their own ones would take as long as all
-        # the rest.
+        # Make named tuples by tuple's own constructor: theirs would take as long as all the rest.
         new = tuple.__new__
 
         def deserialize(data: bytes) -> Windowed[K]:
@@ -115,7 +119,7 @@ class SessionWindowedSerde(WindowedKeySerde[K]):
         self.inner: Serde[K] | None = inner
 
     def or_default(self, default: Serde[Any] | None) -> Serde[Any]:
-        """Return this one, with the app's default if the serde of keys was not told."""
+        """Return this serde, or one with the app's default if the serde of keys is unknown."""
         inner = with_default(self.inner, default)
         return self if inner is self.inner else SessionWindowedSerde(inner)
 

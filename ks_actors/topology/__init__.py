@@ -1,4 +1,4 @@
-"""What an app is made of: nodes, stores and how they hang together; built by hand here, or by the DSL."""
+"""Topologies: nodes, stores and their connections; built by hand here, or by the DSL."""
 
 from ks_actors.topology import _store_specs as stores
 from ks_actors.topology._custom_store import StateStore as StateStore

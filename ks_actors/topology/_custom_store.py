@@ -1,4 +1,4 @@
-"""Stores of the user's own: what they have to do, and what they can ask for (KIP-892, in Python's form)."""
+"""Custom stores: their contract and their context (KIP-892, in Python's form)."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 
 class StateStore(ABC):
-    """A store of the user's own; `stores.custom` adds it to a topology. It can have any methods that its processors call.
+    """Base class of custom stores; `stores.custom` adds one to a topology.
 
-    Each task has one, made by the supplier, and made anew whenever the task starts over. All is
-    called from one thread at a time, and `commit` and what restores on the app's event loop: so
-    they had better be quick.
+    It can have any methods that its processors call. Each task has one, made by the supplier, and
+    made anew whenever the task starts over. All methods are called from one thread at a time.
+    `commit` and the restore function run on the app's event loop, so keep them quick.
 
-    `persistent` says that what is committed is still there when the store is made anew on the same
-    directory. `manages_offsets` says that `committed_offset` then tells the offsets that were given
-    to the last `commit`, and that nothing is there which was written since: such a store is as
-    exact as the framework's own. Of another one, what a rollback finds changed is deleted and
-    restored from its changelog; so is what a crash leaves under exactly once.
+    `persistent` says that committed data is still there when the store is made anew on the same
+    directory. `manages_offsets` says that `committed_offset` then returns the offsets of the last
+    `commit`, and that later writes are gone: such a store is as exact as the framework's own. For
+    any other store, rows that a rollback finds changed are deleted and restored from the changelog.
+    Under exactly once so are the rows that a crash leaves.
     """
 
     persistent: bool = False
@@ -34,54 +34,57 @@ class StateStore(ABC):
 
     @abstractmethod
     def init(self, context: StateStoreContext) -> None:
-        """Open the store, and `context.register` what restores it."""
+        """Open the store, and `context.register` its restore function."""
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:  # noqa: ARG002 - for those who override it
-        """Keep all that was written since the last commit: it is committed in the log; the changelog is at these offsets then.
+        """Keep all writes since the last commit: they are committed in the log.
 
-        Without a changelog there are none. A persistent store brings it to disk; one that manages
-        its offsets, in one go with them. By default it is flushed, as before there were commits.
+        The changelog is at these offsets then; without a changelog there are none. A persistent
+        store writes the data to disk; one that manages its offsets writes them atomically with the
+        data. The default calls `flush`, the only method before `commit` existed.
         """
         self.flush()
 
     def committed_offset(self, partition: TopicPartition) -> int | None:  # noqa: ARG002 - for those who override it
-        """Return the offset that the last commit gave for a partition, of what is on disk; None when there is none, or it is not managed here."""
+        """Return the offset that the last commit gave for a partition, of data on disk.
+
+        Returns None when there is none, or when the store does not manage offsets.
+        """
         return None
 
     def approximate_num_uncommitted_bytes(self) -> int:
-        """Return about how many bytes of memory the next commit would set free; 0 when that cannot be told, or nothing is held."""
+        """Return about how many bytes of memory the next commit would free.
+
+        Returns 0 when that is unknown, or nothing is held.
+        """
         return 0
 
     def query(self, query: Any, *, committed: bool) -> Any:  # noqa: ARG002 - for those who override it
-        """Answer a question of `App.query` (KIP-796), of any class that the store knows; return NotImplemented for others, as it is by default.
+        """Answer a query of `App.query` (KIP-796), of any class that the store knows.
 
-        `committed` asks for what is committed only: a store that cannot tell it from the rest may
-        raise, whoever asks is told. The answer must not change with the store. Called on the app's
-        event loop, in standbys and while the store is restored too, never while a thread is at the
-        task.
+        Return NotImplemented for others, as the default does. `committed` asks for committed data
+        only: a store that cannot distinguish it may raise, and the caller gets the error. The
+        answer must not change with the store. Called on the app's event loop, in standbys and
+        during restore too, never while a worker thread runs the task.
         """
         return NotImplemented
 
     def flush(self) -> None:  # noqa: B027 - who has nothing to flush overrides nothing
-        """Do nothing.
+        """Do nothing. Deprecated: override `commit`.
 
-        Deprecated: override `commit`; a store that overrides only this one has it called at
-        commits, with a DeprecationWarning.
+        A store that overrides only this method has it called at commits, with a DeprecationWarning.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of everything.
-
-        What was not committed is to be forgotten, if the store manages its offsets.
-        """
+        """Release all resources. If the store manages its offsets, forget uncommitted writes."""
 
 
 @final
 class StateStoreContext:
-    """What a store of the user's own can ask of its task.
+    """The access of a custom store to its task.
 
-    `directory` is its own, and there already; None where nothing is on disk. `changelog` is None
+    `directory` is its own, and exists already; None for a store without disk. `changelog` is None
     without one.
     """
 
@@ -103,21 +106,21 @@ class StateStoreContext:
         self._log_change = log_change
 
     def register(self, restore: Callable[[Batch], None]) -> None:
-        """Say what takes in records of the changelog, as committed: columns of bytes, a value of None deletes.
+        """Register the function that restores records of the changelog; call this in `init`.
 
-        To be called by `init`.
+        The function gets committed records as columns of bytes; a value of None deletes.
         """
         self.restore = restore
 
     def record_time(self) -> int:
-        """Return the timestamp (ms) of the record that is being processed."""
+        """Return the timestamp (ms) of the record at hand."""
         return self._record_time()
 
     def log_change(self, key: bytes, value: bytes | None, timestamp: int | None = None) -> None:
-        """Note a change for the changelog: at the next commit the last value of each key is written there. None deletes.
+        """Log a change for the changelog: the next commit writes the last value of each key there.
 
-        A store with a changelog has to call it for each change, as it makes it: what is not noted
-        is not restored. Raises StateError without one.
+        None deletes. A store with a changelog has to call it for each change, as it makes it: a
+        change that is not logged is not restored. Raises StateError without a changelog.
         """
         if self.changelog is None:
             raise StateError(f"store {self.name} has no changelog to note a change in: it was added with logging=False")

@@ -1,4 +1,4 @@
-"""A topology as text, equal to what Kafka Streams prints, as JSON and as a Mermaid diagram."""
+"""A topology as text (equal to Kafka Streams' output), as JSON and as a Mermaid diagram."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class _Described:
-    """A node with what Kafka's text is ordered by: the size of what hangs below it, at the moment of asking."""
+    """A node with the size of the graph below it at the moment, the order of Kafka's text."""
 
     __slots__ = ("node", "predecessors", "size", "successors")
 
@@ -27,7 +27,7 @@ class _Described:
         self.successors: TreeSet[_Described] = TreeSet(_before)
 
     def grow(self, delta: int) -> None:
-        """Add to the size, and to those of all above: once for every path that leads there."""
+        """Add to the size, and to the sizes of all nodes above: once for every path."""
         gains: dict[_Described, int] = {self: delta}
         for described in _upwards(self):
             gain = gains[described]
@@ -37,7 +37,7 @@ class _Described:
 
 
 def _upwards(start: _Described) -> list[_Described]:
-    """Return a node and all above it, each before those above it."""
+    """Return a node and all nodes above it, each before those above it."""
     found: dict[_Described, None] = {}
     stack = [(start, iter(start.predecessors))]
     while stack:
@@ -58,7 +58,7 @@ def _before(first: _Described, second: _Described) -> bool:
 
 
 class TopologyDescription:
-    """What a topology is made of. `str()` gives Kafka Streams' text, line for line."""
+    """The nodes and stores of a topology. `str()` gives Kafka Streams' text, line for line."""
 
     def __init__(self, nodes: Mapping[str, Node], groups: Iterable[tuple[int, list[str], GlobalStore | None]]) -> None:
         self._groups: list[tuple[int, list[_Described], GlobalStore | None]] = [
@@ -78,7 +78,10 @@ class TopologyDescription:
         return "".join(text)
 
     def to_json(self) -> str:
-        """Return a JSON object: `subtopologies`, each with `id`, `global` (fills a global store) and its `nodes`."""
+        """Return a JSON object: `subtopologies`, each with `id`, `global` and its `nodes`.
+
+        `global` is true for a subtopology that fills a global store.
+        """
         told = [{"id": number, "global": keeper is not None, "nodes": [_plain(node) for node in nodes]} for number, nodes, keeper in self._groups]
         return json.dumps({"subtopologies": told})
 
@@ -135,6 +138,9 @@ def _plain(described: _Described) -> dict[str, Any]:
 
 
 def function_name(function: Any) -> str:
-    """Return a name for a function or callable object that says where it comes from and is the same in every run."""
+    """Return a name for a function or callable object: its module and qualified name.
+
+    It is the same in every run.
+    """
     named = function if hasattr(function, "__qualname__") else type(function)
     return f"{named.__module__}.{named.__qualname__}"

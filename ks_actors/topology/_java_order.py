@@ -1,4 +1,4 @@
-"""The orders in which Java's collections give back what was put in: a description is only equal to Kafka's text if it imitates them."""
+"""Iteration orders of Java's collections, without which a description differs from Kafka's text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def string_hash(text: str) -> int:
 
 
 def hash_order(texts: Iterable[str]) -> list[str]:
-    """Return the texts in the order in which a HashMap or HashSet that they were put into, one after the other, gives them."""
+    """Return the texts in the iteration order of a HashMap or HashSet, added one by one."""
     unique = list(dict.fromkeys(texts))
     size = _SMALLEST_TABLE
     while len(unique) > size * _LOAD_FACTOR:
@@ -32,7 +32,10 @@ def hash_order(texts: Iterable[str]) -> list[str]:
 
 
 def copied_order(texts: Iterable[str]) -> list[str]:
-    """Return the texts in the order in which a HashSet that was made of a collection of them gives them: it has more room from the beginning."""
+    """Return the texts in the iteration order of a HashSet that was made from a collection.
+
+    Such a set has a larger table from the beginning.
+    """
     unique = list(dict.fromkeys(texts))
     size = _SMALLEST_TABLE
     while int(len(unique) / _LOAD_FACTOR) + 1 > size:
@@ -60,9 +63,10 @@ class _Entry(Generic[T]):
 
 
 class TreeSet(Generic[T]):
-    """A TreeSet of Java, with its tree: items whose order changes after they were added stay where they are, and mislead later ones.
+    """Java's TreeSet, with its tree.
 
-    Items are never equal, so `before` (is the first to come before the second?) decides.
+    Items whose order changes after their addition stay in place, and mislead later ones. Items are
+    never equal, so `before` (is the first to come before the second?) decides.
     """
 
     def __init__(self, before: Callable[[T, T], bool]) -> None:
@@ -70,7 +74,7 @@ class TreeSet(Generic[T]):
         self._root: _Entry[T] | None = None
 
     def add(self, item: T) -> None:
-        """Put an item where it belongs by how the others compare now."""
+        """Put an item at its place by the present order of the others."""
         parent = self._root
         if parent is None:
             self._root = _Entry(item, None)

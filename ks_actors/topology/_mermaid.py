@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 class _Ids:
-    """Names of Mermaid's own: what topics, nodes and stores are called may hold characters that it does not take."""
+    """Generated ids: names of topics, nodes and stores may have characters that Mermaid rejects."""
 
     def __init__(self) -> None:
         self._by_thing: dict[tuple[str, str], str] = {}
         self.declared: list[str] = []
 
     def of(self, kind: str, name: str, left: str, right: str) -> str:
-        """Return the id of a thing; the first time, remember how it is drawn."""
+        """Return the id of a topic, store or node; on first use, remember its shape."""
         known = self._by_thing.get((kind, name))
         if known is None:
             known = self._by_thing[kind, name] = f"{kind}{len(self._by_thing)}"

@@ -1,4 +1,4 @@
-"""Find the serdes that a topology needs and nobody has told."""
+"""Find missing serdes of a topology."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ def check_topology(topology: Any, *, of: str) -> None:
 
 
 def check_serdes(topology: Topology, *, key: Any, value: Any) -> None:
-    """Raise TopologyError, which names each node, topic and store, unless all have serdes of their own or those by default: `key` and `value`."""
+    """Raise TopologyError unless all nodes have serdes of their own or defaults.
+
+    `key` and `value` are the defaults. The error names each node, topic and store without one.
+    """
     missing = list(_missing(topology, has_key=key is not None, has_value=value is not None))
     if missing:
         raise TopologyError(

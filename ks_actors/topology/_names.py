@@ -1,4 +1,4 @@
-"""What can be a name."""
+"""Checks of names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LONGEST_NAME = 249
 
 
 def valid_name(name: Any) -> str:
-    """Return a name that can be a node's, a store's or part of a topic's; raise TopologyError if it cannot."""
+    """Return a valid name of a node, a store or part of a topic; raise TopologyError otherwise."""
     if not isinstance(name, str) or name in (".", "..") or len(name) > _LONGEST_NAME or not _NAME.fullmatch(name):
         raise TopologyError(
             f"{name!r} cannot be a name: take 1 to {_LONGEST_NAME} ASCII letters, digits, '.', '_' and '-', and neither '.' nor '..' alone"
@@ -21,7 +21,11 @@ def valid_name(name: Any) -> str:
 
 
 def valid_topic(topic: Any, of: str) -> str:
-    """Return the name of a topic; raise TopologyError, which names the node or operation that it is `of`, if a broker would refuse it."""
+    """Return the name of a topic.
+
+    Raises TopologyError if a broker would refuse it; `of` is the node or operation that the error
+    names.
+    """
     if not isinstance(topic, str) or topic in (".", "..") or len(topic) > _LONGEST_NAME or not _NAME.fullmatch(topic):
         raise TopologyError(
             f"{topic!r} of {of} cannot be the name of a topic: take 1 to {_LONGEST_NAME} ASCII letters, digits, '.', '_' and '-', "
@@ -31,7 +35,10 @@ def valid_topic(topic: Any, of: str) -> str:
 
 
 def checked_topics(topics: Any, of: str) -> tuple[str, ...] | re.Pattern[str]:
-    """Return the topics that a node reads, or the pattern of their names; raise TopologyError if it is neither, or names none."""
+    """Return the topics that a node reads, or the pattern of their names.
+
+    Raises TopologyError if it is neither, or names no topic.
+    """
     if isinstance(topics, re.Pattern):
         if not isinstance(topics.pattern, str):
             raise TopologyError(f"the pattern {topics.pattern!r} of {of} is one of bytes: compile one of str")

@@ -18,7 +18,7 @@ OffsetReset = Literal["earliest", "latest"]
 
 
 class InputRecord(NamedTuple):
-    """A record as a timestamp extractor sees it: deserialized, with the timestamp (ms) that it has in the log."""
+    """A deserialized record as a timestamp extractor sees it, with its timestamp (ms) in the log."""
 
     key: Any
     value: Any
@@ -30,7 +30,10 @@ class InputRecord(NamedTuple):
 
 
 class RecordContext(NamedTuple):
-    """Where a record that is written comes from: topic, partition and offset of the input record that caused it; empty and -1 for a punctuation."""
+    """The origin of an output record: topic, partition and offset of its input record.
+
+    They are empty and -1 for a punctuation.
+    """
 
     timestamp: int
     headers: Headers
@@ -40,16 +43,20 @@ class RecordContext(NamedTuple):
 
 
 TimestampExtractor: TypeAlias = Callable[[InputRecord, int], int]
-"""Tell the time (ms) of a record, given it and the highest time seen so far in its partition (-1 if none); a negative result is invalid."""
+"""Return the time (ms) of a record.
 
-TopicExtractor: TypeAlias = Callable[[Any, Any, RecordContext], str]
-"""Tell the topic that a record goes to, from its key, its value and where it comes from.
-
-The topic has to exist.
+It gets the record and the highest time seen so far in its partition (-1 if none); a negative result
+is invalid.
 """
 
+TopicExtractor: TypeAlias = Callable[[Any, Any, RecordContext], str]
+"""Return the topic of a record, from its key, its value and its origin. The topic has to exist."""
+
 Partitioner: TypeAlias = Callable[[str, Any, Any, int], "int | None"]
-"""Tell the partition of a record from topic, key, value and the number of partitions; None leaves it to the default: by the hash of the key."""
+"""Return the partition of a record from topic, key, value and the number of partitions.
+
+None leaves it to the default: by the hash of the key.
+"""
 
 
 class SourceNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +78,7 @@ class SourceNode(msgspec.Struct, frozen=True, kw_only=True):
 class ProcessorNode(msgspec.Struct, frozen=True, kw_only=True):
     """Runs an operator.
 
-    `stores` are those it is connected to, `children` in the order in which they were added: that of
+    `stores` are the connected stores, `children` are in the order of their addition: that of
     forwarding.
     """
 
@@ -83,7 +90,7 @@ class ProcessorNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SinkNode(msgspec.Struct, frozen=True, kw_only=True):
-    """Writes to a topic, or to the one that a function tells.
+    """Writes to a topic, or to the topic that a function returns.
 
     `key` and `value` are serdes, None is the app's default.
     """
@@ -100,10 +107,9 @@ Node: TypeAlias = SourceNode | ProcessorNode | SinkNode
 
 
 class InternalTopic(msgspec.Struct, frozen=True):
-    """A topic that the app makes for itself: `<application id>-<name>` in the log.
+    """A topic of the app's own: `<application id>-<name>` in the log.
 
-    `partitions` None: as many as the topics that it is copartitioned with, or else those upstream,
-    have.
+    `partitions` None: as many as the copartitioned topics, or else the topics upstream, have.
     """
 
     name: str
@@ -112,7 +118,10 @@ class InternalTopic(msgspec.Struct, frozen=True):
 
 
 class GlobalStore(msgspec.Struct, frozen=True):
-    """A store that every instance fills with the whole of one topic: the source reads it, the processor's operator maintains the store."""
+    """A store that every instance fills with the whole of one topic.
+
+    The source reads the topic, the processor's operator maintains the store.
+    """
 
     source: str
     topic: str

@@ -1,4 +1,4 @@
-"""What can be made better of a topology, by Kafka Streams' names (`topology.optimization`)."""
+"""Optimizations of a topology, by Kafka Streams' names (`topology.optimization`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ ALL: Final = "all"
 
 
 def optimization(value: Any) -> str:
-    """Take `none`, `all`, or names of optimizations, separated by commas or one by one; give them separated by commas."""
+    """Return the names of optimizations, separated by commas.
+
+    Takes `none`, `all`, or names, separated by commas or one by one.
+    """
     words = value.split(",") if isinstance(value, str) else value
     if not isinstance(words, (list, tuple, set, frozenset)) or not all(isinstance(word, str) for word in words):
         raise ValueError(f"is none of {', '.join((NONE, ALL, *OPTIMIZATIONS))}")
@@ -26,5 +29,5 @@ def optimization(value: Any) -> str:
 
 
 def wanted_by(told: str) -> frozenset[str]:
-    """Return the optimizations that a setting's value stands for."""
+    """Return the optimizations that a setting's value selects."""
     return frozenset() if told == NONE else frozenset(OPTIMIZATIONS) if told == ALL else frozenset(told.split(","))

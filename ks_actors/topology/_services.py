@@ -1,4 +1,4 @@
-"""What has to be open while a topology is at work."""
+"""Async context managers that are open while a topology runs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 async def enter_services(stack: AsyncExitStack, topology: Topology, more: Iterable[AbstractAsyncContextManager[Any]] = ()) -> None:
-    """Enter what functions of the topology have as their `service`, and what else there is, each once; in this order."""
+    """Enter the `service` of each function of the topology, then `more`; each only once."""
     operators = [getattr(node, "operator", None) for node in topology.nodes.values()]
     found = [service for operator in operators if (service := getattr(operator, "service", None)) is not None]
-    # By identity: what is equal need not be the same.
+    # By identity: equal services are separate ones.
     for service in {id(one): one for one in (*found, *more)}.values():
         await stack.enter_async_context(service)

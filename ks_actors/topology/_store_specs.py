@@ -1,4 +1,7 @@
-"""Stores to add to a topology by hand: `stores.key_value(…)`, `stores.window(…)`, and so on, and `stores.custom(…)`."""
+"""Stores to add to a topology by hand.
+
+`stores.key_value(…)`, `stores.window(…)`, and so on, and `stores.custom(…)`.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +30,10 @@ def key_value(
     logging: bool = True,
     changelog_configs: Mapping[str, str] | None = None,
 ) -> StoreSpec:
-    """Describe a store of one value per key; a `timestamped` one keeps the time (ms) of each value too.
+    """Describe a store of one value per key.
 
-    Serdes not given are the app's defaults.
+    A `timestamped` store keeps the time (ms) of each value too. Serdes not given are the app's
+    defaults.
     """
     _check(name, key, value, type, changelog_configs, timestamped=timestamped, logging=logging)
     return StoreSpec(
@@ -56,8 +60,9 @@ def window(
     logging: bool = True,
     changelog_configs: Mapping[str, str] | None = None,
 ) -> StoreSpec:
-    """Describe a store of a value per key and window start, kept for `retention_ms` behind the latest start put into it.
+    """Describe a store of a value per key and window start.
 
+    Values are kept until they are `retention_ms` behind the latest start in the store.
     `retain_duplicates` keeps every value that is put for the same key and start, and ignores
     deletes.
     """
@@ -92,10 +97,11 @@ def versioned_key_value(
     logging: bool = True,
     changelog_configs: Mapping[str, str] | None = None,
 ) -> StoreSpec:
-    """Describe a store of a value per key and time: what a key was worth can be asked for until `history_retention_ms` after it was replaced.
+    """Describe a store of a value per key and time (KIP-889).
 
-    What is put more than that behind the latest put is dropped (KIP-889). The changelog keeps all
-    versions for that long, and a day more.
+    An old value can be queried until `history_retention_ms` after its replacement. A put that is
+    more than that behind the latest put is dropped. The changelog keeps all versions for that long,
+    and a day more.
     """
     _check(name, key, value, type, changelog_configs, logging=logging)
     check_whole(history_retention_ms, role="history_retention_ms", of=f"versioned store {name}")
@@ -123,7 +129,10 @@ def session(
     logging: bool = True,
     changelog_configs: Mapping[str, str] | None = None,
 ) -> StoreSpec:
-    """Describe a store of an aggregate per key and session, kept until a session is put that ends `retention_ms` or more after it."""
+    """Describe a store of an aggregate per key and session.
+
+    A session is kept until a put of a session that ends `retention_ms` or more after it.
+    """
     _check(name, key, value, type, changelog_configs, logging=logging)
     check_whole(retention_ms, role="retention_ms", of=f"session store {name}")
     if retention_ms < 0:
@@ -141,7 +150,10 @@ def session(
 
 
 def custom(name: str, supplier: Callable[[], StateStore], *, logging: bool = True, changelog_configs: Mapping[str, str] | None = None) -> StoreSpec:
-    """Describe a store of the user's own: `supplier` makes a new one for each task, and whenever one starts over (KIP-892)."""
+    """Describe a custom store (KIP-892).
+
+    `supplier` makes a new one for each task, and whenever a task starts over.
+    """
     _check(name, None, None, None, changelog_configs, logging=logging)
     check_function(supplier, 0, role="supplier", of=f"store {name}")
     return StoreSpec(

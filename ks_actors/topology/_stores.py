@@ -1,4 +1,4 @@
-"""What a state store is to be; the state package makes it."""
+"""Specifications of state stores; the state package makes the stores."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ StoreType = Literal["rocksdb", "in_memory"]
 
 
 class StoreKind(Enum):
-    """What a store can be asked for."""
+    """The kind of a store, which decides its operations."""
 
     KEY_VALUE = "key_value"
     TIMESTAMPED_KEY_VALUE = "timestamped_key_value"
@@ -29,15 +29,18 @@ class StoreSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One state store of a topology; every task of its subtopology has one such store.
 
     `key` and `value` are serdes (`ks_actors.serdes.Serde`). `type` None is the app's default.
-    `logging` keeps a changelog topic with `changelog_configs` on top of what the kind demands.
-    `caching` lets the updates of its table be held back. Times are ms; a window or session store
-    drops what is older than `retention_ms` behind the latest record put into it, and a versioned
-    store what has been replaced for `history_retention_ms`. For `spare_ms` more the rows of a
-    window or session store are still seen, where its operator takes records that belong to them.
-    The windows of all keys start at multiples of `advance_ms`; 0: anywhere. `supplier` makes a
-    store of the user's own (`StateStore`), of which nothing else is asked but `logging`.
-    `source_topic` is the topic that the store is filled from as it is: that one is its changelog,
-    to which nothing is written.
+    `logging` keeps a changelog topic with `changelog_configs` on top of those that the kind
+    demands. `caching` lets the cache hold back the updates of its table.
+
+    Times are ms. A window or session store drops rows that are older than `retention_ms` behind the
+    latest record put into it, and a versioned store drops versions `history_retention_ms` after
+    their replacement. For `spare_ms` more the rows of a window or session store are still visible,
+    where its operator takes records that belong to them. The windows of all keys start at multiples
+    of `advance_ms`; 0: anywhere.
+
+    `supplier` makes a custom store (`StateStore`), for which only `logging` matters besides.
+    `source_topic` is a topic that the store is filled from unchanged: it is the changelog, and
+    nothing is written to it.
     """
 
     name: str
@@ -59,5 +62,5 @@ class StoreSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def seen_ms(self) -> int:
-        """How long behind the latest record the rows of a window or session store are seen."""
+        """How long behind the latest record the rows of a window or session store are visible, in ms."""
         return self.retention_ms + self.spare_ms

@@ -1,4 +1,4 @@
-"""Which nodes make up one task: subtopologies and copartition groups."""
+"""The nodes of one task: subtopologies and copartition groups."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ T = TypeVar("T", bound="Hashable")
 
 
 class Subtopology(msgspec.Struct, frozen=True, kw_only=True):
-    """Nodes that are connected by records or by stores: one task each for every partition of their source topics.
+    """Nodes that are connected by records or by stores.
 
-    Topics that the app makes for itself go by their bare names: `repartition_topics` are those
-    among `source_topics`. Topics of a copartition group have to have the same number of partitions.
-    `source_patterns` match further source topics.
+    It has one task for every partition of its source topics. The app's own topics have their bare
+    names: `repartition_topics` are those among `source_topics`. Topics of a copartition group have
+    to have the same number of partitions. `source_patterns` match further source topics.
     """
 
     id: int
@@ -37,17 +37,17 @@ class Subtopology(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Groups(Generic[T]):
-    """Things of which some belong together."""
+    """Disjoint sets (union-find)."""
 
     def __init__(self) -> None:
         self._above: dict[T, T] = {}
 
     def add(self, thing: T) -> None:
-        """Add a thing that is alone for now."""
+        """Add an item in a group of its own."""
         self._above.setdefault(thing, thing)
 
     def unite(self, first: T, *others: T) -> None:
-        """Say that things belong together; those unknown are added."""
+        """Merge the groups of these items; unknown items are added."""
         self.add(first)
         for other in others:
             self.add(other)
@@ -68,7 +68,10 @@ class Groups(Generic[T]):
 
 
 def copartition_groups(groups: Iterable[frozenset[str]], nodes: Mapping[str, Node]) -> tuple[frozenset[str], ...]:
-    """Return the topics that have to have as many partitions as each other, given groups of source nodes; groups that share a topic are one."""
+    """Return the groups of topics that must have the same number of partitions.
+
+    `groups` are groups of source nodes; groups that share a topic are merged.
+    """
     together: Groups[str] = Groups()
     for group in groups:
         topics = [topic for name in sorted(group) if isinstance(node := nodes.get(name), SourceNode) for topic in node.topics]

@@ -1,4 +1,4 @@
-"""Where the time of a record comes from, and what happens when it has none."""
+"""Timestamp extractors: the time of a record, and the handling of invalid timestamps."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _log = logging.getLogger("ks_actors")
 
 
 class RecordTimestamp:
-    """Take the timestamp that a record has in the log; what happens to a negative one is up to `invalid`.
+    """Take the record's timestamp in the log; `invalid` handles a negative one.
 
-    The runtime may leave out the calls for records whose timestamps are valid: extractors of this
-    kind only matter where one is not.
+    The runtime may skip the calls for records with valid timestamps: extractors of this kind only
+    matter for invalid ones.
     """
 
     def __call__(self, record: InputRecord, partition_time: int) -> int:
@@ -26,7 +26,7 @@ class RecordTimestamp:
         return record.timestamp if record.timestamp >= 0 else self.invalid(record, partition_time)
 
     def invalid(self, record: InputRecord, partition_time: int) -> int:
-        """Return the time for a record whose own timestamp is negative; a negative one leaves it out."""
+        """Return the time for a record with a negative timestamp; a negative result drops it."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -47,7 +47,7 @@ class FailOnInvalidTimestamp(RecordTimestamp):
 
 
 class LogAndSkipOnInvalidTimestamp(RecordTimestamp):
-    """Leave records with a negative timestamp out, with a warning."""
+    """Drop records with a negative timestamp, with a warning."""
 
     def invalid(self, record: InputRecord, partition_time: int) -> int:  # noqa: ARG002 - what an extractor is given
         """Return the negative timestamp."""
@@ -56,7 +56,10 @@ class LogAndSkipOnInvalidTimestamp(RecordTimestamp):
 
 
 class UsePartitionTimeOnInvalidTimestamp(RecordTimestamp):
-    """Take the highest time that was seen in the partition instead of a negative timestamp; raise TimestampInvalid when there is none yet."""
+    """Replace a negative timestamp by the highest time seen in the partition.
+
+    Raises TimestampInvalid when there is none yet.
+    """
 
     def invalid(self, record: InputRecord, partition_time: int) -> int:
         """Return the partition's time."""
@@ -71,7 +74,7 @@ class UsePartitionTimeOnInvalidTimestamp(RecordTimestamp):
 
 
 class WallclockTimestampExtractor:
-    """Take the system time at which a record is processed, whatever its timestamp."""
+    """Take the system time at which a record is processed, regardless of its timestamp."""
 
     def __call__(self, record: InputRecord, partition_time: int) -> int:  # noqa: ARG002 - what an extractor is given
         """Return the system time in ms."""

@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 
 
 class Topology:
-    """Sources, processors and sinks, added one by one, parents first. The DSL makes one; by hand it is the way to full control.
+    """Sources, processors and sinks, added one by one, parents first.
 
-    Every `add_…` checks at once and raises TopologyError, which names the node and says what to do;
-    a failed call changes nothing. Records are forwarded to children in the order in which these
-    were added.
+    The DSL makes one; build one by hand for full control. Every `add_…` checks at once and raises
+    TopologyError, which names the node and says how to mend it; a failed call changes nothing.
+    Records are forwarded to children in the order of their addition.
     """
 
     def __init__(self) -> None:
@@ -54,34 +54,40 @@ class Topology:
         self._copartitioned: list[frozenset[str]] = []
         self._groups: Groups[str] = Groups()
         self.optimizations: frozenset[str] | None = None
-        """The optimizations that it was built with (`topology_optimization`); None: it was made by hand, there is nothing to be optimized."""
+        """The optimizations applied at the build (`topology_optimization`).
+
+        None for a topology made by hand, which is not optimized.
+        """
 
     @property
     def nodes(self) -> Mapping[str, Node]:
-        """All nodes by name, in the order in which they were added; those of global stores too, which are in no subtopology."""
+        """All nodes by name, in the order of their addition.
+
+        Those of global stores are included; they are in no subtopology.
+        """
         return MappingProxyType(self._nodes)
 
     @property
     def stores(self) -> Mapping[str, StoreSpec]:
-        """The stores that tasks have, by name."""
+        """The stores of tasks, by name."""
         return MappingProxyType(self._stores)
 
     @property
     def global_stores(self) -> Mapping[str, StoreSpec]:
         """The stores that every instance fills with all of a topic, by name.
 
-        They have no changelog: their topic is it.
+        They have no changelog: their topic serves as one.
         """
         return MappingProxyType(self._global_stores)
 
     @property
     def global_topics(self) -> Mapping[str, GlobalStore]:
-        """What keeps a global store, by topic."""
+        """The global stores with their nodes, by topic."""
         return MappingProxyType(self._global_topics)
 
     @property
     def internal_topics(self) -> Mapping[str, InternalTopic]:
-        """The topics that the app has to make before it runs, by bare name; changelogs are not among them."""
+        """The topics that the app makes before it runs, by bare name, without changelogs."""
         return MappingProxyType(self._internal)
 
     def add_source(
@@ -119,10 +125,11 @@ class Topology:
         return self
 
     def add_processor(self, name: str, supplier: AnySupplier, *parents: str, options: AsyncOptions | None = None) -> Self:
-        """Add a node that runs a processor; the supplier makes a new one for every task and is called once or twice right here to look at it.
+        """Add a node that runs a processor; the supplier makes a new one for every task.
 
-        Stores that the supplier has in an attribute `stores` are added and connected. `options` are
-        for a processor with `async def process`.
+        The supplier is called once or twice here, to check it. Stores in an attribute `stores` of
+        the supplier are added and connected. `options` are for a processor with `async def
+        process`.
         """
         if options is not None:
             check_kind(options, AsyncOptions, role="options", of=f"processor {name}", remedy="give an AsyncOptions, or None")
@@ -139,7 +146,7 @@ class Topology:
     ) -> Self:
         """Add a node that runs an operator, with stores of its own and those `connected` by name.
 
-        This is what all processors are below.
+        All processors become operators.
         """
         self._check_new(name)
         self._check_parents(name, parents)
@@ -168,7 +175,7 @@ class Topology:
         value: Any = None,
         partitioner: Partitioner | None = None,
     ) -> Self:
-        """Add a node that writes to a topic, or to the existing topic that a function tells for each record."""
+        """Add a node that writes to a topic, or to the existing topic that a function returns."""
         self._check_new(name)
         self._check_parents(name, parents)
         of = f"sink {name}"
@@ -184,7 +191,10 @@ class Topology:
         return self
 
     def add_state_store(self, spec: StoreSpec, *processors: str) -> Self:
-        """Add a store and connect it to processors; one that has been added before has to be the same."""
+        """Add a store and connect it to processors.
+
+        A store with the same name must be the same object.
+        """
         self._check_store(spec, None)
         check_names(processors, role=f"a processor of store {spec.name}", of="add_state_store")
         for processor in processors:
@@ -195,7 +205,7 @@ class Topology:
         return self
 
     def connect_processor_and_state_stores(self, processor: str, *stores: str) -> Self:
-        """Let a processor use stores that have been added.
+        """Connect a processor to existing stores.
 
         Processors that share a store are in one subtopology.
         """
@@ -224,7 +234,7 @@ class Topology:
     ) -> Self:
         """Add a store that every instance fills with all of a topic.
 
-        All processors can read it unconnected, only the one given here writes to it.
+        All processors can read it unconnected; only the processor given here writes to it.
         """
         self._check_new(source)
         self._check_new(processor)
@@ -252,7 +262,10 @@ class Topology:
         return self
 
     def add_internal_topic(self, name: str, *, partitions: int | None = None, configs: Mapping[str, str] | None = None) -> Self:
-        """Say that a topic, read and written by nodes of this topology, is the app's own: it is made as `<application id>-<name>`."""
+        """Declare a topic, read and written by nodes of this topology, as the app's own.
+
+        It is made as `<application id>-<name>`.
+        """
         valid_topic(name, "an internal topic")
         if name in self._internal:
             raise TopologyError(f"internal topic {name} has been added already: name the operations that make it differently")
@@ -266,7 +279,10 @@ class Topology:
         return self
 
     def copartition(self, sources: Collection[str]) -> Self:
-        """Demand that the topics of these sources have the same number of partitions, so that equal keys meet in one task."""
+        """Require the same number of partitions of these sources' topics.
+
+        So equal keys are in one task.
+        """
         if isinstance(sources, str) or not isinstance(sources, Collection):
             raise TopologyError(f"sources of copartition is {sources!r}: give a list of names of sources")
         check_names(tuple(sources), role="a source", of="copartition")
@@ -293,7 +309,7 @@ class Topology:
         )
 
     def describe(self) -> TopologyDescription:
-        """Return what there is as text (`str()`, Kafka's format), `.to_json()` and `.mermaid()`."""
+        """Return the description: text (`str()`, Kafka's format), `.to_json()` and `.mermaid()`."""
         return TopologyDescription(self._nodes, self._numbered())
 
     def _numbered(self) -> list[tuple[int, list[str], GlobalStore | None]]:
@@ -345,7 +361,7 @@ class Topology:
         if spec.name in self._global_stores:
             raise TopologyError(f"store {spec.name} has been added as a global store already: give every store a name of its own")
         known = self._stores.get(spec.name)
-        # Equal ones may be of two operations that do not know of each other.
+        # Equal ones may belong to two operations that do not know of each other.
         if known is not None and known is not spec:
             users = " and ".join(self._users.get(spec.name, ())) or "no node"
             again = "" if owner is None else f", and node {owner} brings another one"

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 _FEW = 32
-"""So many records are counted one by one when the kernel has met one that is not plain: the next is probably not far."""
+"""The number of records to count one by one after the kernel meets a record that is not plain.
+
+More such records are probably near.
+"""
 
 
 @final
@@ -96,7 +99,7 @@ class StreamCount(Inline):
         def one_by_one(
             batch: Batch, keys: list[Any], values: list[Any], times: list[int], holes: list[int], changes: list[Any], timestamps: list[int]
         ) -> int:
-            """Count these of the batch's records; return how many are dropped."""
+            """Count the given records of the batch; return the number of dropped ones."""
             dropped = 0
             add, add_timestamp = changes.append, timestamps.append
             for key, value, timestamp in zip(keys, values, times, strict=True):
@@ -130,14 +133,15 @@ class StreamCount(Inline):
 @final
 @dataclass(frozen=True, kw_only=True)
 class StreamAggregate(Inline):
-    """Fold the values of each key into `store`; forward `(new, old | None)` at the later of the two timestamps.
+    """Fold the values of each key into `store`; forward `(new, old | None)`.
 
-    Without an aggregate yet, `initializer()` makes the one that the first value is folded into (it
-    is sent as the old one, as Kafka Streams does); with `initializer` None the first value is the
-    aggregate (reduce). The fold is `aggregator(key, value, aggregate)`, or `aggregator(aggregate,
-    value)` of a reduce. A result of None deletes. Records without key or value are dropped. The
-    aggregator may change an aggregate in place and return it: what the store has changes when the
-    result is put, and stays when the aggregator raises.
+    The result has the later of the two timestamps. Without an aggregate yet, `initializer()` makes
+    the one that the first value is folded into (it is sent as the old one, as Kafka Streams does);
+    with `initializer` None the first value is the aggregate (reduce). The fold is `aggregator(key,
+    value, aggregate)`, or `aggregator(aggregate, value)` of a reduce. A result of None deletes.
+    Records without key or value are dropped. The aggregator may change an aggregate in place and
+    return it: the store changes when the result is put, and stays the same when the aggregator
+    raises.
     """
 
     store: str

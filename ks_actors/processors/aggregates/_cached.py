@@ -1,4 +1,4 @@
-"""Aggregations of grouped streams whose updates are held back: many records of a key at a time."""
+"""Aggregations of grouped streams with cached updates: many records of a key at a time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NO_ENTRY: tuple[Any, int] = (None, _NEVER)
 
 
 def cached_count(context: NodeContext, name: str, cache: Cache) -> Bound:
-    """Count records per key into a store, see StreamCount, and let the cache have what comes of it."""
+    """Count records per key into a store and give the updates to the cache; see StreamCount."""
     store = context.store(name)
     get, put, hold = store.get_entry, store.put_entry, cache.hold
 
@@ -69,7 +69,10 @@ def cached_count(context: NodeContext, name: str, cache: Cache) -> Bound:
 
 
 def held_counts(cache: Cache) -> ProcessBatch:
-    """Return what holds counts that are in their store already: changes of plain keys, 0 where there was nothing before."""
+    """Return a function that caches counts that are in their store already.
+
+    It takes changes of plain keys; the old value is 0 where there was no row before.
+    """
 
     def hold(batch: Batch) -> None:
         cache.came(batch)
@@ -86,7 +89,7 @@ def held_counts(cache: Cache) -> ProcessBatch:
 
 
 exhaust: Callable[[Iterable[Any]], Any] = deque(maxlen=0).extend
-"""Take all of an iterator, in C."""
+"""Exhaust an iterator, in C."""
 
 
 def hold_counted(
@@ -96,7 +99,10 @@ def hold_counted(
     times: Iterable[int],
     put_entries: Callable[[Folded, dict[Any, Any]], None],
 ) -> Folded:
-    """Add to the entries that were found of each key how often it has come, and its latest time; return the new entries."""
+    """Add the number of records and the latest time of each key to its entry.
+
+    Return the new entries.
+    """
     olds = rows.olds
     # `max` takes five times as long.
     entries: Folded = {
@@ -110,7 +116,10 @@ def hold_counted(
 
 
 def cached_aggregate(context: NodeContext, name: str, cache: Cache, aggregator: Callable[..., Any], initializer: Callable[[], Any] | None) -> Bound:
-    """Fold the values of each key into a store, see StreamAggregate, and let the cache have what comes of it."""
+    """Fold the values of each key into a store and give the updates to the cache.
+
+    See StreamAggregate.
+    """
     store = context.store(name)
     get, put, hold, kept = store.get_entry, store.put_entry, cache.hold, cache.before
 
@@ -175,7 +184,10 @@ def _aggregate_batch_form(
 
 
 def admission(store: Any) -> Callable[[Any, Any], Any]:
-    """Return what makes of a key and a new value (None deletes) the value as it will be read; it raises SerializationError."""
+    """Return a function from a key and a new value (None deletes) to the value as it will be read.
+
+    The function raises SerializationError.
+    """
     bound, admit = store.bound, store.admit
 
     def admitted(key: Any, new: Any) -> Any:
@@ -185,7 +197,7 @@ def admission(store: Any) -> Callable[[Any, Any], Any]:
 
 
 def _hold_folded(store: Any, cache: Cache, folded: Folded, firsts: dict[Any, Any], batch: Batch) -> None:
-    """Put the new entries of rows into their store, and have them held; `firsts` are their values before."""
+    """Put the new entries of rows into their store, and cache them; `firsts` are the old values."""
     rows = cache.rows()
     olds, news = rows.olds, rows.news
     fresh = {key: firsts[key] for key in folded if key not in olds}
@@ -208,7 +220,10 @@ def _hold_folded(store: Any, cache: Cache, folded: Folded, firsts: dict[Any, Any
 
 
 def cached_rows(context: NodeContext, store: Any, cache: Cache) -> Bound:
-    """Keep the latest record of each key in a store, see TableSource, and let the cache have what comes of it."""
+    """Keep the latest record of each key in a store and give the updates to the cache.
+
+    See TableSource.
+    """
     get, put, hold = store.get_entry, store.put_entry, cache.hold
 
     def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -245,7 +260,7 @@ def cached_rows(context: NodeContext, store: Any, cache: Cache) -> Bound:
 
 
 def one_at_a_time(context: NodeContext, cache: Cache, process: Process) -> ProcessBatch:
-    """Return the batch form that takes record after record."""
+    """Return the batch form that processes one record after another."""
     current = cache.current
 
     def process_batch(batch: Batch) -> None:
@@ -263,7 +278,7 @@ def one_at_a_time(context: NodeContext, cache: Cache, process: Process) -> Proce
 
 
 def latest_times(keys: Sequence[Any], timestamps: list[int]) -> Iterable[int]:
-    """Return the latest timestamp of each key, in the order in which the keys come first."""
+    """Return the latest timestamp of each key, in the order of the keys' first records."""
     if timestamps == sorted(timestamps):
         return dict(zip(keys, timestamps, strict=True)).values()
     found: dict[Any, int] = {}

@@ -1,4 +1,4 @@
-"""Aggregations per window whose updates are held back: many records of a window at a time."""
+"""Aggregations per window with cached updates: many records of a window at a time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _count = itemgetter(0)
 
 
 def cached_windows(context: NodeContext, aggregation: WindowAggregation, cache: Cache, clock: Clock) -> Bound:
-    """Aggregate into a window store, see WindowedAggregate, and let the cache have what comes of it."""
+    """Aggregate into a window store and give the updates to the cache; see WindowedAggregate."""
     starts = _starts(aggregation)
     process = _record_form(context, aggregation, cache, clock, starts)
     if not cache.plain or context.store(aggregation.store).mutable:
@@ -37,7 +37,7 @@ def cached_windows(context: NodeContext, aggregation: WindowAggregation, cache: 
 
 
 def _starts(aggregation: WindowAggregation) -> Starts:
-    """Return what tells the starts of a timestamp's windows."""
+    """Return a function from a timestamp to the starts of its windows."""
     size, advance = aggregation.size_ms, aggregation.advance_ms
     if size == advance:
         return lambda timestamp: (timestamp - timestamp % size,)
@@ -127,7 +127,10 @@ def _batch_form(context: NodeContext, aggregation: WindowAggregation, cache: Cac
 
 
 def _absence(store: Any) -> Callable[[Any], tuple[Any, int]]:
-    """Return what stands for a window that is not there, when its key can be written; else it raises SerializationError."""
+    """Return a function that makes the entry of a window without a row.
+
+    The function raises SerializationError when the key cannot be written.
+    """
 
     def absent(key: Any) -> tuple[Any, int]:
         store.check_key(key)
@@ -137,7 +140,10 @@ def _absence(store: Any) -> Callable[[Any], tuple[Any, int]]:
 
 
 def held_window_counts(cache: Cache) -> HoldCounts:
-    """Return what holds counts per window that are in their store already: of plain keys, 0 where there was nothing before."""
+    """Return a function that caches counts per window that are in their store already.
+
+    It takes changes of plain keys; the old value is 0 where there was no row before.
+    """
 
     def hold(batch: Batch, holes: Sequence[int], windows: list[Window], changes: list[tuple[int, int]], times: list[int]) -> None:
         if holes:
@@ -160,7 +166,7 @@ def held_window_counts(cache: Cache) -> HoldCounts:
 
 
 def _hold(store: Any, cache: Cache, window: Window, entries: Folded, firsts: dict[Any, Any]) -> None:
-    """Put new entries of a window into the store, and have them held; `firsts` are the values before."""
+    """Put new entries of a window into the store, and cache them; `firsts` are the old values."""
     put, start = store.put_entry, window.start
     rows = cache.rows(window)
     olds = rows.olds
@@ -172,7 +178,7 @@ def _hold(store: Any, cache: Cache, window: Window, entries: Folded, firsts: dic
 
 
 def _note_headers(cache: Cache, batch: Batch, starts: Starts, size: int) -> None:
-    """Remember the headers of the records whose rows are held."""
+    """Remember the headers of the records of cached rows."""
     if batch.headers is None and not cache.with_headers:
         return
     headers: Iterable[Headers] = repeat(()) if batch.headers is None else batch.headers

@@ -21,15 +21,18 @@ LATEST = 2**63 - 1
 
 @final
 class FinalSessionAggregate(Inline):
-    """Aggregate into a session store, forward each session's result once: when stream time has passed its end by more than gap and grace period.
+    """Aggregate into a session store and forward each session's result once, when it has closed.
 
-    A record that moves stream time brings out all sessions that it closes, in the order of the
-    store's `find_ended_sessions`, at their ends and with the record's headers. This happens before
-    the record is put into its own session, so that the store has forgotten none of them (Kafka
-    Streams asks its store afterwards). Up to where results have been forwarded is committed along
-    with the offsets: a task that takes over forwards none again, and drops records that are late
-    for them. A late record may still join a session that has been forwarded: then the longer one is
-    forwarded in its turn. Errors behind this name no source record, see FinalWindowedAggregate.
+    A session closes when stream time has passed its end by more than gap and grace period. A record
+    that moves stream time forwards all sessions that it closes, in the order of the store's
+    `find_ended_sessions`, at their ends and with the record's headers. This happens before the
+    record is put into its own session, so that the store has forgotten none of them (Kafka Streams
+    reads its store afterwards).
+
+    The time up to which results have been forwarded is committed along with the offsets: a task
+    that takes over forwards none again, and drops records that are late for them. A late record may
+    still join a session that has been forwarded: then the longer session is forwarded in its turn.
+    Downstream errors name no source record, see FinalWindowedAggregate.
     """
 
     def __init__(self, aggregation: SessionAggregation) -> None:
@@ -44,7 +47,7 @@ class FinalSessionAggregate(Inline):
         gap = aggregation.gap_ms
         wait = gap + aggregation.grace_ms
         open_sessions = _OpenSessions(context, aggregation.store)
-        # what has come out takes no more records
+        # A forwarded session takes no more records.
         now = context.progress.get(aggregation.store, -1 - wait) + wait
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -64,7 +67,7 @@ class FinalSessionAggregate(Inline):
                 aggregate = merge(key, aggregate, other)
             known = any(first == start and last == end for first, last, _ in found)
             aggregate = add(key, value, aggregate)
-            # what raises leaves the sessions that there are
+            # An error in `prepared` leaves the existing sessions unchanged.
             entry = None if aggregate is None else store.prepared(key, (aggregate, timestamp))
             if start != end or start != timestamp:
                 for first, last, _ in found:
@@ -77,7 +80,10 @@ class FinalSessionAggregate(Inline):
 
 
 class _OpenSessions:
-    """The sessions of one task that have not come out yet, by their ends; some of them may have become others."""
+    """The sessions of one task that have not been forwarded yet, by their ends.
+
+    Some of them may have been merged into others meanwhile.
+    """
 
     def __init__(self, context: NodeContext, store: str) -> None:
         self._context = context
@@ -87,19 +93,19 @@ class _OpenSessions:
         self._queue: list[tuple[Any, Any, int, int]] | None = None
 
     def _restored(self) -> list[tuple[Any, Any, int, int]]:
-        """Return those that the store has already."""
+        """Return the sessions that the store has already."""
         sessions = self._store.ended_sessions(max(0, self._context.progress.get(self._name, 0)), LATEST)
         # in order: a heap
         return [(self._store.end_order(key, start, end), key, start, end) for key, start, end in sessions]
 
     def add(self, key: Any, start: int, end: int) -> None:
-        """Take note of a session."""
+        """Queue a session."""
         if self._queue is not None:
             key = self._store.own_key(key)
             heapq.heappush(self._queue, (self._store.end_order(key, start, end), key, start, end))
 
     def close(self, closed: int, headers: Headers) -> None:
-        """Forward those that end before `closed`."""
+        """Forward the sessions that end before `closed`."""
         queue, progress = self._queue, self._context.progress
         if queue is None:
             queue = self._queue = self._restored()

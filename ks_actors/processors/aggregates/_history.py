@@ -1,4 +1,4 @@
-"""Tables whose rows have a history: their store is versioned, and an update may be one of the past."""
+"""Tables with a history: their store is versioned, and an update may be out of order."""
 
 from __future__ import annotations
 
@@ -14,16 +14,20 @@ if TYPE_CHECKING:
 
 
 class Superseded(tuple[Any, Any]):
-    """A change `(new, old)` that is not of the latest version of a row: `old` is the latest value, and stays it."""
+    """An out-of-order change `(new, old)`, not of the latest version of a row.
+
+    `old` is the latest value, before and after the change.
+    """
 
     __slots__ = ()
 
 
 def with_history(context: NodeContext, store: str | None) -> NodeContext | None:
-    """Return what an operator is to work in whose own store is versioned; None when it is not.
+    """Return the context for an operator with a versioned store; None for another store.
 
-    There a `put_entry` does nothing: what is forwarded is put, with its timestamp, and goes on
-    unless it came too late. So the operator has to take record by record, and to forward each.
+    In that context `put_entry` does nothing: `forward` puts the value with its timestamp, and
+    forwards it unless it came too late. So the operator has to process record by record, and to
+    forward each one.
     """
     if store is None:
         return None
@@ -64,7 +68,7 @@ class _Latest:
         self.mutable: bool = store.mutable
 
     def put_entry(self, key: Any, entry: tuple[Any, int] | None) -> None:
-        """Do nothing: it is put when it is forwarded."""
+        """Do nothing: `forward` puts the entry."""
 
 
 def _putting(put: Callable[[Any, Any, int], int], forward: Process) -> Process:

@@ -1,4 +1,4 @@
-"""Aggregates as they were before a user's function changed them in place."""
+"""Aggregates as they were before a user function changed them in place."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 
 
 def keeper(store: Any, *, send_old: bool) -> Callable[[Any], Any]:
-    """Return what makes of an aggregate the value that is sent as the old one.
+    """Return a function from an aggregate to the value that is sent as the old one.
 
-    Call it before the user's function gets the aggregate. Where values of the store can be changed
-    in place, and old ones are sent, that is a copy.
+    Call it before the user function gets the aggregate. It makes a copy where values of the store
+    can be changed in place and old values are sent.
     """
     return as_before if send_old and store.mutable else as_it_is
 
 
 def row_keeper(store: Any, *, send_old: bool) -> Callable[[Any, Any], Any]:
-    """Return the same for a key and its aggregate."""
+    """Return the same function, for a key and its aggregate."""
     kept = keeper(store, send_old=send_old)
 
     def of_row(_: Any, aggregate: Any) -> Any:
@@ -36,5 +36,5 @@ def as_it_is(value: Any) -> Any:
 
 
 def as_before(value: Any) -> Any:
-    """Return a copy of what can be changed in place."""
+    """Return a copy of a mutable value."""
     return value if value is None or type(value) in ATOMS else deepcopy(value)

@@ -1,4 +1,7 @@
-"""Aggregations of grouped streams per key and session: a session is what goes on as long as no gap is longer than the inactivity gap."""
+"""Aggregations of grouped streams per key and session.
+
+A session ends at the first gap between records that is longer than the inactivity gap.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,11 @@ if TYPE_CHECKING:
 
 Session = tuple[int, int, "tuple[Any, int]"]
 """A session's start and end (ms, both included), and its entry."""
-_new = tuple.__new__  # what a named tuple's own constructor calls
+_new = tuple.__new__  # A named tuple's own constructor calls this.
 
 
 class Fold(NamedTuple):
-    """What makes an aggregate: what it begins with, how two become one, and how a value goes in."""
+    """The functions that make an aggregate: begin one, merge two, add a value."""
 
     begin: Callable[[], Any]
     merge: Callable[[Any, Any, Any], Any]
@@ -32,15 +35,17 @@ class Fold(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class SessionAggregation:
-    """What is done to the sessions that a record joins: those of its key that are no more than `gap_ms` away from it, on either side.
+    """An aggregation of the sessions that a record joins.
 
+    These are the sessions of its key that are no more than `gap_ms` away from it, on either side.
     They become one, together with the record: `initializer()` is merged with each of them by
-    `merger(key, aggregate, other)`, then the value goes in by `aggregator(key, value, aggregate)`.
-    With `initializer` None the fold is `aggregator(aggregate, value)`, of values and of sessions;
-    with `aggregator` None it counts. A result of None deletes. A record is late, and is dropped,
-    when the session that it would be in ends more than gap and `grace_ms` before stream time (the
-    latest timestamp seen). Records without key are dropped, those without value are not. Aggregates
-    may be changed in place: see StreamAggregate.
+    `merger(key, aggregate, other)`, then `aggregator(key, value, aggregate)` adds the value. With
+    `initializer` None the fold is `aggregator(aggregate, value)`, of values and of sessions; with
+    `aggregator` None it counts. A result of None deletes.
+
+    A record is late, and is dropped, when its session would end more than gap and `grace_ms` before
+    stream time (the latest timestamp seen). Records without key are dropped, those without value
+    are not. Aggregates may be changed in place: see StreamAggregate.
     """
 
     store: str
@@ -52,7 +57,7 @@ class SessionAggregation:
     send_old: bool = False
 
     def fold(self) -> Fold:
-        """Return what makes aggregates."""
+        """Return the functions that make aggregates."""
         aggregator, initializer, merger = self.aggregator, self.initializer, self.merger
         if aggregator is None:
             return Fold(int, lambda _, one, other: one + other, lambda _, __, count: count + 1)
@@ -67,10 +72,11 @@ class SessionAggregation:
 
 @final
 class SessionAggregate(Inline):
-    """Aggregate into a session store, forward `Windowed(key, window)` and `(new, old | None)`, at the session's end.
+    """Aggregate into a session store; forward `Windowed(key, window)` and `(new, old | None)`.
 
-    Sessions that become one, or grow, are deleted first, each with a `(None, old)`; the one that
-    they become then comes without an old value. Results have no headers, as in Kafka Streams.
+    Results have the timestamp of the session's end. Sessions that merge, or grow, are deleted
+    first, each with a `(None, old)`; the merged session is then forwarded without an old value.
+    Results have no headers, as in Kafka Streams.
     """
 
     def __init__(self, aggregation: SessionAggregation) -> None:
@@ -88,7 +94,7 @@ class SessionAggregate(Inline):
 
 
 def whole(timestamp: int, found: list[Session]) -> tuple[int, int]:
-    """Return start and end of the session that a record makes of those that it joins."""
+    """Return start and end of the session that merges a record with the sessions that it joins."""
     start = end = timestamp
     for first, last, _ in found:
         start, end = min(start, first), max(end, last)
@@ -120,7 +126,7 @@ def _record_form(context: NodeContext, aggregation: SessionAggregation, clock: C
         for _first, _last, (other, _at) in found:
             aggregate = merge(key, aggregate, other)
         aggregate = add(key, value, aggregate)
-        # what raises leaves the sessions that there are
+        # An error in `prepared` leaves the existing sessions unchanged.
         entry = None if aggregate is None else store.prepared(key, (aggregate, timestamp))
         if start != end or start != timestamp:
             for (first, last, _), old in zip(found, olds, strict=True):
@@ -182,7 +188,7 @@ def _batch_form(context: NodeContext, aggregation: SessionAggregation, clock: Cl
 
 
 class _Columns:
-    """Records made of those of a batch, in columns."""
+    """Output records of a batch, in columns."""
 
     __slots__ = ("_offsets", "_source", "changes", "keys", "timestamps")
 
@@ -201,7 +207,7 @@ class _Columns:
         self.timestamps.append(end)
 
     def batch(self) -> Batch:
-        """Return what was added."""
+        """Return the added records as a batch."""
         offsets = self._source.offsets
         return Batch(self.keys, self.changes, self.timestamps, None, [offsets[index] for index in self._offsets] if offsets else ())
 

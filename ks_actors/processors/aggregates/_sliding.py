@@ -1,4 +1,7 @@
-"""Aggregations per sliding window: one for every set of records that can be within a given time of each other."""
+"""Aggregations per sliding window.
+
+There is one window for every set of records that can be within a given time of each other.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +27,10 @@ if TYPE_CHECKING:
 class SlidingAggregate(Inline):
     """Aggregate into a window store; windows last the aggregation's `size_ms`, both ends included.
 
-    A record makes the window that ends with it, the one that begins right behind it if there are
-    later records, and the one that begins right behind the record before it; and it goes into all
+    A record makes the window that ends with it, the window that begins right after it if there are
+    later records, and the window that begins right after the record before it. It is added to all
     windows around it. `on_close` forwards each window once, when stream time has passed its end by
-    the grace period, by start and key; else every change is forwarded. Records without key or
+    the grace period, by start and key; otherwise every change is forwarded. Records without key or
     value, and late ones, are dropped.
     """
 
@@ -56,7 +59,7 @@ class _Sliding:
         self._cache = None if on_close else context.cache(aggregation.store, send_old=aggregation.send_old)
         self._origins = context.origins()
         self._initial, self._fold = _functions(aggregation)
-        # what has come out takes no more records
+        # A forwarded window takes no more records.
         self._clock = Clock(context, self._name)
         self._now = max(self._clock.time, context.progress.get(self._name, -1 - self._grace) + self._grace if on_close else -1)
 
@@ -97,7 +100,7 @@ class _Sliding:
                 seen = entry[1]
                 record.update(start, entry)
                 if seen >= now:
-                    return  # a record of that time has made all its windows before
+                    return  # An earlier record with this timestamp has made all of these windows.
                 previous = seen
             else:
                 left = entry
@@ -112,7 +115,10 @@ class _Sliding:
             record.take_over(right)
 
     def _process_early(self, record: _Record) -> None:
-        """Process a record that is so early that a window that ends with it would begin before the epoch: one from 0 on holds all of these."""
+        """Process a record whose own window would begin before the epoch.
+
+        One window from 0 on holds all such records.
+        """
         now = record.timestamp
         starts: set[int] = set()
         combined: Entry | None = None
@@ -139,7 +145,10 @@ class _Sliding:
         record.update(0, self._beginning(now) if combined is None else combined)
 
     def _emit(self, closed: int, headers: Headers) -> None:
-        """Forward what has closed; before the record at hand is put, so that the store has not forgotten it: see FinalWindowedAggregate."""
+        """Forward closed windows before the record at hand is put.
+
+        The store has not forgotten them by then: see FinalWindowedAggregate.
+        """
         progress = self._context.progress
         emitted = progress.get(self._name, -1)
         first = 0 if emitted < 0 else max(0, emitted - self._length)
@@ -153,13 +162,16 @@ class _Sliding:
         return self._initial(), timestamp
 
     def _taken(self, entry: Entry) -> Entry:
-        """Return an entry to begin another window with: a copy, if changes in place would go into both."""
+        """Return an entry to begin another window with.
+
+        It is a copy if in-place changes would affect both windows.
+        """
         if self._mutable and type(entry[0]) not in ATOMS:
             return deepcopy(entry[0]), entry[1]
         return entry
 
     def update(self, record: _Record, start: int, entry: Entry) -> None:
-        """Put a record into a window."""
+        """Add a record to a window."""
         end = start + self._length
         if end < record.closed:
             self._context.dropped()
@@ -172,7 +184,7 @@ class _Sliding:
         self._forward(record, start, new, before, latest)
 
     def take_over(self, record: _Record, entry: Entry) -> None:
-        """Make the window right behind a record, of those that are later."""
+        """Make the window right after a record, from the later records."""
         start = record.timestamp + 1
         self._store.put_entry(record.key, start, entry)
         self._forward(record, start, entry[0], None, entry[1])
@@ -187,13 +199,16 @@ class _Sliding:
             self._context.forward(windowed, (new, old if self._send_old else None), timestamp, record.headers)
 
     def _before(self, cache: Cache, key: Any, start: int) -> Any:
-        """Return what a window has in the store, which is not what a new one begins with."""
+        """Return the window's value in the store.
+
+        It differs from the initial value of a new window.
+        """
         entry = self._store.get_entry(key, start)
         return None if entry is None else cache.before(key, entry[0], Window(start, start + self._length))
 
 
 class _Record:
-    """The record at hand. Windows that end before `closed` take no more."""
+    """The record at hand. Windows that end before `closed` are closed."""
 
     __slots__ = ("_windows", "closed", "headers", "key", "timestamp", "value")
 
@@ -206,16 +221,16 @@ class _Record:
         self.closed: int = closed
 
     def update(self, start: int, entry: Entry) -> None:
-        """Go into the window that starts at `start`, which has this entry so far."""
+        """Add the record to the window that starts at `start` and has this entry so far."""
         self._windows.update(self, start, entry)
 
     def take_over(self, entry: Entry) -> None:
-        """Make the window right behind, of what is in another one's entry."""
+        """Make the window right after the record, from another window's entry."""
         self._windows.take_over(self, entry)
 
 
 def _functions(aggregation: WindowAggregation) -> tuple[Callable[[], Any], Callable[[Any, Any, Any], Any]]:
-    """Return what a window begins with, and what makes the next aggregate of key, value and aggregate."""
+    """Return the initializer of a window, and the fold of key, value and aggregate."""
     aggregator = aggregation.aggregator
     if aggregator is None:
         return int, _one_more
@@ -233,4 +248,4 @@ def _one_more(_: Any, __: Any, count: int) -> int:
 
 
 def _none() -> None:
-    """Begin with nothing."""
+    """Return no initial value."""

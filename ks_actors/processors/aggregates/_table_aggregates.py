@@ -1,4 +1,7 @@
-"""Tables grouped by another key: a change takes the old value out of one group and puts the new one into another."""
+"""Tables grouped by another key.
+
+A change removes the old value from one group and adds the new one to another.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +26,8 @@ class TableSelect(Inline):
     """Send changes to the groups that `selector(key, value)` chooses as a pair `(group, value)`.
 
     None, or a None in the pair, is no group. An old and a new value of one group travel as one
-    change `(new, old)`, else the old one goes first. Changes of the past of a `versioned` table are
-    left out.
+    change `(new, old)`, otherwise the old one goes first. Out-of-order changes of a `versioned`
+    table are left out.
     """
 
     selector: Callable[[Any, Any], tuple[Any, Any] | None]
@@ -60,11 +63,12 @@ class TableSelect(Inline):
 @final
 @dataclass(frozen=True, kw_only=True)
 class TableAggregate(Inline):
-    """Take the old value of a change out of its group by `subtractor(key, value, aggregate)`, put the new one in by `adder(key, value, aggregate)`.
+    """Subtract the old value of a change from its group's aggregate, and add the new one.
 
-    A group without an aggregate gets that of `initializer()` before something is added to it, and
-    nothing is taken out of it. A result of None deletes. The result is in `store`; its timestamp is
-    the later of the change's and the aggregate's.
+    It calls `subtractor(key, value, aggregate)` and `adder(key, value, aggregate)`. A group without
+    an aggregate gets that of `initializer()` before the adder is called; the subtractor is not
+    called for it. A result of None deletes. The result is in `store`; its timestamp is the later of
+    the change's and the aggregate's.
     """
 
     store: str
@@ -113,10 +117,11 @@ class TableAggregate(Inline):
 @final
 @dataclass(frozen=True, kw_only=True)
 class TableReduce(Inline):
-    """Take the old value of a change out of its group by `subtractor(aggregate, value)`, put the new one in by `adder(aggregate, value)`.
+    """Subtract the old value of a change from its group's aggregate, and add the new one.
 
-    The first value of a group is its aggregate. A result of None deletes. The result is in `store`,
-    at the later of both timestamps when something was combined.
+    It calls `subtractor(aggregate, value)` and `adder(aggregate, value)`. The first value of a
+    group is its aggregate. A result of None deletes. The result is in `store`, at the later of both
+    timestamps when something was combined.
     """
 
     store: str
@@ -166,13 +171,16 @@ class TableReduce(Inline):
 
 def _demand_key(context: NodeContext, key: Any) -> None:
     if key is None:
-        # Anybody may have written it to a repartition topic: the handler decides, as in Kafka
+        # Any producer may have written it to a repartition topic: the handler decides, as in Kafka
         # Streams.
         raise ValueError(f"a change of a grouped table has no key: what is upstream of {context.node} must give each row one")
 
 
 def _held(process: Process, cache: Cache) -> tuple[Process, Process]:
-    """Return `process` and what it is to forward to, with updates held; a delete has the time of its change then."""
+    """Return `process` and its forward function for cached updates.
+
+    A delete then has the timestamp of its change.
+    """
     time = -1
 
     def process_held(key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:

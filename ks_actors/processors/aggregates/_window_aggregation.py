@@ -1,4 +1,4 @@
-"""A windowed aggregation, as its operators share it."""
+"""The windowed aggregation that the operators share."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class WindowAggregation:
-    """What is done to a window that a record falls into: windows start at multiples of `advance_ms` and last `size_ms`.
+    """An aggregation of the windows that a record falls into.
 
-    A window takes records until stream time (the latest timestamp seen) has passed its end by
-    `grace_ms`; later ones are dropped, window by window. `initializer` and `aggregator` None count.
-    Otherwise the fold is `aggregator(key, value, aggregate)`, where a window without an aggregate
-    begins with `initializer()` (which is sent as the old one), or, with `initializer` None,
-    `aggregator(aggregate, value)` on from the first value. A result of None deletes. Records
-    without key are dropped, those without value are not. Aggregates may be changed in place: see
-    StreamAggregate.
+    Windows start at multiples of `advance_ms` and last `size_ms`. A window takes records until
+    stream time (the latest timestamp seen) has passed its end by `grace_ms`; later ones are
+    dropped, window by window.
+
+    With `initializer` and `aggregator` None it counts. Otherwise the fold is `aggregator(key,
+    value, aggregate)`, where a window without an aggregate begins with `initializer()` (which is
+    sent as the old one). With `initializer` None the fold is `aggregator(aggregate, value)`, from
+    the first value on. A result of None deletes. Records without key are dropped, those without
+    value are not. Aggregates may be changed in place: see StreamAggregate.
     """
 
     store: str
@@ -33,7 +35,7 @@ class WindowAggregation:
     send_old: bool = False
 
     def fold(self, store: Any, *, send_old: bool) -> Callable[[Any, Any, Any], tuple[Any, Any]]:
-        """Return what makes `(old as it is sent, new)` of key, value and entry or None."""
+        """Return a function from key, value and entry or None to `(old value to send, new value)`."""
         kept = keeper(store, send_old=send_old)
         aggregator = self.aggregator
         initializer = self.initializer
@@ -51,7 +53,7 @@ class WindowAggregation:
         if initializer is None:
             return reduce
 
-        if kept is as_it_is:  # a call less
+        if kept is as_it_is:  # Save a call.
             return lambda key, value, entry: (old := initializer() if entry is None else entry[0], aggregator(key, value, old))
 
         def aggregate(key: Any, value: Any, entry: Any) -> tuple[Any, Any]:

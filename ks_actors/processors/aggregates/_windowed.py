@@ -22,13 +22,19 @@ if TYPE_CHECKING:
 
 _FEW = 1_000
 _NEAR = 32
-"""So many records are counted one by one when the kernel has met one that is not plain: the next is probably not far."""
-_new = tuple.__new__  # what a named tuple's own constructor calls
+"""The number of records to count one by one after the kernel meets a record that is not plain.
+
+More such records are probably near.
+"""
+_new = tuple.__new__  # A named tuple's own constructor calls this.
 
 
 @final
 class WindowedAggregate(Inline):
-    """Aggregate into a window store, forward `Windowed(key, window)` and `(new, old | None)` for each window that a record changes."""
+    """Aggregate into a window store; forward `Windowed(key, window)` and `(new, old | None)`.
+
+    Each window that a record changes is forwarded.
+    """
 
     def __init__(self, aggregation: WindowAggregation) -> None:
         self.aggregation: WindowAggregation = aggregation
@@ -120,7 +126,7 @@ def _tumbling_count_batch_form(context: NodeContext, aggregation: WindowAggregat
 def _tumbling_counts(  # noqa: PLR0915 - one flat loop: calls would cost more than what they do
     context: NodeContext, aggregation: WindowAggregation, clock: Clock, windows: dict[int, Window]
 ) -> Callable[..., None]:
-    """Return what counts some records of a batch, and notes what becomes of each."""
+    """Return a function that counts some records of a batch and appends the result of each."""
     store = context.store(aggregation.store)
     get = store.get_entry
     put = store.put_entry
@@ -230,7 +236,7 @@ def _tumbling_batch_form(context: NodeContext, aggregation: WindowAggregation, c
 
 
 def _hopping_batch_form(context: NodeContext, aggregation: WindowAggregation, clock: Clock) -> ProcessBatch:
-    """Make as many records of one as it is in windows."""
+    """Make one output record for each window of a record."""
     store = context.store(aggregation.store)
     get = store.get_entry
     put = store.put_entry
@@ -274,7 +280,7 @@ def _hopping_batch_form(context: NodeContext, aggregation: WindowAggregation, cl
 
 
 def _keys(batch: Batch, holes: list[int], windows: list[Window]) -> list[Any]:
-    """Return the windowed keys of the records that are left, all in C."""
+    """Return the windowed keys of the remaining records, all in C."""
     keys: Iterable[Any] = batch.keys
     if holes:
         left = set(holes)
@@ -285,9 +291,9 @@ def _keys(batch: Batch, holes: list[int], windows: list[Window]) -> list[Any]:
 
 
 class _Rows:
-    """Records made of those of a batch, in columns, more or fewer than it has.
+    """Output records of a batch, in columns; their number differs from the batch's.
 
-    `adders` are for index there, key, value and timestamp.
+    `adders` are for the index in the batch, key, value and timestamp.
     """
 
     __slots__ = ("_batch", "_columns", "_forward", "adders")
@@ -299,7 +305,7 @@ class _Rows:
         self.adders: tuple[Callable[[Any], None], ...] = tuple(column.append for column in self._columns)
 
     def flush(self) -> None:
-        """Forward what there is."""
+        """Forward the collected records."""
         indexes, keys, values, timestamps = map(list, self._columns)
         if not keys:
             return
@@ -312,7 +318,7 @@ class _Rows:
 
 
 def _window(windows: dict[int, Window], start: int, size: int) -> Window:
-    """Return a window, the same for all records that are in it for a while."""
+    """Return a window; records share the object for a while."""
     if len(windows) >= _FEW:
         windows.clear()
     window = windows[start] = Window(start, start + size)

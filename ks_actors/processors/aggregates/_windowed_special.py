@@ -1,4 +1,4 @@
-"""Aggregations per window that are not forwarded update by update, or in which the window has no end."""
+"""Aggregations per window with final results only, or with a window without end."""
 
 from __future__ import annotations
 
@@ -18,16 +18,19 @@ LAST_INSTANT = 2**63 - 1
 
 @final
 class FinalWindowedAggregate(Inline):
-    """Aggregate into a window store, forward each window's result once: when stream time has passed its end by the grace period.
+    """Aggregate into a window store and forward each window's result once, when it has closed.
 
-    A record that moves stream time brings out all windows that it closes, by start and then key,
-    with the timestamps of their results and the record's headers. This happens before the record is
-    put into its own windows, so that a store that keeps no more than window and grace has forgotten
-    none of them (Kafka Streams asks its store afterwards, and loses results there unless the
-    retention is longer). Up to where results have been forwarded is committed along with the
-    offsets: a task that takes over forwards none again, and drops records that are late for them.
-    Results come from no single source record: an error behind this names none, least of all the
-    record that brings them out.
+    A window closes when stream time has passed its end by the grace period. A record that moves
+    stream time forwards all windows that it closes, by start and then key, with the timestamps of
+    their results and the record's headers. This happens before the record is put into its own
+    windows: a store that keeps no more than window and grace has forgotten none of them by then.
+    (Kafka Streams reads its store afterwards, and loses results there unless the retention is
+    longer.)
+
+    The time up to which results have been forwarded is committed along with the offsets: a task
+    that takes over forwards none again, and drops records that are late for them. Results come from
+    no single source record: a downstream error names none, least of all the record that closes the
+    window.
     """
 
     def __init__(self, aggregation: WindowAggregation) -> None:
@@ -45,7 +48,7 @@ class FinalWindowedAggregate(Inline):
         size = aggregation.size_ms
         advance = aggregation.advance_ms
         grace = aggregation.grace_ms
-        # what has come out takes no more records
+        # A forwarded window takes no more records.
         now = progress.get(aggregation.store, -1 - grace) + grace
 
         def emit(closed: int, headers: Headers) -> None:
@@ -78,9 +81,10 @@ class FinalWindowedAggregate(Inline):
 
 @final
 class UnlimitedAggregate(Inline):
-    """Aggregate from `start_ms` on for ever into a window store, forward `Windowed(key, window)` and `(new, old | None)`.
+    """Aggregate all records from `start_ms` on into one window of a window store.
 
-    Records before the start are left out, those without key are dropped.
+    It forwards `Windowed(key, window)` and `(new, old | None)`. Records before the start are left
+    out, those without key are dropped.
     """
 
     def __init__(self, aggregation: WindowAggregation, start_ms: int) -> None:

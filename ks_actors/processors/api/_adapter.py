@@ -1,4 +1,4 @@
-"""Runs users' processors as operators."""
+"""The adapter that runs user processors as operators."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ AnySupplier: TypeAlias = Callable[[], "Processor[Any, Any, Any, Any] | FixedKeyP
 
 
 class _Call:
-    """One call of an async processor: what it has forwarded so far, and where and when its record came from."""
+    """One call of an async processor: the records forwarded so far, and the origin of its record."""
 
     __slots__ = ("forwarded", "metadata", "owner", "timestamp")
 
@@ -41,17 +41,17 @@ _current: ContextVar[_Call | None] = ContextVar("ks_actors_current_call", defaul
 
 
 def call_time() -> int | None:
-    """Return the timestamp of the record whose async call this is; None outside of one."""
+    """Return the timestamp of the record of this async call; None outside of one."""
     call = _current.get()
     return None if call is None else call.timestamp
 
 
 @final
 class ProcessorOperator:
-    """A user's processor as an operator: a new one for each task, made by `supplier`.
+    """A user's processor as an operator: `supplier` makes a new one for each task.
 
-    `asynchronous` is set when its `process` is an `async def`; `stores` are what the supplier says
-    that it needs.
+    `asynchronous` is set when its `process` is an `async def`; `stores` are those that the supplier
+    declares.
     """
 
     record_context: bool = True
@@ -86,7 +86,10 @@ class ProcessorOperator:
         return Bound(process, None, self._start(context, _TaskContext(context), begin))
 
     def bind_async(self, context: NodeContext) -> AsyncBound:
-        """Make and initialize the asynchronous processor of one task: a call gives the records that it forwarded, emitting hands them on."""
+        """Make and initialize the asynchronous processor of one task.
+
+        A call returns the records that it forwarded; `emit` forwards them to the children.
+        """
         own = _AsyncContext(context)
         handle: Callable[[AnyRecord], Coroutine[Any, Any, None]] = too_early(context.node)
         record_type: type[AnyRecord] = FixedKeyRecord if self.fixed_key else Record
@@ -104,8 +107,8 @@ class ProcessorOperator:
             return call.forwarded
 
         def call(key: Any, value: Any, timestamp: int, headers: Headers) -> Awaitable[list[tuple[AnyRecord, str | None]]]:
-            # not a coroutine itself: the metadata is the current record's now, not when the call
-            # comes to run
+            # Not a coroutine itself: read the metadata now, while the record is the current one,
+            # not when the call runs.
             return run(_Call(own, context.record_metadata(), timestamp), record_type(key, value, timestamp, headers))
 
         def emit(
@@ -121,7 +124,10 @@ class ProcessorOperator:
         return AsyncBound(call, emit, self._start(context, own, begin))
 
     def _start(self, context: NodeContext, own: _TaskContext, begin: Callable[[AnyProcessor], None]) -> Callable[[], None]:
-        """Make and initialize the processor when its turn comes, and let it `begin`; return what closes it."""
+        """Make and initialize the processor in its turn, then call `begin`.
+
+        Return the function that closes it.
+        """
         processor: AnyProcessor | None = None
 
         def make() -> None:
@@ -200,7 +206,10 @@ class _TaskContext(Context[Any]):
 
 @final
 class _AsyncContext(_TaskContext):
-    """The context of one asynchronous processor in one task: calls run interleaved, so each collects what it forwards."""
+    """The context of one asynchronous processor in one task.
+
+    Calls run interleaved, so each collects the records that it forwards.
+    """
 
     __slots__ = ()
 
@@ -218,7 +227,7 @@ class _AsyncContext(_TaskContext):
 
 
 def _checked(node: str, supplier: AnySupplier) -> AnyProcessor:
-    """Return a processor of this supplier to look at."""
+    """Return a processor of this supplier, after checking both."""
     if isinstance(supplier, Processor | FixedKeyProcessor):
         raise TopologyError(f"{supplier!r} of node {node} is a processor, and no supplier: give its class, or a function that makes one")
     processor = check_supplier(supplier, role="supplier", of=f"node {node}")

@@ -1,4 +1,4 @@
-"""The Processor API: what one writes to see every record, keep state and call back by the clock."""
+"""The Processor API: see every record, keep state, and schedule punctuators."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ Punctuator: TypeAlias = Callable[[int], None]
 
 
 class Context(ABC, Generic[Out_contra]):
-    """What a processor can ask of the task it works in.
+    """The access of a processor to its task.
 
-    It is the processor's own, for as long as the task lives, and not to be used elsewhere.
+    It belongs to one processor for the lifetime of the task; do not use it elsewhere.
     """
 
     @property
@@ -42,10 +42,10 @@ class Context(ABC, Generic[Out_contra]):
 
     @abstractmethod
     def forward(self, record: Out_contra, child: str | None = None) -> None:
-        """Hand a record to all children in the order in which they were added, or to the one named; they are done with it on return.
+        """Forward a record to all children in the order of their addition, or to one by name.
 
-        In an `async def process` the record is handed on after the call, in the order of the calls
-        to forward.
+        The children have processed it on return. In an `async def process` the record is forwarded
+        after the call, in the order of the calls to `forward`.
         """
 
     @abstractmethod
@@ -57,14 +57,14 @@ class Context(ABC, Generic[Out_contra]):
 
     @abstractmethod
     def schedule(self, interval_ms: int, punctuation: PunctuationType, callback: Punctuator, start_ms: int | None = None) -> Callable[[], None]:
-        """Call back every `interval_ms`, of stream time or wall-clock time; the returned function cancels.
+        """Call back every `interval_ms`, of stream time or wall-clock time.
 
-        `start_ms` is when to begin.
+        The returned function cancels. `start_ms` is the time of the first call.
         """
 
     @abstractmethod
     def commit(self) -> None:
-        """Ask for a commit soon, not at the end of the commit interval only."""
+        """Ask for a commit soon, before the end of the commit interval."""
 
     @abstractmethod
     def current_stream_time_ms(self) -> int:
@@ -72,14 +72,14 @@ class Context(ABC, Generic[Out_contra]):
 
     @abstractmethod
     def current_system_time_ms(self) -> int:
-        """Return the wall-clock time; under test that is the test's."""
+        """Return the wall-clock time in ms; under test, the test's time."""
 
     @abstractmethod
     def record_metadata(self) -> RecordMetadata | None:
-        """Return topic, partition and offset of the input record that is being processed.
+        """Return topic, partition and offset of the input record at hand.
 
-        None in a punctuation, and for what was made of several records: when a window closes, or by
-        a function of many records. Of a record that was held back they are its own.
+        Returns None in a punctuation, and for results of several records: when a window closes, or
+        by a function of many records. For a record that was held back, these are its own.
         """
 
 
@@ -91,18 +91,19 @@ FixedKeyProcessorContext: TypeAlias = Context[FixedKeyRecord[KIn, VOut]]
 
 
 class Processor(ABC, Generic[KIn, VIn, KOut, VOut]):
-    """Sees every record of its parents, one at a time. Subclass it and override `process`, which may be `async def`.
+    """Base class of a processor that sees every record of its parents, one at a time.
 
-    A supplier (the class itself will do) makes a new one for every task. Whatever `process` or a
-    punctuator raises goes to the app's processing exception handler, with the record.
+    Subclass it and override `process`, which may be `async def`. A supplier (the class itself will
+    do) makes a new one for every task. An error in `process` or in a punctuator goes to the app's
+    processing exception handler, with the record.
     """
 
     context: ProcessorContext[KOut, VOut]
 
     def init(self, context: ProcessorContext[KOut, VOut]) -> None:
-        """Get ready, when the task's stores are: take stores, schedule punctuators.
+        """Get ready, once the task's stores are: get stores, schedule punctuators.
 
-        Overriding it, keep the context (or call super).
+        If you override it, keep the context (or call super).
         """
         self.context = context
 
@@ -111,18 +112,21 @@ class Processor(ABC, Generic[KIn, VIn, KOut, VOut]):
         """Process one record."""
 
     def close(self) -> None:
-        """Let go of what `init` took, except stores: the task ends, here, at least."""
+        """Release resources that `init` took, except stores.
+
+        The task ends, at least on this instance.
+        """
 
 
 class FixedKeyProcessor(ABC, Generic[KIn, VIn, VOut]):
-    """Sees every record of its parents and forwards others with the same keys; see Processor."""
+    """Base class of a processor that forwards records with the same keys; see Processor."""
 
     context: FixedKeyProcessorContext[KIn, VOut]
 
     def init(self, context: FixedKeyProcessorContext[KIn, VOut]) -> None:
-        """Get ready, when the task's stores are: take stores, schedule punctuators.
+        """Get ready, once the task's stores are: get stores, schedule punctuators.
 
-        Overriding it, keep the context (or call super).
+        If you override it, keep the context (or call super).
         """
         self.context = context
 
@@ -131,4 +135,7 @@ class FixedKeyProcessor(ABC, Generic[KIn, VIn, VOut]):
         """Process one record."""
 
     def close(self) -> None:
-        """Let go of what `init` took, except stores: the task ends, here, at least."""
+        """Release resources that `init` took, except stores.
+
+        The task ends, at least on this instance.
+        """

@@ -1,4 +1,7 @@
-"""Checks of what an operation is given: each error names the operation and the argument, and says what to give instead."""
+"""Checks of an operation's arguments.
+
+Each error names the operation and the argument, and says how to mend it.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +21,16 @@ _NUMBERS = {0: "no argument", 1: "one argument", 2: "two arguments", 3: "three a
 
 
 def check_function(function: Any, *allowed: int, role: str, of: str, awaited: bool = False, iterated: bool = False) -> int:
-    """Return which of the `allowed` numbers of positional arguments a function is to be called with; the numbers ascend.
+    """Return the number of positional arguments to call a function with, one of `allowed`.
 
-    A function with fitting required parameters takes as many as it requires; optional ones are left
-    alone. One with `*args`, and a builtin without a signature, gets the fewest that it can take.
+    The `allowed` numbers ascend. A function with fitting required parameters takes as many as it
+    requires; optional ones are left alone. One with `*args`, and a builtin without a signature,
+    gets the fewest that it can take.
+
     Raises TopologyError if it cannot be called, or by none of these numbers, and if it is an `async
     def` that nothing would await: only `awaited` ones may be, and no function may be an
-    asynchronous generator. A generator gives nothing but itself: only a function whose result is
-    `iterated` may be one.
+    asynchronous generator. A call of a generator function returns only a generator: only a function
+    whose result is `iterated` may be one.
     """
     if not callable(function):
         raise TopologyError(f"{role} of {of} is {function!r}, which cannot be called: give a function of {_count(allowed)}")
@@ -42,14 +47,20 @@ def check_function(function: Any, *allowed: int, role: str, of: str, awaited: bo
 
 
 def check_kind(value: T, kinds: type | tuple[type, ...], *, role: str, of: str, remedy: str) -> T:
-    """Return `value` if it is an instance of `kinds`; raise TopologyError, which ends by the `remedy`, otherwise."""
+    """Return `value` if it is an instance of `kinds`.
+
+    Raises TopologyError, with the `remedy` at the end of its text, otherwise.
+    """
     if not isinstance(value, kinds):
         raise TopologyError(f"{role} of {of} is {_shown(value)}: {remedy}")
     return value
 
 
 def check_options(value: T | None, kind: type[T], *, of: str) -> T:
-    """Return the options of an operation, those by default for None; raise TopologyError when they are of another kind."""
+    """Return the options of an operation, the defaults for None.
+
+    Raises TopologyError when they are of another kind.
+    """
     if value is None:
         return kind()
     wrapped = f"{kind.__name__}(value={value!r}) or {kind.__name__}(key={value!r})"
@@ -58,7 +69,7 @@ def check_options(value: T | None, kind: type[T], *, of: str) -> T:
 
 
 def check_serde(value: Any, *, role: str, of: str) -> None:
-    """Raise TopologyError unless it is a serde or None."""
+    """Raise TopologyError unless the value is a serde or None."""
     if value is None or isinstance(value, Serde):
         return
     hint = _SERDES.get(value, "an object of ks_actors.serdes") if isinstance(value, type) else "an object of ks_actors.serdes"
@@ -66,7 +77,7 @@ def check_serde(value: Any, *, role: str, of: str) -> None:
 
 
 def check_whole(value: Any, *, role: str, of: str, least: int | None = None) -> None:
-    """Raise TopologyError unless it is an int, of `least` or more."""
+    """Raise TopologyError unless the value is an int, of `least` or more."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise TopologyError(f"{role} of {of} is {_shown(value)}: give an int")
     if least is not None and value < least:
@@ -74,27 +85,27 @@ def check_whole(value: Any, *, role: str, of: str, least: int | None = None) -> 
 
 
 def check_names(names: tuple[Any, ...], *, role: str, of: str) -> None:
-    """Raise TopologyError unless all are names: each is to be an argument of its own."""
+    """Raise TopologyError unless all are names, each an argument of its own."""
     for name in names:
         if not isinstance(name, str) or not name:
             raise TopologyError(f"{role} of {of} is {_shown(name)}: give names, each a str and an argument of its own")
 
 
 def check_flag(value: Any, *, role: str, of: str) -> None:
-    """Raise TopologyError unless it is True or False."""
+    """Raise TopologyError unless the value is True or False."""
     if not isinstance(value, bool):
         raise TopologyError(f"{role} of {of} is {_shown(value)}: give True or False")
 
 
 def check_one_of(value: Any, choices: tuple[Any, ...], *, role: str, of: str) -> None:
-    """Raise TopologyError unless it is one of the choices."""
+    """Raise TopologyError unless the value is one of the choices."""
     if not any(value is choice or (isinstance(value, str) and value == choice) for choice in choices):
         raise TopologyError(f"{role} of {of} is {_shown(value)}: give {', '.join(map(repr, choices[:-1]))} or {choices[-1]!r}")
 
 
 def check_configs(value: Mapping[str, str], *, role: str, of: str) -> None:
-    """Raise TopologyError unless it is a mapping of names to values, both str, as the configs of a topic are."""
-    # Other types than str would be refused by the broker, when the topic is made.
+    """Raise TopologyError unless the value maps names to values, both str, as topic configs do."""
+    # The broker would reject types other than str when the topic is made.
     try:
         items = dict(value).items()
     except (TypeError, ValueError):
@@ -104,7 +115,10 @@ def check_configs(value: Mapping[str, str], *, role: str, of: str) -> None:
 
 
 def check_supplier(supplier: Any, *, role: str, of: str) -> Any:
-    """Return what a supplier makes without arguments; raise TopologyError if it cannot be called so, or fails."""
+    """Call a supplier without arguments and return its result.
+
+    Raises TopologyError if it cannot be called so, or fails.
+    """
     check_function(supplier, 0, role=role, of=of)
     try:
         return supplier()

@@ -1,4 +1,4 @@
-"""How functions and processors that are `async def` are run."""
+"""Options for functions and processors that are `async def`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 Order: TypeAlias = Literal["key", "partition", "none"]
-"""What keeps its order: records of one key, of one partition, or none at all."""
+"""The scope of ordering: records of one key, of one partition, or no order."""
 
 
 class Retry(msgspec.Struct, frozen=True, kw_only=True):
-    """Call again after a failure, `attempts` times in all, waiting `backoff_ms`, then twice as long each time, up to `max_backoff_ms`.
+    """Call again after a failure, `attempts` times in all.
 
-    Only errors of the types `on` are tried again; a call that takes too long is a TimeoutError.
+    It waits `backoff_ms`, then twice as long each time, up to `max_backoff_ms`. Only errors of the
+    types `on` are tried again; a call that takes too long is a TimeoutError.
     """
 
     attempts: int = 3
@@ -39,11 +40,12 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AsyncOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How many calls run at the same time in one task, what order they keep, and how long (ms) each may take, a retry being a call of its own.
+    """Concurrency, order and time limit of the asynchronous calls in one task.
 
-    With order "key" the calls of one key follow each other. With "partition" all run side by side,
-    and their results are handed on in the order of the records. With "none" results are handed on
-    as they come.
+    `max_in_flight` calls run at the same time; each may take `timeout_ms`, a retry being a call of
+    its own. With order "key" the calls of one key follow each other. With "partition" all run side
+    by side, and their results are forwarded in the order of the records. With "none" results are
+    forwarded in the order of completion.
     """
 
     max_in_flight: int = 100
@@ -66,7 +68,7 @@ class AsyncOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AsyncArguments(TypedDict, total=False):
-    """The keyword arguments of operations that can be given an `async def`; see AsyncOptions."""
+    """The keyword arguments of operations that accept an `async def`; see AsyncOptions."""
 
     max_in_flight: int
     order: Order
@@ -75,12 +77,18 @@ class AsyncArguments(TypedDict, total=False):
 
 
 def is_async(function: Callable[..., object]) -> bool:
-    """Tell whether calling this gives a coroutine: `async def`, also behind a partial or as the `__call__` of an object."""
+    """Return whether a call of this function gives a coroutine.
+
+    It does for an `async def`, also behind a partial or as the `__call__` of an object.
+    """
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(type(function), "__call__", None))  # noqa: B004 - its kind matters
 
 
 def async_options(function: Callable[..., object], arguments: AsyncArguments, where: str) -> AsyncOptions | None:
-    """Return the options for an async function, None for a plain one; plain ones with options are a TopologyError."""
+    """Return the options for an async function, None for a plain one.
+
+    Raises TopologyError for a plain function with options.
+    """
     if is_async(function):
         return options_of(arguments, where)
     if arguments:
@@ -92,7 +100,7 @@ def async_options(function: Callable[..., object], arguments: AsyncArguments, wh
 def options_of(arguments: AsyncArguments, where: str) -> AsyncOptions:
     """Return the options that an operation was given.
 
-    Raises TopologyError, which names the operation, for those that there are not, or cannot be.
+    Raises TopologyError, which names the operation, for unknown or invalid ones.
     """
     if unknown := sorted(arguments.keys() - AsyncArguments.__annotations__.keys()):
         known = ", ".join(AsyncArguments.__annotations__)

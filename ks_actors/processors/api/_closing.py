@@ -1,4 +1,4 @@
-"""What operators hold back, and cannot read any more: it is about no record that is at hand."""
+"""Held-back results, and errors in reading them: neither belongs to the record at hand."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ def _itself(key: Any) -> Any:
 
 
 def forward_closed(context: NodeContext, origins: Origins, store: Any, starts: tuple[int, int], size: int, headers: Headers) -> None:
-    """Forward the windows of a store that begin in a stretch of time, both ends included, by start and key, with the headers of the current record.
+    """Forward the windows of a store that begin in a range of time, both ends included.
 
-    Results come from no single record. Nor does an aggregate that its serde cannot read: the
-    processing handler is asked about that one, and the others come out.
+    They go by start and key, with the headers of the current record. Results come from no single
+    record. When the serde cannot read an aggregate, the processing handler decides about that one,
+    and the others are forwarded.
     """
     try:
         entries = store.fetch_all_entries(*starts)
@@ -45,11 +46,11 @@ def forward_closed(context: NodeContext, origins: Origins, store: Any, starts: t
 
 
 def held_back(context: NodeContext, origins: Origins, store: Any, told: Callable[[Any], Any] = _itself) -> Iterator[tuple[Any, Any]]:
-    """Iterate over what a node holds back in a store of its own, by key.
+    """Iterate over the records that a node holds back in a store of its own, by key.
 
-    What cannot be read is deleted when the processing handler has been asked about it, under the
-    key that is `told`. Raises ProcessingFailed when a key cannot be read, or all of what was
-    restored.
+    An unreadable one is deleted after the processing handler was asked about it, under the key that
+    `told` returns. Raises ProcessingFailed when a key cannot be read, or none of the restored
+    records.
     """
     try:
         for key, value in store.all_there_is():
@@ -65,7 +66,10 @@ def held_back(context: NodeContext, origins: Origins, store: Any, told: Callable
 
 
 def unreadable(context: NodeContext, origins: Origins, error: SerializationError, key: Any, timestamp: int) -> None:
-    """Ask the processing handler about something that was held back and that its serde cannot read, and about no record."""
+    """Ask the processing handler about a held-back record that its serde cannot read.
+
+    The error names no source record.
+    """
     here = origins.here()
     origins.go_to(None, timestamp, ())
     try:

@@ -1,4 +1,4 @@
-"""What a node of a topology is to the runtime."""
+"""The contract between a node of a topology and the runtime."""
 
 from __future__ import annotations
 
@@ -18,27 +18,30 @@ if TYPE_CHECKING:
     from ks_actors.records import TaskId
 
 Process: TypeAlias = Callable[[Any, Any, int, Headers], None]
-"""Take one record: key, value, timestamp (ms), headers.
+"""Process one record: key, value, timestamp (ms), headers.
 
-Returns when all that the record causes downstream is done (depth first).
+It returns when all downstream processing of the record is done (depth first).
 """
 
 ProcessBatch: TypeAlias = Callable[[Batch], None]
-"""Take records in order: the same result as taking them one by one, downstream of a node that has only one path."""
+"""Process records in order, with the same result as one by one.
+
+This holds downstream of a node that has only one path.
+"""
 
 
 class PunctuationType(StrEnum):
-    """Which clock calls a punctuator: stream time goes on with the timestamps of records, wall-clock time by itself."""
+    """The clock that calls a punctuator.
+
+    Record timestamps advance stream time; wall-clock time advances by itself.
+    """
 
     STREAM_TIME = "stream_time"
     WALL_CLOCK_TIME = "wall_clock_time"
 
 
 class NodeContext(Protocol):
-    """What the runtime gives to one node of one task.
-
-    Everything is called on the task's own turn.
-    """
+    """The runtime's services for one node of one task. Call everything on the task's own turn."""
 
     @property
     def application_id(self) -> str: ...
@@ -51,12 +54,18 @@ class NodeContext(Protocol):
 
     @property
     def forward(self) -> Process:
-        """Hand a record to every child, in order; with one child this is the child's own function."""
+        """Forward a record to every child, in order.
+
+        With one child this is the child's own function.
+        """
         ...
 
     @property
     def forward_batch(self) -> ProcessBatch:
-        """Hand a batch to every child; the runtime has made sure that batches give what single records would."""
+        """Forward a batch to every child.
+
+        The runtime has made sure that batches give the same results as single records.
+        """
         ...
 
     @property
@@ -72,14 +81,15 @@ class NodeContext(Protocol):
         ...
 
     def cache(self, store: str, *, send_old: bool) -> Cache | None:
-        """Return what takes the updates of a store instead of `forward`; None when each is to be forwarded at once.
+        """Return the cache that takes the updates of a store instead of `forward`.
 
-        `send_old` says that old values are wanted downstream. To be called while the node is bound.
+        Returns None when each update must be forwarded at once. `send_old` says that old values are
+        needed downstream. Call it while the node is bound.
         """
         ...
 
     def origins(self) -> Origins:
-        """Return what lets an operator make records that it has held back the current ones again."""
+        """Return the object by which an operator makes held-back records the current ones again."""
         ...
 
     def schedule(self, interval_ms: int, punctuation: str, callback: Callable[[int], None], start_ms: int | None = None) -> Callable[[], None]:
@@ -87,28 +97,32 @@ class NodeContext(Protocol):
         ...
 
     def when_made(self, make: Callable[[], None], init: Callable[[], None]) -> None:
-        """Call `make`, and then `init`, when the functions of all nodes are made: both in the order in which the topology has its nodes.
+        """Call `make`, and then `init`, once the functions of all nodes are made.
 
-        First every node's `make` is called, then every node's `init`, as Kafka Streams does. To be
-        called while the node is bound.
+        First every node's `make` is called, then every node's `init`, both in the order of the
+        topology's nodes, as Kafka Streams does. Call this while the node is bound.
         """
         ...
 
     def dropped(self, count: int = 1) -> None:
-        """Count records that were left out (metric dropped-records)."""
+        """Count dropped records (metric dropped-records)."""
         ...
 
     def failed(self, error: Exception, key: Any, value: Any, timestamp: int, headers: Headers, offset: int | None = None) -> None:
-        """Ask the processing exception handler about a record: returns to go on without it, raises ProcessingFailed to end.
+        """Ask the processing exception handler about a record.
 
-        Call it with the record that was being processed, from an `except` block. `offset` tells the
-        source record when working on a batch.
+        Returns to continue without the record, raises ProcessingFailed to end. Call it with the
+        record at hand, from an `except` block. `offset` identifies the source record when working
+        on a batch.
         """
         ...
 
     @property
     def progress(self) -> MutableMapping[str, int]:
-        """Numbers that are committed along with the task's offsets and are there again when it moves or restarts; keys name stores."""
+        """Numbers that are committed along with the task's offsets; keys name stores.
+
+        They are restored when the task moves or restarts.
+        """
         ...
 
     def stream_time(self) -> int:
@@ -124,7 +138,7 @@ class NodeContext(Protocol):
         ...
 
     def record_metadata(self) -> RecordMetadata | None:
-        """Return where the current record came from; None in a punctuation, or when that is not known.
+        """Return the origin of the current record; None in a punctuation, or when it is unknown.
 
         Exact in record mode only.
         """
@@ -132,7 +146,7 @@ class NodeContext(Protocol):
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record came from."""
+    """The origin of a record."""
 
     topic: str
     partition: int
@@ -144,7 +158,7 @@ def _nothing() -> None:
 
 
 def too_early(node: str) -> Callable[..., Never]:
-    """Return what stands for a user's function until its object is initialized."""
+    """Return the placeholder for a user function until its object is initialized."""
 
     def refuse(*_: object) -> Never:
         raise StreamsError("a record comes before the processor is initialized: forward in process or in a punctuator, not in init", node=node)
@@ -153,7 +167,10 @@ def too_early(node: str) -> Callable[..., Never]:
 
 
 class Bound(NamedTuple):
-    """One node at work in one task: `batch` None runs it record at a time, `close` is called when the task ends."""
+    """One node at work in one task.
+
+    `batch` None runs it record at a time; `close` is called when the task ends.
+    """
 
     process: Process
     batch: ProcessBatch | None = None
@@ -163,10 +180,10 @@ class Bound(NamedTuple):
 class AsyncBound(NamedTuple):
     """One node with asynchronous user code, at work in one task.
 
-    `call` takes key, value, timestamp and headers of a record and must be called on the task's own
-    turn, while the record is the current one; what it returns can be awaited whenever, together
-    with others. `emit` takes that result and the record again, hands on what is to be handed on,
-    and is called on the task's own turn, in the order wanted. `close` is called when the task ends.
+    `call` takes key, value, timestamp and headers of a record. Call it on the task's own turn,
+    while the record is the current one; its result can be awaited at any time, together with
+    others. `emit` takes that result and the record again, and forwards the output. Call it on the
+    task's own turn, in the order wanted. `close` is called when the task ends.
     """
 
     call: Callable[[Any, Any, int, Headers], Awaitable[Any]]
@@ -175,12 +192,13 @@ class AsyncBound(NamedTuple):
 
 
 class Operator(Protocol):
-    """One node of a topology: a definition that is shared by all tasks. What it keeps per task lives in the closures that `bind` makes.
+    """One node of a topology: a definition that all tasks share.
 
-    `record_context` says that the node's code may look at the record's metadata, headers or stream
-    time: its task runs record at a time from the source on. The runtime calls the bound function
-    inside a guard, so a `process` lets errors of user code through; a `batch` function catches them
-    itself, names the record through `context.failed` and goes on when that returns.
+    State per task lives in the closures that `bind` makes. `record_context` says that the node's
+    code may look at the record's metadata, headers or stream time: its task runs record at a time
+    from the source on. The runtime calls the bound function inside a guard, so a `process` lets
+    errors of user code through. A `batch` function catches them itself, names the record through
+    `context.failed` and continues when that returns.
     """
 
     @property
@@ -188,11 +206,11 @@ class Operator(Protocol):
 
     @property
     def asynchronous(self) -> AsyncOptions | None:
-        """How its user code is run when that is `async def`; then it is an `AsyncOperator`."""
+        """Options for user code that is `async def`; the operator is then an `AsyncOperator`."""
         ...
 
     def bind(self, context: NodeContext) -> Bound:
-        """Make the functions of one task. Stores can be had from `context.store` right here."""
+        """Make the functions of one task. `context.store` works here already."""
         ...
 
 
@@ -205,5 +223,5 @@ class AsyncOperator(Operator, Protocol):
 
 
 def never_alone(_key: Any, _value: Any, _timestamp: int, _headers: Headers) -> None:
-    """Refuse to process: the code of this node is async, the runtime runs it through `bind_async`."""
+    """Refuse to process: the runtime runs this node's async code through `bind_async`."""
     raise RuntimeError("an asynchronous operator does not process by itself: use bind_async")

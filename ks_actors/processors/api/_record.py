@@ -17,7 +17,7 @@ V2 = TypeVar("V2")
 class Record(msgspec.Struct, Generic[K, V], frozen=True):
     """A record: key, value, timestamp (ms since the epoch) and headers.
 
-    It never changes; `with_…` make others that differ in one thing.
+    It is immutable; the `with_…` methods return records that differ in one field.
     """
 
     key: K
@@ -43,9 +43,9 @@ class Record(msgspec.Struct, Generic[K, V], frozen=True):
 
 
 class FixedKeyRecord(msgspec.Struct, Generic[K, V], frozen=True):
-    """A record whose key stays: what `process_values` gets and forwards.
+    """A record with a fixed key, which `process_values` gets and forwards.
 
-    There is no way to another key, so that no repartition is due.
+    It has no `with_key`, so no repartition is necessary.
     """
 
     key: K

@@ -1,4 +1,4 @@
-"""Where records that wait came from, as an operator sees it."""
+"""The origins of held-back records, as an operator sees them."""
 
 from __future__ import annotations
 
@@ -8,28 +8,34 @@ if TYPE_CHECKING:
     from ks_actors.records import Headers
 
 Origin: TypeAlias = "tuple[Any, int] | tuple[str, int, int] | None"
-"""Where a record came from: a page in memory and the record's offset there; or topic, partition and offset; or None, when nobody knows."""
+"""The origin of a record, None when unknown.
+
+It is a page in memory and the record's offset there; or topic, partition and offset.
+"""
 
 
 class Origins(Protocol):
-    """What lets an operator that holds records back make each the current one again, while it forwards what has become of it.
+    """The means to make held-back records the current ones again, to forward their results.
 
-    So errors behind it, and what users' code asks, are about that record, and not about the one
-    that lets it go.
+    So downstream errors, and the metadata that user code reads, name that record and not the record
+    that releases it.
     """
 
     def origin(self) -> Origin:
-        """Return where the current record came from: in memory, a record as it was read is known for as long as not too many others have come."""
+        """Return the origin of the current record.
+
+        In memory, a record as it was read is known until too many others have come.
+        """
         ...
 
     def here(self) -> Any:
-        """Return what `back` needs to make the current record the current one again."""
+        """Return the value that `back` needs to restore the current record."""
         ...
 
     def go_to(self, origin: Origin, timestamp: int, headers: Headers) -> None:
-        """Make another record the current one; None: none."""
+        """Make another record the current one; None stands for no record."""
         ...
 
     def back(self, there: Any) -> None:
-        """Make the record the current one again that was so before."""
+        """Make the previous record the current one again."""
         ...

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 class Clock:
     """Stream time (ms) as one node of one task has seen it, -1 before the first record.
 
-    It is committed along with the task's offsets, under the name of the node and its store, so that
-    a task that takes over or restarts goes on from there: what was too late before stays too late.
+    It is committed along with the task's offsets, under the name of the node and its store. A task
+    that takes over or restarts continues from there: a record that was too late before stays too
+    late.
     """
 
     __slots__ = ("time",)
@@ -31,5 +32,5 @@ class Clock:
 
 
 def keep(context: NodeContext, name: str, clock: object) -> None:
-    """Have each commit read a clock, which has `__index__`."""
+    """Register a clock, which has `__index__`, so that each commit reads it."""
     cast("MutableMapping[str, object]", context.progress)[name] = clock

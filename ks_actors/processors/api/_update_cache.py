@@ -1,4 +1,4 @@
-"""What holds updates of a store back, as an operator sees it."""
+"""The cache of a store's updates, as an operator sees it."""
 
 from __future__ import annotations
 
@@ -11,19 +11,23 @@ if TYPE_CHECKING:
 
 
 class Gone(NamedTuple):
-    """The entry of a row that was deleted after it had been updated since it was last sent: somebody may have read it meanwhile."""
+    """The entry of a row that was updated and then deleted since it was last sent.
+
+    A reader may have seen the update meanwhile.
+    """
 
     value: None
     timestamp: int
 
 
 class HeldRows:
-    """Rows that have been updated since they were last sent, by first update; of a windowed table those of one window.
+    """Rows that have been updated since they were last sent, by first update.
 
-    `olds` has what was last sent of each (None: nothing). A new value is what the store has when it
-    is sent, with its timestamp; in `news` are those that the store may not have any more: deletes,
-    as None with the time of it, and all of windows. Rows are known by their keys, or, when those
-    may be equal where their bytes are not, by these bytes: then `keys` has the keys.
+    Of a windowed table they are the rows of one window. `olds` has the last sent value of each
+    (None: nothing). The new value is the store's when it is sent, with its timestamp. `news` has
+    the values that the store may not have any more: deletes, as None with their time, and all of
+    windows. Rows are identified by their keys. When unequal bytes may give equal keys, the bytes
+    identify them: then `keys` has the keys.
     """
 
     __slots__ = ("headers", "keys", "news", "olds", "places", "window")
@@ -37,7 +41,7 @@ class HeldRows:
         self.places: dict[Any, Any] = {}
 
     def note_headers(self, keys: Iterable[Any], headers: Iterable[Headers]) -> None:
-        """Remember the headers of the last record of each row that is held."""
+        """Remember the headers of the last record of each cached row."""
         olds, known = self.olds, self.headers
         for key, header in zip(keys, headers, strict=False):
             if header and key in olds:
@@ -47,23 +51,23 @@ class HeldRows:
 
 
 class AtRecord(Protocol):
-    """The place of the record that is being processed, which somebody who takes a batch record by record has to tell."""
+    """The offset of the current record; set it when processing a batch record by record."""
 
     offset: int
 
 
 class Cache(Protocol):
-    """Updates of one store of one task that have not gone downstream yet: at most one per row, the latest.
+    """Updates of one store of one task that have not gone downstream yet: the latest of each row.
 
     An operator writes its store at once and gives its updates to `hold` instead of forwarding them,
-    always with the row's value before (None: there was no row). Of a row that is held already the
-    old value stays what was last sent. An operator that works on many rows at a time gets them from
-    `rows` and adds to them itself, if keys are `plain`, and calls `settle` at the end.
+    always with the row's value before (None: there was no row). The old value of a cached row
+    remains the last sent one. An operator that works on many rows at a time gets them from `rows`
+    and adds to them itself, if keys are `plain`, and calls `settle` at the end.
     """
 
     @property
     def plain(self) -> bool:
-        """Whether rows are known by their keys."""
+        """Whether keys identify the rows."""
         ...
 
     @property
@@ -73,18 +77,21 @@ class Cache(Protocol):
 
     @property
     def current(self) -> AtRecord:
-        """The record that the task is at: its `offset` is to be set before `hold` is called for the next record of a batch."""
+        """The task's current record.
+
+        Set its `offset` before you call `hold` for the next record of a batch.
+        """
         ...
 
     @property
     def copies(self) -> bool:
-        """Whether old values are sent that could be changed in place, so that `before` makes copies."""
+        """Whether the sent old values are mutable, so that `before` makes copies."""
         ...
 
     def before(self, key: Any, value: Any, window: Window | None = None) -> Any:
-        """Return a row's value before an update, such as it stays when the row's object is changed in place.
+        """Return a row's value before an update, safe from in-place changes to the row's object.
 
-        Call it before that.
+        Call it before such a change.
         """
         ...
 
@@ -93,25 +100,29 @@ class Cache(Protocol):
         ...
 
     def hold_batch(self, batch: Batch) -> None:
-        """Take many."""
+        """Take a batch of updates."""
         ...
 
     def came(self, batch: Batch, skipped: Collection[int] = (), late: Mapping[int, int | None] = ...) -> None:
-        """Note the records whose updates are going to be added to `rows`, or left to the store, so that errors downstream can name them.
+        """Note the records of updates that follow, in `rows` or in the store.
 
-        Those at `skipped` have changed nothing, and those that were `late` only the windows that
-        end behind a time (ms); None: some, who knows which.
+        Downstream errors can then name them. Records at `skipped` have changed nothing. A `late`
+        record has changed only the windows that end after the given time (ms); None: some unknown
+        ones.
         """
         ...
 
     def leave_to_store(self, batch: Batch) -> bool:
-        """Return whether nothing is to be done for counts that the store's `count_up` has put: it has noted what they were."""
+        """Return whether the counts that the store's `count_up` has put need no more work.
+
+        The store has noted their old values.
+        """
         ...
 
     def rows(self, window: Window | None = None) -> HeldRows:
-        """Return the rows, or those of a window, to be added to before `settle` is called, and not after."""
+        """Return the rows, or those of a window; add to them before calling `settle`, not after."""
         ...
 
     def settle(self, updates: int = 0) -> None:
-        """Count what was added by so many updates, besides those of `hold`, and send on what is too much."""
+        """Count `updates` updates, besides those of `hold`, and forward the excess."""
         ...

@@ -1,4 +1,7 @@
-"""A stream joined with the past of a table, after a while: records wait until the table has probably heard of their time (KIP-923)."""
+"""A stream joined with the past of a table after a grace period (KIP-923).
+
+Records wait until the table has probably seen the rows of their time.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ _key = attrgetter("key")
 
 
 class WaitingKey(NamedTuple):
-    """Where a record waits: at its time, beside those of other keys, and behind those of its own that came before."""
+    """The place of a waiting record: by time, key, and then order of arrival."""
 
     time: int
     key: Any
@@ -38,10 +41,11 @@ class WaitingKey(NamedTuple):
 @final
 @dataclass(frozen=True, kw_only=True)
 class BufferedStreamTableJoin(Inline):
-    """Join records with what a table held at their time, as soon as stream time is `grace_ms` past it, in the order of times and then keys.
+    """Join records with the table's rows as of their time, once stream time is `grace_ms` past it.
 
-    Until then they wait in `store`. Stream time is that of the latest record that has waited; what
-    is further behind is joined at once. Records are dropped as StreamTableJoin drops them.
+    Records are joined in the order of times and then keys. Until then they wait in `store`. Stream
+    time is that of the latest record that has waited; a record further behind is joined at once.
+    Records are dropped as StreamTableJoin drops them.
     """
 
     view: View
@@ -60,7 +64,7 @@ class BufferedStreamTableJoin(Inline):
 
 
 class _Waiting:
-    """What waits in one task."""
+    """The waiting records of one task."""
 
     def __init__(self, join: BufferedStreamTableJoin, context: NodeContext, as_of: AsOf) -> None:
         self._join = join
@@ -68,7 +72,7 @@ class _Waiting:
         self._as_of = as_of
         self._store = context.store(join.store)
         self._origins = context.origins()
-        # Where those came from of which the store has no more than bytes.
+        # The origins of records that the store has as bytes only.
         self._known: dict[Any, Origin] = {}
         self._sequence = 0
         self._queue: list[tuple[bytes, WaitingKey]] | None = None
@@ -92,7 +96,7 @@ class _Waiting:
             self._release(queue)
 
     def _restored(self) -> list[tuple[bytes, WaitingKey]]:
-        """Return what the store has already."""
+        """Return the keys of the waiting records in the store."""
         queue = [(self._store.key_bytes(place), place) for place, _ in held_back(self._context, self._origins, self._store, _key)]
         heapq.heapify(queue)
         self._sequence = (max((place.sequence for _, place in queue), default=-1) + 1) & _LAST_SEQUENCE
@@ -115,7 +119,7 @@ class _Waiting:
         self._store.put(place, None)
         known = self._known.pop(self._store.index(place), held.origin) if self._known else held.origin
         if held.new is None:
-            return  # it could not be read
+            return  # The record could not be read.
         here = self._origins.here()
         self._origins.go_to(known, held.timestamp, held.headers)
         try:
@@ -136,7 +140,10 @@ class _Waiting:
 
 @final
 class WaitingKeySerde(Serde[WaitingKey]):
-    """A zero byte, the time, the key by its own serde (None: still to be told, by `or_default`), and the number, as Kafka Streams writes them."""
+    """A zero byte, the time, the key by its own serde, and the sequence number.
+
+    Kafka Streams writes the same format. An inner serde of None must still be set by `or_default`.
+    """
 
     def __init__(self, inner: Serde[Any] | None) -> None:
         self.inner: Serde[Any] | None = inner
@@ -144,7 +151,7 @@ class WaitingKeySerde(Serde[WaitingKey]):
         self.immutable: bool = inner is not None and inner.immutable
 
     def or_default(self, default: Serde[Any] | None) -> WaitingKeySerde:
-        """Return this one, or that of the app's default if the serde of keys was not told."""
+        """Return this serde, or one with the app's default if the serde of keys is unknown."""
         inner = with_default(self.inner, default)
         return self if inner is self.inner else WaitingKeySerde(inner)
 

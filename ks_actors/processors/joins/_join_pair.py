@@ -1,4 +1,4 @@
-"""Both sides of an inner join of two streams at once: batches of either, with their places in the order of time."""
+"""Both sides of an inner join of two streams at once: batches of either, ordered by time."""
 
 from __future__ import annotations
 
@@ -16,14 +16,18 @@ if TYPE_CHECKING:
     from ks_actors.processors.joins._stream_join import StreamJoinSide
 
 FAR = 4
-"""Pairs within a batch that are looked at one by one, as a multiple of its records."""
+"""The most pairs within a batch that are compared one by one, as a multiple of its records."""
 
 _rank: Any = itemgetter(0)
 _rank_and_start: Any = itemgetter(0, 1)
 
 
 Hit: TypeAlias = tuple[int, int, Any, Any, Any, int]
-"""A record that has met another one: its place in the order, when the other one was, the values of both sides, and the record's key and time."""
+"""A pair of joined records.
+
+Its place in the order, the other record's timestamp, the values of both sides, and the record's key
+and timestamp.
+"""
 
 
 class Woven(NamedTuple):
@@ -37,10 +41,10 @@ class Woven(NamedTuple):
 class JoinPair:
     """Join batches of both sides as if their records came one by one, in the order of their ranks.
 
-    What is in the stores is looked up for all records first, then those meet that come in the same
-    batches, and then they are put. Results are forwarded together, with ranks as offsets. What is
-    rare is left to be done record by record: `process` returns False then, and has done nothing.
-    Records are not to be further apart than `run_ms`.
+    The stores are searched for all records first, then the records in the same batches are joined,
+    and then all are put. Results are forwarded together, with ranks as offsets. Rare cases are left
+    to the record form: `process` then returns False, and has done nothing. Records must be no
+    further apart than `run_ms`.
     """
 
     def __init__(self, left: StreamJoinSide, left_context: NodeContext, right: StreamJoinSide, right_context: NodeContext) -> None:
@@ -54,7 +58,7 @@ class JoinPair:
         self.run_ms: int = min(store.run_ms for store in self._stores.values())
 
     def process(self, left: Woven, right: Woven) -> bool:
-        """Join; return whether that was done."""
+        """Join the batches; return whether that was done."""
         sides = {True: left, False: right}
         if any(None in side.batch.keys or None in side.batch.values for side in sides.values()):
             return False
@@ -84,7 +88,7 @@ class JoinPair:
         return True
 
     def _met(self, mine: Woven, theirs: Woven, indexes: list[Any], *, of_left: bool) -> list[Hit]:
-        """Return what records of one side meet in the store of the other."""
+        """Return the hits of one side's records in the store of the other."""
         if not indexes:
             return []
         keys, values, times = mine.batch.keys, mine.batch.values, mine.batch.timestamps
@@ -96,7 +100,10 @@ class JoinPair:
         return [(ranks[at], start, other, values[at], keys[at], times[at]) for at, start, other in met]
 
     def _limits(self, mine: Woven, theirs: Woven, store: Any, before: int) -> list[int] | None:
-        """Return for each record what has expired in the other side's store when its turn comes; None when nothing of it is near enough."""
+        """Return for each record the expiry limit of the other side's store in its turn.
+
+        Returns None when no expired row is near enough.
+        """
         other_times = theirs.batch.timestamps
         if min(mine.batch.timestamps) - before > store.limit_after(max(other_times, default=-1)):
             return None
@@ -109,7 +116,10 @@ class JoinPair:
         return limits
 
     def _within(self, left: Woven, right: Woven, indexes: dict[bool, list[Any]], kept: dict[bool, list[Any]]) -> list[Hit] | None:
-        """Return the hits among the records themselves, met as they are `kept`; None when there are too many to look at each pair."""
+        """Return the hits among the records themselves, with values as `kept`.
+
+        Returns None when there are too many pairs to compare each.
+        """
         common = set(indexes[True]).intersection(indexes[False])
         if not common:
             return []
@@ -138,7 +148,11 @@ class JoinPair:
         return hits
 
     def _join(self, hits: Sequence[Hit], left: Woven, right: Woven) -> None:
-        """Make the results and forward them; a record at which the joiner raises is the handler's to decide about, once those before it are gone."""
+        """Make the results and forward them.
+
+        When the joiner raises, forward the results before that record, then ask the handler about
+        it.
+        """
         joiner, keyed = self._joiner, self._keyed
         keys: list[Any] = []
         values: list[Any] = []

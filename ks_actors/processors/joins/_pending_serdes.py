@@ -1,4 +1,4 @@
-"""Serdes of the store in which records of joined streams wait for others, as Kafka Streams writes them."""
+"""Serdes of the store for unmatched records of joined streams, as Kafka Streams writes them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ks_actors.serdes import AsRead
 
 Values: TypeAlias = tuple[tuple[bool, Any], ...]
-"""Pairs of the side that a value is of (True: left) and the value, never none of them."""
+"""Pairs of the value's side (True: left) and the value; at least one."""
 
 _KEY = struct.Struct(">qB")
 _HEAD = struct.Struct(">BI")
@@ -26,7 +26,10 @@ _UNKNOWN = "no serde is known for the {what} of joined streams: give StreamJoine
 
 @final
 class PendingKeySerde(Serde[PendingKey]):
-    """Timestamp (8 bytes, big-endian), 1 for left or 0 for right, and the key by its own serde (None: still to be told, by `or_default`)."""
+    """Timestamp (8 bytes, big-endian), 1 for left or 0 for right, and the key by its own serde.
+
+    An inner serde of None must still be set by `or_default`.
+    """
 
     def __init__(self, inner: Serde[Any] | None) -> None:
         self.inner: Serde[Any] | None = inner
@@ -34,7 +37,7 @@ class PendingKeySerde(Serde[PendingKey]):
         self.immutable: bool = inner is not None and inner.immutable
 
     def or_default(self, default: Serde[Any] | None) -> PendingKeySerde:
-        """Return this one, or that of the app's default if the serde of keys was not told."""
+        """Return this serde, or one with the app's default if the serde of keys is unknown."""
         inner = with_default(self.inner, default)
         return self if inner is self.inner else PendingKeySerde(inner)
 
@@ -66,7 +69,10 @@ class PendingKeySerde(Serde[PendingKey]):
 
 @final
 class PendingValuesSerde(Serde[Values]):
-    """A list as Kafka's ListSerde writes it, of values with a byte before each: 1 of the left side, 0 of the right one, each with its own serde."""
+    """A list as Kafka's ListSerde writes it, with a byte before each value.
+
+    The byte is 1 for the left side, 0 for the right one; each side has its own serde.
+    """
 
     def __init__(self, left: Serde[Any] | None, right: Serde[Any] | None) -> None:
         self.left: Serde[Any] | None = left
@@ -75,7 +81,7 @@ class PendingValuesSerde(Serde[Values]):
         self.as_read: AsRead | None = _as_read(of_serde(left), of_serde(right))
 
     def or_default(self, default: Serde[Any] | None) -> PendingValuesSerde:
-        """Return this one with the app's default where the serde of values was not told."""
+        """Return this serde with the app's default where the serde of values is unknown."""
         return PendingValuesSerde(with_default(self.left, default), with_default(self.right, default))
 
     def serializer(self, topic: str, *, is_key: bool = False) -> Callable[[Values], bytes]:

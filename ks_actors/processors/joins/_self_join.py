@@ -1,4 +1,4 @@
-"""A stream joined with itself, its records kept once."""
+"""A stream joined with itself; its records are stored once."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, kw_only=True)
 class SelfJoin(Inline):
-    """Join records with those that the `store` has from `before_ms` before to `after_ms` after them, then the other way round, and with themselves.
+    """Join records with those in `store` and with themselves.
 
-    What comes out, and in which order, is what the join of two streams gives, but that a record
-    meets itself as long as it is less than `retention_ms` minus one behind stream time, whatever
-    the windows say (as Kafka Streams' KStreamKStreamSelfJoin has it). Records without key or value
-    are dropped.
+    It joins with the records from `before_ms` before to `after_ms` after each, then the other way
+    round. Results and their order are those of the join of two streams, with one exception: a
+    record joins itself as long as it is less than `retention_ms` minus one behind stream time,
+    regardless of the windows (as Kafka Streams' KStreamKStreamSelfJoin does). Records without key
+    or value are dropped.
     """
 
     store: str
@@ -39,7 +40,7 @@ class SelfJoin(Inline):
         store = context.store(self.store)
         fetch = store.fetch_entries
         before, after, retention = self.before_ms, self.after_ms, self.retention_ms
-        now = store.observed  # a restart changes nothing
+        now = store.observed  # The store keeps stream time across a restart.
 
         def joined(key: Any, left: Any, right: Any) -> Any:
             return given(key, left, right) if keyed else given(left, right)

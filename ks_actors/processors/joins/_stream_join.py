@@ -1,4 +1,4 @@
-"""Two streams joined: records of one meet those of the other whose timestamps are near enough."""
+"""A join of two streams: records match when their timestamps are near enough."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _key = attrgetter("key")
 
 
 class PendingKey(NamedTuple):
-    """Records of one side (True: left), time and key that have met none of the other side so far."""
+    """The key of unmatched records: those of one side (True: left), time and key."""
 
     timestamp: int
     left: bool
@@ -29,10 +29,11 @@ class PendingKey(NamedTuple):
 
 
 class Tracker:
-    """Times of one task that both sides of a join know: stream time, and since when records may be pending. Both are committed with the offsets.
+    """The state of one task that both sides of a join share.
 
-    `origins` tells where pending records came from, by place and number there: in memory, so that a
-    task that begins anew knows none.
+    It has stream time, and the time since which records may be pending. Both are committed with the
+    offsets. `origins` has the origins of pending records, by place and number there: in memory
+    only, so a restarted task knows none.
     """
 
     __slots__ = ("origins", "pending_since", "time")
@@ -40,11 +41,11 @@ class Tracker:
     def __init__(self) -> None:
         self.time: int = -1
         self.origins: dict[tuple[Any, int], Origin] = {}
-        # at first the store may have some; None: there are none
+        # At first the store may have some; None: there are none.
         self.pending_since: int | None = -1
 
     def recall(self, context: NodeContext, store: str) -> None:
-        """Go on from what was committed, and have each commit read what is known; for each side."""
+        """Restore the committed state, and register it for each commit; call it for each side."""
         since = f"{store}@pending"
         known: Any = context.progress.get(store, -1)
         if known is not self:
@@ -59,7 +60,7 @@ class Tracker:
 
 
 class _Since:
-    """Since when records may be pending, as a number."""
+    """The time since which records may be pending, as a number."""
 
     __slots__ = ("_tracker",)
 
@@ -73,7 +74,7 @@ class _Since:
 
 @final
 class Trackers:
-    """The trackers of a join, by the store of pending records, which is one per task."""
+    """The trackers of a join, by the store of pending records; each task has one such store."""
 
     def __init__(self) -> None:
         self._trackers: dict[int, tuple[Any, Tracker]] = {}
@@ -83,17 +84,14 @@ class Trackers:
         return self._trackers.setdefault(id(store), (store, Tracker()))[1]
 
     def close(self, store: Any) -> None:
-        """Forget it: the task ends."""
+        """Forget the tracker: the task ends."""
         self._trackers.pop(id(store), None)
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class JoinWindow(Inline):
-    """Keep one side's records for the other side to meet.
-
-    They go on to the join before they are kept.
-    """
+    """Store one side's records for the other side. They are joined before they are stored."""
 
     store: str
 
@@ -109,7 +107,7 @@ class JoinWindow(Inline):
                 if key is not None:
                     put(key, timestamp, None)
                 return
-            row = kept(key, value)  # as it is now: the joiner may change it
+            row = kept(key, value)  # Copy the value now: the joiner may change it.
             forward(key, value, timestamp, headers)
             put(key, timestamp, (row, timestamp))
 
@@ -119,14 +117,17 @@ class JoinWindow(Inline):
 @final
 @dataclass(frozen=True, kw_only=True)
 class StreamJoinSide(Inline):
-    """Join records of one side with those that the `other` store has from `before_ms` before to `after_ms` after them, as the left side sees it.
+    """Join records of one side with those of the `other` store.
 
-    Values are `joiner(left, right)`, or `joiner(key, left, right)` if it is `keyed`; the later
-    timestamp is the result's. Records without key or value are dropped. Of an `outer` side, records
-    that meet none come out with None for the other one: those without key, and those that are too
-    late to meet any, at once; the others wait in the store `pending`, which both sides share, until
-    stream time has passed the last instant at which one could come, by the grace period and more.
-    Whenever they come out they do so by time, right before left, key.
+    It joins with the records from `before_ms` before to `after_ms` after each, as the left side
+    sees it. Values are `joiner(left, right)`, or `joiner(key, left, right)` if it is `keyed`; the
+    later timestamp is the result's. Records without key or value are dropped.
+
+    Unmatched records of an `outer` side are forwarded with None for the other one. Those without
+    key, and those that are too late for a match, are forwarded at once. The others wait in the
+    store `pending`, which both sides share, until stream time has passed the last instant of a
+    possible match by more than the grace period. They are forwarded by time, right before left,
+    key.
     """
 
     other: str
@@ -152,7 +153,7 @@ class StreamJoinSide(Inline):
         return Bound(side.process, close=lambda: self.trackers.close(pending))
 
     def _inner(self, context: NodeContext) -> Process:
-        """Return what is left to do when nothing ever waits."""
+        """Return the record form of an inner join, in which no record waits."""
         forward, joiner, keyed, left = context.forward, self.joiner, self.keyed, self.left
         fetch = context.store(self.other).fetch_entries
         before, after = (self.before_ms, self.after_ms) if left else (self.after_ms, self.before_ms)
@@ -225,7 +226,7 @@ class _Side:
             self._tracker.origins.pop((index, number), None)
 
     def _release(self, headers: Headers) -> None:
-        """Forward pending records that cannot meet any more."""
+        """Forward pending records that cannot match any more."""
         tracker = self._tracker
         since = tracker.pending_since
         wait = self._waits[self._left]
@@ -236,9 +237,10 @@ class _Side:
         for place, values in held_back(self._context, self._origins, self._pending, _key):
             is_open = place.timestamp + self._waits[place.left] >= tracker.time
             for number, (of_left, value) in enumerate(values):
-                # One by one as Kafka Streams' list store has it, so that two of one key are enough
-                # to stop at; and the time is that of the last one looked at, not of the first one
-                # left: what is left comes out when Kafka Streams sends it, not before.
+                # Go one by one, as Kafka Streams' list store does: two records of one key are
+                # enough to stop.
+                # `pending_since` is the time of the last record examined, not of the first one
+                # left. So the rest is forwarded when Kafka Streams sends it, not before.
                 tracker.pending_since = place.timestamp
                 if waiting[True] and waiting[False]:
                     return
@@ -250,7 +252,7 @@ class _Side:
                 self._pending.put(place, None)
 
     def _let_go(self, place: PendingKey, number: int, value: Any, headers: Headers, *, of_left: bool) -> None:
-        """Forward a record that has met none, with the headers of the one that lets it go, as Kafka Streams does."""
+        """Forward an unmatched record with the releasing record's headers, as Kafka Streams does."""
         here = self._origins.here()
         self._origins.go_to(self._tracker.origins.pop((self._pending.index(place), number), None), place.timestamp, headers)
         try:

@@ -1,4 +1,4 @@
-"""A stream joined with what a table holds at that moment."""
+"""A stream joined with a table's rows at that moment."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, kw_only=True)
 class StreamTableJoin(Inline):
-    """Replace values by `joiner(value, table value)`, or `joiner(key, value, table value)` if it is `keyed`; only the stream's records cause output.
+    """Replace values by `joiner(value, table value)`; only the stream's records cause output.
 
-    The row is looked up under the record's key, or under `select(key, value)`. Records without
-    value, or without a key to look up, are dropped and records without a row left out; of a `left`
-    join only the ones without value are, the others are joined with None. A table with a versioned
-    store is looked at as it was at the record's time.
+    With `keyed` it calls `joiner(key, value, table value)`. The row is looked up under the record's
+    key, or under `select(key, value)`. Records without value, or without a key to look up, are
+    dropped, and records without a row left out. A `left` join drops only those without value, and
+    joins the others with None. A table with a versioned store is read as of the record's time.
     """
 
     view: View

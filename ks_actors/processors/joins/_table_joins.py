@@ -1,4 +1,4 @@
-"""Two tables joined on their key: a change of either side is joined with what the other one holds."""
+"""Two tables joined on their key: a change of either side is joined with the other's row."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, kw_only=True)
 class TableJoinSide(Inline):
-    """Join changes of one side with the row that `other`, the view of the other side, has for the key; the later timestamp is the result's.
+    """Join changes of one side with the other side's row for the key.
 
-    `joiner(mine, theirs)` gets this side's value first. `mine_optional` says that a row of the
-    other side has a result without one of this side, `theirs_optional` that a row of this side has
-    one without the other's. Changes without key are dropped, and those of the past of a `versioned`
-    table.
+    `other` is the view of the other side; the later timestamp is the result's. `joiner(mine,
+    theirs)` gets this side's value first. With `mine_optional` a row of the other side has a result
+    without one of this side, with `theirs_optional` a row of this side has one without the other's.
+    Changes without key are dropped, and out-of-order changes of a `versioned` table.
     """
 
     other: View
@@ -69,7 +69,7 @@ class TableJoinSide(Inline):
 @final
 @dataclass(frozen=True, kw_only=True)
 class TableJoinMerge(Inline):
-    """Bring the changes of both sides of a join together, and into `store` if there is one."""
+    """Merge the changes of both sides of a join, and put them into `store` if there is one."""
 
     store: str | None = None
     send_old: bool = False
@@ -95,7 +95,10 @@ class TableJoinMerge(Inline):
 
 
 def _held(store: Any, cache: Cache) -> Process:
-    """Return what puts rows into the store, and has their updates held back: the value before is the store's."""
+    """Return a function that puts rows into the store and caches the updates.
+
+    The old value is the store's.
+    """
     get, put, hold = store.get_entry, store.put_entry, cache.hold
 
     def process(key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:

@@ -1,4 +1,4 @@
-"""Gives many records at once to a function, and takes rows back."""
+"""The operator that calls a function with many records at once."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Rows: TypeAlias = "Iterable[Record[Any, Any]]"
 
 @final
 class Batched:
-    """Gives up to `max_records` at once to a function of a list of records, and hands on the records that it returns.
+    """Calls a function with a list of up to `max_records` records, and forwards the returned ones.
 
-    Records wait for each other for `max_wait_ms` at most. An `async def` is awaited; a plain
+    Records wait for each other for `max_wait_ms` at most. An `async def` is awaited. A plain
     function is called in a thread, where it may block, and where it cannot be interrupted: one that
     takes longer than its timeout fails when it returns.
     """
@@ -43,13 +43,12 @@ class Batched:
         self.service: Any = getattr(function, "service", None)
 
     def bind(self, context: NodeContext) -> Bound:  # noqa: ARG002 - as it says
-        """Make nothing that works by itself: the runtime has a node of its own for it."""
+        """Refuse to process by itself: the runtime has a node of its own for this operator."""
         return Bound(never_alone)
 
 
 def _called(function: Callable[..., Any]) -> Callable[[list[Record[Any, Any]]], Awaitable[list[Record[Any, Any]]]]:
-    # It does not keep the function where others look for marks on it: one that blocks is as good as
-    # any, in its thread.
+    # Hide the function, so that no check for `async def` finds it: in its thread it may block.
     plain = not is_async(function)
 
     async def call(records: list[Record[Any, Any]]) -> list[Record[Any, Any]]:
@@ -60,10 +59,9 @@ def _called(function: Callable[..., Any]) -> Callable[[list[Record[Any, Any]]], 
 
 
 async def _in_thread(function: Callable[..., Any], records: list[Record[Any, Any]]) -> list[Record[Any, Any]]:
-    """Call a plain function in a thread.
+    """Call a plain function in a thread, which cannot be interrupted.
 
-    It cannot be interrupted: who cancels this waits for its end, so that it is not called again
-    meanwhile.
+    When cancelled, wait for its end, so that it is not called again meanwhile.
     """
     call = asyncio.ensure_future(asyncio.to_thread(_checked_rows, function, records))
     cancelled: asyncio.CancelledError | None = None
@@ -75,7 +73,7 @@ async def _in_thread(function: Callable[..., Any], records: list[Record[Any, Any
     if cancelled is None:
         return call.result()
     if not call.cancelled():
-        call.exception()  # which nobody wants any more
+        call.exception()  # Mark the exception as retrieved; the caller was cancelled.
     raise cancelled
 
 
@@ -84,9 +82,9 @@ def _checked_rows(function: Callable[..., Any], records: list[Record[Any, Any]])
 
 
 def _checked(function: Callable[..., Any], rows: Any) -> list[Record[Any, Any]]:
-    """Return rows as a list, before any of them is handed on.
+    """Return rows as a list, before any of them is forwarded.
 
-    Raises TypeError for what is no row, ValueError for one without a time.
+    Raises TypeError for a row that is no Record, ValueError for a negative timestamp.
     """
     try:
         found = list(rows)

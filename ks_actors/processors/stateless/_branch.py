@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class Branch(Inline):
-    """Hands each record to the child of the first predicate (key, value) that holds, to the default child if none does, or drops it.
+    """Sends each record to the child of the first predicate (key, value) that holds.
 
-    `branches` and `default` may grow until the topology is built; a child that is not there any
-    more is skipped.
+    Without one, it goes to the default child, or is dropped. `branches` and `default` may grow
+    until the topology is built; a child that is not there any more is skipped.
     """
 
     def __init__(self) -> None:

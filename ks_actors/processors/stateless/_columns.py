@@ -1,4 +1,4 @@
-"""What batch forms share: user functions over columns, with the culprit named when one raises."""
+"""Shared parts of batch forms: user functions over columns, with the failed record named."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def failed(context: NodeContext, batch: Batch, index: int, error: Exception) -> None:
-    """Ask the handler about one record of a batch: returns to go on without it.
+    """Ask the handler about one record of a batch; return to continue without it.
 
     Call it from an `except` block.
     """
@@ -29,10 +29,10 @@ def failed(context: NodeContext, batch: Batch, index: int, error: Exception) -> 
 
 
 def collect(context: NodeContext, batch: Batch, results: Iterator[Any]) -> tuple[list[Any], list[int]]:
-    """Return the results of a `map` over the whole batch, and the positions of those that raised, which hold None.
+    """Return the results of a `map` over the whole batch, and the positions of failed records.
 
-    The same iterator goes on behind a failure: a map object has taken the culprit's arguments
-    already.
+    The result at a failed position is None. The same iterator continues after a failure: a map
+    object has already taken the failed record's arguments.
     """
     out: list[Any] = []
     culprits: list[int] = []
@@ -40,7 +40,7 @@ def collect(context: NodeContext, batch: Batch, results: Iterator[Any]) -> tuple
     while True:
         try:
             out.extend(results)
-            if len(out) < length:  # a function that raises StopIteration looks like the end
+            if len(out) < length:  # A function that raises StopIteration looks like the end.
                 raise StopIteration
         except Exception as error:  # noqa: BLE001 - what a user's function raises is the handler's to judge
             failed(context, batch, len(out), error)

@@ -1,4 +1,4 @@
-"""Operators that make any number of records of one."""
+"""Operators that make any number of records from one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def _spread(records: Batch, keys: list[Any] | None, values: list[Any], counts: list[int]) -> Batch:
-    """Return a batch in which each record has become as many as its count, of these keys (None: its own) and values."""
+    """Return a batch in which each record is repeated by its count.
+
+    The records have these keys (None: their own) and values.
+    """
     headers = records.headers
     if counts.count(1) == len(counts):
         return Batch(records.keys if keys is None else keys, values, records.timestamps, headers, records.offsets)
@@ -35,10 +38,10 @@ def _spread(records: Batch, keys: list[Any] | None, values: list[Any], counts: l
 
 
 class FlatMap(Stateless):
-    """Replaces each record by all the pairs (key, value) that the function makes of (key, value).
+    """Replaces each record by all the pairs (key, value) that the function returns for it.
 
     When the function, or the iterator that it returned, raises, the pairs before that have been
-    handed on already: in both forms.
+    forwarded already: in both forms.
     """
 
     def _bind(self, context: NodeContext) -> Bound:
@@ -80,7 +83,10 @@ class FlatMap(Stateless):
 
 
 class FlatMapValues(MapValues):
-    """Replaces each value by all that the function makes of (value), or of (key, value) with `with_key`; errors as with FlatMap."""
+    """Replaces each value by all results of the function.
+
+    The function gets (value), or (key, value) with `with_key`; errors as with FlatMap.
+    """
 
     def _bind(self, context: NodeContext) -> Bound:
         mapper = self.function

@@ -1,10 +1,10 @@
-"""What most operators have in common."""
+"""The base of most operators."""
 
 from __future__ import annotations
 
 
 class Inline:
-    """An operator that does its work while the record waits, and does not care where the record came from."""
+    """Base of operators that work synchronously and ignore the origin of records."""
 
     record_context: bool = False
     asynchronous: None = None

@@ -1,4 +1,4 @@
-"""What batch forms of stateful operators share: new columns for the records that are left of a batch."""
+"""Shared parts of stateful operators' batch forms: new columns for the remaining records."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ks_actors.processors.api import ProcessBatch
 
 ATOMS: frozenset[type] = frozenset({bool, bytes, float, int, str})
-"""Types whose objects never change, told by a glance."""
+"""Types whose objects never change."""
 
 
 def forward_rest(
@@ -24,10 +24,10 @@ def forward_rest(
     timestamps: list[int] | None = None,
     keys: list[Any] | None = None,
 ) -> None:
-    """Forward new `values` for the records of `batch`, without those at `holes` (positions, ascending); forwards nothing when none is left.
+    """Forward new `values` for the records of `batch`, without those at `holes`.
 
-    `timestamps` and `keys`, where given, are those of the records that are left already; other
-    columns are the batch's own.
+    `holes` are positions, ascending; nothing is forwarded when no record is left. `timestamps` and
+    `keys`, where given, are those of the remaining records; other columns are the batch's own.
     """
     if not values:
         return

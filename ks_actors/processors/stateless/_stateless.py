@@ -1,4 +1,4 @@
-"""Operators that keep nothing: one record in, some records out."""
+"""Stateless operators: one record in, some records out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ Function: TypeAlias = "Callable[..., Any]"
 
 
 class Stateless(ABC):
-    """Base of the operators with one user function; `asynchronous` says that it is an `async def`, and how it is run."""
+    """Base of the operators with one user function.
+
+    `asynchronous` is set for an `async def`, with its options.
+    """
 
     record_context: bool = False
 
@@ -48,19 +51,19 @@ class Stateless(ABC):
 
     @abstractmethod
     def _emit(self, context: NodeContext) -> Callable[[Any, Any, Any, int, Headers], None]:
-        """Make what hands on the result of an async function."""
+        """Make the function that forwards the result of an async function."""
 
 
 class PassThrough(Inline):
-    """Hands on what comes: merges, the ends of branches."""
+    """Forwards records unchanged: merges, the ends of branches."""
 
     def bind(self, context: NodeContext) -> Bound:
-        """Take the context's own functions: there is nothing in between."""
+        """Return the context's own functions: there is no call in between."""
         return Bound(context.forward, context.forward_batch)
 
 
 class DropNullKeys(Inline):
-    """Leaves out records without a key, which no partition could be told for."""
+    """Drops records without a key, which no partition can be computed for."""
 
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
@@ -80,7 +83,7 @@ class DropNullKeys(Inline):
 
 
 class Filter(Stateless):
-    """Hands on the records for which the predicate (key, value) holds, or does not when `negate`d."""
+    """Forwards the records for which the predicate (key, value) holds, or does not when `negate`d."""
 
     def __init__(self, function: Function, asynchronous: AsyncOptions | None = None, *, negate: bool = False) -> None:
         super().__init__(function, asynchronous)
@@ -97,7 +100,7 @@ class Filter(Stateless):
                 forward(key, value, timestamp, headers)
 
         def batch(records: Batch) -> None:
-            # whether a result is true is found out where an error still names its record
+            # Evaluate the truth of a result here, where an error still names its record.
             selectors, _ = collect(context, records, map(decide, map(predicate, records.keys, records.values)))
             left = records.select(selectors)
             if left.timestamps:
@@ -117,7 +120,7 @@ class Filter(Stateless):
 
 
 class MapValues(Stateless):
-    """Replaces values by what the function makes of (value), or of (key, value) with `with_key`."""
+    """Replaces values by the function of (value), or of (key, value) with `with_key`."""
 
     def __init__(self, function: Function, asynchronous: AsyncOptions | None = None, *, with_key: bool = False) -> None:
         super().__init__(function, asynchronous)
@@ -157,7 +160,7 @@ class MapValues(Stateless):
 
 
 class SelectKey(Stateless):
-    """Replaces keys by what the function makes of (key, value)."""
+    """Replaces keys by the function of (key, value)."""
 
     def _bind(self, context: NodeContext) -> Bound:
         selector = self.function
@@ -183,7 +186,7 @@ class SelectKey(Stateless):
 
 
 class Map(Stateless):
-    """Replaces records by the pair (key, value) that the function makes of (key, value)."""
+    """Replaces records by the pair (key, value) that the function returns for (key, value)."""
 
     def _bind(self, context: NodeContext) -> Bound:
         mapper = self.function
@@ -226,7 +229,7 @@ class Map(Stateless):
 
 
 class Peek(Stateless):
-    """Calls the function with (key, value) and hands the record on."""
+    """Calls the function with (key, value) and forwards the record."""
 
     def _bind(self, context: NodeContext) -> Bound:
         action = self.function
@@ -251,7 +254,7 @@ class Peek(Stateless):
 
 
 class ForEach(Stateless):
-    """Calls the function with (key, value); nothing comes after."""
+    """Calls the function with (key, value) and forwards nothing."""
 
     def _bind(self, context: NodeContext) -> Bound:
         action = self.function

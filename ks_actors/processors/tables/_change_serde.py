@@ -1,4 +1,4 @@
-"""The serde of changes on their way to the group they belong to, as Kafka Streams 4 writes them."""
+"""The serde of changes on their way to their group, as Kafka Streams 4 writes them."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _LONGEST = 5
 
 @final
 class ChangeSerde(Serde[Change]):
-    """Write a change by the serde of its values (None: still to be told, by `or_default`).
+    """Write a change by the serde of its values (None: still to be set, by `or_default`).
 
-    The last byte tells what there is: 0 the old value, 1 the new one, 2 both (the new one's length
-    as a zigzag varint, the new one, the old one). 3, 4 and 5 are the same with a byte before the
-    last, which tells of versioned tables whether the change is the latest; they are read.
+    The last byte is a flag: 0 the old value, 1 the new one, 2 both (the new one's length as a
+    zigzag varint, the new one, the old one). 3, 4 and 5 are the same with a byte before the last,
+    which says for versioned tables whether the change is the latest. These are read, not written.
     """
 
     def __init__(self, inner: Serde[Any] | None) -> None:
@@ -34,7 +34,7 @@ class ChangeSerde(Serde[Change]):
         self.immutable: bool = inner is not None and inner.immutable
 
     def or_default(self, default: Serde[Any] | None) -> ChangeSerde:
-        """Return this one, or that of the app's default if the values' serde was not told."""
+        """Return this serde, or one with the app's default if the values' serde is unknown."""
         inner = with_default(self.inner, default)
         return self if inner is self.inner else ChangeSerde(inner)
 
@@ -85,7 +85,7 @@ class ChangeSerde(Serde[Change]):
 
 
 def _varint(length: int) -> bytes:
-    """Return a length as Kafka writes a signed varint: zigzag, seven bits a byte, the lowest first."""
+    """Return a length as Kafka writes a signed varint: zigzag, seven bits a byte, lowest first."""
     rest = length << 1
     out = bytearray()
     while rest > _SEVEN_BITS:
@@ -96,7 +96,7 @@ def _varint(length: int) -> bytes:
 
 
 def _read_varint(data: bytes) -> tuple[int, int]:
-    """Return the length at the beginning of `data`, and where it ends."""
+    """Return the length at the beginning of `data`, and its end."""
     value = 0
     for index, byte in enumerate(data[:_LONGEST]):
         value |= (byte & _SEVEN_BITS) << 7 * index

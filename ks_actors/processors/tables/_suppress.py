@@ -1,4 +1,4 @@
-"""Tables whose changes are held back, until there will be no more of a row or for some time."""
+"""Tables with suppressed changes: held back until a row is final, or for some time."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 
 
 class Held(NamedTuple):
-    """The latest change of a row that is held back since `time` (ms); `prior` is the value that was seen downstream last.
+    """The latest change of a row that is held back since `time` (ms).
 
-    `origin` is where its record came from, None when that is not known.
+    `prior` is the value that was last sent downstream. `origin` is the origin of its record, None
+    when unknown.
     """
 
     time: int
@@ -37,12 +38,12 @@ class Held(NamedTuple):
 @final
 @dataclass(frozen=True, kw_only=True)
 class Suppress(Inline):
-    """Hold changes back in `store`, the latest of each key, and forward them by time and then key, `wait_ms` of stream time after their time.
+    """Hold changes back in `store`, the latest of each key, for `wait_ms` of stream time.
 
-    The time is that of the first change that is held back of a key, or, if `until_close`, the end
-    of the window that the key is in; deletes are not forwarded then. When there are more than
-    `max_records`, or `max_bytes` as the store writes them, the first ones are forwarded early, or
-    else, with `shut_down`, processing ends.
+    They are forwarded by time and then key. The time is that of the first held-back change of a
+    key, or, with `until_close`, the end of the key's window; deletes are not forwarded then. When
+    there are more than `max_records`, or `max_bytes` as the store writes them, the first ones are
+    forwarded early; with `shut_down`, processing ends instead.
     """
 
     store: str
@@ -58,7 +59,7 @@ class Suppress(Inline):
 
 
 class _Buffer:
-    """What is held back in one task."""
+    """The held-back changes of one task."""
 
     def __init__(self, suppress: Suppress, context: NodeContext) -> None:
         self._context = context
@@ -71,7 +72,7 @@ class _Buffer:
         self._max_bytes = suppress.max_bytes
         self._size: Callable[[Any, Held], int] | None = self._store.entry_bytes if suppress.max_bytes is not None else None
         self._limited = suppress.max_records is not None or suppress.max_bytes is not None
-        # Where those came from of which the store has no more than bytes.
+        # The origins of records that the store has as bytes only.
         self._known: dict[Any, Origin] | None = {} if self._store.mutable else None
         self._clock = Clock(context, suppress.store)
         self._bytes = 0
@@ -105,7 +106,7 @@ class _Buffer:
             self._release(queue)
 
     def _restored(self) -> list[tuple[int, bytes, Any]]:
-        """Return what is due when, of what the store has already."""
+        """Return the store's rows with the times of their release."""
         queue = []
         for key, held in held_back(self._context, self._origins, self._store):
             queue.append((held.time, self._store.key_bytes(key), key))
@@ -132,7 +133,7 @@ class _Buffer:
             self._bytes += size(key, held) - (0 if before is None else size(key, before))
 
     def _before(self, queue: list[tuple[int, bytes, Any]], key: Any, change: tuple[Any, Any]) -> Held | None:
-        """Return what is held back of a key; of what cannot be read there is no more than its time."""
+        """Return the held-back change of a key; of an unreadable one only its time is known."""
         try:
             return self._store.get(key)  # type: ignore[no-any-return]
         except SerializationError as error:
@@ -153,7 +154,8 @@ class _Buffer:
         if held.new is not None or not self._until_close:
             origin = held.origin if self._known is None else self._known.get(self._store.index(key), held.origin)
             self._origins.go_to(origin, held.timestamp, held.headers)
-            # still in the store: who reads the table meanwhile sees it as it was
+            # The row is still in the store, so that readers of the table see the prior value
+            # meanwhile.
             self._context.forward(key, (held.new, held.old), held.timestamp, held.headers)
         self._forget(queue, key, held)
 
@@ -176,7 +178,7 @@ class _Buffer:
 @final
 @dataclass(frozen=True)
 class SuppressView:
-    """Another view as it was before the changes that are held back in a store."""
+    """Another view, with the prior values of the changes that a store holds back."""
 
     parent: View
     store: str

@@ -1,4 +1,7 @@
-"""The serde of changes that are held back, as Kafka Streams writes them to the changelog of a suppress buffer (version 3)."""
+"""The serde of held-back changes.
+
+Kafka Streams writes them so to the changelog of a suppress buffer (version 3).
+"""
 
 from __future__ import annotations
 
@@ -27,10 +30,11 @@ _NULL_LENGTH = _LENGTH.pack(_NULL)
 
 @final
 class HeldSerde(Serde[Held]):
-    """Where the record came from (unknown: an empty topic), headers, prior, old and new value by the table's serde, the time it is held since.
+    """The serde of a held-back change.
 
-    An old value that is the prior one is not written twice. `inner` None is still to be told, by
-    `or_default`.
+    It writes the record's origin (unknown: an empty topic), headers, prior, old and new value by
+    the table's serde, and the time since which it is held back. An old value that is the prior one
+    is not written twice. `inner` None is still to be set, by `or_default`.
     """
 
     def __init__(self, inner: Serde[Any] | None) -> None:
@@ -39,7 +43,7 @@ class HeldSerde(Serde[Held]):
         self.as_read: AsRead | None = None if inner is None else _as_read(of_serde(inner))
 
     def or_default(self, default: Serde[Any] | None) -> HeldSerde:
-        """Return this one, or that of the app's default if the values' serde was not told."""
+        """Return this serde, or one with the app's default if the values' serde is unknown."""
         inner = with_default(self.inner, default)
         return self if inner is self.inner else HeldSerde(inner)
 
@@ -97,7 +101,7 @@ def _as_read(inner: AsRead | None) -> AsRead | None:
 
 
 def _whence(origin: Origin) -> tuple[str, int, int]:
-    """Return topic, partition and offset, for those who look into the log."""
+    """Return topic, partition and offset, for readers of the log."""
     if origin is None:
         return _UNKNOWN
     if len(origin) == 2:  # noqa: PLR2004 - a page in memory, and an offset there
@@ -111,7 +115,7 @@ def _prefixed(data: bytes) -> bytes:
 
 
 def _sized(data: bytes, at: int) -> tuple[bytes | None, int]:
-    """Return bytes behind their length, None for null, and where they end."""
+    """Return length-prefixed bytes, None for null, and their end."""
     (length,) = _LENGTH.unpack_from(data, at)
     begin = at + _LENGTH.size
     if length == _NULL:

@@ -1,7 +1,7 @@
-"""Tables: records become changes `(new, old)`, and changes are filtered, mapped and made records again.
+"""Tables: records become changes `(new, old)`; filters and maps work on changes.
 
-`old` is None unless something downstream needs it (`send_old`). An operator with a `store` keeps
-its result there; the old value is then the store's.
+ToStream makes records of changes again. `old` is None unless a downstream node needs it
+(`send_old`). An operator with a `store` keeps its result there; the old value is then the store's.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, kw_only=True)
 class TableSource(Inline):
-    """Make records of a topic changes of a table, kept in `store` if there is one.
+    """Turn records of a topic into changes of a table, kept in `store` if there is one.
 
     Records without key are dropped, those without value delete.
     """
@@ -119,10 +119,10 @@ def _unstored_batch_form(context: NodeContext) -> ProcessBatch:
 @final
 @dataclass(frozen=True, kw_only=True)
 class TableFilter(Inline):
-    """Let through values that `predicate(key, value)` is true of (or, `negated`, false); what it does not let through is deleted downstream.
+    """Forward values for which `predicate(key, value)` is true (or, `negated`, false).
 
-    With old values at hand, a change from nothing to nothing is not forwarded, unless the table is
-    `versioned`.
+    Other values are deleted downstream. With old values known, a change from nothing to nothing is
+    not forwarded, unless the table is `versioned`.
     """
 
     predicate: Callable[[Any, Any], object]
@@ -167,7 +167,7 @@ class TableFilter(Inline):
 class TableMapValues(Inline):
     """Map values by `mapper(value)`, or `mapper(key, value)` if it is `keyed`.
 
-    A result of None deletes; deletes pass without being mapped.
+    A result of None deletes; deletes are forwarded without being mapped.
     """
 
     mapper: Callable[..., Any]
@@ -209,7 +209,7 @@ class TableMapValues(Inline):
 @final
 @dataclass(frozen=True, kw_only=True)
 class ToStream(Inline):
-    """Make changes records again: the new value, None for a delete."""
+    """Turn changes into records: the new value, None for a delete."""
 
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
@@ -228,7 +228,7 @@ class ToStream(Inline):
 @final
 @dataclass(frozen=True, kw_only=True)
 class TablePassThrough(Inline):
-    """Pass changes on as they come: where the streams of a cogroup meet."""
+    """Forward changes unchanged, where the streams of a cogroup merge."""
 
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
@@ -236,7 +236,7 @@ class TablePassThrough(Inline):
 
 
 def _marked(compute: _Compute) -> _Compute:
-    """Return `compute` with what is made of a change of the past marked as one."""
+    """Return `compute`, with the result of an out-of-order change marked as out of order."""
 
     def marked(key: Any, change: tuple[Any, Any], timestamp: int) -> tuple[Any, Any] | None:
         computed = compute(key, change, timestamp)
@@ -250,7 +250,7 @@ def _value(entry: tuple[Any, int] | None) -> Any:
 
 
 def _stored(context: NodeContext, name: str | None, *, send_old: bool) -> tuple[Any, Cache | None]:
-    """Return an operator's store and its cache, as far as there are any."""
+    """Return an operator's store and its cache, None where there is none."""
     return (None, None) if name is None else (context.store(name), context.cache(name, send_old=send_old))
 
 

@@ -1,4 +1,4 @@
-"""Tables whose values a user's object computes, with stores of its own."""
+"""Tables with values that a user's object computes, with stores of its own."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ VOut = TypeVar("VOut")
 
 
 class ValueTransformer(ABC, Generic[K, V, VOut]):
-    """Computes the values of a table from those of another one, with stores at hand. Subclass it and override `transform`.
+    """Base class of a transformer, which computes a table's values from another table and stores.
 
-    A supplier (the class itself will do) makes a new one for every task, and another one for
-    everybody who reads a table that is not stored.
+    Subclass it and override `transform`. A supplier (the class itself will do) makes a new one for
+    every task, and another one for each reader of a table that is not stored.
     """
 
     context: Context[Never]
 
     def init(self, context: Context[Never]) -> None:
-        """Get ready, when the task's stores are.
+        """Get ready, once the task's stores are. The context forwards nothing.
 
-        The context forwards nothing. Overriding it, keep the context (or call super).
+        If you override it, keep the context (or call super).
         """
         self.context = context
 
@@ -44,15 +44,19 @@ class ValueTransformer(ABC, Generic[K, V, VOut]):
         """Return the new value of a row, None for no row. `value` None is a delete."""
 
     def close(self) -> None:
-        """Let go of what `init` took, except stores: the task ends, here, at least."""
+        """Release resources that `init` took, except stores.
+
+        The task ends, at least on this instance.
+        """
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class TableTransformValues:
-    """Compute values by a ValueTransformer, of which `supplier` makes a new one for each task; keep them in `store` if there is one.
+    """Compute values by a ValueTransformer, and keep them in `store` if there is one.
 
-    Without a store, old values are computed by the same transformer, right after the new ones.
+    `supplier` makes a new transformer for each task. Without a store, old values are computed by
+    the same transformer, right after the new ones.
     """
 
     supplier: Callable[[], ValueTransformer[Any, Any, Any]]
@@ -97,7 +101,7 @@ class TransformView:
 
     @property
     def stores(self) -> tuple[str, ...]:
-        """Those of the parent and of the transformer."""
+        """The stores of the parent and of the transformer."""
         return tuple(dict.fromkeys(self.parent.stores + self.own_stores))
 
     def bind(self, context: NodeContext) -> Reader:
@@ -123,7 +127,7 @@ class TransformView:
 
 @final
 class _Started:
-    """A transformer of one node of one task, which is made and initialized when its turn comes."""
+    """A transformer of one node of one task, made and initialized in its turn."""
 
     __slots__ = ("_own", "_supplier", "_transformer", "transform")
 
@@ -149,9 +153,9 @@ class _Started:
 
 @final
 class TransformContext(Context[Never]):
-    """What a transformer can ask of its task: all but forwarding.
+    """The access of a transformer to its task: everything but forwarding.
 
-    While it is `reading` for others, no record is the current one.
+    While it is `reading` for another node, no record is the current one.
     """
 
     __slots__ = ("_context", "reading")

@@ -1,4 +1,4 @@
-"""How a processor reads another table: from its store, or by computing from the stores upstream."""
+"""Views of another table: read its store, or compute from the stores upstream."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Get: TypeAlias = Callable[[Any], "tuple[Any, int] | None"]
 
 
 AsOf: TypeAlias = Callable[[Any, int], "tuple[Any, int] | None"]
-"""Return value and timestamp of a key as they were at a time (ms)."""
+"""Return value and timestamp of a key as of a time (ms)."""
 
 
 def _nothing() -> None:
@@ -22,7 +22,10 @@ def _nothing() -> None:
 
 
 class Reader(NamedTuple):
-    """A view at work in one node of one task; `as_of` reads the past, where the table has a versioned store."""
+    """A view at work in one node of one task.
+
+    `as_of` reads the past, where the table has a versioned store.
+    """
 
     get: Get
     close: Callable[[], None] = _nothing
@@ -34,7 +37,7 @@ class View(Protocol):
 
     @property
     def stores(self) -> tuple[str, ...]:
-        """Names of the stores that the reading node has to be connected to, none twice."""
+        """Names of the stores that the reading node has to be connected to, without duplicates."""
         ...
 
     def bind(self, context: NodeContext) -> Reader:
@@ -45,7 +48,7 @@ class View(Protocol):
 def derived(
     compute: Callable[[Any, tuple[Any, int] | None], tuple[Any, int] | None], below: Get, below_as_of: AsOf | None, close: Callable[[], None]
 ) -> Reader:
-    """Return the reader of a view that computes each row from one of another view."""
+    """Return the reader of a view that computes each row from another view's row."""
 
     def get(key: Any) -> tuple[Any, int] | None:
         return compute(key, below(key))
@@ -63,7 +66,7 @@ def derived(
 @final
 @dataclass(frozen=True)
 class StoreView:
-    """What is in a timestamped key-value store, or a versioned one."""
+    """The content of a timestamped key-value store, or of a versioned one."""
 
     store: str
 
@@ -89,7 +92,7 @@ class StoreView:
 @final
 @dataclass(frozen=True)
 class WindowView:
-    """What is in a timestamped window store, by windowed keys."""
+    """The content of a timestamped window store, by windowed keys."""
 
     store: str
 
@@ -113,7 +116,7 @@ class WindowView:
 @final
 @dataclass(frozen=True)
 class SessionView:
-    """What is in a session store, by windowed keys, at the sessions' ends."""
+    """The content of a session store, by windowed keys, at the sessions' ends."""
 
     store: str
 
@@ -137,7 +140,7 @@ class SessionView:
 @final
 @dataclass(frozen=True)
 class FilterView:
-    """What a predicate lets through (or, `negated`, what it does not) of another view."""
+    """The rows of another view that pass a predicate (or, `negated`, that do not)."""
 
     parent: View
     predicate: Callable[[Any, Any], object]
@@ -145,7 +148,7 @@ class FilterView:
 
     @property
     def stores(self) -> tuple[str, ...]:
-        """Those of the parent."""
+        """The stores of the parent."""
         return self.parent.stores
 
     def bind(self, context: NodeContext) -> Reader:
@@ -171,7 +174,7 @@ class MapView:
 
     @property
     def stores(self) -> tuple[str, ...]:
-        """Those of the parent."""
+        """The stores of the parent."""
         return self.parent.stores
 
     def bind(self, context: NodeContext) -> Reader:
@@ -193,7 +196,10 @@ class MapView:
 @final
 @dataclass(frozen=True)
 class JoinView:
-    """Two views joined by `joiner(left, right)`; a side that is `*_optional` may be missing, though not both."""
+    """Two views joined by `joiner(left, right)`.
+
+    A side that is `*_optional` may be missing, though not both.
+    """
 
     left: View
     right: View
@@ -203,7 +209,7 @@ class JoinView:
 
     @property
     def stores(self) -> tuple[str, ...]:
-        """Those of both sides."""
+        """The stores of both sides."""
         return tuple(dict.fromkeys(self.left.stores + self.right.stores))
 
     def bind(self, context: NodeContext) -> Reader:
