@@ -20,7 +20,7 @@ V = TypeVar("V")
 
 
 class BranchedStream(Generic[K, V]):
-    """The result of `Stream.split`: each record goes only to the first branch whose predicate holds.
+    """The result of `Stream.split`: a record goes only to the first branch whose predicate holds.
 
     End it with `default_branch` or `no_default_branch`. They return the branches by name: the
     split's name and the branch's, or its number from 1 (0 is the default branch's).

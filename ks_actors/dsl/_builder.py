@@ -90,7 +90,7 @@ class StreamsBuilder:
         return self
 
     def add_global_store(self, spec: StoreSpec, topic: str, supplier: AnySupplier, consumed: Consumed[Any, Any] | None = None) -> StreamsBuilder:
-        """Add a store that every instance fills with all of a topic, through a processor of its own.
+        """Add a store that every instance fills with all of a topic, through its own processor.
 
         All other processors can read it, unconnected.
         """

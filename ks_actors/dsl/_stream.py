@@ -255,7 +255,10 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
         return _grouped.GroupedStream(self.graph, node, self.sources, options.key, options.value, options.name, repartition_required=True)
 
     def group_by_key(self, grouped: Grouped[K, V] | None = None) -> GroupedStream[K, V]:
-        """Group the records by their key, repartitioned only if an earlier operation may have changed it."""
+        """Group the records by their key.
+
+        They are repartitioned only if an earlier operation may have changed the key.
+        """
         options = Grouped(self.key, self.value) if grouped is None else check_options(grouped, Grouped, of=self._called("group_by_key", None))
         return _grouped.GroupedStream(
             self.graph, self.node, self.sources, options.key, options.value, options.name, repartition_required=self.repartition_required
@@ -281,7 +284,10 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
         name: str | None = None,
         **options: Unpack[AsyncArguments],
     ) -> Stream[K, V2]:
-        """Process every record with a processor that keeps the keys: no repartition is necessary after it."""
+        """Process every record with a processor that keeps the keys.
+
+        No repartition is necessary after it.
+        """
         return self._process(supplier, stores, name, "KSTREAM-PROCESSVALUES-", options, keeps_key=True)
 
     def batch(

@@ -100,7 +100,10 @@ class StreamJoins(Generic[K, V]):
         self, other: Stream[K, W], joiner: Callable[[K, V | None, W | None], R], windows: JoinWindows, joined: StreamJoined[K, V, W] | None = None
     ) -> Stream[K, R]: ...
     def outer_join(self, other: Any, joiner: Any, windows: JoinWindows, joined: StreamJoined[Any, Any, Any] | None = None) -> Stream[K, Any]:
-        """Join two streams as `left_join` does, from both sides: every record of either has a result."""
+        """Join two streams as `left_join` does, from both sides.
+
+        Every record of either stream has a result.
+        """
         return _stream_stream_joins.join(cast("Stream[K, V]", self), other, joiner, windows, joined, left=True, outer=True)
 
     def _join(self, other: Any, functions: tuple[Any, ...], options: dict[str, Any], *, left: bool) -> Stream[K, Any]:

@@ -99,7 +99,10 @@ class Table(Generic[K, V]):
         return self._logic.view()
 
     def send_old(self, *, force: bool) -> bool:
-        """Send old values from now on, if necessary with a store by `force`; return whether it does."""
+        """Send old values from now on; return whether it does.
+
+        With `force` it stores the table for that if necessary.
+        """
         self._sends_old = self._sends_old or self._logic.send_old(force=force)
         return self._sends_old
 

@@ -32,9 +32,10 @@ def join(
     left: bool,
     outer: bool,
 ) -> Table[Any, Any]:
-    """Join two tables on their keys; `left` keeps rows that only `this` one has, `outer` those of both.
+    """Join two tables on their keys.
 
-    With `materialized` the result is stored.
+    `left` keeps rows that only `this` one has, `outer` those of both. With `materialized` the
+    result is stored.
     """
     graph = this.graph
     of = named_or_behind("outer_join" if outer else "left_join" if left else "join", name, this.node)

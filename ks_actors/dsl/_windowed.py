@@ -66,9 +66,9 @@ class TimeWindowedStream(Generic[K, V]):
     def reduce(
         self, reducer: Callable[[V, V], V | None], materialized: Materialized[K, V] | None = None, *, name: str | None = None
     ) -> Table[Windowed[K], V]:
-        """Return the table of `reducer(aggregate, value)` over the values of each key and window; the first value is the first aggregate.
+        """Return the table of `reducer(aggregate, value)` over the values of each key and window.
 
-        A result of None deletes the row.
+        The first value is the first aggregate. A result of None deletes the row.
         """
         of = self._grouped.called("reduce", name)
         check_function(reducer, 2, role="reducer", of=of)
@@ -83,9 +83,9 @@ class TimeWindowedStream(Generic[K, V]):
         *,
         name: str | None = None,
     ) -> Table[Windowed[K], A]:
-        """Return the table of `aggregator(key, value, aggregate)` over the values of each key and window, beginning with `initializer()`.
+        """Return the table of `aggregator(key, value, aggregate)` over each key's and window's values.
 
-        A result of None deletes the row.
+        An aggregate begins with the result of `initializer()`. A result of None deletes the row.
         """
         of = self._grouped.called("aggregate", name)
         check_function(initializer, 0, role="initializer", of=of)
@@ -121,7 +121,7 @@ class TimeWindowedStream(Generic[K, V]):
 
 
 def windowed_key(key: Serde[Any] | None, windows: Windows) -> Serde[Any]:
-    """Return the serde of keys in windows; without one of the keys they have the app's default."""
+    """Return the serde of keys in windows; without a key serde it takes the app's default."""
     return WindowedSerde(key, windows.size_ms)
 
 

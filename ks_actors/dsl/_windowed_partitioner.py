@@ -1,4 +1,4 @@
-"""Where records with windowed keys go: all windows of a key to one partition, that of the key alone."""
+"""The partitioner of windowed keys: all windows of a key go to the partition of the key alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 class WindowedKeyPartitioner:
-    """Partition by the bytes of the inner key; a sink that has serialized a key already can use `part` of it instead of asking for each record."""
+    """Partition by the bytes of the inner key.
+
+    A sink that has serialized a key already can use `part` of it, without a call per record.
+    """
 
     def __init__(self, key: WindowedKeySerde[Any]) -> None:
         self._key = key
@@ -37,5 +40,8 @@ class WindowedKeyPartitioner:
 
 
 def default_partitioner(key: Serde[Any] | None) -> Partitioner | None:
-    """Return what partitions by the inner key if this is a serde of windowed keys, None (by the hash of the whole key) for others."""
+    """Return a partitioner by the inner key for a serde of windowed keys, None for other serdes.
+
+    None stands for the hash of the whole key.
+    """
     return WindowedKeyPartitioner(key) if isinstance(key, WindowedKeySerde) else None

@@ -1,4 +1,4 @@
-"""Windows of time, and when their results come out."""
+"""Windows of time, and the strategies for emitting their results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LAST_INSTANT = 2**63 - 1
 
 
 class EmitStrategy(Enum):
-    """When the result of a window is sent downstream."""
+    """The time at which the result of a window is sent downstream."""
 
     ON_WINDOW_UPDATE = "on_window_update"
     """At every change."""
@@ -25,10 +25,10 @@ class EmitStrategy(Enum):
 @final
 @dataclass(frozen=True)
 class TimeWindows:
-    """Windows of a fixed size that begin at multiples of `advance_ms` since the epoch: tumbling if that is the size, else hopping.
+    """Windows of a fixed size that begin at multiples of `advance_ms` since the epoch.
 
-    A window takes records until stream time has passed its end by `grace_ms`. Made by
-    `of_size_with_no_grace` and `of_size_and_grace`.
+    They are tumbling if `advance_ms` is the size, else hopping. A window takes records until stream
+    time has passed its end by `grace_ms`. Made by `of_size_with_no_grace` and `of_size_and_grace`.
     """
 
     size_ms: int
@@ -51,7 +51,10 @@ class TimeWindows:
 
     @classmethod
     def of_size_and_grace(cls, size_ms: int, grace_ms: int) -> TimeWindows:
-        """Return tumbling windows that take records until stream time has passed their end by `grace_ms`."""
+        """Return tumbling windows with a grace period.
+
+        They take records until stream time has passed their end by `grace_ms`.
+        """
         return cls(size_ms, grace_ms, size_ms)
 
     def advance_by(self, advance_ms: int) -> TimeWindows:
@@ -60,22 +63,23 @@ class TimeWindows:
 
     @property
     def keep_ms(self) -> int:
-        """How long a store has to keep a window at least."""
+        """The least time (ms) for which a store has to keep a window."""
         return self.size_ms + self.grace_ms
 
     @property
     def need_ms(self) -> int:
-        """How long windows are needed by records that are taken."""
+        """The time (ms) for which accepted records need windows."""
         return self.keep_ms
 
 
 @final
 @dataclass(frozen=True)
 class SlidingWindows:
-    """A window for every set of records whose timestamps are `time_difference_ms` apart at most; its ends are timestamps of records.
+    """A window for every set of records with timestamps at most `time_difference_ms` apart.
 
-    A window takes records until stream time has passed its end by more than `grace_ms`. Made by
-    `of_time_difference_with_no_grace` and `of_time_difference_and_grace`.
+    Its ends are timestamps of records. A window takes records until stream time has passed its end
+    by more than `grace_ms`. Made by `of_time_difference_with_no_grace` and
+    `of_time_difference_and_grace`.
     """
 
     time_difference_ms: int
@@ -95,22 +99,28 @@ class SlidingWindows:
 
     @classmethod
     def of_time_difference_and_grace(cls, time_difference_ms: int, grace_ms: int) -> SlidingWindows:
-        """Return windows that take records until stream time has passed their end by more than `grace_ms`."""
+        """Return windows with a grace period.
+
+        They take records until stream time has passed their end by more than `grace_ms`.
+        """
         return cls(time_difference_ms, grace_ms)
 
     @property
     def size_ms(self) -> int:
-        """From the first to the last instant of a window."""
+        """The time (ms) from the first to the last instant of a window."""
         return self.time_difference_ms
 
     @property
     def keep_ms(self) -> int:
-        """How long a store has to keep a window at least: new windows are made of those before them."""
+        """The least time (ms) for which a store has to keep a window.
+
+        New windows are made of the windows before them.
+        """
         return 2 * self.time_difference_ms + self.grace_ms
 
     @property
     def need_ms(self) -> int:
-        """How long windows are needed by records that are taken.
+        """The time (ms) for which accepted records need windows.
 
         The last window that takes a record begins with it. That window is made by the record right
         before it, whose own window ends there.
@@ -136,17 +146,17 @@ class UnlimitedWindows:
         return cls()
 
     def start_on(self, start_ms: int) -> UnlimitedWindows:
-        """Return the window that begins at `start_ms`; earlier records are left out."""
+        """Return the window that begins at `start_ms`; earlier records are dropped."""
         return replace(self, start_ms=start_ms)
 
     @property
     def size_ms(self) -> int:
-        """All the time there is."""
+        """The largest time there is."""
         return LAST_INSTANT
 
     @property
     def grace_ms(self) -> int:
-        """None: it never ends."""
+        """Zero: the window never ends."""
         return 0
 
     @property
@@ -163,11 +173,11 @@ class UnlimitedWindows:
 @final
 @dataclass(frozen=True)
 class SessionWindows:
-    """A window for every run of a key's records of which none is more than `inactivity_gap_ms` after the one before; it ends with the last of them.
+    """A window for every run of a key's records without a gap longer than `inactivity_gap_ms`.
 
-    A session takes records until stream time has passed its end by more than gap and `grace_ms`.
-    Records that are out of order make one session of two. Made by `of_inactivity_gap_with_no_grace`
-    and `of_inactivity_gap_and_grace`.
+    It ends with the last of them. A session takes records until stream time has passed its end by
+    more than gap and `grace_ms`. Out-of-order records can merge two sessions. Made by
+    `of_inactivity_gap_with_no_grace` and `of_inactivity_gap_and_grace`.
     """
 
     inactivity_gap_ms: int
@@ -182,32 +192,44 @@ class SessionWindows:
 
     @classmethod
     def of_inactivity_gap_with_no_grace(cls, inactivity_gap_ms: int) -> SessionWindows:
-        """Return sessions that take no record once stream time has passed their end by more than the gap."""
+        """Return sessions without a grace period.
+
+        They take no record once stream time has passed their end by more than the gap.
+        """
         return cls(inactivity_gap_ms, 0)
 
     @classmethod
     def of_inactivity_gap_and_grace(cls, inactivity_gap_ms: int, grace_ms: int) -> SessionWindows:
-        """Return sessions that take records until stream time has passed their end by more than the gap and `grace_ms`."""
+        """Return sessions with a grace period.
+
+        They take records until stream time has passed their end by more than the gap and
+        `grace_ms`.
+        """
         return cls(inactivity_gap_ms, grace_ms)
 
     @property
     def keep_ms(self) -> int:
-        """How long a store has to keep a session at least."""
+        """The least time (ms) for which a store has to keep a session."""
         return self.inactivity_gap_ms + self.grace_ms
 
     @property
     def need_ms(self) -> int:
-        """How long sessions are needed by records that are taken: as long as they are open, which they are up to gap and grace behind their end."""
+        """The time (ms) for which accepted records need sessions.
+
+        Sessions are open up to gap and grace after their end.
+        """
         return self.keep_ms + 1
 
 
 @final
 @dataclass(frozen=True)
 class JoinWindows:
-    """Which records of two streams meet: one of the right from `before_ms` before to `after_ms` after one of the left, both included.
+    """The time range of a join: which records of two streams match.
 
-    One of the two may be negative. Records are kept for `grace_ms` longer than they can be met in
-    order. Made by `of_time_difference_with_no_grace` and `of_time_difference_and_grace`.
+    A record of the right stream matches from `before_ms` before to `after_ms` after one of the
+    left, both included. One of the two may be negative. Records are kept for `grace_ms` longer than
+    they can match in order. Made by `of_time_difference_with_no_grace` and
+    `of_time_difference_and_grace`.
     """
 
     before_ms: int
@@ -228,20 +250,23 @@ class JoinWindows:
 
     @classmethod
     def of_time_difference_and_grace(cls, time_difference_ms: int, grace_ms: int) -> JoinWindows:
-        """Return windows of as much time before as after a record, which records that are out of order can be late for by `grace_ms`."""
+        """Return windows of as much time before as after a record, with a grace period.
+
+        Out-of-order records can be late by `grace_ms`.
+        """
         return cls(time_difference_ms, time_difference_ms, grace_ms)
 
     def before(self, before_ms: int) -> JoinWindows:
-        """Return windows that begin elsewhere."""
+        """Return windows with another beginning."""
         return replace(self, before_ms=before_ms)
 
     def after(self, after_ms: int) -> JoinWindows:
-        """Return windows that end elsewhere."""
+        """Return windows with another end."""
         return replace(self, after_ms=after_ms)
 
     @property
     def size_ms(self) -> int:
-        """From the first to the last instant."""
+        """The time (ms) from the first to the last instant."""
         return self.before_ms + self.after_ms
 
 
@@ -251,11 +276,11 @@ def _check_ms(windows: object, *roles: str) -> None:
 
 
 Windows: TypeAlias = TimeWindows | SlidingWindows | UnlimitedWindows
-"""What streams can be grouped by, further."""
+"""The windows of time for `windowed_by`."""
 
 
 def check_windows(windows: Any, of: str) -> None:
-    """Raise TopologyError if what streams are to be grouped by is none of the kinds of windows."""
+    """Raise TopologyError unless the argument is one of the kinds of windows."""
     kinds = (TimeWindows, SlidingWindows, UnlimitedWindows, SessionWindows)
     remedy = "give TimeWindows, SlidingWindows, UnlimitedWindows or SessionWindows, such as TimeWindows.of_size_with_no_grace(60_000)"
     if isinstance(windows, JoinWindows):
@@ -264,5 +289,5 @@ def check_windows(windows: Any, of: str) -> None:
 
 
 def check_emit(emit: Any, of: str) -> None:
-    """Raise TopologyError unless it is an EmitStrategy."""
+    """Raise TopologyError unless the argument is an EmitStrategy."""
     check_kind(emit, EmitStrategy, role="argument 'emit'", of=of, remedy="give EmitStrategy.ON_WINDOW_UPDATE or EmitStrategy.ON_WINDOW_CLOSE")

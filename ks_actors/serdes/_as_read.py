@@ -80,7 +80,10 @@ SCALARS: Final[tuple[tuple[inspect.Type, str], ...]] = (
     (inspect.BytesType(), "type({0}) is bytes"),
     (inspect.NoneType(), "{0} is None"),
 )
-"""Types without bounds or patterns, which only decoding would check, and the conditions for their objects."""
+"""Types without bounds or patterns, and the conditions for their objects.
+
+Bounds and patterns would be checked by decoding only.
+"""
 
 
 def _told(info: inspect.Type, place: str, names: dict[str, Any], around: frozenset[int]) -> str | None:

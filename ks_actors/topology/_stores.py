@@ -62,5 +62,8 @@ class StoreSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def seen_ms(self) -> int:
-        """How long behind the latest record the rows of a window or session store are visible, in ms."""
+        """The total time (ms) for which rows of a window or session store are visible.
+
+        It counts back from the latest record.
+        """
         return self.retention_ms + self.spare_ms

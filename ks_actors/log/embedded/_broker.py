@@ -1,6 +1,6 @@
-"""What would be the server: topics, appends and ends of transactions.
+"""The broker: topics, appends and ends of transactions.
 
-Plain calls on the event loop; each does all or nothing.
+Its methods are plain calls on the event loop; each does all or nothing.
 """
 
 from __future__ import annotations
@@ -25,14 +25,16 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("ks_actors.log")
 
-# What a record takes apart from its bytes, roughly: records of no size must be cleaned away some
-# day, too.
+# The approximate overhead of a record: records without bytes must be cleaned some day, too.
 _RECORD_BYTES = 64
 
 
 @final
 class Broker:
-    """State of a log in memory, and the order in which it changes: first storage, then memory, then whoever waits is told."""
+    """The state of a log in memory, and the order of changes.
+
+    Each change goes to storage first, then to memory, then to the waiting readers.
+    """
 
     def __init__(
         self, storage: Storage, topics_changed: Callable[[set[str]], None], grown: Callable[[Partition], None], clock: Callable[[], int]
@@ -50,9 +52,10 @@ class Broker:
         self._clock = clock
 
     def take_in(self, loaded: Loaded, *, read_only: bool = False) -> None:
-        """Begin with what storage held. Transactions that were open stay so until their producer comes again, or their timeout passes.
+        """Load the content of storage.
 
-        Of a log that is only read they stay so for good: to end them is for whoever writes it.
+        Open transactions stay open until their producer comes again, or their timeout passes. In a
+        read-only log they stay open for good: only the writer of the log may end them.
         """
         self.incarnation = loaded.incarnation
         self.offsets = loaded.offsets
@@ -103,9 +106,9 @@ class Broker:
         self._topics_changed({topic.name})
 
     def create_partitions(self, counts: Mapping[str, int]) -> None:
-        """Give topics more partitions.
+        """Give topics more partitions; raise for the others at the end.
 
-        Raises UnknownTopicOrPartition, LogError, after all others were given theirs; StorageFull.
+        Raises UnknownTopicOrPartition, LogError, after all other topics have grown; StorageFull.
         """
         refused: LogError | None = None
         grown: set[str] = set()
@@ -128,9 +131,9 @@ class Broker:
             raise refused
 
     def delete_topics(self, names: Sequence[str]) -> None:
-        """Delete topics, and what groups have committed of them.
+        """Delete topics, and the groups' committed offsets of them.
 
-        Raises UnknownTopicOrPartition, after all others were; StorageFull, LogError.
+        Raises UnknownTopicOrPartition, after all others were deleted; StorageFull, LogError.
         """
         unknown = [name for name in names if name not in self.topics]
         for name in names:
@@ -156,7 +159,7 @@ class Broker:
         self._topics_changed({name})
 
     def append(self, batches: Sequence[Outgoing], transaction: Transaction | None = None) -> list[int]:
-        """Append batches; return the offset behind each.
+        """Append batches; return the offset after each.
 
         Raises ProduceFailed: then nothing was written to the partitions that it names.
         """
@@ -223,7 +226,7 @@ class Broker:
         self._end(transaction, COMMIT, group_id, offsets)
 
     def abort(self, transaction: Transaction) -> None:
-        """End a transaction; nothing of it will ever be visible.
+        """Abort a transaction; none of its records ever becomes visible.
 
         Raises StorageFull, LogError: then it is as open as before.
         """
@@ -241,7 +244,7 @@ class Broker:
             partition.notify()
 
     def begin_transactional(self, name: str, timeout_ms: int) -> Transaction:
-        """Take a transactional id over: what is open under it is aborted, all who had it before are fenced.
+        """Take over a transactional id: abort its open transaction, fence all earlier producers.
 
         Raises StorageFull, LogError.
         """
@@ -272,12 +275,12 @@ class Broker:
             self._start_timer(transaction)
 
     def stop(self) -> None:
-        """Let no timer go off any more."""
+        """Stop all timers."""
         for transaction in self.transactions.values():
             transaction.stop_timer()
 
     def truncate(self, partition: Partition, before: int) -> None:
-        """Let a partition begin at `before`."""
+        """Move the begin of a partition to `before`."""
         self.storage.set_begin(partition, before)
         self.storage.discard(partition, partition.drop_before(before))
         partition.notify()
@@ -292,7 +295,7 @@ def _restore(partition: Partition, bounds: tuple[int, int], segments: Sequence[S
 
 
 def _both(first: Exception | None, second: LogError, before: int) -> Exception:
-    """Return one error for two batches of a partition, with the numbers of the records in both."""
+    """Return one error for two batches of a partition, with the failed records of both."""
     if not isinstance(second, RecordTooLarge | InvalidRecord):
         return first or second
     numbers = [before + number for number in second.records]

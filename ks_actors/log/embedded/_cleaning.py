@@ -1,4 +1,4 @@
-"""Compaction and retention: what topics' settings say that need not be kept."""
+"""Compaction and retention, as the topics' settings demand."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
     from ks_actors.log.embedded._partition import Partition
     from ks_actors.records import Batch
 
-# Records of a step, after which others may run; small segments are joined up to this size.
+# Records of a step, after which other tasks may run; small segments are joined up to this size.
 STEP: Final = 500
 
 
 def retain(broker: Broker, partition: Partition, now: int) -> None:
-    """Delete whole segments from the head that are older than `retention.ms` at `now` (ms), or that `retention.bytes` has no room for.
+    """Delete whole segments from the head, by `retention.ms` at `now` (ms) and `retention.bytes`.
 
-    Never what open transactions are about. Raises StorageFull, LogError.
+    Segments of open transactions stay. Raises StorageFull, LogError.
     """
     settings = partition.topic.settings
     size = partition.size
     before = partition.begin
     for segment in partition.segments:
-        # Markers go with what follows them, or for good with the last record.
+        # A marker goes with the segment after it, or for good with the last record.
         too_old = settings.retention_ms is not None and partition.newest(segment) < now - settings.retention_ms
         too_much = settings.retention_bytes is not None and size - segment.size >= settings.retention_bytes
         if segment.end > partition.stable or not (too_old or too_much):
@@ -38,13 +38,14 @@ def retain(broker: Broker, partition: Partition, now: int) -> None:
 
 
 def compact(broker: Broker, partition: Partition, now: int) -> Iterator[None]:
-    """Keep the last committed record of each key below the last stable offset; in steps between which anything may happen.
+    """Keep the last committed record of each key below the last stable offset.
 
-    A tombstone survives the first compaction, and those within `delete.retention.ms` of it, so that
-    whoever reads from the beginning meanwhile does not miss it. Markers and aborted records go. A
-    segment with a record younger than `min.compaction.lag.ms` at `now` (ms) is left alone, and so
-    are all behind it. Raises StorageFull, LogError, LogCorrupted: then what was not compacted yet
-    is as it was.
+    Works in steps; the log may change between them. A tombstone survives the first compaction, and
+    those within `delete.retention.ms` of it, so that a reader from the beginning does not miss it.
+    Markers and aborted records go. A segment with a record younger than `min.compaction.lag.ms` at
+    `now` (ms) is left alone, and so are all segments after it.
+
+    Raises StorageFull, LogError, LogCorrupted: then the rest of the partition is as before.
     """
     boundary = _compactable(partition, now)
     latest: dict[Any, int] = {}
@@ -63,14 +64,17 @@ def compact(broker: Broker, partition: Partition, now: int) -> Iterator[None]:
                 kept.add(segment, piece, latest)
                 if len(piece) == STEP:
                     yield
-        # The head of the partition may be gone by now: then the run is left as it is.
+        # The head of the partition may be gone by now: then leave the run unchanged.
         if partition.segments[start:stop] == old:
             _rewrite(broker, partition, start, stop, kept)
         yield
 
 
 def _compactable(partition: Partition, now: int) -> int:
-    """Return where what may be compacted ends: at what a transaction is open about, or at what is too young."""
+    """Return the end of the compactable offsets.
+
+    It is the first offset of an open transaction, or of a segment that is too young.
+    """
     lag = partition.topic.settings.min_compaction_lag_ms
     if lag > 0:
         for segment in partition.segments:
@@ -82,7 +86,7 @@ def _compactable(partition: Partition, now: int) -> int:
 
 
 def _loaded(partition: Partition, segments: list[Segment]) -> list[tuple[Segment, Batch]]:
-    """Load what compaction looks at, before anything else may happen to it."""
+    """Load the segments to compact, before they can change."""
     return [(segment, partition.load(segment)) for segment in segments if segment.count and not segment.aborted]
 
 
@@ -91,7 +95,7 @@ def _pieces(batch: Batch) -> Iterator[Batch]:
 
 
 class _Kept:
-    """What is kept of a run of segments, and from when on its tombstones may go."""
+    """The remaining records of a run of segments, and the time from which its tombstones may go."""
 
     def __init__(self, partition: Partition, now: int) -> None:
         self.parts: list[Batch] = []
@@ -100,7 +104,7 @@ class _Kept:
         self._now: int = now
 
     def add(self, segment: Segment, piece: Batch, latest: dict[Any, int]) -> None:
-        """Look at some records of a segment."""
+        """Add the surviving records of a piece of a segment."""
         mortal = segment.horizon is not None and segment.horizon <= self._now
         kept = _survivors(piece, latest, self._partition.begin, tombstones=not mortal)
         if None in kept.values:

@@ -1,8 +1,8 @@
-"""How the durable log writes things down: keys that sort by partition and offset, and values.
+"""The encoding of the durable log: keys that sort by partition and offset, and values.
 
-One byte says what a key is of: `m` the log itself, `t` a topic, `p` the bounds of a partition, `i`
-the index entry of a segment, `b` its records, `o` a group's offset, `x` a transactional id. Index
-entries are apart from records, so that opening a log reads none of these.
+The first byte of a key is its kind: `m` the log itself, `t` a topic, `p` the bounds of a partition,
+`i` the index entry of a segment, `b` its records, `o` a group's offset, `x` a transactional id.
+Index entries are apart from records, so that opening a log reads no records.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ _ENTRY: Final = struct.Struct(">QIIBqqq")
 
 
 class LogRecord(msgspec.Struct, array_like=True):
-    """What is kept of the log as a whole; `incarnation` counts how often it was opened, no topic ever gets an id below `next_topic`."""
+    """The record of the log as a whole.
+
+    `incarnation` counts its openings; no topic ever gets an id below `next_topic`.
+    """
 
     version: int = VERSION
     incarnation: int = 0
@@ -42,7 +45,7 @@ class LogRecord(msgspec.Struct, array_like=True):
 
 
 class OffsetRecord(msgspec.Struct, array_like=True):
-    """What is kept of a committed offset, under a key that is made for finding it again, not for reading."""
+    """The record of a committed offset; its key serves lookups, and is not decoded."""
 
     group_id: str
     topic: str
@@ -57,7 +60,10 @@ encode: Final = msgspec.msgpack.Encoder().encode
 
 
 def decoder(kind: type[T]) -> Callable[[bytes], T]:
-    """Return a function that reads what `encode` made of a `kind`. It raises LogCorrupted."""
+    """Return a function that decodes a `kind` from the output of `encode`.
+
+    It raises LogCorrupted.
+    """
     decode = msgspec.msgpack.Decoder(kind).decode
 
     def read(data: bytes) -> T:
@@ -70,37 +76,37 @@ def decoder(kind: type[T]) -> Callable[[bytes], T]:
 
 
 def topic_key(topic: int) -> bytes:
-    """Return where a topic is kept."""
+    """Return the key of a topic."""
     return _TOPIC.pack(b"t", topic)
 
 
 def bounds_key(topic: int, partition: int) -> bytes:
-    """Return where the bounds of a partition are kept."""
+    """Return the key of the bounds of a partition."""
     return _PARTITION.pack(b"p", topic, partition)
 
 
 def offset_key(group_id: str, topic: str, partition: int) -> bytes:
-    """Return where an offset of a group is kept."""
+    """Return the key of an offset of a group."""
     return b"o" + encode((group_id, topic, partition))
 
 
 def transactional_id_key(name: str) -> bytes:
-    """Return where a transactional id is kept."""
+    """Return the key of a transactional id."""
     return b"x" + name.encode()
 
 
 def entry_key(topic: int, partition: int, base: int) -> bytes:
-    """Return where the index entry of a segment is kept."""
+    """Return the key of the index entry of a segment."""
     return _PLACE.pack(b"i", topic, partition, base)
 
 
 def records_key(topic: int, partition: int, base: int) -> bytes:
-    """Return where the records of a segment are kept."""
+    """Return the key of the records of a segment."""
     return _PLACE.pack(b"b", topic, partition, base)
 
 
 def ranges_of_topic(topic: int) -> list[tuple[bytes, bytes]]:
-    """Return the ranges of keys, first and behind the last, under which a topic's partitions are kept."""
+    """Return the ranges of a topic's keys, each from the first key to after the last."""
     return [(_TOPIC.pack(kind, topic), _TOPIC.pack(kind, topic + 1)) for kind in (b"b", b"i", b"p")]
 
 
@@ -128,7 +134,7 @@ def decode_bounds(data: bytes) -> tuple[int, int]:
 
 
 def encode_entry(segment: Segment) -> bytes:
-    """Return what the index knows of a segment as bytes."""
+    """Return the index entry of a segment as bytes."""
     newest = -1 if segment.newest is None else segment.newest
     horizon = -1 if segment.horizon is None else segment.horizon
     return _ENTRY.pack(segment.end, segment.count, segment.size, segment.kind, segment.pid, newest, horizon)
@@ -144,7 +150,7 @@ def decode_entry(base: int, data: bytes) -> Segment:
 
 
 def encode_batch(batch: Batch) -> bytes:
-    """Return records as bytes; offsets are left out where they have no gaps."""
+    """Return records as bytes; offsets without gaps are left out."""
     offsets: Any = None if isinstance(batch.offsets, range) else list(batch.offsets)
     return encode((batch.keys, batch.values, batch.timestamps, batch.headers, offsets))
 

@@ -1,4 +1,4 @@
-"""RocksDB as a log needs it: writes that are whole or not there at all, and that go on after a full disk."""
+"""RocksDB for a log: atomic writes, which work again after a full disk."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ _FULL: Final = ("No space left", "File too large", "quota exceeded", "Disk quota
 
 @final
 class Database:
-    """One RocksDB. What fails to be written leaves it as it was, and so does each write after that, until there is room again.
+    """One RocksDB. A failed write changes nothing.
 
-    RocksDB itself takes no more writes after one that failed, and may have kept that one in its
-    write-ahead log. So the next write opens the database anew and undoes what the failed one may
-    have left behind.
+    Each write after a failed one fails without changes too, until there is room. RocksDB itself
+    takes no more writes after a failed one, and may have kept that one in its write-ahead log. So
+    the next write reopens the database and undoes the possible changes of the failed one.
 
-    `read_only` takes no lock and changes nothing: it sees what was written when it was opened, and
-    may be open beside the one that writes.
+    `read_only` takes no lock and changes nothing: it sees the data at its opening, and may be open
+    beside the writer.
     """
 
     def __init__(self, directory: Path, *, read_only: bool = False) -> None:
         self._directory: Path = directory
         self._read_only: bool = read_only
         self._rdict: Rdict | None = None
-        # What was under the keys of a failed write.
+        # The old values under the keys of a failed write.
         self._undo: UndoLog | None = None
 
     def open(self) -> None:
-        """Take the lock, and make the directory if need be.
+        """Take the lock, and make the directory if necessary.
 
         Raises LogError, StorageFull, LogCorrupted.
         """
@@ -71,24 +71,23 @@ class Database:
             try:
                 return Rdict(str(self._directory), _options(), access_type=AccessType.read_only())
             except Exception as error:
-                # Whoever writes may replace files in the middle of it: then the next look finds the
-                # new ones.
+                # The writer may replace files meanwhile: then the next attempt finds the new ones.
                 if not left:
                     raise self._said(error, "opened") from error
 
     def close(self) -> None:
-        """Let go of the lock; does nothing when that was done before."""
+        """Release the lock; does nothing when already closed."""
         rdict, self._rdict = self._rdict, None
         if rdict is None:
             return
         try:
             rdict.close()
         except Exception as error:  # noqa: BLE001 - rocksdict raises nothing more exact
-            # What was acknowledged is in the write-ahead log: the next one to open finds it there.
+            # Acknowledged writes are in the write-ahead log: the next opening finds them there.
             _logger.warning("log in %s was closed, but not written out: %s", self._directory, error)
 
     def get(self, key: bytes) -> bytes | None:
-        """Return what is under `key`."""
+        """Return the value of `key`."""
         try:
             value: bytes | None = self._open_rdict().get(key)
         except LogError:
@@ -102,15 +101,15 @@ class Database:
 
         Raises LogCorrupted where RocksDB would just end.
         """
-        # No iterator lives longer than a chunk: whoever keeps one, as the traceback of a failed
-        # scan would, keeps the lock.
+        # No iterator lives longer than a chunk: a live one, as in the traceback of a failed scan,
+        # keeps the lock.
         while chunk := self._chunk(first, behind):
             yield from chunk
             first = chunk[-1][0] + b"\0"
 
     def _chunk(self, first: bytes, behind: bytes) -> list[tuple[bytes, bytes]]:
         found: list[tuple[bytes, bytes]] = []
-        # No upper bound: rocksdict lets go of its bytes too early.
+        # No upper bound: rocksdict frees its bytes too early.
         options = ReadOptions()
         iterator = self._open_rdict().iter(options)
         iterator.seek(first)
@@ -127,7 +126,7 @@ class Database:
         return found
 
     def write(self, changes: UndoLog) -> None:
-        """Write all changes or none, so that they survive the process.
+        """Write all changes or none, durable across a crash of the process.
 
         Raises StorageFull, LogError.
         """
@@ -138,15 +137,18 @@ class Database:
         self._write(self._open_rdict(), changes)
 
     def wipe(self, ranges: Sequence[tuple[bytes, bytes]]) -> None:
-        """Delete ranges of keys, first and behind the last; or leave them, which is logged."""
+        """Delete ranges of keys, each from the first key to after the last.
+
+        If that fails, log it and leave them.
+        """
         batch = WriteBatch(raw_mode=True)
         for first, behind in ranges:
             batch.delete_range(first, behind)
         try:
             self._open_rdict().write(batch)
         except Exception as error:  # noqa: BLE001 - rocksdict raises nothing more exact
-            # RocksDB takes no more writes now; nothing needs to be undone, as nobody reads what was
-            # to be deleted.
+            # RocksDB takes no more writes now. Nothing must be undone: no reader looks at deleted
+            # records.
             self._undo = self._undo or []
             _logger.warning("log in %s keeps records that were deleted until it is opened again: %s", self._directory, error)
 
@@ -160,17 +162,17 @@ class Database:
         try:
             rdict.write(batch)
         except Exception as error:
-            # A failed database still reads, and has not applied what it failed to write.
+            # A failed database still reads, and has not applied the failed write.
             self._undo = [(key, self.get(key)) for key, _ in changes]
             raise self._said(error, "written") from error
 
     def _reopen(self, undo: UndoLog) -> None:
         rdict = self._rdict
         if rdict is not None:
-            # Opening writes out what is in memory: without room for that the database would be lost
+            # Opening flushes the data in memory: without room for that the database would be lost
             # for readers too.
             self._probe(_WRITE_BUFFER)
-            # Both: whoever holds on to an iterator holds on to the lock.
+            # Both: a live iterator keeps the lock.
             self.close()
             del rdict
         self.open()
@@ -215,8 +217,8 @@ def _options() -> Options:
     options.set_max_write_buffer_number(3)
     options.set_compression_type(DBCompressionType.lz4())
     options.set_keep_log_file_num(2)
-    # Records are written once and read in order: kept out of the tree, they are not copied again by
-    # each of its compactions.
+    # Records are written once and read in order: outside of the tree, its compactions do not copy
+    # them again.
     options.set_enable_blob_files(True)
     options.set_min_blob_size(4096)
     options.set_blob_compression_type(DBCompressionType.lz4())

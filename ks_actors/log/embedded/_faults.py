@@ -1,4 +1,4 @@
-"""Errors and delays on order, for tests of those who use a log."""
+"""Injected errors and delays, for tests."""
 
 from __future__ import annotations
 
@@ -31,12 +31,15 @@ Operation: TypeAlias = Literal[
     "set_group_offsets",
     "transactional_producer",
 ]
-"""The port's methods by name, which can be made to fail, or be held up; `commit` is the end of a transaction, `commit_offsets` of a membership."""
+"""The port's methods by name, which can fail or wait on request.
+
+`commit` is the end of a transaction, `commit_offsets` of a membership.
+"""
 
 
 @final
 class Faults:
-    """Errors that are still to be raised, by operation, in the order they were ordered; and what holds operations up."""
+    """Injected errors by operation, in order, and the events that held operations wait for."""
 
     __slots__ = ("_after", "_before", "_held")
 
@@ -46,27 +49,27 @@ class Faults:
         self._held: dict[str, asyncio.Event] = {}
 
     def hold(self, operation: Operation) -> asyncio.Event:
-        """Have calls of `operation` wait, before they do anything, until the event is set that is returned."""
+        """Make calls of `operation` wait, before they do anything, until the returned event is set."""
         self._held[operation] = event = asyncio.Event()
         return event
 
     async def wait(self, operation: Operation) -> None:
-        """Wait for as long as the operation is held up."""
+        """Wait while the operation is held."""
         if self._held and (event := self._held.get(operation)) is not None:
             await event.wait()
 
     def order(self, operation: Operation, error: Exception, *, times: int, after: bool) -> None:
-        """Have the next `times` calls of `operation` fail."""
+        """Make the next `times` calls of `operation` fail."""
         faults = self._after if after else self._before
         faults.setdefault(operation, deque()).extend([error] * times)
 
     def before(self, operation: Operation) -> None:
-        """Raise what was ordered for before anything is done."""
+        """Raise an injected error before the operation."""
         if self._before:
             _raise_next(self._before, operation)
 
     def after(self, operation: Operation) -> None:
-        """Raise what was ordered for when everything is done."""
+        """Raise an injected error after the operation."""
         if self._after:
             _raise_next(self._after, operation)
 

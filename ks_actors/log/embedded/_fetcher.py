@@ -1,4 +1,4 @@
-"""Readers of the embedded log."""
+"""The fetcher of the embedded log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @final
 class EmbeddedFetcher:
-    """Read straight from the partitions: there is nothing in flight, ever.
+    """A fetcher that reads straight from the partitions: nothing is ever in flight.
 
     Partitions without news cost nothing.
     """
@@ -33,14 +33,14 @@ class EmbeddedFetcher:
         self._positions: dict[TopicPartition, int] = {}
         self._paused: set[TopicPartition] = set()
         self._watched: dict[TopicPartition, Partition] = {}
-        # Partitions that may have something to say; in the order in which that became so.
+        # Partitions that may have news, in the order of the news.
         self._active: dict[TopicPartition, None] = {}
         self._waiter: asyncio.Future[None] | None = None
         self._late = False
         self._closed = False
 
     def assign(self, positions: Mapping[TopicPartition, int], /) -> None:
-        """Read exactly these partitions from these offsets; what is paused stays so."""
+        """Read exactly these partitions from these offsets; paused partitions stay paused."""
         self._unwatch()
         self._positions = {TopicPartition(*partition): offset for partition, offset in positions.items()}
         self._paused &= self._positions.keys()
@@ -48,17 +48,17 @@ class EmbeddedFetcher:
         self._wake()
 
     def seek(self, partition: TopicPartition, offset: int, /) -> None:
-        """Read on from `offset`. Raises LogError for a partition that is not assigned."""
+        """Continue reading from `offset`. Raises LogError for a partition that is not assigned."""
         self._check_assigned((partition,))
         self._positions[partition] = offset
         self._activate(partition)
 
     def position(self, partition: TopicPartition, /) -> int:
-        """Return the offset that the partition will be read from next; raises KeyError when it is not assigned."""
+        """Return the next offset of the partition; raises KeyError when it is not assigned."""
         return self._positions[partition]
 
     def pause(self, partitions: Iterable[TopicPartition], /) -> None:
-        """Leave partitions out of fetches until `resume`.
+        """Skip partitions in fetches until `resume`.
 
         Raises LogError for one that is not assigned.
         """
@@ -67,7 +67,7 @@ class EmbeddedFetcher:
         self._paused.update(partitions)
 
     def resume(self, partitions: Iterable[TopicPartition], /) -> None:
-        """Fetch partitions again, from where they were paused.
+        """Fetch partitions again, from the position of the pause.
 
         Raises LogError for one that is not assigned.
         """
@@ -87,7 +87,7 @@ class EmbeddedFetcher:
         self._wake()
 
     def changed(self, partition: Partition, /) -> None:
-        """Look at `partition` again, if it says anything new to this fetcher."""
+        """Look at `partition` again, if it has news for this fetcher."""
         name = partition.name
         position = self._positions[name]
         if self._limit(partition) <= position <= partition.end and not partition.deleted:
@@ -106,14 +106,15 @@ class EmbeddedFetcher:
         self._wake()
 
     async def fetch(self, *, max_wait_ms: int, max_records: int = 10_000) -> Sequence[Fetched]:
-        """Wait for records and return them, at most `max_records` of each partition; an empty sequence when none came within `max_wait_ms`.
+        """Wait for records and return them, at most `max_records` of each partition.
 
-        A stored batch is returned as it is where it fits. Only one fetch may wait at a time. Raises
-        OffsetOutOfRange, UnknownTopicOrPartition, LogClosed, LogCorrupted.
+        Returns an empty sequence when none came within `max_wait_ms`. A stored batch is returned
+        unchanged if it fits. Only one fetch may wait at a time. Raises OffsetOutOfRange,
+        UnknownTopicOrPartition, LogClosed, LogCorrupted.
         """
         if max_records < 1:
             raise ValueError(f"max_records is at least 1, not {max_records}")
-        # Before anything is read: from here on it cannot be cancelled, so nothing is lost.
+        # Before anything is read: after this it cannot be cancelled, so no records are lost.
         await asyncio.sleep(0)
         await self._faults.wait("fetch")
         self._faults.before("fetch")
@@ -155,7 +156,8 @@ class EmbeddedFetcher:
                 continue
             batch, behind = partition.read(position, max_records, committed=self._committed)
             found.append(Fetched(name, batch, behind, limit))
-        # Only now, when nothing can fail any more: what is not returned is not passed over.
+        # Only now, when nothing can fail any more: positions must not pass records that are not
+        # returned.
         for fetched in found:
             self._positions[fetched.partition] = fetched.next_offset
         return found
@@ -170,11 +172,11 @@ class EmbeddedFetcher:
         self._watched.clear()
 
     async def close(self) -> None:
-        """End; a waiting fetch raises LogClosed. Does nothing when that was done before."""
+        """Close; a waiting fetch raises LogClosed. Does nothing when already closed."""
         self.shut()
 
     def shut(self) -> None:
-        """End."""
+        """Close without waiting."""
         if not self._closed:
             self._closed = True
             self._unwatch()

@@ -23,14 +23,13 @@ _NOTHING = MemberAssignment(())
 
 @final
 class Group:
-    """Members in the order in which they came; the first one that is there leads.
+    """The members of a group, in the order of their arrival; the first one present leads.
 
-    A rebalance asks all members for their partitions, waits until they have let go (who does not
-    within the rebalance timeout is thrown out), counts the generation up and has the leader assign.
-    Until then the members' generation is the old one, so that they can commit what they have done.
-
-    A place that has an instance id is kept for a session timeout when its member is away: the
-    leader goes on giving it partitions.
+    A rebalance asks all members to give up their partitions, and waits for that. A member that does
+    not do so within the rebalance timeout is expelled. Then the generation advances and the leader
+    assigns. Until then the members have the old generation, so that they can commit their work. The
+    place of an absent member with an instance id is kept for a session timeout: the leader
+    continues to give it partitions.
     """
 
     def __init__(self, group_id: str, broker: Broker, member_numbers: Iterator[int]) -> None:
@@ -46,28 +45,29 @@ class Group:
         self._absences: dict[EmbeddedMembership, asyncio.TimerHandle] = {}
 
     def committed(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """Return all that was committed."""
+        """Return all committed offsets."""
         return self._broker.offsets.get(self.group_id, {})
 
     @property
     def members(self) -> Mapping[str, EmbeddedMembership]:
-        """The members by id, those included whose place is only kept."""
+        """The members by id, including absent ones with a kept place."""
         return self._members
 
     def commit(self, who: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit offsets of a member.
 
-        Raises IllegalGeneration, UnknownTopicOrPartition, StorageFull, LogError: metadata that is
-        too long, too.
+        Raises IllegalGeneration, UnknownTopicOrPartition, StorageFull, and LogError, also for
+        metadata that is too long.
         """
         self.check(who, offsets)
         self._broker.commit_offsets(self.group_id, offsets)
 
     def check(self, who: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Raise IllegalGeneration for whoever may not commit now, UnknownTopicOrPartition for what cannot be committed.
+        """Raise IllegalGeneration for a caller that may not commit now.
 
-        A group without members takes commits of anybody who says to be no member: an empty member
-        id and a negative generation.
+        Raises UnknownTopicOrPartition for offsets that cannot be committed. A group without members
+        takes commits from any caller without membership: an empty member id and a negative
+        generation.
         """
         for partition in offsets:
             self._broker.partition(partition)
@@ -80,7 +80,10 @@ class Group:
             raise IllegalGeneration(f"group {self.group_id!r} is in generation {self.generation}, member {who.member_id} is of {who.generation}")
 
     def enter(self, member: EmbeddedMembership) -> None:
-        """Take a member in, if it is not, and rebalance; but one that has the instance id of another takes that one's place as it is."""
+        """Add a member, if it is new, and rebalance.
+
+        A member with the instance id of another one takes that one's place, without a rebalance.
+        """
         if self._members.get(member.member_id) is not member:
             member.entered(f"{member.client_id}-{self._broker.incarnation}-{next(self._numbers)}")
             former = next((each for each in self._members.values() if each.instance_id and each.instance_id == member.instance_id), None)
@@ -99,7 +102,7 @@ class Group:
         former.lose(fenced=True)
 
     def park(self, member: EmbeddedMembership) -> None:
-        """Keep the place of a member that goes away, until its session timeout is over."""
+        """Keep the place of a leaving member until its session timeout is over."""
         if self._members.get(member.member_id) is member:
             member.away, member.awaited = True, False
             loop = asyncio.get_running_loop()
@@ -108,7 +111,7 @@ class Group:
                 self.proceed()
 
     def remove(self, member: EmbeddedMembership) -> None:
-        """Let a member go, if it is one."""
+        """Remove a member, if it is one."""
         if self._members.get(member.member_id) is member:
             del self._members[member.member_id]
             self._forget(member)
@@ -120,13 +123,13 @@ class Group:
             timer.cancel()
 
     def expire(self, member: EmbeddedMembership) -> None:
-        """Throw a member out, as if its session had timed out."""
+        """Expel a member, as if its session had timed out."""
         if self._members.get(member.member_id) is member:
             self._expel(member)
             self._rebalance()
 
     def bury(self, client_id: str) -> None:
-        """Throw out all members of a client id. A rebalance has to follow."""
+        """Expel all members of a client id. A rebalance has to follow."""
         for member in tuple(self._members.values()):
             if member.client_id == client_id:
                 self._expel(member)
@@ -137,7 +140,7 @@ class Group:
         member.lose()
 
     def topics_changed(self, names: set[str]) -> None:
-        """Rebalance if a topic of the members has come, gone, or got another number of partitions."""
+        """Rebalance if a topic of the members was created or deleted, or has grown."""
         if any(names & member.topics for member in self._members.values()) and self._count() != self._counts:
             self._rebalance()
 
@@ -147,7 +150,7 @@ class Group:
 
     def _rebalance(self) -> None:
         if self._leader() is None:
-            # Whoever comes will have the group assign.
+            # The next member to come makes the group assign.
             self.stop()
             for member in self._members.values():
                 member.given = None
@@ -161,9 +164,9 @@ class Group:
         self.proceed()
 
     def proceed(self) -> None:
-        """Complete the rebalance, soon, if nobody is waited for any more.
+        """Complete the rebalance soon, if no member is awaited any more.
 
-        Soon, so that all who come at the same time are in it.
+        The delay lets all members that come at the same time take part.
         """
         if self._leader() is None:
             self._rebalance()
@@ -209,7 +212,7 @@ class Group:
             self._completion = None
 
     def end(self) -> None:
-        """Let no timer go off any more."""
+        """Stop all timers."""
         self.stop()
         for member in tuple(self._absences):
             self._forget(member)
@@ -217,7 +220,7 @@ class Group:
 
 @final
 class Groups:
-    """All groups of a log. They come with their first member, and stay."""
+    """All groups of a log. They are made with their first member, and stay."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker: Broker = broker
@@ -238,15 +241,15 @@ class Groups:
         )
 
     def check_commit(self, who: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Raise IllegalGeneration or UnknownTopicOrPartition if a member may not commit these offsets now."""
+        """Raise IllegalGeneration or UnknownTopicOrPartition if a member may not commit these now."""
         self.get(who.group_id).check(who, offsets)
 
     def topics_changed(self, names: set[str]) -> None:
-        """Rebalance the groups that want to know."""
+        """Rebalance the groups with these topics."""
         for group in self._groups.values():
             group.topics_changed(names)
 
     def stop(self) -> None:
-        """Let no timer go off any more."""
+        """Stop all timers."""
         for group in self._groups.values():
             group.end()

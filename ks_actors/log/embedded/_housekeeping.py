@@ -1,4 +1,4 @@
-"""When partitions are cleaned: when they have grown enough, or when somebody asks for it."""
+"""Cleaning of partitions: when they have grown enough, or on request."""
 
 from __future__ import annotations
 
@@ -17,19 +17,18 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("ks_actors.log")
 
-# Between two steps: longer than it takes others to exchange a few messages, so that these do not
-# wait for a step each.
+# The pause between two steps: long enough for other tasks to exchange a few messages, so that these
+# do not wait for a step each.
 _REST_SECONDS: Final = 0.001
 
 
 @final
 class Housekeeper:
-    """Clean partitions, one at a time, in steps between which others run.
+    """The cleaner of partitions: one at a time, in steps between which other tasks run.
 
-    A partition that has grown by 8 MiB (on disk: 32), and by half of what it holds, is cleaned
-    without being asked. Then its newest record says what time it is, unless the clock is behind:
-    records that are replayed with timestamps of years ago are not deleted under the eyes of their
-    readers.
+    A partition that has grown by 8 MiB (on disk: 32), and by half of its size, is cleaned without a
+    request. Then its newest record gives the time, unless the clock is behind. So replayed records
+    with timestamps of years ago are not deleted before their readers see them.
     """
 
     def __init__(self, broker: Broker, clock: Callable[[], int]) -> None:
@@ -41,7 +40,7 @@ class Housekeeper:
         self._closed = False
 
     def grown(self, partition: Partition) -> None:
-        """Look at a partition that has got records."""
+        """Check a partition that has new records."""
         if partition.grown >= self._broker.storage.growth and partition.grown * 2 >= partition.size:
             partition.grown = 0
             self._due[partition] = None
@@ -67,7 +66,7 @@ class Housekeeper:
         except LogClosed as closed:
             _logger.debug("%s: %s", partition.name, closed)
         except LogError as error:
-            # It is tried again when the partition has grown once more.
+            # The next attempt comes when the partition has grown once more.
             _logger.warning("%s could not be cleaned: %s", partition.name, error)
 
     async def _compact(self, partition: Partition) -> None:
@@ -77,7 +76,10 @@ class Housekeeper:
                 raise LogClosed("the log was closed during a compaction; what is not compacted is as it was")
 
     async def clean(self) -> None:
-        """Delete now what retention settings do not keep. Raises StorageFull, LogError."""
+        """Delete now the records that retention settings do not keep.
+
+        Raises StorageFull, LogError.
+        """
         for partition in self._partitions():
             async with self._lock:
                 retain(self._broker, partition, self._clock())
@@ -97,7 +99,7 @@ class Housekeeper:
         return [partition for topic in self._broker.topics.values() for partition in topic.partitions]
 
     async def close(self) -> None:
-        """Leave off at the end of a step."""
+        """Stop at the end of the current step."""
         self._closed = True
         self._due.clear()
         if self._task is not None:

@@ -1,4 +1,4 @@
-"""The log in this process."""
+"""The embedded log, in this process."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ks_actors.log.embedded._storage import Storage
     from ks_actors.records import TopicPartition
 
-# Where records are deleted: up to the end.
+# Delete records up to the end.
 _ALL = -1
 T = TypeVar("T")
 P = TypeVar("P", EmbeddedFetcher, EmbeddedProducer, EmbeddedTransactionalProducer, EmbeddedMembership)
@@ -46,21 +46,23 @@ def _wall_clock() -> int:
 
 @final
 class EmbeddedLog:
-    """A log with Kafka's semantics in this process: in memory, or in a directory that one process at a time may use.
+    """A log with Kafka's semantics in this process: in memory, or in a directory.
 
-    In a directory everything that was acknowledged survives the process, however it ends; an ended
-    transaction is there as a whole or not at all. (The machine's end may take the last moments:
-    nothing is synced.) Topics' settings that count: cleanup.policy, retention.ms, retention.bytes,
+    One process at a time may use a directory. Everything acknowledged in it survives the process,
+    however it ends; an ended transaction is there as a whole or not at all. (A crash of the machine
+    may lose the last moments: nothing is synced.)
+
+    These topic settings take effect: cleanup.policy, retention.ms, retention.bytes,
     max.message.bytes, delete.retention.ms, min.compaction.lag.ms, message.timestamp.type,
-    message.timestamp.before.max.ms and its brother after.max.ms; retention and times have no limit
-    unless it is set. Others are only checked, as Kafka does. `clock` gives the time in ms since the
-    epoch. Errors of writing leave all as it was, and later calls go on when there is room.
+    message.timestamp.before.max.ms and message.timestamp.after.max.ms. Retention and times have no
+    limit unless one is set. Other settings are only checked, as Kafka does. `clock` gives the time
+    in ms since the epoch. A failed write changes nothing, and later calls work again when there is
+    room.
 
-    `read_only` takes no hold of the directory: it shows what was there at the start, also while
-    another process writes, and whatever would change anything raises LogError. It may come to miss
-    records that are deleted meanwhile: then a new one finds what is left.
-
-    May be used by `async with`, or by `start` and `close`, on one event loop.
+    `read_only` takes no lock of the directory: it shows the data at the start, also while another
+    process writes, and each call that would change data raises LogError. It may fail to read
+    records that are deleted meanwhile: then open a new one, which finds the rest. Use it with
+    `async with`, or with `start` and `close`, on one event loop.
     """
 
     def __init__(self, directory: Path | None = None, *, clock: Callable[[], int] = _wall_clock, read_only: bool = False) -> None:
@@ -92,13 +94,13 @@ class EmbeddedLog:
 
     @property
     def directory(self) -> Path | None:
-        """Where it is on disk; None in memory."""
+        """The directory on disk; None in memory."""
         return self._directory
 
     async def start(self) -> None:
-        """Open; may be called once.
+        """Open the log; call it once.
 
-        Raises LogError (somebody else has the directory), LogCorrupted, StorageFull.
+        Raises LogError (another process has the directory), LogCorrupted, StorageFull.
         """
         if self._state != "not started":
             raise LogError(f"a log is started once, this one is {self._state}")
@@ -111,9 +113,9 @@ class EmbeddedLog:
         self._state = "started"
 
     async def close(self) -> None:
-        """End all that was made from this log, abort open transactions, and release the directory.
+        """Close all fetchers, producers and memberships, and release the directory.
 
-        Does nothing when that was done before.
+        Open transactions are aborted. Does nothing when already closed.
         """
         if self._state != "started":
             self._state = "closed"
@@ -127,7 +129,10 @@ class EmbeddedLog:
         await self._blocking(self._storage.close)
 
     async def _blocking(self, call: Callable[[], T], undo: Callable[[], None] | None = None) -> T:
-        """Run `call` to its end, in a thread if it may take long; if nobody wants its result any more, run `undo` after it."""
+        """Run `call` to its end, in a thread if it may take long.
+
+        When the caller is cancelled, run `undo` after it.
+        """
         if self._directory is None:
             return call()
         future = asyncio.get_running_loop().run_in_executor(None, call)
@@ -150,7 +155,7 @@ class EmbeddedLog:
         del self._parts[part]
 
     def fetcher(self, *, client_id: str, isolation: IsolationLevel) -> EmbeddedFetcher:
-        """Return a new reader that has no partitions yet."""
+        """Return a new fetcher without partitions."""
         self._check()
         committed = isolation is IsolationLevel.READ_COMMITTED
         return self._add(EmbeddedFetcher(self._broker, self._faults, client_id, committed=committed, closed=self._remove))
@@ -162,7 +167,7 @@ class EmbeddedLog:
         lease: Lease | None = None,
         topics: Collection[str] = (),  # noqa: ARG002 - there is nothing to be found out about them
     ) -> EmbeddedProducer:
-        """Return a new producer, which writes only while the lease holds, if it has one."""
+        """Return a new producer; with a lease it writes only while the lease holds."""
         await self._begin("producer")
         return self._add(EmbeddedProducer(self._broker, self._faults, client_id, self._remove, lease=lease))
 
@@ -174,11 +179,11 @@ class EmbeddedLog:
         timeout_ms: int,
         scope: TransactionScope | None = None,  # noqa: ARG002 - transactions end here at a stroke
     ) -> EmbeddedTransactionalProducer:
-        """Return a producer of that id, fence all earlier ones and abort what they left open, before this log was opened too.
+        """Return a producer of that id; fence all earlier ones and abort their open transactions.
 
-        A transaction that stays open for longer than `timeout_ms` is aborted. Nothing is ever left
-        pending in a `scope`. Raises StorageFull, and LogError for an id or a timeout that Kafka
-        would not take.
+        This includes transactions from before this log was opened. A transaction that stays open
+        for longer than `timeout_ms` is aborted. Nothing is ever left pending in a `scope`. Raises
+        StorageFull, and LogError for an id or a timeout that Kafka would reject.
         """
         await self._begin("transactional_producer")
         check_transactional(transactional_id, timeout_ms)
@@ -192,11 +197,11 @@ class EmbeddedLog:
     async def join(self, group_id: str, member: NewMember, /) -> EmbeddedMembership:
         """Enter a group; the first event is Assigned.
 
-        The group rebalances when members come, go or rejoin, and when a topic of theirs is created,
-        grows, or is deleted; but not for a member with the instance id of another one, which is
-        thrown out, or of one that was closed within the session timeout. Else members of this
-        process do not die unnoticed, and `stuck` is not asked: when the loop stands still, so do
-        all others.
+        The group rebalances when members come, leave or rejoin, and when a topic of theirs is
+        created, grows, or is deleted. It does not rebalance for a member with the instance id of
+        another one, which is expelled, or of one that was closed within the session timeout.
+        Otherwise members of this process do not die unnoticed, and `stuck` is not called: when the
+        loop blocks, all members block.
         """
         await self._begin("join")
         group = self._groups.get(group_id)
@@ -209,8 +214,8 @@ class EmbeddedLog:
     async def create_topics(self, topics: Iterable[NewTopic], /) -> None:
         """Create topics.
 
-        Raises TopicExists (then the others were created all the same); ConfigError, LogError for
-        what cannot be a topic (then none was); StorageFull.
+        Raises TopicExists (the others are created nevertheless); ConfigError, LogError for an
+        invalid topic (then none is created); StorageFull.
         """
         await self._begin("create_topics")
         topics = tuple(topics)
@@ -225,10 +230,10 @@ class EmbeddedLog:
             raise TopicExists(f"there are topics {', '.join(existing)} already")
 
     async def create_partitions(self, counts: Mapping[str, int], /) -> None:
-        """Give each topic as many partitions as are named, which has to be more than it has; groups that read it rebalance.
+        """Give each topic the given number of partitions, more than it has; its groups rebalance.
 
-        Raises UnknownTopicOrPartition, and LogError for a number that is not larger (then the
-        others have grown all the same); StorageFull.
+        Raises UnknownTopicOrPartition, and LogError for a number that is not larger (the others
+        grow nevertheless); StorageFull.
         """
         await self._begin("create_partitions")
         self._broker.create_partitions(counts)
@@ -236,16 +241,16 @@ class EmbeddedLog:
     async def delete_topics(self, names: Iterable[str], /) -> None:
         """Delete topics.
 
-        Raises UnknownTopicOrPartition (then the others were deleted all the same), StorageFull.
+        Raises UnknownTopicOrPartition (the others are deleted nevertheless), StorageFull.
         """
         await self._begin("delete_topics")
         self._broker.delete_topics(tuple(names))
 
     async def describe_topics(self, names: Iterable[str] | None = None, /, *, configs: bool = True) -> Mapping[str, TopicDescription]:
-        """Return those of the topics that exist; all topics for None.
+        """Return the existing ones of the topics; all topics for None.
 
-        Configs list those that were given, and tell of all others what they are by default on
-        Kafka; none of them without `configs`.
+        Configs list the given settings, and look up Kafka's defaults for all others; they are empty
+        without `configs`.
         """
         await self._begin("describe_topics")
         topics = self._broker.topics
@@ -253,9 +258,9 @@ class EmbeddedLog:
         return {topic.name: TopicDescription(topic.name, len(topic.partitions), TopicConfigs(topic.configs) if configs else {}) for topic in found}
 
     async def delete_records(self, before: Mapping[TopicPartition, int], /) -> None:
-        """Delete all records below the given offsets, all that there are for -1.
+        """Delete all records below the given offsets, all records for -1.
 
-        Raises UnknownTopicOrPartition, OffsetOutOfRange (then none was), StorageFull.
+        Raises UnknownTopicOrPartition, OffsetOutOfRange (then none is deleted), StorageFull.
         """
         await self._begin("delete_records")
         before = {name: self._broker.partition(name).end if offset == _ALL else offset for name, offset in before.items()}
@@ -269,12 +274,12 @@ class EmbeddedLog:
                 self._broker.truncate(partition, offset)
 
     async def begin_offsets(self, partitions: Iterable[TopicPartition], /) -> Mapping[TopicPartition, int]:
-        """Return the first offset that is there, per partition. Raises UnknownTopicOrPartition."""
+        """Return the first available offset per partition. Raises UnknownTopicOrPartition."""
         await self._begin("begin_offsets")
         return {name: self._broker.partition(name).begin for name in partitions}
 
     async def end_offsets(self, partitions: Iterable[TopicPartition], isolation: IsolationLevel, /) -> Mapping[TopicPartition, int]:
-        """Return the offset behind the last record (READ_COMMITTED: the last stable offset).
+        """Return the offset after the last record (READ_COMMITTED: the last stable offset).
 
         Raises UnknownTopicOrPartition.
         """
@@ -297,7 +302,7 @@ class EmbeddedLog:
         return self._groups.ids()
 
     async def group_members(self, group_id: str, /) -> Sequence[GroupMember]:
-        """Return the members of a group, which are all in this process, and the places that are kept for some."""
+        """Return the members of a group, all in this process, and the kept places of absent ones."""
         await self._begin("group_members")
         members = self._groups.get(group_id).members
         return [
@@ -306,7 +311,7 @@ class EmbeddedLog:
         ]
 
     async def remove_members(self, group_id: str, members: Iterable[GroupMember], /) -> None:
-        """Make members leave; they get Lost, and may join again.
+        """Remove members from a group; they get Lost, and may join again.
 
         A member that has left already does no harm.
         """
@@ -317,7 +322,7 @@ class EmbeddedLog:
                 group.expire(found)
 
     async def group_offsets(self, group_id: str, /) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """Return all that a group has committed."""
+        """Return all committed offsets of a group."""
         await self._begin("group_offsets")
         return dict(self._groups.get(group_id).committed())
 
@@ -335,38 +340,39 @@ class EmbeddedLog:
         self._faults.before(operation)
 
     async def clean(self) -> None:
-        """Delete what retention.ms and retention.bytes of topics do not keep. Large partitions are cleaned without being asked, too.
+        """Delete the records that retention.ms and retention.bytes of topics do not keep.
 
-        Raises StorageFull.
+        Large partitions are cleaned without a request, too. Raises StorageFull.
         """
         self._check()
         await self._housekeeper.clean()
 
     async def compact(self) -> None:
-        """Keep only the last committed record of each key in compacted topics. Large partitions are compacted without being asked, too.
+        """Keep only the last committed record of each key in compacted topics.
 
-        Tombstones go with the first compaction that comes `delete.retention.ms` after the first one
-        that met them. Raises StorageFull.
+        Large partitions are compacted without a request, too. Tombstones go with the first
+        compaction that comes `delete.retention.ms` after the first one that met them. Raises
+        StorageFull.
         """
         self._check()
         await self._housekeeper.compact()
 
     def inject(self, operation: Operation, error: Exception, times: int = 1, *, after: bool = False) -> None:
-        """Make the next `times` calls of `operation` raise `error` instead of doing anything; or `after` everything was done.
+        """Make the next `times` calls of `operation` raise `error`. An aid for tests.
 
-        An aid for tests.
+        They raise it instead of doing anything; or `after` everything was done.
         """
         self._faults.order(operation, error, times=times, after=after)
 
     def hold(self, operation: Operation) -> asyncio.Event:
-        """Make calls of `operation` wait, before they do anything, until the event is set that is returned.
+        """Make calls of `operation` wait, before they do anything, until the returned event is set.
 
         An aid for tests.
         """
         return self._faults.hold(operation)
 
     def expire(self, membership: EmbeddedMembership) -> None:
-        """Throw a member out of its group, as if its session had timed out: it gets Lost.
+        """Expel a member from its group, as if its session had timed out: it gets Lost.
 
         Does nothing when it is out already. An aid for tests.
         """
@@ -378,7 +384,7 @@ def _storage(directory: Path | None, *, read_only: bool) -> Storage:
         if read_only:
             raise ConfigError("a log in memory is nobody else's to read: read_only needs a directory")
         return MemoryStorage()
-    # Not before it is needed: a log in memory works where there is no RocksDB.
+    # Import it only now: a log in memory works where there is no RocksDB.
     from ks_actors.log.embedded._rocks import RocksStorage  # noqa: PLC0415
 
     return RocksStorage(directory, read_only=read_only)

@@ -1,4 +1,4 @@
-"""A place in a group: what its owner sees of it, and what the group keeps of it."""
+"""A place in a group, for its owner and for the group."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 @final
 class EmbeddedMembership:
-    """A member of a group in this process, which lives as long as nobody ends it: there are no heartbeats that could fail.
+    """A member of a group in this process, which lives until it is ended: it has no heartbeats.
 
-    Unread events that have been overtaken are dropped: an Assigned that was not read when the next
+    Unread events that have been superseded are dropped: an Assigned that was not read when the next
     rebalance begins was never in effect. After Lost the member is out; `rejoin` takes it back in
     under a new id, and then Assigned is the next event.
     """
@@ -41,11 +41,12 @@ class EmbeddedMembership:
         self.session_timeout_ms: int = new.session_timeout_ms
         self.rebalance_timeout_ms: int = new.rebalance_timeout_ms
         self.member_id: str = ""
-        # Whether the group waits for this member to let go of its partitions.
+        # Whether the group waits for this member to give up its partitions.
         self.awaited: bool = False
-        # Whether nobody is there, and only the place is kept.
+        # Whether the member is absent, and only its place is kept.
         self.away: bool = False
-        # What the group has given it, until it rebalances: who comes in its place gets the same.
+        # The group's assignment until the next rebalance: a replacement for this member gets the
+        # same.
         self.given: MemberAssignment | None = None
         self._group: Group = group
         self._faults: Faults = faults
@@ -60,14 +61,14 @@ class EmbeddedMembership:
 
     @property
     def group(self) -> GroupMetadata:
-        """The group as of the last event that was read."""
+        """The group as of the last read event."""
         return self._seen
 
     async def event(self) -> MembershipEvent:
-        """Wait for what happens next to the membership. One call may wait at a time.
+        """Wait for the next event of the membership. One call may wait at a time.
 
-        Raises LogClosed after `leave`. Raises, on the leader, whatever the assignor raised: then
-        the group's members have no partitions until one of them rejoins, or comes, or goes.
+        Raises LogClosed after `leave`. On the leader, raises the assignor's error: then the group's
+        members have no partitions until one of them rejoins, comes or leaves.
         """
         while not self._events:
             self._check()
@@ -93,13 +94,13 @@ class EmbeddedMembership:
         self._group.enter(self)
 
     def expire(self) -> None:
-        """Be thrown out, as if the session had timed out."""
+        """Leave the group, as if the session had timed out."""
         self._group.expire(self)
 
     def revoked(self, user_data: bytes | None = None, topics: Collection[str] | None = None, /) -> None:
-        """Say that the partitions of the last Revoked are let go of.
+        """Confirm that the partitions of the last Revoked are given up.
 
-        Does nothing when nobody waits for that.
+        Does nothing when the group does not wait for that.
         """
         if self.awaited:
             if user_data is not None:
@@ -122,9 +123,9 @@ class EmbeddedMembership:
         self._group.enter(self)
 
     async def committed(self, partitions: Iterable[TopicPartition], /) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """Return what the group has committed, without the partitions that it never did.
+        """Return the group's committed offsets, without partitions that have none.
 
-        Commits are at once, so there are none to wait for.
+        Commits take effect at once, so there are none to wait for.
         """
         self._check()
         await asyncio.sleep(0)
@@ -146,14 +147,14 @@ class EmbeddedMembership:
         self._faults.after("commit_offsets")
 
     async def leave(self) -> None:
-        """Leave the group at once. Does nothing when that was done before."""
+        """Leave the group at once. Does nothing when already closed."""
         await self._say_goodbye(stay=False)
 
     async def close(self) -> None:
-        """End.
+        """Close the membership.
 
-        Who has an instance id keeps its place and its partitions, for when it comes again within
-        the session timeout; others leave.
+        With an instance id the group keeps its place and its partitions, in case it comes again
+        within the session timeout; other members leave.
         """
         await self._say_goodbye(stay=self.instance_id is not None)
 
@@ -163,7 +164,7 @@ class EmbeddedMembership:
                 await self._faults.wait("leave")
                 self._faults.before("leave")
             except BaseException:
-                # Nobody has heard of it: the group waits for this member until its session is over.
+                # The group has not received it: it waits for this member until its session is over.
                 self._end(stay=True)
                 raise
         self._end(stay=stay)
@@ -185,14 +186,17 @@ class EmbeddedMembership:
         self._wake()
         self._on_close(self)
 
-    # From here on: what the group tells.
+    # The group calls the methods below.
 
     def entered(self, member_id: str) -> None:
-        """Be a new member."""
+        """Become a new member."""
         self.member_id = member_id
 
     def revoke(self) -> None:
-        """Be asked to let go of everything; what was never read is gone without being asked for, and who is away holds nothing."""
+        """Give up all partitions on request of the group.
+
+        An unread assignment is dropped without a request, and an absent member holds no partitions.
+        """
         self.given = None
         self._drop_unread(Assigned)
         if self._held is not None and not self.away:
@@ -200,13 +204,13 @@ class EmbeddedMembership:
             self._tell(Revoked(self._held))
 
     def assign(self, generation: int, assignment: MemberAssignment) -> None:
-        """Get partitions."""
+        """Receive partitions."""
         self.given = assignment
         self._lease.extend(inf)
         self._tell(Assigned(GroupMetadata(self._group.group_id, generation, self.member_id), assignment))
 
     def lose(self, *, fenced: bool = False) -> None:
-        """Be thrown out; `fenced`: by who has come in its place."""
+        """Leave the group by force; `fenced`: a member with the same instance id has replaced it."""
         self._drop_unread(Assigned, Revoked)
         held, self._held = self._held, None
         self.awaited = False
@@ -215,7 +219,7 @@ class EmbeddedMembership:
         self._tell(Lost(held or (), fenced))
 
     def fail(self, error: Exception) -> None:
-        """Hear of an error."""
+        """Receive an error."""
         self._tell(error)
 
     def _drop_unread(self, *kinds: type[MembershipEvent]) -> None:

@@ -1,4 +1,4 @@
-"""The index of one partition: which offsets there are, and which of them may be read."""
+"""The index of one partition: its offsets, and the readable ones among them."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 
 class Watcher(Protocol):
-    """Whoever wants to know when a partition has changed."""
+    """The observer of a partition's changes."""
 
     def changed(self, partition: Partition, /) -> None:
-        """Look at `partition` again: there is more to read, less, or it is gone."""
+        """Look at `partition` again: it has more records or fewer, or it is deleted."""
         ...
 
 
 @final
 class Partition:
-    """Offsets `begin` to before `end`, as segments in order, with gaps where records were compacted away.
+    """Offsets `begin` to before `end`, as segments in order, with gaps after compaction.
 
-    This is bookkeeping in memory: it never fails, so whoever changes it has written the change to
-    storage before. `load` gets the records of a segment.
+    This is bookkeeping in memory: it never fails, so callers write each change to storage before.
+    `load` gets the records of a segment.
     """
 
     __slots__ = ("_bases", "_load", "begin", "deleted", "end", "grown", "name", "open", "segments", "size", "topic", "watchers")
@@ -43,20 +43,20 @@ class Partition:
         self.end: int = 0
         self.segments: list[Segment] = []
         self._bases: list[int] = []
-        # First offsets of open transactions by producer; ascending, as they are entered when they
+        # First offsets of open transactions by producer; ascending, as they are entered at their
         # begin.
         self.open: dict[int, int] = {}
         self.size: int = 0
         # Bytes since the last cleaning.
         self.grown: int = 0
         self.deleted: bool = False
-        # A dict and no set: whoever came first is told first, in each run alike.
+        # A dict and no set: watchers are called in the order of registration, in each run alike.
         self.watchers: dict[Watcher, None] = {}
         self._load = load
 
     @property
     def stable(self) -> int:
-        """The last stable offset: from here on there may be records of open transactions."""
+        """The last stable offset: at or after it there may be records of open transactions."""
         for first in self.open.values():
             return max(first, self.begin)
         return self.end
@@ -86,12 +86,12 @@ class Partition:
         return size
 
     def check_position(self, position: int) -> None:
-        """Raise OffsetOutOfRange for where there is nothing to read, and never will be."""
+        """Raise OffsetOutOfRange for a position outside of the partition's offsets."""
         if not self.begin <= position <= self.end:
             raise OffsetOutOfRange(self.name, position, self.begin, self.end)
 
     def add(self, segment: Segment) -> None:
-        """Take in a new segment, which begins at or behind `end`."""
+        """Add a new segment, which begins at or after `end`."""
         self.segments.append(segment)
         self._bases.append(segment.base)
         self.end = segment.end
@@ -115,12 +115,12 @@ class Partition:
             watcher.changed(self)
 
     def find(self, offset: int) -> int:
-        """Return the index of the first segment that ends behind `offset`."""
+        """Return the index of the first segment that ends after `offset`."""
         index = bisect_right(self._bases, offset) - 1
         return index + 1 if index < 0 or self.segments[index].end <= offset else index
 
     def load(self, segment: Segment) -> Batch:
-        """Return the records of a segment, those below `begin` included."""
+        """Return the records of a segment, including those below `begin`."""
         batch = segment.batch
         return self._load(self, segment) if batch is None else batch
 
@@ -131,7 +131,10 @@ class Partition:
         return segment.newest
 
     def read(self, position: int, max_records: int, *, committed: bool) -> tuple[Batch, int]:
-        """Return at most `max_records` from `position` on, and where to read on; what is no longer there, or never to be seen, is stepped over."""
+        """Return at most `max_records` from `position` on, and the next position.
+
+        Deleted and invisible records are skipped.
+        """
         limit = self.stable if committed else self.end
         parts: list[Batch] = []
         for index in range(self.find(position), len(self.segments)):
@@ -163,7 +166,7 @@ class Partition:
         return self.end
 
     def drop_before(self, offset: int) -> Sequence[Segment]:
-        """Move `begin` to `offset`; return the segments that are gone."""
+        """Move `begin` to `offset`; return the removed segments."""
         self.begin = offset
         count = self.find(offset)
         gone = self.segments[:count]
@@ -172,7 +175,7 @@ class Partition:
         return gone
 
     def replace(self, start: int, stop: int, segment: Segment | None) -> None:
-        """Put one segment, or nothing, in the place of segments `start` to before `stop`."""
+        """Replace segments `start` to before `stop` by one segment, or by none."""
         self.size -= sum(old.size for old in self.segments[start:stop])
         if segment is None:
             del self.segments[start:stop], self._bases[start:stop]
@@ -182,9 +185,10 @@ class Partition:
         self.size += segment.size
 
     def runs(self, boundary: int, least: int) -> Iterator[tuple[int, int]]:
-        """Yield runs of neighbours that end before offset `boundary`, as index ranges of segments that have `least` records together.
+        """Yield runs of adjacent segments that end before offset `boundary`, as index ranges.
 
-        The partition may lose its head, or the very segments that were yielded last, in between.
+        Each run has at least `least` records, as far as possible. The partition may lose its head,
+        or the very segments that were yielded last, in between.
         """
         offset = self.begin
         while not self.deleted:

@@ -1,4 +1,4 @@
-"""Writers of the embedded log."""
+"""The producers of the embedded log."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 @final
 class EmbeddedProducer:
-    """Append at once; nothing is retried, so nothing can be there twice.
+    """A producer that appends at once; it never retries, so there are no duplicates.
 
-    A lease that has ended here is known to be over for good, so nothing waits for it.
+    An ended lease is known to be over for good here, so nothing waits for it.
     """
 
     def __init__(
@@ -36,10 +36,10 @@ class EmbeddedProducer:
         self._closed = False
 
     async def send(self, batches: Sequence[Outgoing], /) -> Sequence[int]:
-        """Append all batches; return the offset behind each one's last record.
+        """Append all batches; return the offset after each one's last record.
 
-        Raises ProduceFailed; a partition that it names got nothing of this call, all others got
-        everything. Raises TypeError for keys or values that are no bytes, and IllegalGeneration
+        Raises ProduceFailed; the partitions that it names got nothing of this call, all others got
+        everything. Raises TypeError for keys or values that are not bytes, and IllegalGeneration
         when its lease does not hold.
         """
         if self._closed:
@@ -54,14 +54,14 @@ class EmbeddedProducer:
         return behind
 
     def abandon(self) -> None:
-        """Do nothing: whatever was sent is there."""
+        """Do nothing: all sent records are in the log."""
 
     async def close(self) -> None:
-        """End; does nothing when that was done before."""
+        """Close; does nothing when already closed."""
         self.shut()
 
     def shut(self) -> None:
-        """End."""
+        """Close without waiting."""
         if not self._closed:
             self._closed = True
             self._on_close(self)
@@ -69,11 +69,11 @@ class EmbeddedProducer:
 
 @final
 class EmbeddedTransactionalProducer:
-    """Append within transactions.
+    """A producer that appends within transactions.
 
-    When a transaction is void - a batch of it failed, or its time was over - each `send` raises
-    TransactionAborted until `commit`, which raises it for the last time, or `abort`: so no records
-    get into a new transaction that their senders take for the old one.
+    A transaction is void after a failed batch or its timeout. Then each `send` raises
+    TransactionAborted until `commit`, which raises it for the last time, or `abort`. So no records
+    get into a new transaction while their senders believe it to be the old one.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class EmbeddedTransactionalProducer:
             )
 
     async def send(self, batches: Sequence[Outgoing], /) -> Sequence[int]:
-        """Append all batches to the transaction; return the offset behind each one's last record.
+        """Append all batches to the transaction; return the offset after each one's last record.
 
         Raises Fenced, ProduceFailed, TransactionAborted; after the latter two the transaction can
         only be aborted.
@@ -121,12 +121,11 @@ class EmbeddedTransactionalProducer:
         return behind
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata, /) -> None:
-        """Make what was sent, and `offsets` as the group's, visible at once.
+        """Make the sent records, and `offsets` as the group's, visible at once.
 
         Raises Fenced, IllegalGeneration, UnknownTopicOrPartition, TransactionAborted: then the
         transaction is aborted. Raises StorageFull, or another LogError of writing: then it is still
-        open, and may be committed again or aborted. The group is only looked at if there are
-        offsets.
+        open, and may be committed again or aborted. The group is only checked if there are offsets.
         """
         self._check()
         await self._faults.wait("commit")
@@ -152,8 +151,8 @@ class EmbeddedTransactionalProducer:
         try:
             self._abort()
         except LogError:
-            # No room for the markers. Nobody can commit it any more: it ends with the next abort,
-            # or when its time is over.
+            # No room for the markers. A commit is impossible now: it ends with the next abort, or
+            # at its timeout.
             return
 
     def _abort(self) -> None:
@@ -163,7 +162,7 @@ class EmbeddedTransactionalProducer:
         transaction.doom = None
 
     async def abort(self) -> None:
-        """Make sure that nothing sent since the last commit ever becomes visible.
+        """Abort the transaction: nothing sent since the last commit ever becomes visible.
 
         Raises Fenced; StorageFull, or another LogError of writing: call again.
         """
@@ -175,14 +174,14 @@ class EmbeddedTransactionalProducer:
         self._faults.after("abort")
 
     async def close(self) -> None:
-        """End; an open transaction is aborted, unless somebody else has the transactional id.
+        """Close; abort an open transaction, unless another producer has the transactional id.
 
-        Does nothing when that was done before.
+        Does nothing when already closed.
         """
         self.shut()
 
     def shut(self) -> None:
-        """End, aborting what is open."""
+        """Close without waiting; abort the open transaction."""
         if self._closed:
             return
         if self._transaction.epoch == self._epoch:

@@ -1,4 +1,7 @@
-"""What Kafka refuses besides topics and settings, and so does this log: what runs here is to run there."""
+"""Checks that Kafka makes, besides those of topics and settings.
+
+They fail here too, so that an app that works on this log works on Kafka.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ _NO_TIME: Final = -1
 
 
 def check_transactional(transactional_id: str, timeout_ms: int) -> None:
-    """Raise LogError for an id, or a timeout, that no transaction may have."""
+    """Raise LogError for an id, or a timeout, that is invalid for transactions."""
     if not transactional_id:
         raise LogError("a transactional id may not be empty: name one")
     if timeout_ms <= 0:
@@ -28,7 +31,7 @@ def check_transactional(transactional_id: str, timeout_ms: int) -> None:
 
 
 def check_offsets(group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-    """Raise LogError for texts that are too long to be committed with an offset."""
+    """Raise LogError for metadata that is too long for a committed offset."""
     for partition, committed in offsets.items():
         if len(committed.metadata) > _METADATA:
             raise LogError(

@@ -1,4 +1,4 @@
-"""Storage in a directory: RocksDB, whose write-ahead log survives a process that is killed at any moment."""
+"""Storage in a directory: RocksDB, whose write-ahead log survives a kill of the process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ks_actors.records import Batch
 
 _RECENT_BYTES: Final = 16 << 20
-# What a batch in memory takes apart from its bytes, roughly: for itself, and for each record.
+# The approximate overhead of a batch in memory: for itself, and for each record.
 _BATCH_BYTES: Final = 500
 _RECORD_BYTES: Final = 100
 
@@ -35,7 +35,10 @@ _read_transactional_id = _codec.decoder(TransactionalId)
 
 @final
 class RocksStorage:
-    """Keep everything in one RocksDB per log, a batch per entry, and recent batches in memory as well."""
+    """Storage of everything in one RocksDB per log, a batch per entry.
+
+    Recent batches are in memory as well.
+    """
 
     growth: int = 32 << 20
 
@@ -48,7 +51,7 @@ class RocksStorage:
         self._recent_bytes = 0
 
     def open(self) -> Loaded:
-        """Take the lock of the directory, make it if need be, and read all but the records."""
+        """Take the lock of the directory, make it if necessary, and read all but the records."""
         self._database.open()
         try:
             return self._load_all()
@@ -57,7 +60,7 @@ class RocksStorage:
             raise
 
     def close(self) -> None:
-        """Write out what is in memory, and let go of the lock."""
+        """Flush the data in memory, and release the lock."""
         for segment in self._recent:
             segment.batch = None
         self._recent.clear()
@@ -65,7 +68,7 @@ class RocksStorage:
         self._database.close()
 
     def load(self, partition: Partition, segment: Segment) -> Batch:
-        """Read the records of a segment, and keep them for a while."""
+        """Read the records of a segment, and cache them for a while."""
         data = self._database.get(_codec.records_key(*_place(partition), segment.base))
         if data is None:
             raise LogCorrupted(f"{partition.name} has lost its records at offset {segment.base}")
@@ -92,7 +95,7 @@ class RocksStorage:
             self._database.write(changes)
 
     def add_topic(self, topic: Topic) -> None:
-        """Write a topic, and that its id is taken."""
+        """Write a topic, and mark its id as used."""
         record = TopicRecord(topic.id, topic.name, len(topic.partitions), dict(topic.configs))
         log = _codec.LogRecord(incarnation=self._log.incarnation, next_topic=topic.id + 1)
         self._database.write([(_codec.topic_key(topic.id), _codec.encode(record)), (_codec.LOG, _codec.encode(log))])
@@ -104,7 +107,7 @@ class RocksStorage:
         self._database.write([(_codec.topic_key(topic.id), _codec.encode(record))])
 
     def remove_topic(self, topic: Topic, offsets: Mapping[str, Iterable[TopicPartition]]) -> None:
-        """Forget a topic at once; its records are wiped after that: nobody can find them any more."""
+        """Forget a topic at once; its records are wiped after that, when no reader can find them."""
         changes: UndoLog = [(_codec.topic_key(topic.id), None)]
         changes.extend((_codec.offset_key(group_id, *partition), None) for group_id, partitions in offsets.items() for partition in partitions)
         self._database.write(changes)
@@ -115,16 +118,19 @@ class RocksStorage:
         self._database.write([(_codec.transactional_id_key(transactional_id.name), _codec.encode(transactional_id))])
 
     def set_begin(self, partition: Partition, begin: int) -> None:
-        """Write where a partition begins, and where it ends, as its last segment may be gone soon."""
+        """Write the bounds of a partition: the end too, as its last segment may be gone soon."""
         self._database.write([(_codec.bounds_key(*_place(partition)), _codec.encode_bounds(begin, partition.end))])
 
     def discard(self, partition: Partition, segments: Sequence[Segment]) -> None:
-        """Wipe segments; those that could not be are wiped when the log is opened again."""
+        """Wipe segments; after a failure the next opening of the log wipes them."""
         if segments:
             self._wipe(_place(partition), segments)
 
     def replace(self, partition: Partition, old: Sequence[Segment], new: Segment | None, batch: Batch) -> None:
-        """Write the new segment over the old ones, and where the partition ends, as its last segment may be gone."""
+        """Replace the old segments by the new one.
+
+        Write the end of the partition too, as its last segment may be gone.
+        """
         place = _place(partition)
         changes: dict[bytes, bytes | None] = {}
         for segment in old:
@@ -181,7 +187,7 @@ class RocksStorage:
         self._database.write([(_codec.LOG, _codec.encode(self._log))])
 
     def _wipe_leftovers(self, loaded: Loaded) -> None:
-        """Wipe what was deleted, but could not be wiped then."""
+        """Wipe deleted data that could not be wiped at the deletion."""
         known = {topic.identity for topic in loaded.topics}
         for topic in sorted({topic for topic, _ in (*loaded.segments, *loaded.bounds)} - known) if not self._read_only else ():
             self._database.wipe(_codec.ranges_of_topic(topic))

@@ -1,4 +1,4 @@
-"""One stored batch, or one marker, as the index of a partition knows it."""
+"""The index entry of one stored batch, or of one marker."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ NO_PRODUCER: Final = -1
 
 @final
 class Segment:
-    """Offsets `base` to before `end` of a partition: `count` records, or a marker (COMMIT, ABORT) that has none.
+    """Offsets `base` to before `end` of a partition: `count` records, or a marker (COMMIT, ABORT).
 
-    `batch` is there as long as storage keeps it in memory. `newest` is the highest timestamp where
-    it is known. `horizon` is the time (ms) from which on compaction may drop the tombstones in it;
-    None before its first compaction. `aborted` records are of no committed reader's business.
+    `batch` is set while storage keeps it in memory. `newest` is the highest timestamp if known.
+    `horizon` is the time (ms) from which compaction may drop its tombstones; None before its first
+    compaction. Committed readers skip `aborted` records.
     """
 
     __slots__ = ("aborted", "base", "batch", "count", "end", "horizon", "kind", "newest", "pid", "size")
@@ -45,14 +45,14 @@ class Segment:
 
     @property
     def is_marker(self) -> bool:
-        """Whether this is the end of a transaction and no records."""
+        """Whether this is the end of a transaction and has no records."""
         return self.kind >= COMMIT
 
 
 def payload(batch: Batch) -> int:
-    """Return how many bytes keys, values and headers have.
+    """Return the number of bytes in keys, values and headers.
 
-    Raises TypeError for what is not bytes, ValueError for columns of unlike lengths.
+    Raises TypeError for values that are not bytes, ValueError for columns of different lengths.
     """
     keys, values = batch.keys, batch.values
     if not len(keys) == len(values) == len(batch.timestamps):
@@ -69,7 +69,7 @@ def sizes_of(batch: Batch) -> list[int]:
 
 
 def joined(parts: Sequence[Batch]) -> Batch:
-    """Return one batch of the records of `parts`: itself when it is one, so that nothing is copied."""
+    """Return one batch of the records of `parts`; a single part itself, so that nothing is copied."""
     if len(parts) == 1:
         return parts[0]
     keys: list[Any] = []
@@ -96,7 +96,7 @@ def _joined_offsets(parts: Sequence[Batch]) -> Sequence[int]:
 
 def _bytes_of(column: list[Any], what: str) -> int:
     if countOf(map(type, column), bytes) == len(column):
-        return len(b"".join(column))  # twice as fast as to add up the lengths
+        return len(b"".join(column))  # Twice as fast as adding up the lengths.
     kinds = set(map(type, column))
     if kinds <= {bytes, NoneType}:
         return sum(map(len, filter(None, column)))

@@ -1,4 +1,4 @@
-"""Where segments, offsets and topics are kept: what the broker asks of it, and the one that forgets all."""
+"""The storage contract for segments, offsets and topics, and the storage in memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class TransactionalId(NamedTuple):
-    """What is kept of a transactional id; a higher epoch fences the lower ones."""
+    """The record of a transactional id; a higher epoch fences the lower ones."""
 
     name: str
     pid: int
@@ -26,7 +26,7 @@ class TransactionalId(NamedTuple):
 
 
 class TopicRecord(NamedTuple):
-    """What is kept of a topic."""
+    """The record of a topic."""
 
     identity: int
     name: str
@@ -35,7 +35,7 @@ class TopicRecord(NamedTuple):
 
 
 class Loaded(msgspec.Struct):
-    """What storage held when it was opened.
+    """The content of storage at its opening.
 
     Segments are in order of offsets; places are (id of a topic, number of the partition).
     """
@@ -50,20 +50,20 @@ class Loaded(msgspec.Struct):
 
 
 class Storage(Protocol):
-    """Each writing method does all or nothing, also when the process is killed meanwhile; it raises StorageFull or LogError for nothing.
+    """The contract of storage. Each writing method does all or nothing.
 
-    A partition that has grown by `growth` bytes is worth looking at: there may be something to
-    clean.
+    This holds also when the process is killed. A method raises StorageFull or LogError when it did
+    nothing. A partition that has grown by `growth` bytes may have records to clean.
     """
 
     growth: int
 
     def open(self) -> Loaded:
-        """Take hold of what there is, and return it. Blocks; may be called in a thread."""
+        """Open the storage and return its content. Blocks; may be called in a thread."""
         ...
 
     def close(self) -> None:
-        """Let go of everything. Blocks; may be called in a thread."""
+        """Release all resources. Blocks; may be called in a thread."""
         ...
 
     def load(self, partition: Partition, segment: Segment) -> Batch:
@@ -71,90 +71,90 @@ class Storage(Protocol):
         ...
 
     def append(self, added: Sequence[tuple[Partition, Segment, Batch]]) -> None:
-        """Keep new segments."""
+        """Write new segments."""
         ...
 
     def end(self, markers: Sequence[tuple[Partition, Segment]], group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Keep the end of a transaction: markers and offsets; or offsets alone."""
+        """Write the end of a transaction: markers and offsets; or offsets alone."""
         ...
 
     def add_topic(self, topic: Topic) -> None:
-        """Keep a topic, with all its partitions."""
+        """Write a topic, with all its partitions."""
         ...
 
     def grow_topic(self, topic: Topic, partitions: int) -> None:
-        """Keep that a topic has so many partitions from now on."""
+        """Write the new number of a topic's partitions."""
         ...
 
     def remove_topic(self, topic: Topic, offsets: Mapping[str, Iterable[TopicPartition]]) -> None:
-        """Forget a topic, its records, and what groups have committed of it."""
+        """Delete a topic, its records, and the groups' committed offsets of it."""
         ...
 
     def put_transactional_id(self, transactional_id: TransactionalId) -> None:
-        """Keep a transactional id, or its new epoch."""
+        """Write a transactional id, or its new epoch."""
         ...
 
     def set_begin(self, partition: Partition, begin: int) -> None:
-        """Keep that a partition begins at `begin`."""
+        """Write the new begin of a partition."""
         ...
 
     def discard(self, partition: Partition, segments: Sequence[Segment]) -> None:
-        """Get rid of segments before the partition's begin.
+        """Delete segments before the partition's begin.
 
-        May be put off: an error is none of the caller's.
+        May be put off: an error does not reach the caller.
         """
         ...
 
     def replace(self, partition: Partition, old: Sequence[Segment], new: Segment | None, batch: Batch) -> None:
-        """Keep `new`, with the records of `batch`, for `old`."""
+        """Replace `old` by `new`, with the records of `batch`."""
         ...
 
 
 @final
 class MemoryStorage:
-    """Leave batches in their segments, as they came."""
+    """Storage in memory: batches stay in their segments."""
 
     growth: int = 8 << 20
 
     def open(self) -> Loaded:
-        """Find nothing."""
+        """Return no content."""
         return Loaded()
 
     def close(self) -> None:
-        """Do nothing: what was there goes with the log."""
+        """Do nothing: the content goes with the log."""
 
     # pragma: no cover - a segment in memory has its batch
     def load(self, partition: Partition, segment: Segment) -> Batch:
-        """Never be called."""
+        """Raise NotImplementedError: this is never called."""
         raise NotImplementedError(partition, segment)
 
     def append(self, added: Sequence[tuple[Partition, Segment, Batch]]) -> None:
-        """Let segments keep their batches."""
+        """Keep the batches in their segments."""
         for _, segment, batch in added:
             segment.batch = batch
 
     def end(self, markers: Sequence[tuple[Partition, Segment]], group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Do nothing: the broker knows."""
+        """Do nothing: the broker has it."""
 
     def add_topic(self, topic: Topic) -> None:
         """Do nothing: the broker knows."""
 
     def grow_topic(self, topic: Topic, partitions: int) -> None:
-        """Do nothing: the broker knows."""
+        """Do nothing: the broker has it."""
 
     def remove_topic(self, topic: Topic, offsets: Mapping[str, Iterable[TopicPartition]]) -> None:
-        """Do nothing: the broker knows."""
+        """Do nothing: the broker has it."""
 
     def put_transactional_id(self, transactional_id: TransactionalId) -> None:
-        """Do nothing: the broker knows."""
+        """Do nothing: the broker has it."""
 
     def set_begin(self, partition: Partition, begin: int) -> None:
-        """Do nothing: the broker knows."""
+        """Do nothing: the broker has it."""
 
     def discard(self, partition: Partition, segments: Sequence[Segment]) -> None:
-        """Do nothing: nobody refers to them any more."""
+        """Do nothing: there are no references to them any more."""
 
     def replace(self, partition: Partition, old: Sequence[Segment], new: Segment | None, batch: Batch) -> None:  # noqa: ARG002 - others need them
-        """Let the new segment keep its batch."""
+        """Keep the batch in the new segment."""
         if new is not None:
             new.batch = batch

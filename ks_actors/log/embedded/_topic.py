@@ -1,4 +1,4 @@
-"""A topic, and what its settings mean."""
+"""A topic and its settings."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from ks_actors.log.embedded._partition import Partition
 
 INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state"})
-"""Topics that Kafka keeps for itself: nobody else writes to them."""
+"""Kafka's internal topics: apps cannot write to them."""
 
 _LEGAL = re.compile(r"[A-Za-z0-9._-]{1,249}")
-# As many as Kafka makes at most by one request.
+# The most partitions that Kafka makes by one request.
 _AT_ONCE = 10_000
 
 
 class TopicSettings(msgspec.Struct, frozen=True):
-    """Those of a topic's configs that the embedded log acts on.
+    """The configs of a topic that the embedded log uses.
 
-    None for a limit is no limit, which is the default here. Kafka's are 7 days of retention, and
-    times of at most an hour after the broker's.
+    None for a limit is no limit, which is the default here. Kafka's defaults are 7 days of
+    retention, and times of at most an hour after the broker's.
     """
 
     compacted: bool = False
@@ -43,13 +43,13 @@ class TopicSettings(msgspec.Struct, frozen=True):
 
     @property
     def cleaned(self) -> bool:
-        """Whether there is anything that cleaning could remove."""
+        """Whether cleaning could remove any records."""
         return self.compacted or self.retention_ms is not None or self.retention_bytes is not None
 
 
 @final
 class Topic:
-    """A topic as it is; `partitions` are in the order of their numbers.
+    """A topic; `partitions` are in the order of their numbers.
 
     `id` is never used again, not even for a topic of the same name.
     """
@@ -65,7 +65,7 @@ class Topic:
 
 
 def check_topic(name: str, partitions: int) -> None:
-    """Raise LogError for what Kafka would not take as a topic."""
+    """Raise LogError for a topic that Kafka would reject."""
     if not _LEGAL.fullmatch(name) or name in {".", ".."}:
         raise LogError(f"{name!r} is no name of a topic: use 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'")
     if partitions < 1:
@@ -73,7 +73,10 @@ def check_topic(name: str, partitions: int) -> None:
 
 
 def check_topics(topics: Iterable[NewTopic], existing: Iterable[str]) -> None:
-    """Raise LogError for topics that Kafka would not make by one request, ConfigError for settings that it would not take."""
+    """Raise LogError for topics that Kafka would not make by one request.
+
+    Raises ConfigError for settings that Kafka would reject.
+    """
     alike = {name.replace(".", "_"): name for name in existing}
     count = 0
     for topic in topics:
@@ -88,10 +91,9 @@ def check_topics(topics: Iterable[NewTopic], existing: Iterable[str]) -> None:
 
 
 def read_settings(name: str, configs: Mapping[str, str]) -> TopicSettings:
-    """Return what `configs` say.
+    """Return the settings in `configs`; those that the embedded log does not use are only checked.
 
-    Settings that the embedded log has no use for are only checked; ConfigError for what Kafka would
-    not take.
+    Raises ConfigError for those that Kafka would reject.
     """
     check_configs(name, configs)
     cleaning = policies(configs.get("cleanup.policy", "delete"))

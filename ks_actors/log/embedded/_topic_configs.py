@@ -1,4 +1,4 @@
-"""Settings of topics as Kafka has them: which there are, what they may be, and what they are when nobody says."""
+"""Kafka's topic settings: their names, values and defaults."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _Check = "Callable[[str], str | None]"
 
 
 class _Config(NamedTuple):
-    """One setting: its default, and a function that says what a value has to be, or None when it is that."""
+    """One setting: its default, and a check.
+
+    The check returns a description of valid values, or None for a valid value.
+    """
 
     default: str
     check: Callable[[str], str | None]
@@ -50,7 +53,7 @@ def _policies(text: str) -> str | None:
 
 
 def policies(text: str) -> frozenset[str]:
-    """Return what a `cleanup.policy` says."""
+    """Return the policies in a `cleanup.policy`."""
     return frozenset(filter(None, (word.strip() for word in text.split(","))))
 
 
@@ -104,7 +107,7 @@ _CONFIGS: Final[Mapping[str, _Config]] = {
 
 
 def check_configs(topic: str, configs: Mapping[str, str]) -> None:
-    """Raise ConfigError for a setting that Kafka 4 does not know, or a value that it does not take."""
+    """Raise ConfigError for a setting that Kafka 4 does not know, or for an invalid value."""
     for name, value in configs.items():
         config = _CONFIGS.get(name)
         if config is None:
@@ -116,10 +119,10 @@ def check_configs(topic: str, configs: Mapping[str, str]) -> None:
 
 @final
 class TopicConfigs(Mapping[str, str]):
-    """The settings of a topic: those that were given are listed, and each other one of Kafka's is found with Kafka's default.
+    """The settings of a topic: lists the given ones, and looks up Kafka's defaults for all others.
 
-    Of `retention.ms` that default, seven days, is only shown: this log keeps records without a
-    limit unless one is given.
+    The default of `retention.ms`, seven days, is only shown: this log keeps records without a limit
+    unless one is given.
     """
 
     __slots__ = ("_given",)

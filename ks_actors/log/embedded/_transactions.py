@@ -1,4 +1,4 @@
-"""Transactional ids, and the transaction that each of them may have open."""
+"""Transactional ids, each with its possible open transaction."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 @final
 class Transaction:
-    """What goes on under one transactional id. It is open while it has partitions.
+    """The state of one transactional id. Its transaction is open while it has partitions.
 
-    `doom` says why the transaction can only be aborted; until the producer has taken note by commit
-    or abort, it refuses to send, as records that were sent after it would be in a transaction
-    without those from before. All producers of an id share this object: whose epoch is not `epoch`
-    is fenced.
+    `doom` is the reason why the transaction can only be aborted. Until the producer has seen it by
+    commit or abort, it refuses to send: later records would be in a transaction without the earlier
+    ones. All producers of an id share this object: a producer with another epoch than `epoch` is
+    fenced.
     """
 
     __slots__ = ("doom", "epoch", "name", "partitions", "pid", "timeout_ms", "timer")
@@ -33,19 +33,19 @@ class Transaction:
         self.timer: asyncio.TimerHandle | None = None
 
     def leave_out(self, partitions: Iterable[Partition]) -> None:
-        """Take partitions out that are no more."""
+        """Remove deleted partitions."""
         for partition in partitions:
             self.partitions.pop(partition, None)
         if not self.partitions:
             self.stop_timer()
 
     def clear(self) -> None:
-        """Note that the transaction has ended."""
+        """Mark the transaction as ended."""
         self.partitions.clear()
         self.stop_timer()
 
     def stop_timer(self) -> None:
-        """Wait for the timeout no longer."""
+        """Stop waiting for the timeout."""
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
