@@ -1,4 +1,7 @@
-"""The floor: a deque, at most one waiter and a loop that drains. No limit, no lanes, no counters, no supervision. And asyncio.Queue."""
+"""The lower bound: a deque, at most one waiter, and a loop that drains; and asyncio.Queue.
+
+The deque has no limit, no lanes, no counters and no supervision.
+"""
 
 from __future__ import annotations
 
@@ -54,17 +57,17 @@ class Box:
             waiter.set_result(None)
 
     def park(self) -> asyncio.Future[None]:
-        """Return what the consumer is to await when the queue is empty."""
+        """Return a future to await when the queue is empty."""
         self.waiter = waiter = self._loop.create_future()
         return waiter
 
     def empty(self) -> bool:
-        """Say whether all is taken."""
+        """Return whether the queue is empty."""
         return not self.queue
 
 
 async def drain(box: Box, handle: Handler) -> None:
-    """Handle messages for ever."""
+    """Handle messages forever."""
     queue = box.queue
     while True:
         if not queue:
@@ -74,7 +77,7 @@ async def drain(box: Box, handle: Handler) -> None:
 
 
 async def drain_async(box: Box, handle: AsyncHandler) -> None:
-    """Handle messages for ever, with a coroutine each."""
+    """Handle messages forever, with a coroutine for each."""
     queue = box.queue
     while True:
         if not queue:
@@ -84,25 +87,28 @@ async def drain_async(box: Box, handle: AsyncHandler) -> None:
 
 
 class Channel(asyncio.Queue[Any]):
-    """An asyncio.Queue with the names of a Box."""
+    """An asyncio.Queue with the method names of a Box."""
 
     put = asyncio.Queue.put_nowait  # type: ignore[assignment]  # it must be the queue's own method, not one more call around it
 
 
 async def take(channel: Channel, handle: Handler) -> None:
-    """Handle messages for ever."""
+    """Handle messages forever."""
     while True:
         handle(await channel.get())
 
 
 async def take_async(channel: Channel, handle: AsyncHandler) -> None:
-    """Handle messages for ever, with a coroutine each."""
+    """Handle messages forever, with a coroutine for each."""
     while True:
         await handle(await channel.get())
 
 
 class Bare:
-    """The cases, for a box or a channel: `make` makes one, `consume` and `consume_async` are its loops."""
+    """The cases, for a box or a channel.
+
+    `make` creates one; `consume` and `consume_async` are its loops.
+    """
 
     def __init__(self, make: Callable[[], Any], consume: Callable[..., Any], consume_async: Callable[..., Any]) -> None:
         self._make = make
@@ -208,7 +214,7 @@ class Bare:
         return micros(began, tasks)
 
     async def behind(self, _times: int) -> float:
-        """Handle one message more than are queued: what is sent last comes last."""
+        """Handle one message behind all that are queued: the last one sent."""
         watch = Stopwatch()
         async with self._running(lambda message: message() if callable(message) else None) as box:
             for number in range(BEHIND):
@@ -248,7 +254,7 @@ async def executor_batch(operations: int) -> float:
 
 
 async def ingress_each(messages: int) -> float:
-    """Send from another thread with `call_soon_threadsafe` for each message, as the documentation of asyncio advises."""
+    """Send from another thread by `call_soon_threadsafe` per message, as asyncio's docs advise."""
     channel = Channel()
     finish = Finish(messages)
     task = asyncio.create_task(take(channel, finish))

@@ -1,4 +1,7 @@
-"""Memory of idle actors. Run as a module in a process of its own: what ran before would leave room that is used again unseen."""
+"""Memory of idle actors.
+
+Run it as a module in its own process: memory freed by earlier work would be reused unnoticed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The inputs of the benchmark on Kafka, the same bytes each time, and what correct applications make of them."""
+"""The inputs of the benchmark on Kafka, always the same bytes, and the correct results."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _BATCH = 4_000
 
 
 class Row(NamedTuple):
-    """One record of an input; the timestamp is in ms from the begin of the input."""
+    """One record of an input; the timestamp is in ms from the start of the input."""
 
     key: bytes | None
     value: bytes
@@ -40,13 +40,16 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Workload:
-    """How much goes in: `records` over `keys` keys; of lines of words it is a tenth, each of the joined streams has half."""
+    """The size of the inputs: `records` over `keys` keys.
+
+    Lines of words are a tenth of that; each of the joined streams is half of it.
+    """
 
     records: int
     keys: int
 
     def topic(self, name: str) -> str:
-        """Return the name of the topic of an input."""
+        """Return the name of an input's topic."""
         return f"in-{name}-{self.records}-{self.keys}"
 
     def rows(self, name: str) -> Iterator[Row]:
@@ -66,7 +69,10 @@ class Workload:
                 raise KeyError(name)
 
     def expected(self, app: str) -> tuple[int, ...]:
-        """Return what the output of an app comes to: the number of records, or the number of keys and the sum of the last counts."""
+        """Return the expected output of an app.
+
+        It is the number of records, or the number of keys and the sum of the last counts.
+        """
         match app:
             case "map":
                 return (sum(b'"flag":1' in row.value for row in self.rows("kv")),)
@@ -102,12 +108,16 @@ COUNTS = {"count", "wordcount", "window"}
 
 
 def beginning() -> int:
-    """Return when the event time of inputs begins (ms): by the hour, so that windows fall the same way each time; Kafka deletes what is old."""
+    """Return the start of the inputs' event time (ms).
+
+    It is a full hour, so that windows fall the same way each time, and recent, as Kafka deletes old
+    records.
+    """
     return int(time.time() * 1000) // HOUR_MS * HOUR_MS - SPAN_MS
 
 
 async def load(log: Log, workload: Workload, name: str, begin_ms: int) -> None:
-    """Fill the topic of an input, unless it is there."""
+    """Fill the topic of an input, unless it exists."""
     topic = workload.topic(name)
     if await log.describe_topics([topic]):
         return
@@ -116,7 +126,7 @@ async def load(log: Log, workload: Workload, name: str, begin_ms: int) -> None:
     rows, count = workload.rows(name), 0
     while part := list(islice(rows, _BATCH)):
         keys = [row.key for row in part if row.key is not None]
-        # Lines have no key: each partition has the same ones every time.
+        # Lines have no key; each partition gets the same ones every time.
         numbers = partitions_of(keys, PARTITIONS) if keys else [(count + index) % PARTITIONS for index in range(len(part))]
         columns: list[list[Row]] = [[] for _ in range(PARTITIONS)]
         for row, number in zip(part, numbers, strict=True):

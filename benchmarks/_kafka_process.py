@@ -1,4 +1,4 @@
-"""Contenders as processes: what each used, seen from outside, alike for all of them."""
+"""Contenders as processes, with resources measured from outside in the same way for all."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LOOK_S = 0.05
 
 
 class Run(NamedTuple):
-    """One run of a contender: what it said of itself, and what was seen."""
+    """One run of a contender: its own report, and the measurements from outside."""
 
     said: dict[str, Any]
     wall_s: float
@@ -29,16 +29,19 @@ class Run(NamedTuple):
     rss_mb: float
     broker_cpu_s: float
     foreign_share: float
-    """Of the machine's CPU time, what neither the contender nor the broker used."""
+    """The share of the machine's CPU time used by neither the contender nor the broker."""
 
 
 def ours(tree: Path = HERE.parent) -> list[str]:
-    """Return the command line of this library's contender, as it is in a checkout of it."""
+    """Return the command line of this library's contender in a checkout."""
     return [sys.executable, str(tree / "benchmarks" / "peer.py")]
 
 
 def kafka_streams() -> list[str]:
-    """Return the command line of Kafka Streams' contender, which is compiled first. Needs a JDK, and Maven for the first time."""
+    """Compile Kafka Streams' contender and return its command line.
+
+    Needs a JDK, and Maven for the first time.
+    """
     target = JAVA_SOURCES / "target"
     if not (target / "lib").is_dir():
         subprocess.run(["mvn", "-q", "-B", "-f", str(JAVA_SOURCES / "pom.xml"), "package"], check=True)  # noqa: S603, S607 - what the machine has
@@ -52,7 +55,7 @@ def kafka_streams() -> list[str]:
 def run(command: Sequence[str], broker: int, timeout_s: float) -> Run:
     """Run a contender to its end. Raises SystemExit when it fails."""
     began, busy, at_broker = time.monotonic(), _busy_cpu(), cpu_of(broker)
-    # As on a user's machine, a program is compiled when it first runs, not each time.
+    # Keep bytecode between runs, as on a user's machine.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     process = subprocess.Popen(  # noqa: S603 - ours
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=HERE.parent, start_new_session=True, env=environment
@@ -63,7 +66,7 @@ def run(command: Sequence[str], broker: int, timeout_s: float) -> Run:
         used = max(used, cpu_of(process.pid))
         if time.monotonic() - began > timeout_s:
             process.kill()
-        # What it prints is a line or two: less than a pipe holds.
+        # It prints only a line or two, less than a pipe holds.
         time.sleep(_LOOK_S)
     output, errors = process.communicate()
     lines = [line for line in output.decode().splitlines() if line.startswith("{")]
@@ -78,7 +81,7 @@ def run(command: Sequence[str], broker: int, timeout_s: float) -> Run:
 
 
 def cpu_of(pid: int) -> float:
-    """Return the CPU time (s) that a process has used; 0 when there is none any more."""
+    """Return the CPU time (s) of a process; 0 when it has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     except OSError:
@@ -87,13 +90,13 @@ def cpu_of(pid: int) -> float:
 
 
 def _busy_cpu() -> float:
-    """Return the CPU time (s) that the machine has used."""
+    """Return the CPU time (s) used by the machine."""
     fields = [int(field) for field in Path("/proc/stat").read_text(encoding="ascii").partition("\n")[0].split()[1:9]]
     return (sum(fields) - fields[3] - fields[4]) / _TICK
 
 
 def _resident(pid: int) -> int:
-    """Return how much memory (KiB) a process has."""
+    """Return the resident memory (KiB) of a process."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""Say what came out of the benchmark on Kafka: a table for people, a section for the docs, one object for programs."""
+"""Report of the benchmark on Kafka: a table, a section for the docs, and one JSON object."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TARGETS = {
     "join": {"alos": 2.0, "eos": 2.0},
     "tablejoin": {"alos": 2.0, "eos": 2.0},
 }
-"""How many times as fast as Kafka Streams each application is to be."""
+"""The target speed of each application, as a multiple of Kafka Streams'."""
 HEADERS = (
     "",
     "",
@@ -54,47 +54,53 @@ class Cell(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Its name in the JSON."""
+        """The cell's name in the JSON."""
         return f"{self.app}_{SHORT[self.guarantee]}"
 
     @property
     def target(self) -> float:
-        """How many times as fast it is to be."""
+        """The target speed as a multiple of Kafka Streams'."""
         return TARGETS[self.app][SHORT[self.guarantee]]
 
 
 class Results:
-    """All runs, by application, guarantee and contender; those with the same index are neighbours in time."""
+    """All runs, by application, guarantee and contender.
+
+    Runs with the same index are neighbors in time.
+    """
 
     def __init__(self) -> None:
         self._runs: defaultdict[tuple[Cell, str], list[Run]] = defaultdict(list)
 
     def add(self, cell: Cell, contender: str, run: Run) -> None:
-        """Keep a run."""
+        """Add a run."""
         self._runs[cell, contender].append(run)
 
     @property
     def cells(self) -> list[Cell]:
-        """What was measured, in order."""
+        """The measured cells, in order."""
         return list(dict.fromkeys(cell for cell, _ in self._runs))
 
     def contenders(self, cell: Cell) -> list[str]:
-        """Return who was measured."""
+        """Return the measured contenders."""
         return [contender for contender in (OURS, THEIRS) if (cell, contender) in self._runs]
 
     def spread(self, cell: Cell, contender: str, figure: Callable[[Run], float]) -> Spread:
-        """Sum up a figure."""
+        """Summarize a figure."""
         return Spread.of([figure(run) for run in self._runs[cell, contender]])
 
     def ratio(self, cell: Cell, figure: Callable[[Run], float]) -> Spread | None:
-        """Sum up how many times the other's figure ours is, run by run; None without the other."""
+        """Summarize our figure as a multiple of the other's, run by run; None without the other."""
         mine, theirs = self._runs.get((cell, OURS)), self._runs.get((cell, THEIRS))
         if not mine or not theirs:
             return None
         return Spread.of([figure(one) / figure(other) for one, other in zip(mine, theirs, strict=True) if figure(other)])
 
     def disturbed(self) -> tuple[int, int]:
-        """Return in how many runs something else took a tenth of the machine or more, and how many there were."""
+        """Return the number of disturbed runs, and of all runs.
+
+        In a disturbed run, other processes used a tenth of the machine or more.
+        """
         runs = [run for found in self._runs.values() for run in found]
         return sum(run.foreign_share >= DISTURBED for run in runs), len(runs)
 
@@ -115,7 +121,7 @@ def cpu(run: Run) -> float:
 
 
 def memory(run: Run) -> float:
-    """Return the most memory, MB."""
+    """Return the peak memory, MB."""
     return max(run.rss_mb, float(run.said["rss_mb"]))
 
 
@@ -126,7 +132,7 @@ def first(run: Run) -> float:
 
 
 def table(results: Results, command: str) -> Table:
-    """Return what came out, with the conditions under which it did."""
+    """Return the results with the conditions of the measurement."""
     made = Table(*HEADERS, title=f"{command}\n{conditions(results)}", title_justify="left")
     for column in made.columns[2:]:
         column.justify = "right"
@@ -160,7 +166,7 @@ def summary(results: Results) -> dict[str, float | list[str]]:
 
 
 def write_markdown(page: Path, results: Results, command: str) -> None:
-    """Put the table between the marks of `page`, with the conditions."""
+    """Write the table between the markers of `page`, with the conditions."""
     text = page.read_text(encoding="utf-8")
     if BEGIN not in text or END not in text:
         raise SystemExit(f"{page} has no {BEGIN} … {END} to write between")
@@ -171,7 +177,7 @@ def write_markdown(page: Path, results: Results, command: str) -> None:
 
 
 def conditions(results: Results) -> str:
-    """Say where, with what and how quietly."""
+    """Describe the machine, the versions and the disturbances."""
     packages = ", ".join(f"{name} {version(name)}" for name in ("uvloop", "aiokafka", "msgspec", "rocksdict"))
     disturbed, runs = results.disturbed()
     return (

@@ -1,4 +1,4 @@
-"""Whether an output is what a correct application writes."""
+"""Check the output of an application."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PATIENCE_MS = 10_000
 
 
 async def outcome(log: Log, app: str, topic: str) -> tuple[int, ...]:
-    """Read all that is committed of an output; return what it comes to, as `Workload.expected` does."""
+    """Read all committed records of an output; summarize them as `Workload.expected` does."""
     described = await log.describe_topics([topic])
     partitions = [TopicPartition(topic, number) for number in range(described[topic].partitions)]
     ends = await log.end_offsets(partitions, IsolationLevel.READ_COMMITTED)
@@ -26,7 +26,7 @@ async def outcome(log: Log, app: str, topic: str) -> tuple[int, ...]:
         while any(fetcher.position(partition) < end for partition, end in ends.items()):
             found = await fetcher.fetch(max_wait_ms=_PATIENCE_MS)
             if not found:
-                break  # markers of transactions are all that is left
+                break  # only transaction markers are left
             for fetched in found:
                 records += len(fetched.batch)
                 if app in COUNTS:

@@ -1,4 +1,7 @@
-"""Count the records of a topic until stdin ends: this library's contender of benchmarks/latency.py. Prints "running" when it is."""
+"""Count the records of a topic until stdin ends: our contender of benchmarks/latency.py.
+
+Prints "running" when it runs.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import sys
 import threading
 from pathlib import Path
 
-# A script's own directory comes first on the path, and `actors` would be the benchmark of that name.
+# A script's directory comes first on the path, and has an `actors` of its own.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import uvloop
@@ -19,7 +22,7 @@ from ks_actors import App, StreamsConfig, tune_gc
 
 
 def main() -> None:
-    """Run the app that the command line names."""
+    """Run the app named on the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     for name in ("bootstrap", "app", "input", "output", "app-id", "state-dir", "guarantee", "commit-ms", "cache", "mode"):
         parser.add_argument(f"--{name}", required=True)
@@ -51,7 +54,7 @@ async def _run(app: App) -> None:
 
     await app.start()
     print("running", flush=True)
-    # A thread that waits for input costs nothing while it does.
+    # A thread that waits for input costs nothing.
     threading.Thread(target=read, daemon=True).start()
     await ended.wait()
     await app.close()

@@ -1,4 +1,7 @@
-"""Send records at an even rate, each with the time of its sending; for benchmarks/latency.py. Prints the time (s) of the first one."""
+"""Send records at an even rate, each with its send time; for benchmarks/latency.py.
+
+Prints the time (s) of the first one.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-# A script's own directory comes first on the path, and `actors` would be the benchmark of that name.
+# A script's directory comes first on the path, and has an `actors` of its own.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import uvloop
@@ -22,11 +25,14 @@ from ks_actors.log import Outgoing, TopicPartition, open_log
 KEYS = 10_000
 PAD = b"x" * 80
 BUSY_RATE = 5_000
-"""Up to so many records/s there is a request for each ms with a record; above, for each 5 ms, as Kafka's producer does by default."""
+"""The highest rate (records/s) with a send every 1 ms.
+
+Above it, sends are 5 ms apart, as with Kafka's producer by default.
+"""
 
 
 def main() -> None:
-    """Send as the command line says."""
+    """Send with the options of the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--bootstrap", required=True)
     parser.add_argument("--topic", required=True)
@@ -60,7 +66,7 @@ async def _run(options: argparse.Namespace) -> None:
             now = time.time()
             value, stamp = b"%.6f %s" % (now, PAD), int(now * 1000)
             batches = [Outgoing(places[number], Batch(keys, [value] * len(keys), [stamp] * len(keys))) for number, keys in columns.items()]
-            # It is not waited for: the load must not become less while others are slow.
+            # Do not wait for the send: a slow broker must not reduce the load.
             task = asyncio.ensure_future(producer.send(batches))
             pending.add(task)
             task.add_done_callback(pending.discard)

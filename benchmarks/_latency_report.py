@@ -1,4 +1,4 @@
-"""Say how late counts were, and which CPU time that took: a table for people, one object for programs."""
+"""Report of the latencies of counts and their CPU time: a table, and one JSON object."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ USUAL_PARTITIONS = 4
 LATE_MS = 50
 LONGEST_MS = 500
 JUDGED_RATE = 100
-"""From this rate on latencies have a target: below it p99 is one record."""
+"""The lowest rate with a latency target; below it p99 is a single record."""
 CPU_RATIOS = {500: 0.8, 5_000: 0.5, 20_000: 0.5}
 IDLE_CPU = {4: 0.01, 60: 0.03}
 HEADERS = ("", "partitions", "records/s", "", "p50 ms", "p99", "p99.9", "longest", "CPU of a core", "÷ Kafka Streams'")
@@ -29,7 +29,7 @@ class Cell(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The end of its names in the JSON."""
+        """The suffix of its names in the JSON."""
         return f"{SHORT[self.guarantee]}_{self.rate}{suffix(self.partitions)}"
 
 
@@ -46,7 +46,7 @@ class Seen(NamedTuple):
 
 @dataclass
 class Results:
-    """All that was measured, by contender."""
+    """All measurements, by contender."""
 
     cells: dict[Cell, dict[str, Seen]] = field(default_factory=dict[Cell, dict[str, Seen]])
     idle: dict[tuple[str, int], dict[str, float]] = field(default_factory=dict[tuple[str, int], dict[str, float]])
@@ -54,12 +54,12 @@ class Results:
 
 
 def suffix(partitions: int) -> str:
-    """Return what the names of figures end with."""
+    """Return the suffix of figures with that number of partitions."""
     return "" if partitions == USUAL_PARTITIONS else f"_{partitions}"
 
 
 def table(results: Results, title: str) -> Table:
-    """Show what came out."""
+    """Return the results as a table."""
     made = Table(*HEADERS, title=title, title_justify="left")
     for column in made.columns[1:]:
         column.justify = "right"
@@ -82,7 +82,7 @@ def _ratio(shares: dict[str, float], contender: str) -> str:
 
 
 def summary(results: Results) -> dict[str, float | list[str]]:
-    """Return the figures of this library by name, and the names of those that miss their target."""
+    """Return this library's figures by name, and the names of those that miss their target."""
     figures: dict[str, float | list[str]] = {}
     missed: list[str] = []
 

@@ -1,7 +1,8 @@
-"""See the counts of one load, and when; for benchmarks/latency.py.
+"""Record the counts of one load and their times; for benchmarks/latency.py.
 
-Prints "ready" when it reads from the end of the topic; a line of stdin says from which time (s) on records count. Ends with all records seen, or when
-there was none for long, and prints one JSON object: latencies in ms.
+Prints "ready" when it reads from the end of the topic. A line of stdin gives the time (s) from
+which records count. Ends when it has seen all records, or none for long, and prints one JSON
+object: latencies in ms.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ QUIET_S = 30
 
 
 def main() -> None:
-    """Watch as the command line says."""
+    """Watch with the options of the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--bootstrap", required=True)
     parser.add_argument("--topic", required=True)
@@ -29,7 +30,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, required=True)
     parser.add_argument("--isolation", required=True, choices=["read_committed", "read_uncommitted"])
     options = parser.parse_args()
-    # A pause of this collector's would be taken for one of the app's.
+    # A garbage collection here would look like a pause of the app.
     gc.disable()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_run(options))

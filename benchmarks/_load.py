@@ -1,4 +1,4 @@
-"""What every contender is put to: the same senders, the same handlers, the same clock."""
+"""The load of every contender: the same senders, the same handlers, the same clock."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 BEHIND = 10_000
-"""Messages that are queued before a stop or an urgent message."""
+"""Messages queued before a stop or an urgent message."""
 
 ITEMS = 64
-"""Items in one message, where one message carries many."""
+"""Items per message, in cases with many."""
 
 JOB = 100
-"""Operations in one blocking job, where one job does many."""
+"""Operations per blocking job, in cases with many."""
 
 IN_FLIGHT = 1_000
-"""Asks that are under way at once, where they are not sequential."""
+"""Concurrent asks, in cases that are not sequential."""
 
 
 def micros(began: float, operations: int) -> float:
@@ -44,7 +44,7 @@ def nothing_each(items: tuple[int, ...]) -> None:
 
 
 async def produce(tell: Callable[[int], object], messages: int, burst: int) -> None:
-    """Send bursts, and let others run after each."""
+    """Send bursts, and yield after each."""
     for _ in range(messages // burst):
         for number in range(burst):
             tell(number)
@@ -59,13 +59,19 @@ async def produce_lots(tell: Callable[[tuple[int, ...]], object], items: int) ->
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Let others run until `condition` holds. Looking on costs a turn of the loop at the end; an event would cost something per message."""
+    """Yield until `condition` holds.
+
+    Polling costs one turn of the loop at the end; an event would cost something per message.
+    """
     while not condition():  # noqa: ASYNC110 - see above
         await asyncio.sleep(0)
 
 
 class Finish:
-    """Set a future after so many calls. Only for what cannot be seen from outside, since it costs something per call."""
+    """Set a future after a number of calls.
+
+    It costs something per call, so use it only where the end is not visible from outside.
+    """
 
     def __init__(self, calls: int) -> None:
         self.reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -78,7 +84,7 @@ class Finish:
 
 
 class Player:
-    """One end of a ping-pong: send what is left of the hops to the other end."""
+    """One end of a ping-pong: send the remaining hops to the other end."""
 
     def __init__(self, done: Callable[[], object]) -> None:
         self.tell: Callable[[int], object] = nothing
@@ -94,26 +100,26 @@ class Player:
 
 @dataclass
 class Stopwatch:
-    """Measure from one place of the code to another."""
+    """Measure from one place in the code to another."""
 
     began: float = 0.0
     took: float = 0.0
 
     def start(self) -> None:
-        """Begin to measure."""
+        """Start the measurement."""
         self.began = perf_counter()
 
     def stopped(self) -> bool:
-        """Say whether it has been stopped."""
+        """Return whether it has been stopped."""
         return self.took > 0
 
     def stop(self) -> None:
-        """Keep the microseconds since the start."""
+        """Store the microseconds since the start."""
         self.took = micros(self.began, 1)
 
 
 async def from_thread(tell: Callable[[int], object], messages: int, finish: Finish) -> float:
-    """Have another thread send messages, and wait until all are handled."""
+    """Send messages from another thread, and wait until all are handled."""
 
     def send() -> None:
         for number in range(messages):

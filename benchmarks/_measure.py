@@ -1,4 +1,4 @@
-"""Run the plan, round after round, and compare what was run close together."""
+"""Run the plan, round after round, and compare runs that are close in time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"asyncio": asyncio.
 
 
 class Spread(NamedTuple):
-    """What many samples come down to."""
+    """The summary of many samples."""
 
     low: float
     median: float
@@ -27,27 +27,30 @@ class Spread(NamedTuple):
 
     @classmethod
     def of(cls, samples: Sequence[float]) -> Spread:
-        """Sum up samples."""
+        """Summarize samples."""
         return cls(min(samples), median(samples), max(samples))
 
 
 class Results:
-    """All samples, by metric, loop and contender; samples with the same index are neighbours in time."""
+    """All samples, by metric, loop and contender.
+
+    Samples with the same index are neighbors in time.
+    """
 
     def __init__(self) -> None:
         self._samples: defaultdict[tuple[str, str, str], list[float]] = defaultdict(list)
 
     def add(self, metric: str, loop: str, contender: str, sample: float) -> None:
-        """Keep a sample."""
+        """Add a sample."""
         self._samples[metric, loop, contender].append(sample)
 
     def spread(self, metric: str, loop: str, contender: str) -> Spread | None:
-        """Sum up what a contender took; None when it has no part in the metric."""
+        """Summarize the samples of a contender; None when it has no part in the metric."""
         samples = self._samples.get((metric, loop, contender))
         return Spread.of(samples) if samples else None
 
     def ratio(self, metric: str, loop: str, contender: str, base: str) -> Spread | None:
-        """Sum up how many times as long as `base` a contender took, in each round."""
+        """Summarize a contender's time as a multiple of `base`'s, in each round."""
         over, under = self._samples.get((metric, loop, contender)), self._samples.get((metric, loop, base))
         if not over or not under:
             return None
@@ -55,7 +58,10 @@ class Results:
 
 
 def steps(plan: Sequence[Metric], rounds: int) -> Iterator[tuple[Metric, str, Case]]:
-    """Yield what to run, in order. Every other round goes through the contenders backwards, so that a drift of the machine favours none."""
+    """Yield the runs in order.
+
+    Every other round reverses the contenders, so that a drift of the machine favors none.
+    """
     for number in range(rounds):
         for metric in plan:
             if number % metric.every:
@@ -63,13 +69,13 @@ def steps(plan: Sequence[Metric], rounds: int) -> Iterator[tuple[Metric, str, Ca
             cases = metric.cases[::-1] if number // metric.every % 2 else metric.cases
             for loop in LOOPS if metric.loops else ("asyncio",):
                 for case in cases:
-                    # Pykka has threads instead of a loop: it is run once per round.
+                    # Pykka has threads instead of a loop: run it once per round.
                     if loop == "asyncio" or case.contender != "pykka":
                         yield metric, loop, case
 
 
 def run(case: Case, loop: str) -> float:
-    """Run one case on a new event loop, with no garbage of others to collect."""
+    """Run one case on a new event loop, after a garbage collection."""
     gc.collect()
     result = case.run(case.size)
     if isinstance(result, float):

@@ -1,4 +1,7 @@
-"""Our actors, in systems as users make them: all defaults, the stall detector included, unless a case says otherwise."""
+"""Our actors, in systems with default settings, the stall detector included.
+
+Some cases change a setting, and say so.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 AMPLE = Mailbox(capacity=1 << 20)
-"""For senders that run ahead of the actor: with the default of 1,024 messages the rest would be undelivered."""
+"""A mailbox for senders that run ahead: the default takes only 1,024 messages."""
 
 
 class Sink(Actor[Any]):
@@ -52,14 +55,14 @@ class LotSink(Actor[tuple[int, ...]]):
 
 
 class Caller(Actor[Any]):
-    """Hand messages to a function."""
+    """Pass messages to a function."""
 
     def __init__(self, function: Callable[[Any], None]) -> None:
         self.receive = function  # type: ignore[method-assign]  # the framework looks the handler up on the instance
 
 
 class Question(Message, frozen=True):
-    """What `ask` sends."""
+    """The request of the ask cases."""
 
     reply: Reply[int]
 
@@ -79,7 +82,7 @@ async def settled(system: System) -> None:
 
 async def tell(messages: int, *, burst: int, sink: type[Actor[Any]] = Sink) -> float:
     """Send to one actor."""
-    # Bursts of 1,024 outrun an actor that lets others run after 64 messages.
+    # Bursts of 1,024 outrun an actor that yields after 64 messages.
     spec = Spec(sink, mailbox=AMPLE) if burst > Mailbox().batch else Spec(sink)
     async with System("bench") as system:
         ref = await system.spawn(spec, "sink")
@@ -152,7 +155,7 @@ async def ask_many(questions: int) -> float:
 
 
 async def spawn(actors: int) -> float:
-    """Start actors, and let others run after each 64, as `produce` does."""
+    """Start actors, and yield after each 64, as `produce` does."""
     async with System("bench") as system:
         began = perf_counter()
         for number in range(actors):
@@ -233,7 +236,7 @@ class _Stoppable(Actor[int | _Hurry]):
 
 
 async def stop_behind(_times: int) -> float:
-    """Hear Stopping although many messages are queued, the actor being amid them."""
+    """Deliver Stopping while the actor is amid many queued messages."""
     watch = Stopwatch()
     async with System("bench") as system:
         ref = await system.spawn(Spec(lambda: _Stoppable(watch), mailbox=Mailbox(capacity=BEHIND)), "busy")
@@ -244,7 +247,7 @@ async def stop_behind(_times: int) -> float:
 
 
 async def urgent_behind(_times: int) -> float:
-    """Handle an urgent message although many others are queued, the actor being amid them."""
+    """Handle an urgent message while the actor is amid many queued ones."""
     watch = Stopwatch()
     async with System("bench") as system:
         ref = await system.spawn(Spec(lambda: _Stoppable(watch), mailbox=Mailbox(capacity=BEHIND, urgent=(_Hurry,))), "busy")
@@ -262,7 +265,7 @@ async def _pile_up(ref: Ref[int | _Hurry]) -> None:
 
 
 class _Node(Actor[int]):
-    """Skynet: start ten nodes, sum up what they report, report that; a leaf reports its number."""
+    """Skynet: start ten nodes, report the sum of their reports; a leaf reports its number."""
 
     def __init__(self, number: int, leaves: int, parent: Ref[int]) -> None:
         self._number = number
@@ -287,7 +290,10 @@ class _Node(Actor[int]):
 
 
 class _Starting(_Node):
-    """A node that does its part when it starts, as a goroutine does: spawn returns when all below has started, so the tree grows depth first."""
+    """A node that spawns its children when it starts, as a goroutine does.
+
+    Spawn returns when everything below has started, so the tree grows depth first.
+    """
 
     async def signal(self, signal: Signal) -> None:
         if not isinstance(signal, Started):
@@ -304,7 +310,10 @@ class _Begin(Message, frozen=True):
 
 
 class _Told(_Node):
-    """A node that does its part when it is told to: the tree grows breadth first, and all of its actors are alive at once."""
+    """A node that spawns its children on a message.
+
+    The tree grows breadth first, and all of its actors are alive at once.
+    """
 
     async def receive(self, message: int | _Begin) -> None:  # type: ignore[override]  # one class for both kinds of skynet
         if isinstance(message, int):
@@ -318,7 +327,10 @@ class _Told(_Node):
 
 
 async def skynet(leaves: int) -> float:
-    """Start a tree of actors with so many leaves, a power of ten, depth first, and wait for the sum; return seconds."""
+    """Start a tree of actors depth first, and wait for the sum; return seconds.
+
+    The number of leaves is a power of ten.
+    """
     return await _skynet(leaves, _Starting)
 
 

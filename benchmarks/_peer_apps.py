@@ -31,13 +31,14 @@ RAW = Consumed(serdes.STRING, serdes.BYTES)
 TEXT = Consumed(serdes.STRING, serdes.STRING)
 COUNT = cast("Serde[int | None]", serdes.LONG)  # a table's values may be gone
 COUNTED = Produced(serdes.STRING, COUNT)
-# Words come again at once: what is held back is sent once. Of the other counts hardly any comes again before it would be sent.
+# Words repeat soon, so a cache saves updates. The keys of the other counts hardly repeat before a
+# flush.
 HELD = Materialized("counts", serdes.STRING, serdes.LONG, caching=True)
 COUNTS = Materialized("counts", serdes.STRING, serdes.LONG, caching=False)
 
 
 class Payment(msgspec.Struct, frozen=True):
-    """What comes in; the rest of the JSON is left alone."""
+    """The parsed input; the other JSON fields are ignored."""
 
     id: int
     user: str
@@ -46,7 +47,7 @@ class Payment(msgspec.Struct, frozen=True):
 
 
 class Flagged(msgspec.Struct, frozen=True):
-    """What goes out."""
+    """The output."""
 
     id: int
     user: str
@@ -54,7 +55,10 @@ class Flagged(msgspec.Struct, frozen=True):
 
 
 class Tally:
-    """How much a topology that repartitions has taken in, and handed on; what comes back is what else is processed."""
+    """Counters of the input and the output of a repartitioning topology.
+
+    The repartitioned records come back and are processed, too.
+    """
 
     def __init__(self) -> None:
         self.lines: int = 0
@@ -62,7 +66,7 @@ class Tally:
 
 
 def topology(app: str, inputs: Sequence[str], output: str, tally: Tally) -> Topology:
-    """Return the topology of that name. Raises SystemExit when there is none."""
+    """Return the topology of that name. Raises SystemExit if there is none."""
     make = _APPS.get(app)
     if make is None:
         raise SystemExit(f"--app {app}: there are {', '.join(_APPS)}")
@@ -92,7 +96,7 @@ def _wordcount(builder: StreamsBuilder, inputs: Sequence[str], output: str, tall
         tally.words += len(found)
         return [(word, word) for word in found]
 
-    # The repartitioning is the one that group_by would put in by itself; spelled out, both sides are alike.
+    # group_by would insert the same repartition; spelled out, both sides are alike.
     single = builder.stream(inputs[0], TEXT).flat_map(words).repartition(Repartitioned(serdes.STRING, serdes.STRING, name="words"))
     single.group_by_key(Grouped(serdes.STRING, serdes.STRING)).count(HELD).to_stream().to(output, COUNTED)
 

@@ -1,4 +1,4 @@
-"""How far an app on Kafka has come, and when: what a run of the peer is judged by."""
+"""Progress of an app on Kafka over time, the basis of the peer's figures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SAMPLE_S = 0.02
 
 
 class Sample(NamedTuple):
-    """How far it had come at a moment (s), after how much CPU time (s)."""
+    """Progress at a moment (s), and the CPU time until then (s)."""
 
     moment: float
     taken: int
@@ -27,7 +27,7 @@ class Sample(NamedTuple):
 
 
 class Watch:
-    """Look at an app until it has taken in all `expected` records, and all that it repartitioned."""
+    """Poll an app until it has processed all `expected` and all repartitioned records."""
 
     def __init__(self, app: App, tally: Tally, expected: int, *, repartitions: bool) -> None:
         self.samples: list[Sample] = []
@@ -56,7 +56,7 @@ class Watch:
         return sample
 
     def figures(self, began: float, done: float, cpu_done: float) -> dict[str, object]:
-        """Return what came out for a run that began at `began` and was committed and closed at `done`."""
+        """Return the figures of a run from `began` to `done`, when it was committed and closed."""
         if self.end is None or not self.samples:
             return {"records": self.samples[-1].taken if self.samples else 0}
         first, end = self.samples[0], self.end
@@ -89,7 +89,7 @@ class Watch:
 
 
 class Restoring(RestoreListener):
-    """Count what is restored."""
+    """Count the restored records."""
 
     def __init__(self) -> None:
         self.records: int = 0
@@ -97,7 +97,7 @@ class Restoring(RestoreListener):
         self.last: float = 0.0
 
     def on_restore_start(self, partition: TopicPartition, store: str, start: int | None) -> None:
-        """Note the first one."""
+        """Record the start of the first restore."""
         if self.first is None:
             self.first = time.perf_counter()
 
@@ -107,11 +107,11 @@ class Restoring(RestoreListener):
         self.last = time.perf_counter()
 
     def on_restore_end(self, partition: TopicPartition, store: str, total: int) -> None:
-        """Note the last one."""
+        """Record the time of the last restore."""
         self.last = time.perf_counter()
 
     def figures(self, began: float, running: float) -> dict[str, object]:
-        """Return what came out for an app that began at `began` and ran, with nothing left to restore, at `running`."""
+        """Return the figures of an app that began at `began` and was restored at `running`."""
         active = self.last - (began if self.first is None else self.first)
         return {
             "restored": self.records,

@@ -1,4 +1,4 @@
-"""Which contender does what, and how often."""
+"""The cases of each contender, and their rounds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ CONTENDERS = {
 
 @dataclass(frozen=True)
 class Case:
-    """One contender's part in a metric: `run(size)` does `size` operations and returns what one of them takes."""
+    """One contender's part in a metric.
+
+    `run(size)` does `size` operations and returns the time per operation.
+    """
 
     contender: str
     run: Run
@@ -33,9 +36,10 @@ class Case:
 
 @dataclass(frozen=True)
 class Metric:
-    """Cases that are run one right after the other, so that they can be compared.
+    """Cases that run right after each other, for comparison.
 
-    `every` is the number of rounds of which one includes it. What does not depend on the event loop is run on the first one only.
+    One of `every` rounds includes it. Cases that do not depend on the event loop run on the first
+    one only.
     """
 
     key: str
@@ -56,7 +60,7 @@ def _tell(burst: int, size: int) -> Metric:
         Case("call", _xoscar.call, min(size, 4096)),
     ]
     if burst > 1:
-        # Alone, each of Pykka's messages would cost a switch of threads twice: that is what a hop is.
+        # A single message would cost Pykka two thread switches, which is the hop case.
         cases.append(Case("pykka", partial(_pykka.tell, burst=burst), 8_192))
     return Metric(f"tell_{burst}", f"tell, bursts of {burst:,}", tuple(cases))
 

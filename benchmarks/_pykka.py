@@ -1,4 +1,4 @@
-"""Pykka: an actor is a thread with a queue. Its cases know no event loop, and run alone while they run."""
+"""Pykka: an actor is a thread with a queue. Its cases need no event loop, and run alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Sink(pykka.ThreadingActor):
-    """Handle messages; what it returns is the answer to an ask."""
+    """Handle messages; the return value is the reply to an ask."""
 
     def on_receive(self, message: object) -> int:
         """Handle a message."""
@@ -32,7 +32,7 @@ class LotSink(pykka.ThreadingActor):
 
 
 class Caller(pykka.ThreadingActor):
-    """Hand messages to a function."""
+    """Pass messages to a function."""
 
     def __init__(self, function: Callable[[int], None]) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class Caller(pykka.ThreadingActor):
 
 
 class Gated(pykka.ThreadingActor):
-    """Do not begin before the gate opens; note when the end comes."""
+    """Do not start before the gate opens; record the time of the end."""
 
     def __init__(self, gate: threading.Event, watch: Stopwatch) -> None:
         super().__init__()
@@ -56,12 +56,15 @@ class Gated(pykka.ThreadingActor):
         self._gate.wait()
 
     def on_stop(self) -> None:
-        """Note the time."""
+        """Record the time."""
         self._watch.stop()
 
 
 def tell(messages: int, *, burst: int) -> float:
-    """Send bursts, and let the actor's thread run after each. The ask at the end is answered when all are handled."""
+    """Send bursts, and let the actor's thread run after each.
+
+    The ask at the end is answered when all are handled.
+    """
     ref = Sink.start()
     send = ref.tell
     began = perf_counter()

@@ -1,4 +1,4 @@
-"""Say what came out: tables for people, one object for programs."""
+"""Report of the results: tables, and one JSON object."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def tables(results: Results) -> list[Table]:
 
 
 def summary(results: Results) -> dict[str, float | list[str]]:
-    """Return the figures that targets are set for, and the names of those that miss theirs."""
+    """Return the figures with targets, and the names of those that miss theirs."""
 
     def took(metric: str, loop: str = "asyncio") -> float:
         return _median(results.spread(metric, loop, "actors"))
@@ -66,7 +66,7 @@ def summary(results: Results) -> dict[str, float | list[str]]:
         "skynet_s": took("skynet"),
         "skynet_told_s": took("skynet_told"),
         "vs_pykka": ratio("pykka", "actors"),
-        # Against the cheaper of its two ways to send.
+        # Compare with the cheaper of its two ways to send.
         "vs_xoscar": min(ratio("tell", "actors"), ratio("call", "actors")),
         "hop_us": took("hop_1"),
         "spawn_us": took("spawn"),
@@ -79,7 +79,7 @@ def summary(results: Results) -> dict[str, float | list[str]]:
 
 
 def targets(figures: dict[str, float | list[str]]) -> Table:
-    """Return a table of targets, with what came out."""
+    """Return a table of targets and results."""
     table = Table("target", "bound", "measured", "", title="targets", title_justify="left")
     for name, (kind, bound) in TARGETS.items():
         figure = figures[name]
@@ -89,7 +89,7 @@ def targets(figures: dict[str, float | list[str]]) -> Table:
 
 
 def write_markdown(page: Path, results: Results, command: str) -> None:
-    """Put the tables between the marks of `page`, with the conditions under which they came about."""
+    """Write the tables between the markers of `page`, with the conditions of the measurement."""
     text = page.read_text(encoding="utf-8")
     if BEGIN not in text or END not in text:
         raise SystemExit(f"{page} has no {BEGIN} … {END} to write between")
@@ -100,7 +100,7 @@ def write_markdown(page: Path, results: Results, command: str) -> None:
 def _markdown(results: Results, command: str) -> str:
     parts = [_conditions(command)]
     for loop in LOOPS:
-        # A column that no row of this loop has an entry in would only take room.
+        # Leave out columns without entries for this loop.
         used = [index for index in range(len(HEADERS)) if any(row[index] for row in _rows(results, loop))]
         lines = [_line([HEADERS[index] for index in used]), _line([":--" if index == 0 else "--:" for index in used])]
         lines += [_line([row[index] for index in used]) for row in _rows(results, loop)]

@@ -1,4 +1,4 @@
-"""The applications that are measured."""
+"""The measured applications."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Payment(msgspec.Struct, frozen=True):
-    """What comes in; the rest of the JSON is left alone."""
+    """The parsed input; the other JSON fields are ignored."""
 
     id: int
     user: str
@@ -27,7 +27,7 @@ class Payment(msgspec.Struct, frozen=True):
 
 
 class Flagged(msgspec.Struct, frozen=True):
-    """What goes out."""
+    """The output."""
 
     id: int
     user: str
@@ -35,12 +35,12 @@ class Flagged(msgspec.Struct, frozen=True):
 
 
 def flagged(payment: Payment) -> Flagged:
-    """Keep what matters."""
+    """Select the output fields."""
     return Flagged(payment.id, payment.user, payment.cents)
 
 
 def map_topology(note: Callable[[], None] | None = None) -> Topology:
-    """Parse JSON, keep `flag == 1`, write new JSON; `note` is called for each record that is kept."""
+    """Parse JSON, keep `flag == 1`, write new JSON; call `note` for each kept record."""
 
     def mapper(payment: Payment) -> Flagged:
         if note is not None:
@@ -64,7 +64,7 @@ def count_topology() -> Topology:
 
 
 def async_topology(call: Callable[[str, bytes], Awaitable[bytes]], max_in_flight: int) -> Topology:
-    """Ask a service about each record, one question per key at a time."""
+    """Call a service for each record, one call per key at a time."""
     builder = StreamsBuilder()
     payments = builder.stream(IN, Consumed(serdes.STRING, serdes.BYTES))
     asked = payments.map_values(call, max_in_flight=max_in_flight, order="key")

@@ -1,4 +1,4 @@
-"""What is measured, each in a process of its own: functions that return figures by name."""
+"""The measurements, each in its own process: functions that return figures by name."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def opened(kept_bytes: int | None = None) -> AsyncIterator[Log]:
 
 @asynccontextmanager
 async def state() -> AsyncIterator[Path]:
-    """Have a directory for stores."""
+    """Provide a directory for stores."""
     directory = Path(tempfile.mkdtemp(prefix="ks-bench-"))
     try:
         yield directory
@@ -53,23 +53,26 @@ async def state() -> AsyncIterator[Path]:
 
 
 def configured(guarantee: str, directory: Path) -> StreamsConfig:
-    """Return settings, defaults but for what they must say: so a commit is every 100 ms exactly once, every 30 s and at the end else."""
+    """Return the settings, mostly defaults.
+
+    So exactly once commits every 100 ms; at least once, every 30 s and at the end.
+    """
     return StreamsConfig(application_id="bench", processing_guarantee=guarantee, state_dir=directory)
 
 
 def processed(app: App) -> int:
-    """Return how many records the app has processed."""
+    """Return the number of records processed by the app."""
     return int(app.metrics()["process-total"])
 
 
 async def reached(app: App, metric: str, figure: int) -> None:
-    """Wait until a metric is as high as `figure`."""
+    """Wait until a metric reaches `figure`."""
     while app.metrics()[metric] < figure:  # noqa: ASYNC110 - the app has no event for it, and none of its time is to be spent on one
         await asyncio.sleep(LOOK_SECONDS)
 
 
 async def all_of(app: App, total: int) -> dict[str, float]:
-    """Measure from now, when the app runs, until all is processed and committed."""
+    """Measure from now, with the app running, until all is processed and committed."""
     before = processed(app)
     began, used = time.perf_counter(), time.process_time()
     await reached(app, "process-total", total)
@@ -80,7 +83,10 @@ async def all_of(app: App, total: int) -> dict[str, float]:
 
 
 async def throughput(topology: Topology, guarantee: str, total: int, keys: int, *, tuned: bool = False) -> dict[str, float]:
-    """Run a topology over `total` records that are in the log when it starts; `tuned` sets the garbage collector, which is as ever else."""
+    """Run a topology over `total` records that are in the log when it starts.
+
+    `tuned` sets the garbage collector; else it has its defaults.
+    """
     async with opened() as log, state() as directory:
         await fill(log, records(total, keys))
         async with App(topology, configured(guarantee, directory), log=log) as app:
@@ -102,7 +108,7 @@ async def count_records(guarantee: str, total: int, keys: int, *, tuned: bool = 
 
 
 async def commit_pauses(keys: int, commits: int) -> dict[str, float]:
-    """Count with `keys` keys in the state from a run before, under full load, for so many commits."""
+    """Count under full load for some commits, with `keys` keys of an earlier run in the state."""
     async with opened(KEPT_BYTES) as log, state() as directory:
         await fill(log, each_key_once(keys))
         config = configured("exactly_once_v2", directory)
@@ -125,7 +131,7 @@ async def commit_pauses(keys: int, commits: int) -> dict[str, float]:
 
 
 async def _feed(app: App, log: Log, load: list[list[Outgoing]]) -> None:
-    """Write the same batches over and over, never more than a little ahead of the app."""
+    """Write the same batches repeatedly, never more than a little ahead of the app."""
     producer = await log.producer(client_id="feed")
     written = 0
     while True:
@@ -137,7 +143,7 @@ async def _feed(app: App, log: Log, load: list[list[Outgoing]]) -> None:
 
 
 async def async_calls(guarantee: str, total: int, keys: int) -> dict[str, float]:
-    """Call something that takes 10 ms for each record, one call per key at a time; watch what is committed meanwhile."""
+    """Make a 10 ms call per record, one at a time per key, and check the commits meanwhile."""
     load = list(records(total, keys))
     watch = Watch(load)
 
@@ -156,7 +162,10 @@ async def async_calls(guarantee: str, total: int, keys: int) -> dict[str, float]
 
 
 class Watch:
-    """See to it that no offset is committed before its record, and all in front of it, are done. Values are all different."""
+    """Check that no offset is committed before its record and all before it are done.
+
+    All values are different.
+    """
 
     def __init__(self, load: list[list[Outgoing]]) -> None:
         self.done: set[bytes] = set()
@@ -172,7 +181,7 @@ class Watch:
         return cast("Log", _Watched(log, self))
 
     def note(self, offsets: Mapping[TopicPartition, Any]) -> None:
-        """Check what is about to be committed."""
+        """Check the offsets of a commit."""
         self.commits += 1
         for (topic, number), committed in offsets.items():
             if topic == IN:
@@ -182,14 +191,14 @@ class Watch:
                 self._committed[number] = committed.offset
 
     def check_all_committed(self) -> None:
-        """Check that all is committed at the end."""
+        """Check that everything is committed at the end."""
         missing = {number: len(values) - self._committed[number] for number, values in self._values.items()}
         if any(missing.values()):
             raise AssertionError(f"records that were never committed, by partition: {missing}")
 
 
 class _Watched:
-    """A log, a producer or a membership of it, whose `commit` is seen by a watch."""
+    """A log, or its producer or membership, with a watched `commit`."""
 
     def __init__(self, watched: Any, watch: Watch) -> None:
         self._watched = watched

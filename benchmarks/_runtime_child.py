@@ -1,4 +1,7 @@
-"""Run one case in this process, and print its figures as JSON: python -m benchmarks._runtime_child CASE ARGUMENTS-AS-JSON."""
+"""Run one case in this process, and print its figures as JSON.
+
+Usage: python -m benchmarks._runtime_child CASE ARGUMENTS-AS-JSON.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +30,9 @@ CASES: dict[str, Callable[..., Coroutine[Any, Any, dict[str, float]]]] = {
 
 
 def main() -> None:
-    """Run the case that the command line names."""
+    """Run the case named on the command line."""
     name, arguments = sys.argv[1:]
-    # A machine that is busy with other things is no finding of these benchmarks.
+    # Stall warnings from a busy machine are no result of these benchmarks.
     logging.getLogger("actors").setLevel(logging.ERROR)
     with asyncio.Runner(loop_factory=fastest_loop()) as runner:
         figures = runner.run(CASES[name](**json.loads(arguments)))
@@ -37,7 +40,10 @@ def main() -> None:
 
 
 def memory() -> float:
-    """Return the most memory that this process ever had, in MB; what Linux tells of a child by getrusage may be its parent's."""
+    """Return the peak memory of this process, in MB.
+
+    Linux's getrusage may report the parent's memory for a child.
+    """
     status = Path("/proc/self/status")
     if status.exists():
         for line in status.read_text(encoding="ascii").splitlines():

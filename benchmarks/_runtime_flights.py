@@ -1,4 +1,4 @@
-"""The flights job as it comes: exactly once, log and stores on disk."""
+"""The flights job with its defaults: exactly once, log and stores on disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The input of the benchmarks of the runtime: the same bytes each time."""
+"""The input of the runtime benchmarks, always the same bytes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ IN, OUT = "in", "out"
 
 
 async def make_topics(log: Log, kept_bytes: int | None = None) -> None:
-    """Create the topics that every case reads and writes; of each partition about `kept_bytes` are kept, None for all."""
+    """Create the input and output topics of every case.
+
+    Each partition retains about `kept_bytes`; None keeps everything.
+    """
     configs = {} if kept_bytes is None else {"retention.bytes": str(kept_bytes)}
     await log.create_topics([NewTopic(IN, PARTITIONS, configs), NewTopic(OUT, PARTITIONS, configs)])
 
@@ -42,7 +45,10 @@ async def fill(log: Log, batches: Iterator[list[Outgoing]]) -> int:
 
 
 def records(count: int, keys: int, seed: int = 1) -> Iterator[list[Outgoing]]:
-    """Yield `count` records of JSON of 100 bytes with uniform keys, event time spread over 100 s, in batches of about 500 per partition."""
+    """Yield `count` JSON records of 100 bytes with uniform keys, event time spread over 100 s.
+
+    Batches have about 500 records per partition.
+    """
     picks = random.Random(seed).choices(range(keys), k=count)  # noqa: S311 - no secrets here
     yield from _in_batches(picks, seed)
 

@@ -1,4 +1,4 @@
-"""What is measured how, and what it is to reach."""
+"""The cases of the runtime benchmark, and their targets."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ FLIGHTS = 336_776
 
 @dataclass(frozen=True)
 class Target:
-    """What the median of one of a case's figures is to reach; it is called `name` in the JSON."""
+    """The target of a case's median figure; `name` is its name in the JSON."""
 
     name: str
     bound: float
     at_most: bool = False
 
     def met(self, figure: float) -> bool:
-        """Return whether it is reached."""
+        """Return whether the target is met."""
         return figure <= self.bound if self.at_most else figure >= self.bound
 
 
 @dataclass(frozen=True)
 class Case:
-    """One measurement, run in a process of its own in one round of `every`: `figures` are the rows of the table by the child's names for them.
+    """One measurement in its own process, in one of `every` rounds.
 
-    `targets` are those of figures that have one; None is a figure that goes into the JSON without.
+    `figures` maps the table's rows to the child's names for them. `targets` has the targets of some
+    figures; None puts a figure without a target into the JSON.
     """
 
     key: str

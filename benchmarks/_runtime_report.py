@@ -1,4 +1,4 @@
-"""Say what came out: a table for people, one object for programs."""
+"""Report of the results: a table, and one JSON object."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ class Samples:
         self._samples: dict[tuple[str, str], list[float]] = {}
 
     def add(self, case: Case, figures: dict[str, float]) -> None:
-        """Keep what a run brought."""
+        """Add the figures of a run."""
         for name, figure in figures.items():
             self._samples.setdefault((case.key, name), []).append(figure)
 
     def spread(self, case: Case, name: str) -> Spread | None:
-        """Sum up a figure; None when there is none."""
+        """Summarize a figure; None when there is none."""
         samples = self._samples.get((case.key, name))
         return Spread.of(samples) if samples else None
 
     def runs(self, case: Case) -> int:
-        """Return how often a case was run."""
+        """Return the number of runs of a case."""
         return max((len(samples) for (key, _), samples in self._samples.items() if key == case.key), default=0)
 
 
 def table(cases: Sequence[Case], samples: Samples, command: str) -> Table:
-    """Return what came out, with the conditions under which it did."""
+    """Return the results with the conditions of the measurement."""
     made = Table(*HEADERS, title=f"{command}\n{conditions()}", title_justify="left")
     for column in made.columns[1:5]:
         column.justify = "right"
@@ -66,7 +66,7 @@ def _rows(cases: Sequence[Case], samples: Samples) -> Iterator[list[str]]:
 
 
 def summary(cases: Sequence[Case], samples: Samples) -> dict[str, float | list[str]]:
-    """Return the figures that have a name, and the names of those that miss their target."""
+    """Return the named figures, and the names of those that miss their target."""
     figures: dict[str, float | list[str]] = {}
     missed: list[str] = []
     for case in cases:
@@ -100,7 +100,7 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def conditions() -> str:
-    """Say where and with what."""
+    """Describe the machine and the versions."""
     python = f"{platform.python_implementation()} {platform.python_version()}"
     packages = ", ".join(f"{name} {_version(name)}" for name in ("uvloop", "msgspec", "rocksdict"))
     load = ", ".join(f"{one:.1f}" for one in os.getloadavg())

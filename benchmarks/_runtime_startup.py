@@ -1,4 +1,8 @@
-"""A whole program as a user would write it: python -m benchmarks._runtime_startup MOMENT, the moment of its launch in ns of the monotonic clock."""
+"""A whole program as a user would write it.
+
+Usage: python -m benchmarks._runtime_startup MOMENT, the time of its launch in ns of the monotonic
+clock.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +25,14 @@ IMPORTED = time.monotonic_ns()
 
 
 class Payment(msgspec.Struct, frozen=True):
-    """What comes in."""
+    """The input."""
 
     user: str
     cents: int
 
 
 async def main() -> int:
-    """Process one record; return the moment at which it was."""
+    """Process one record; return the time of its processing."""
     seen: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     def note(payment: Payment) -> Payment:

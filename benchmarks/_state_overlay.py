@@ -1,8 +1,9 @@
-"""Counting in a transactional store, and in RocksDB directly: what each does per record, and at each commit.
+"""Counting in a transactional store and in RocksDB directly: cost per record and per commit.
 
-Both do what a count does: read, add one, write, and a record for the changelog. The direct one writes each record to RocksDB and to the changelog at
-once, as Kafka Streams does without a cache. The transactional one writes the last value of each key to the changelog when it commits, and to RocksDB
-when enough has come together, bit by bit.
+Both do the work of a count: read, add one, write, and append to the changelog. The direct one
+writes each record to RocksDB and to the changelog at once, as Kafka Streams does without a cache.
+The transactional one writes the last value of each key to the changelog on commit. It writes to
+RocksDB in steps when enough has accumulated.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ _STEP = 1_000
 
 
 class Outcome(NamedTuple):
-    """How fast it was, and the longest time for which nobody else could do anything."""
+    """The rate, and the longest time without a turn for others."""
 
     records_per_s: float
     worst_stall_ms: float
 
 
 class _Context:
-    """Just what a count needs of its node."""
+    """The parts of a node's context that a count needs."""
 
     def __init__(self, store: Any) -> None:
         self._store = store
@@ -49,19 +50,19 @@ class _Context:
         return self._store
 
     def cache(self, _: str, *, send_old: bool) -> None:
-        """Nothing is held back."""
+        """Do nothing: no cache."""
 
     def dropped(self, count: int = 1) -> None:
         raise AssertionError(f"{count} records were dropped")
 
     def forward(self, *_: object) -> None:
-        """Whoever comes next is not measured."""
+        """Do nothing: downstream is not measured."""
 
     forward_batch = forward
 
 
 def transactional(keys: list[str], commit_s: float) -> Outcome:
-    """Count in a store as operators have it."""
+    """Count in a store as operators use it."""
     with _opened() as stores:
         return _transactional(stores, keys, commit_s)
 
@@ -113,14 +114,17 @@ class _Steps:
         self.turn: float = time.perf_counter()
 
     def pause(self) -> None:
-        """Note that others have their turn now."""
+        """Record a turn of others."""
         now = time.perf_counter()
         self.worst = max(self.worst, now - self.turn)
         self.turn = now
 
 
 def large_commit(uncommitted_bytes: int) -> tuple[float, float]:
-    """Commit so many bytes at once, and write them; return the longest time (ms) for which nobody else could do anything, in each of the two."""
+    """Commit `uncommitted_bytes` at once, and write them.
+
+    Return the longest time (ms) without a turn for others, for each of the two.
+    """
     with _opened() as stores:
         store = stores.store("counts")
         number = 0

@@ -1,4 +1,4 @@
-"""How the figures of state stores are shown."""
+"""Report of the figures of state stores."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ BEGIN, END = "<!-- state:begin -->", "<!-- state:end -->"
 
 
 class Report:
-    """What was measured: figures by name, and rows for those who read."""
+    """The measurements: figures by name, and rows of the table."""
 
     def __init__(self) -> None:
         self.figures: dict[str, float] = {}
         self._rows: list[tuple[str, str, str, str]] = []
 
     def add(self, what: str, figure: str, target: str = "", *, met: bool | None = None) -> None:
-        """Add a row; `met` says whether the target is."""
+        """Add a row; `met` says whether the target is met."""
         self._rows.append((what, figure, target, "" if met is None else "met" if met else "missed"))
 
     def table(self, command: str) -> Table:
@@ -35,7 +35,7 @@ class Report:
         return made
 
     def write_markdown(self, page: Path, command: str) -> None:
-        """Put the table between the marks of `page`. Raises SystemExit when it has none."""
+        """Write the table between the markers of `page`. Raises SystemExit if it has none."""
         text = page.read_text(encoding="utf-8")
         if BEGIN not in text or END not in text:
             raise SystemExit(f"{page} has no {BEGIN} … {END} to write between")
@@ -46,7 +46,7 @@ class Report:
 
 
 def conditions() -> str:
-    """Say where and with what."""
+    """Describe the machine and the versions."""
     packages = ", ".join(f"{name} {version(name)}" for name in ("uvloop", "aiokafka", "rocksdict"))
     return (
         f"{datetime.now(UTC):%Y-%m-%d}, {platform.python_implementation()} {platform.python_version()}, {packages}, Kafka Streams 4.3.1, "

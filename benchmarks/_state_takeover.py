@@ -1,4 +1,4 @@
-"""The active member of a group is killed, and its standby takes over: how soon, and from how far."""
+"""Takeover by a standby after a kill of the group's active member: time and lag."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ _QUIET_S = 2.0
 
 
 class Takeover(NamedTuple):
-    """`seconds` from when the standby's member hears of the change until the first results of all partitions are committed, and since the kill."""
+    """The time of a takeover until the first results of all partitions are committed.
+
+    `seconds` counts from the rebalance at the standby's member, `since_kill` from the kill.
+    """
 
     seconds: float
     since_kill: float
@@ -40,7 +43,7 @@ class Takeover(NamedTuple):
 
 
 class _Heard(RestoreListener, StandbyUpdateListener):
-    """How far the standbys are, and what is read when they become tasks."""
+    """The lag of the standbys, and the records restored when they become tasks."""
 
     def __init__(self) -> None:
         self.behind: dict[TopicPartition, int] = {}
@@ -76,7 +79,10 @@ async def takeover(
     until_committed: Callable[[str, str, subprocess.Popen[bytes]], Awaitable[None]],
     timeout_s: float,
 ) -> Takeover:
-    """Let one member count all, let another follow it, kill the first, and wait for the other. `until_committed` waits for the first."""
+    """Let one member count, let another follow as standby, kill the first, and await the other.
+
+    `until_committed` waits for the first.
+    """
     app_id, topic = f"takeover-{time.time_ns()}", workload.topic("kv")
     output = f"out-{app_id}"
     state = Path(tempfile.mkdtemp(prefix="ks-bench-"))
@@ -139,5 +145,5 @@ async def _kill(log: Log, app_id: str, topic: str, output: str, running: subproc
 
 
 def _key(number: int) -> bytes:
-    """Return a key that belongs to a partition."""
+    """Return a key of a partition."""
     return next(key for key in (b"takeover-%d" % each for each in count()) if partition_of(key, PARTITIONS) == number)

@@ -1,7 +1,8 @@
 """xoscar: an actor is an object with a lock in a pool; a call is a coroutine, a tell is a task.
 
-All actors are in one main pool of this process, and are sent to by the ref for actors of the same pool, its fastest: `actor_ref` gives it, while
-what `create_actor` returns packs every call into a message with an id.
+All actors are in one main pool of this process, and messages use the fastest ref, for actors of the
+same pool. `actor_ref` returns that; the ref from `create_actor` packs every call into a message
+with an id.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Sink(xoscar.Actor):  # type: ignore[misc]  # its base is Any
 
 
 class Caller(xoscar.Actor):  # type: ignore[misc]  # its base is Any
-    """Hand messages to a function."""
+    """Pass messages to a function."""
 
     def __init__(self, function: Callable[[Any], None]) -> None:
         self._function = function
@@ -47,10 +48,10 @@ class Caller(xoscar.Actor):  # type: ignore[misc]  # its base is Any
 
 
 class Gated(Caller):
-    """Do not begin before the gate opens."""
+    """Do not start before the gate opens."""
 
     async def wait(self, gate: asyncio.Event) -> None:
-        """Hold the actor."""
+        """Block the actor."""
         await gate.wait()
 
 
@@ -63,21 +64,25 @@ async def pool() -> AsyncIterator[str]:
 
 
 async def make(address: str, kind: type, uid: str, *arguments: object) -> Any:
-    """Make an actor; return its fastest ref."""
+    """Create an actor; return its fastest ref."""
     await xoscar.create_actor(kind, *arguments, address=address, uid=uid)
     return await xoscar.actor_ref(address=address, uid=uid)
 
 
 def _sender(method: Any) -> Callable[[object], object]:
     def send(message: object) -> None:
-        # The task is made by now. What tell returns only lets others run, and a burst does that itself.
+        # The task exists by now. Awaiting tell's result would only yield, which a burst does
+        # itself.
         method.tell(message).close()
 
     return send
 
 
 async def tell(messages: int, *, burst: int, method: str = "handle") -> float:
-    """Send one way: a task each. The call at the end waits for the lock, and gets it when all are handled."""
+    """Send one way, with a task each.
+
+    The call at the end waits for the lock, and gets it when all are handled.
+    """
     async with pool() as address:
         ref = await make(address, Sink, "sink")
         handle = getattr(ref, method)
@@ -88,7 +93,10 @@ async def tell(messages: int, *, burst: int, method: str = "handle") -> float:
 
 
 async def call(messages: int, *, method: str = "handle") -> float:
-    """Call and wait: cheaper than a tell, since the sender's own task runs the handler. Also what corresponds to an ask."""
+    """Call and wait; this is also the equivalent of an ask.
+
+    It is cheaper than a tell, since the sender's own task runs the handler.
+    """
     async with pool() as address:
         ref = await make(address, Sink, "sink")
         handle = getattr(ref, method)
@@ -99,7 +107,7 @@ async def call(messages: int, *, method: str = "handle") -> float:
 
 
 async def call_many(messages: int) -> float:
-    """Have many calls under way at once."""
+    """Run many calls concurrently."""
     async with pool() as address:
         ref = await make(address, Sink, "sink")
         began = perf_counter()
@@ -109,7 +117,7 @@ async def call_many(messages: int) -> float:
 
 
 async def lots(items: int) -> float:
-    """Send many calls as one, which is what its `batch` is for."""
+    """Send many calls as one, by xoscar's `batch`."""
     async with pool() as address:
         ref = await make(address, Sink, "sink")
         began = perf_counter()
@@ -156,7 +164,7 @@ async def stop(actors: int) -> float:
 
 
 async def behind(_times: int) -> float:
-    """Handle one message more than wait for the lock."""
+    """Handle one message behind all that wait for the lock."""
     gate, watch = asyncio.Event(), Stopwatch()
     async with pool() as address:
         ref = await make(address, Gated, "gated", lambda message: message() if callable(message) else None)

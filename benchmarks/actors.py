@@ -1,6 +1,7 @@
-"""Compare the actors with the bare loop below them, with asyncio.Queue, and with other actor libraries, all in one run.
+"""Compare the actors with the bare loop, asyncio.Queue, and other actor libraries, in one run.
 
-Tables go to stdout, progress to stderr; the last line of stdout is one JSON object. Look at the ratios: the machine may be slow, or shared.
+Tables go to stdout, progress to stderr; the last line of stdout is one JSON object. Look at the
+ratios: the machine may be slow, or shared.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import shlex
 import sys
 from pathlib import Path
 
-# A script's own directory comes first on the path, and `actors` would be this file.
+# A script's directory comes first on the path, where `actors` is this file.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from rich.console import Console
@@ -29,16 +30,16 @@ WIDTH = 190
 
 
 def main() -> None:
-    """Run the benchmark as the command line says."""
+    """Run the benchmark with the options of the command line."""
     options = _parse()
-    # Undelivered messages are part of a case; writing about them is not.
+    # Undelivered messages are part of a case; logging them is not.
     logging.getLogger("actors").setLevel(logging.ERROR)
-    # The modules of all contenders are nobody's garbage: no collection is to go through them.
+    # The contenders' modules are no garbage, so keep them out of collections.
     gc.collect()
     gc.freeze()
     results = _measure(QUICK if options.quick else options.rounds)
     figures = summary(results)
-    # A pipe has no width, and a table in a file must not be squeezed into 80 columns.
+    # A pipe has no width; do not squeeze a table in a file into 80 columns.
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     console.print(*tables(results), targets(figures), sep="\n")
     if options.markdown is not None:
@@ -65,7 +66,7 @@ def _measure(rounds: int) -> Results:
     results = Results()
     todo = list(steps(PLAN, rounds))
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    # It is refreshed between the cases, never by a thread of its own that would run into them.
+    # Refresh between cases, as a refresh thread would disturb them.
     with Progress(*columns, console=Console(stderr=True), auto_refresh=False) as progress:
         task = progress.add_task("", total=len(todo))
         for metric, loop, case in todo:

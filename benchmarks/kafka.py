@@ -1,8 +1,10 @@
 """Run applications on a real Kafka, side by side with Kafka Streams, and compare.
 
-The table goes to stdout, progress to stderr; the last line of stdout is one JSON object. A broker of its own is started, and stopped at the end,
-unless one is named. Every run is a process of its own, with new topics, a new group and an empty directory; contenders take turns. The output of the
-first run of each is checked. Needs Java 17 and Maven, and Linux. On a shared machine look at the CPU per record: it varies less than the clock.
+The table goes to stdout, progress to stderr; the last line of stdout is one JSON object. It starts
+a broker and stops it at the end, unless you name one. Every run is its own process, with new
+topics, a new group and an empty directory; contenders take turns. The output of the first run of
+each is checked. Needs Java 17 and Maven, and Linux. On a shared machine look at the CPU per record:
+it varies less than the clock.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-# A script's own directory comes first on the path, and `actors` would be the benchmark of that name.
+# A script's directory comes first on the path, and has an `actors` of its own.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from rich.console import Console
@@ -46,7 +48,7 @@ WIDTH = 210
 
 
 def main() -> None:
-    """Run the benchmark as the command line says."""
+    """Run the benchmark with the options of the command line."""
     options = _parse()
     contenders = {OURS: process.ours()}
     if not options.alone:
@@ -54,7 +56,7 @@ def main() -> None:
     with have_broker(options) as (bootstrap, pid):
         results = asyncio.run(measure(options, contenders, bootstrap, pid))
     command = shlex.join(["python", "benchmarks/kafka.py", *sys.argv[1:]])
-    # A pipe has no width, and a table in a file must not be squeezed into 80 columns.
+    # A pipe has no width; do not squeeze a table in a file into 80 columns.
     Console(width=None if sys.stdout.isatty() else WIDTH).print(table(results, command))
     if options.markdown:
         write_markdown(options.markdown, results, command)
@@ -62,7 +64,10 @@ def main() -> None:
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
-    """Return what knows the options of whoever measures on Kafka; the first line of a text says what for."""
+    """Return the parser of the options for measurements on Kafka.
+
+    The first line of `description` is the program's description.
+    """
     known = argparse.ArgumentParser(description=(description or "").partition("\n")[0])
     known.add_argument("--apps", nargs="+", choices=list(INPUTS), default=list(INPUTS), help="these only")
     known.add_argument("--guarantees", nargs="+", choices=list(SHORT), default=list(SHORT), help="these only")
@@ -89,7 +94,7 @@ def _parse() -> argparse.Namespace:
 
 @contextmanager
 def have_broker(options: argparse.Namespace) -> Iterator[tuple[str, int]]:
-    """Have a Kafka: its address, and its process."""
+    """Provide a Kafka: its address and its process id."""
     if options.bootstrap:
         yield options.bootstrap, options.broker_pid
         return
@@ -104,14 +109,14 @@ def have_broker(options: argparse.Namespace) -> Iterator[tuple[str, int]]:
 
 
 async def measure(options: argparse.Namespace, contenders: dict[str, list[str]], bootstrap: str, pid: int) -> Results:
-    """Run all that the options say, `contenders` in turn."""
+    """Run the cases of the options, `contenders` in turn."""
     results, workload = Results(), Workload(options.records, options.keys)
     cells = [Cell(app, guarantee) for app in options.apps for guarantee in options.guarantees]
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     log = open_log(f"kafka://{bootstrap}")
     await log.start()
     try:
-        # It is refreshed between the runs, never by a thread of its own that would take time from them.
+        # Refresh between runs, as a refresh thread would disturb them.
         with Progress(*columns, console=Console(stderr=True), auto_refresh=False) as progress:
             task = progress.add_task("inputs", total=options.reps * len(cells) * len(contenders))
             progress.refresh()
@@ -121,7 +126,7 @@ async def measure(options: argparse.Namespace, contenders: dict[str, list[str]],
             expected = {app: workload.expected(app) for app in options.apps}
             for rep in range(options.reps):
                 for cell in cells:
-                    # Every other time the other one comes first, so that a drift of the machine favours none.
+                    # Alternate the order, so that a drift of the machine favors neither.
                     for contender in list(contenders) if rep % 2 == 0 else reversed(contenders):
                         progress.update(task, description=f"{cell.key}, {contender}", refresh=True)
                         wanted = expected[cell.app] if rep == 0 else None
@@ -144,7 +149,7 @@ async def _run(
     pid: int,
     wanted: tuple[int, ...] | None,
 ) -> process.Run:
-    """Run a contender once, on everything new; check what it has written if it is known what that has to be."""
+    """Run a contender once, with new topics and state; check its output if the result is known."""
     name = f"{cell.key}-{time.time_ns()}"
     output, state = f"out-{name}", Path(tempfile.mkdtemp(prefix="ks-bench-"))
     await log.create_topics([NewTopic(output, PARTITIONS)])

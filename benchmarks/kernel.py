@@ -1,4 +1,7 @@
-"""Measure what the kernel does per record, beside the Python code that does the same; the last line of stdout is one JSON object."""
+"""Measure the kernel's work per record beside equivalent Python code.
+
+The last line of stdout is one JSON object.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import TYPE_CHECKING, Any
 
-# A script's own directory comes first on the path, and `actors` would be the benchmark of that name.
+# A script's directory comes first on the path, and has an `actors` of its own.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from rich.console import Console
@@ -38,7 +41,7 @@ WHERE = TopicPartition("topic", 0)
 
 
 def main() -> None:
-    """Measure all, each way in turn."""
+    """Measure all cases, alternating the two ways."""
     source = random.Random(1)  # noqa: S311 - no secrets here
     keys: list[Any] = [b"k%07d" % source.randrange(KEYS) for _ in range(RECORDS)]
     values: list[Any] = [source.randbytes(100) for _ in keys]
@@ -71,7 +74,7 @@ def main() -> None:
 
 
 class Restored:
-    """Rows of a changelog, of other keys each time, that are put over others."""
+    """Changelog rows applied over existing ones, with other keys each time."""
 
     def __init__(self, source: random.Random) -> None:
         self._rows: dict[bool, Any] = {True: _restored_rows.PlainRestoredRows(), False: _restored_rows.RestoredRows()}
@@ -80,14 +83,17 @@ class Restored:
         self._next = 0
 
     def step(self) -> None:
-        """Take in a batch."""
+        """Apply a batch."""
         keys = self._batches[self._next % ROUNDS]
         self._next += 1
         self._rows[vars(_restored_rows)["_kernel"] is None].put(keys, self._values, [self._next] * RECORDS)
 
 
 class Counts:
-    """Counts per key in a store in memory that has them all, of other keys each time, each batch a commit with its changelog."""
+    """Counts per key in an in-memory store that already has all keys.
+
+    Each batch has other keys, and is a commit with its changelog.
+    """
 
     def __init__(self, source: random.Random) -> None:
         spec = StoreSpec(name="counts", kind=StoreKind.TIMESTAMPED_KEY_VALUE, key=STRING, value=LONG, type="in_memory")
@@ -128,7 +134,7 @@ def _spread(spent: list[float]) -> str:
 
 
 def _nanoseconds(work: Callable[[], object]) -> list[float]:
-    """Return what each of many batches took, per record."""
+    """Return the nanoseconds per record of many batches."""
     spent = []
     for _ in range(ROUNDS):
         began = time.perf_counter_ns()

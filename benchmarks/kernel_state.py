@@ -1,7 +1,9 @@
-"""Measure what of the kernel works on dicts and lists of Python's own, function by function, beside Python code that does the same.
+"""Measure the kernel's functions on Python dicts and lists, beside equivalent Python code.
 
-With `--apps ROUNDS`, whole applications on the log in memory, each run a process: with all of the kernel, without what works on dicts and lists, and
-without any. `KS_ACTORS_WITHOUT_AHEAD=1 pip install --editable .` builds one that does not look ahead. The last line of stdout is one JSON object.
+With `--apps ROUNDS`, run whole applications on the in-memory log, each in its own process: with all
+of the kernel, without the part for dicts and lists, and without the kernel.
+`KS_ACTORS_WITHOUT_AHEAD=1 pip install --editable .` builds one without look-ahead. The last line of
+stdout is one JSON object.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from statistics import median, quantiles
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-# A script's own directory comes first on the path, and `actors` would be the benchmark of that name.
+# A script's directory comes first on the path, and has an `actors` of its own.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from rich.console import Console
@@ -50,7 +52,7 @@ SUFFIX = struct.Struct(">qi")
 
 
 class Counts:
-    """A table of counts that is counted in, a batch of other keys each time, and what is made of what has changed."""
+    """A table of counts, a batch of other keys each time, and the results of its changes."""
 
     def __init__(self, source: random.Random) -> None:
         self._source = source
@@ -104,7 +106,7 @@ class Counts:
 
 
 class Windows:
-    """Counts in windows, each batch of other keys, and what is made of them."""
+    """Counts in windows, each batch with other keys, and their results."""
 
     def __init__(self, source: random.Random) -> None:
         self._panes: dict[int, dict[Any, Any]] = {
@@ -166,7 +168,7 @@ class Windows:
 
 
 class Tracks:
-    """Windows by key, one of ten of which expires."""
+    """Windows by key; one in ten expires."""
 
     def __init__(self) -> None:
         self._keys = list(map(_key, range(RECORDS)))
@@ -188,7 +190,7 @@ class Tracks:
 
 
 class Rows:
-    """Rows of a join that are kept as objects: keys of few rows each."""
+    """Rows of a join that are kept as objects: few rows per key."""
 
     def __init__(self, source: random.Random) -> None:
         self._batches = [list(map(_key, source.choices(range(KEYS), k=RECORDS))) for _ in range(50)]
@@ -232,7 +234,7 @@ APPS = ("count", "window")
 
 
 def _run_app(app: str, part: str) -> None:
-    """Run an application in this process, with that part of the kernel, and print its CPU time per record (µs)."""
+    """Run an application with that part of the kernel; print its CPU time per record (µs)."""
     if part == "wire and rows":
         for module in (_undo_log, _count, _expiry, _by_start, _segment, _table, _key_index, _by_key):
             vars(module)["_kernel"] = None
@@ -262,7 +264,7 @@ def _key(number: int) -> str:
 
 
 def main() -> None:
-    """Measure as the command line says."""
+    """Measure with the options of the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--apps", type=int, metavar="ROUNDS", help="run whole applications, so often")
     parser.add_argument("--app", nargs=2, metavar=("NAME", "PART"), help="run one of them in this process")
@@ -276,7 +278,7 @@ def main() -> None:
 
 
 def _measure_functions() -> None:
-    """Measure all functions, each way in turn."""
+    """Measure all functions, alternating the two ways."""
     source = random.Random(1)  # noqa: S311 - no secrets here
     counts, windows, tracks, rows = Counts(source), Windows(source), Tracks(), Rows(source)
     work: dict[str, tuple[Callable[[], object], Callable[[], object], int]] = {
@@ -309,7 +311,7 @@ def _spread(spent: list[float]) -> str:
 
 
 def _nanoseconds(work: Callable[[], object], records: int) -> list[float]:
-    """Return what each of many batches took, per record."""
+    """Return the nanoseconds per record of many batches."""
     spent = []
     for _ in range(ROUNDS):
         began = time.perf_counter_ns()

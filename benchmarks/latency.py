@@ -1,9 +1,10 @@
-"""Measure how late counts are at ordinary rates, and which CPU time that takes, side by side with Kafka Streams.
+"""Measure latency and CPU time of counts at ordinary rates, side by side with Kafka Streams.
 
-Both apps count with a changelog, without a cache, and commit each 100 ms. They share the machine with one broker, the load.
-Latency is from the sending of a record to the sight of the count that includes it, committed under exactly once. Both apps run all the time, and the
-load goes to them in turns. The table goes to stdout, progress to stderr. The last line of stdout is one JSON object: latencies in ms, CPU time as a
-share of one core. Needs Java 17 and Maven, and Linux.
+Both apps count with a changelog, without a cache, and commit every 100 ms. They share the machine
+with one broker and the load. Latency is from the sending of a record to the sight of the count that
+includes it, committed under exactly once. Both apps run all the time, and get the load in turns.
+The table goes to stdout, progress to stderr. The last line of stdout is one JSON object: latencies
+in ms, CPU time as a share of one core. Needs Java 17 and Maven, and Linux.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-# A script's own directory comes first on the path, and `actors` would be the benchmark of that name.
+# A script's directory comes first on the path, and has an `actors` of its own.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from rich.console import Console
@@ -42,13 +43,13 @@ RATES = [10, 100, 500, 1_000, 5_000, 20_000, 50_000]
 PARTITIONS = [4, 60]
 SECONDS, WARM_SECONDS = 20.0, 5.0
 IDLE_SECONDS = 10.0
-# So much load makes a JVM compile the code before anything is measured.
+# Enough load for the JVM to compile the code before the measurement.
 _SETTLE_RATE, _SETTLE_SECONDS = 10_000, 15.0
 _START_S, _END_S = 60, 120
 
 
 def main() -> None:
-    """Run the benchmark as the command line says."""
+    """Run the benchmark with the options of the command line."""
     options = _parse()
     contenders = {OURS: [sys.executable, str(HERE / "_latency_app.py"), *(f"--conf={each}" for each in options.conf)]}
     if options.only != "ours":
@@ -58,7 +59,7 @@ def main() -> None:
     results = Results()
     groups = [(guarantee, partitions) for partitions in options.partitions for guarantee in options.guarantees]
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    # It is refreshed between the runs, never by a thread of its own that would take time from them.
+    # Refresh between runs, as a refresh thread would disturb them.
     with have_broker(options) as (bootstrap, _), Progress(*columns, console=Console(stderr=True), auto_refresh=False) as progress:
         task = progress.add_task("start", total=len(groups) * len(options.rates) * len(contenders))
         for guarantee, partitions in groups:
@@ -97,7 +98,7 @@ def _parse() -> argparse.Namespace:
 
 
 class App:
-    """A contender that runs, and its topics."""
+    """A running contender and its topics."""
 
     def __init__(self, running: subprocess.Popen[str], bootstrap: str, name: str, partitions: int, isolation: str) -> None:
         self.pid: int = running.pid
@@ -106,7 +107,7 @@ class App:
         self._isolation = isolation
 
     def under(self, rate: int, seconds: float, warm_seconds: float) -> Seen:
-        """Put it under a load (records/s); return what is seen after the first `warm_seconds`."""
+        """Apply a load (records/s); return the measurements after the first `warm_seconds`."""
         records = max(1, int(rate * (warm_seconds + seconds)))
         about = [*self._to, "--records", str(records), "--topic"]
         with ExitStack() as stack:
@@ -125,7 +126,7 @@ class App:
 
 @contextmanager
 def _app(command: list[str], bootstrap: str, guarantee: str, partitions: int) -> Iterator[App]:
-    """Have a contender that runs, on everything new."""
+    """Run a contender with new topics and state."""
     name = f"latency-{time.time_ns()}"
     asyncio.run(_create(bootstrap, [NewTopic(f"{kind}-{name}", partitions) for kind in ("in", "out")]))
     state = Path(tempfile.mkdtemp(prefix="ks-bench-"))
@@ -156,7 +157,7 @@ def _python(script: str, *arguments: str) -> AbstractContextManager[subprocess.P
 
 @contextmanager
 def _process(command: list[str]) -> Iterator[subprocess.Popen[str]]:
-    """Have a process that ends when its stdin does, and pass on its stderr."""
+    """Run a process that ends when its stdin does, and pass on its stderr."""
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=HERE.parent)  # noqa: S603 - ours
     try:
         yield process
@@ -170,7 +171,7 @@ def _process(command: list[str]) -> Iterator[subprocess.Popen[str]]:
 
 
 def _line(process: subprocess.Popen[str]) -> str:
-    """Return the next line that a process prints; nothing when it has ended."""
+    """Return the next line of a process's output; empty when it has ended."""
     return "" if process.stdout is None else process.stdout.readline().strip()
 
 
@@ -183,7 +184,7 @@ def _tell(process: subprocess.Popen[str], line: str, *, last: bool = False) -> N
 
 
 def _cpu_shares(apps: dict[str, App], seconds: float) -> dict[str, float]:
-    """Return which share of one core each app uses for some time."""
+    """Return each app's share of one core during `seconds`."""
     before, began = {name: process.cpu_of(app.pid) for name, app in apps.items()}, time.monotonic()
     time.sleep(seconds)
     elapsed = time.monotonic() - began

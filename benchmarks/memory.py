@@ -1,9 +1,10 @@
-"""Measure what many stores take in memory: random updates over the stores of several tasks, which share one budget.
+"""Measure the memory of many stores: random updates over several tasks with one budget.
 
-Each of 200 stores gets 50,000 updates of 50,000 keys by default, 10^7 in all: that is several times as much as the budget holds. It goes as in an
-app: a slice of 5 ms for puts, then a turn for writing, and commits. With `--counted` time goes by what is done, and RocksDB's threads are waited for,
-so that the figures are those of any machine, however busy. A line now and then goes to stderr; the last line of stdout is one JSON object.
-Linux only.
+Each of 200 stores gets 50,000 updates of 50,000 keys by default, 10^7 in all: several times the
+budget. The cycle is an app's: a slice of 5 ms for puts, then a turn for writes, and commits. With
+`--counted` time advances by work done, and RocksDB's threads are awaited, so that the figures do
+not depend on the machine or its load. Progress lines go to stderr; the last line of stdout is one
+JSON object. Linux only.
 
 Run: python benchmarks/memory.py --updates 10000000 --stores 200 --tasks 8 --budget 268435456
 """
@@ -21,7 +22,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-# A script's own directory comes first on the path, and `actors` would be the benchmark of that name.
+# A script's directory comes first on the path, and has an `actors` of its own.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from ks_actors import TaskId, tune_gc
@@ -42,7 +43,7 @@ _PAGE = 4096
 
 
 def main() -> None:
-    """Measure what the command line says."""
+    """Measure with the options of the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--updates", type=int, default=10_000_000)
     parser.add_argument("--stores", type=int, default=200, help="of all tasks together (default 200)")
@@ -60,7 +61,7 @@ def main() -> None:
 
 
 def measure(directory: Path, options: argparse.Namespace) -> dict[str, int]:
-    """Update, and return the figures; sizes are above what the process took before."""
+    """Update, and return the figures; sizes are above the process's initial memory."""
     baseline = _rss()
     shared = SharedResources.within(options.budget)
     run = _Run(directory, shared, options)
@@ -88,7 +89,10 @@ def measure(directory: Path, options: argparse.Namespace) -> dict[str, int]:
 
 
 class _Run:
-    """Stores of tasks, to be updated task by task. `uncommitted` is the most that was not committed: that has a budget of its own."""
+    """Stores of tasks, updated task by task.
+
+    `uncommitted` is the maximum of uncommitted bytes, which have their own budget.
+    """
 
     def __init__(self, directory: Path, shared: SharedResources, options: argparse.Namespace) -> None:
         self.updates: int = 0
@@ -115,7 +119,7 @@ class _Run:
         self._committed: float = self._clock()
 
     def slice(self) -> None:
-        """Put for as long as a worker would, then write for as long as the state manager would; commit when it is time to."""
+        """Put for a worker's slice, then write for the state manager's turn; commit when due."""
         until = self._clock() + _SLICE_S
         stores = self._turns[0]
         self._turns.append(self._turns.pop(0))
@@ -150,7 +154,7 @@ class _Run:
             stores.keep(token, offsets)
 
     def close(self) -> int:
-        """Close, and return how many stores there were."""
+        """Close, and return the number of stores."""
         for stores in self._tasks.values():
             stores.close(clean=False)
         return sum(len(stores.names) for stores in self._tasks.values())

@@ -1,6 +1,7 @@
-"""Run one application on Kafka until all its input is processed, committed and closed; print one JSON line, the last of stdout.
+"""Run one application on Kafka until its input is processed and committed, and the app closed.
 
-The command line is that of all contenders of benchmarks/kafka.py.
+Prints one JSON line, the last of stdout. All contenders of benchmarks/kafka.py have this command
+line.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import platform  # noqa: E402
 import sys  # noqa: E402
 from pathlib import Path  # noqa: E402
 
-# A script's own directory comes first on the path, and `actors` would be the benchmark of that name.
+# A script's directory comes first on the path, and has an `actors` of its own.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks._peer_apps import Tally, topology  # noqa: E402
@@ -32,7 +33,7 @@ DEFAULT = "default"
 
 
 def main() -> None:
-    """Run the app that the command line names."""
+    """Run the app named on the command line."""
     options = _parse()
     logging.basicConfig(level=options.log)
     try:
@@ -122,7 +123,10 @@ async def _run(options: argparse.Namespace) -> dict[str, object]:
 
 
 def _launch() -> float:
-    """Return when this process was started (s since the epoch); when it was here, where nobody tells."""
+    """Return the start time of this process (s since the epoch).
+
+    Where the system does not provide it, return the current time.
+    """
     try:
         ticks = int(Path("/proc/self/stat").read_text(encoding="ascii").rpartition(")")[2].split()[19])
         up = float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])
@@ -146,7 +150,7 @@ async def _ends(bootstrap: str, topics: list[str]) -> dict[TopicPartition, int]:
 
 
 async def _uncommitted(options: argparse.Namespace, ends: dict[TopicPartition, int]) -> int:
-    """Return how many of the input's records the group has not committed."""
+    """Return the number of input records that the group has not committed."""
     from aiokafka.admin import AIOKafkaAdminClient  # type: ignore[import-untyped]  # noqa: PLC0415 - only now that nothing is measured
 
     admin = AIOKafkaAdminClient(bootstrap_servers=options.bootstrap)

@@ -1,7 +1,8 @@
-"""Measure the runtime: throughput, the pause of a commit, async calls, startup, and a job on real data.
+"""Measure the runtime: throughput, the pause of a commit, async calls, startup, and a real job.
 
-The table goes to stdout, progress to stderr; the last line of stdout is one JSON object. Every run is a process of its own. On a shared machine look
-at the CPU time per record: it varies less than the clock's.
+The table goes to stdout, progress to stderr; the last line of stdout is one JSON object. Every run
+is its own process. On a shared machine look at the CPU time per record: it varies less than the
+clock's.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import shlex
 import sys
 from pathlib import Path
 
-# A script's own directory comes first on the path, and `actors` would be the benchmark of that name.
+# A script's directory comes first on the path, and has an `actors` of its own.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from rich.console import Console
@@ -27,13 +28,13 @@ WIDTH = 190
 
 
 def main() -> None:
-    """Run the benchmark as the command line says."""
+    """Run the benchmark with the options of the command line."""
     options = _parse()
     cases = [case for case in plan(QUICK_SHARE if options.quick else 1.0) if not options.only or case.key in options.only]
     if not cases:
         raise SystemExit(f"there are {', '.join(case.key for case in plan(1.0))}")
     samples = _measure(cases, 1 if options.quick else options.rounds)
-    # A pipe has no width, and a table in a file must not be squeezed into 80 columns.
+    # A pipe has no width; do not squeeze a table in a file into 80 columns.
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     command = shlex.join(["python", "benchmarks/runtime.py", *sys.argv[1:]])
     console.print(table(cases, samples, command))
@@ -55,7 +56,7 @@ def _measure(cases: list[Case], rounds: int) -> Samples:
     samples = Samples()
     todo = [case for number in range(rounds) for case in cases if number % case.every == 0]
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    # It is refreshed between the cases, never by a thread of its own that would take time from them.
+    # Refresh between cases, as a refresh thread would disturb them.
     with Progress(*columns, console=Console(stderr=True), auto_refresh=False) as progress:
         task = progress.add_task("", total=len(todo))
         for case in todo:

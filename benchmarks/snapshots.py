@@ -1,8 +1,9 @@
-"""Measure snapshots: handing over, taking, and starting with one against restoring the changelog.
+"""Measure snapshots: bootstrapping, taking, and starting from one against restoring a changelog.
 
-The table goes to stdout; the last line of stdout is one JSON object. The log is the embedded one, in a directory; with --kafka a broker of its own is
-started (Java 17, Linux), and stopped at the end. Each figure is the median of the rounds. The changelog has --records, each of --keys as often as the
-others, as one has that was not compacted yet. CPU seconds are of this process, all threads.
+The table goes to stdout; the last line of stdout is one JSON object. The log is the embedded one,
+in a directory; --kafka starts a broker (Java 17, Linux), and stops it at the end. Each figure is
+the median of the rounds. The changelog has --records records, evenly over --keys keys, like one
+that is not compacted yet. CPU seconds are of this process, all threads.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-# A script's own directory comes first on the path.
+# Put the project first on the path, before the script's directory.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from rich.console import Console
@@ -43,7 +44,7 @@ _LOOK_S = 0.001
 
 
 def main() -> None:
-    """Measure what the command line names."""
+    """Run the measurements named on the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--records", type=int, default=RECORDS, help=f"records of the changelog (default {RECORDS:,})")
     parser.add_argument("--keys", type=int, default=KEYS, help=f"rows of the store (default {KEYS:,})")
@@ -63,7 +64,7 @@ def main() -> None:
 
 
 class Stalls:
-    """Notice for how long the event loop did not come round, at most."""
+    """Measure the longest block of the event loop."""
 
     async def __aenter__(self) -> Self:
         self.worst: float = 0.0
@@ -90,7 +91,7 @@ def _topology() -> Topology:
 
 
 def _history(uri: str, rows: int) -> None:
-    """Write a snapshot of so many rows, as a batch job would."""
+    """Write a snapshot of `rows` rows, as a batch job would."""
     with SnapshotWriter(uri, "seeded", created_ms=time.time_ns() // 1_000_000) as snapshot:
         store = snapshot.store("0_0", Shape("counts", "timestamped_key_value"))
         for start in range(0, rows, PART):
@@ -136,7 +137,7 @@ class _Bench:
         self._place = f"file://{directory / 'snapshots'}"
 
     def note(self, name: str, value: float) -> None:
-        """Keep a figure."""
+        """Record a figure."""
         self._figures.setdefault(name, []).append(value)
 
     def _app(self, **more: Any) -> App:
@@ -149,7 +150,7 @@ class _Bench:
         return App(_topology(), StreamsConfig.of({**config, **more}), log=self._log)
 
     async def fill(self, records: int) -> None:
-        """Write the changelog: each key again and again, with its number as the last value."""
+        """Write the changelog: each key repeatedly, with its number as the last value."""
         app = self._app()
         await app.start()
         await app.close()
@@ -167,7 +168,7 @@ class _Bench:
         await producer.close()
 
     async def round(self) -> None:
-        """Hand history over; take a snapshot, and start with it, without it, and with the disk."""
+        """Bootstrap from history, take a snapshot, and start with it, without it, and from disk."""
         shutil.rmtree(self._directory / "state" / "seeded", ignore_errors=True)
         async with Stalls() as stalls:
             await self._timed("seed_s", self._app(application_id="seeded").seed(self.history, if_seeded="overwrite"))

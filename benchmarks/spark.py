@@ -1,16 +1,20 @@
-"""Measure history: a backfill in one process and on Spark, against the stream that takes the same records; and what a start from it takes.
+"""Measure a backfill in one process and on Spark, against a stream over the same records.
 
-The table goes to stdout; the last line of stdout is one JSON object. The log is the embedded one, in a directory; Spark is local[2]. Figures:
+It also measures starts from the backfill's result. The table goes to stdout; the last line of
+stdout is one JSON object. The log is the embedded one, in a directory; Spark is local[2]. Figures:
 
-    backfill_equal    whether all three give the same stores, key for key, and the engines of the backfill the same records
-    backfill_per_s    records per second of a backfill on Spark, in a session that has had one before
+    backfill_equal    whether all three give the same stores, key by key, and both engines the
+                      same records
+    backfill_per_s    records per second of a backfill on Spark, in a session that has run one
     cold_s            the first one, from the start of the session to its end: seconds
     local_per_s       records per second of a backfill in one process
-    replay_per_s      records per second of an app that begins at the beginning, from its start until all is committed
-    snapshot_start_s  from the beginning of App.seed to an app that runs, by the snapshot of the backfill: that much once
+    replay_per_s      records per second of an app that reads from the beginning, from its start
+                      until all is committed
+    snapshot_start_s  from the call of App.seed to a running app, from the backfill's snapshot:
+                      a one-time cost
     seeded_start_s    the part of it that each later start takes: its state is on disk
     restore_start_s   the start of the same app without its state on disk, by its changelog
-    restored          how many records of its changelog that has read: as many as there are records of history
+    restored          changelog records restored by that: as many as there are records of history
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-# A script's own directory comes first on the path.
+# Put the project first on the path, before the script's directory.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from rich.console import Console
@@ -124,7 +128,10 @@ def _config(directory: Path, name: str) -> StreamsConfig:
 
 
 async def _backfilled(log: EmbeddedLog, directory: Path, engine: Any, **options: Any) -> tuple[float, str, dict[str, str]]:
-    """Return seconds, a sum of what was written, and one of each store; the snapshot of the last one is the one that is handed over."""
+    """Return seconds, a checksum of the output, and one of each store.
+
+    The last backfill's snapshot is used for the bootstrap.
+    """
     uri = directory / "snapshots"
     shutil.rmtree(uri, ignore_errors=True)
     done = await backfill(topology(), _config(directory, "bench"), log=log, snapshot_uri=str(uri), engine=engine, directory=directory, **options)
@@ -153,7 +160,7 @@ def _stores(done: Backfill, uri: str) -> dict[str, str]:
 
 
 async def _starts(log: EmbeddedLog, directory: Path, records: int) -> dict[str, Any]:
-    """Return how long it takes to hand over and start, and to start by the changelog, which is given as many records as there were."""
+    """Return the times to bootstrap and start, and to start by a changelog of `records` records."""
     config = _config(directory, "bench")
     began = time.perf_counter()
     app = App(topology(), config, log=log)
@@ -176,7 +183,10 @@ async def _starts(log: EmbeddedLog, directory: Path, records: int) -> dict[str, 
 
 
 async def _grow(log: EmbeddedLog, changelog: str, records: int) -> None:
-    """Write what a changelog has again and again, until it has so many records: an app that has processed them had written one for each."""
+    """Rewrite a changelog's rows until it has `records` records.
+
+    An app that had processed that many would have written one for each.
+    """
     rows = {number: await _read(log, TopicPartition(changelog, number)) for number in range(PARTITIONS)}
     missing = records - sum(map(len, rows.values()))
     producer = await log.producer(client_id="bench")
@@ -190,7 +200,7 @@ async def _grow(log: EmbeddedLog, changelog: str, records: int) -> None:
 
 @final
 class _Restored(RestoreListener):
-    """Counts what is restored."""
+    """Count the restored records."""
 
     def __init__(self) -> None:
         self.records: int = 0

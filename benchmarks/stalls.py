@@ -1,7 +1,8 @@
-"""Measure for how long the event loop stands still while 64 MiB are sent to a real Kafka, with each compression, and read again.
+"""Measure event loop stalls while 64 MiB are sent to a real Kafka and read, per compression.
 
-The table goes to stdout; the last line of stdout is one JSON object: the longest stall in ms, by compression. A stall is the time between two turns
-of a task that wants one each ms. `_cpu` is the most that the loop's own thread has worked between two turns: a busy machine makes stalls longer.
+The table goes to stdout; the last line of stdout is one JSON object: the longest stall in ms, by
+compression. A stall is the time between two turns of a task that wants one every 1 ms. `_cpu` is
+the most CPU time of the loop's own thread between two turns: a busy machine makes stalls longer.
 Needs Java 17 and Maven.
 """
 
@@ -16,7 +17,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-# A script's own directory comes first on the path, and `actors` would be the benchmark of that name.
+# A script's directory comes first on the path, and has an `actors` of its own.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import uvloop
@@ -42,7 +43,10 @@ TICK_S = 0.001
 
 
 class Stall(NamedTuple):
-    """The longest time between two turns of the loop, the most CPU time of its thread between two, both in ms; and how long all took (s)."""
+    """The longest time, and the most CPU time of the loop's thread, between two turns.
+
+    Both are in ms; `seconds` is the total time.
+    """
 
     longest: float
     cpu: float
@@ -50,7 +54,7 @@ class Stall(NamedTuple):
 
 
 def main() -> None:
-    """Measure as the command line says."""
+    """Measure with the options of the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--codecs", nargs="+", choices=CODECS, default=CODECS, help="these only")
     parser.add_argument("--bootstrap", help="a Kafka that is there, instead of one of its own")
@@ -102,7 +106,7 @@ async def _read_all(fetcher: Fetcher, records: int) -> None:
 
 
 def _outgoing(places: list[TopicPartition], seed: int) -> list[Outgoing]:
-    """Return JSON of which half is like the rest, for all partitions."""
+    """Return half-repetitive JSON for all partitions."""
     source = random.Random(seed)  # noqa: S311 - no secrets here
     count = SEND // len(places) // (VALUE_BYTES + 8)
     made: list[Outgoing] = []
@@ -113,7 +117,7 @@ def _outgoing(places: list[TopicPartition], seed: int) -> list[Outgoing]:
 
 
 async def _watched(work: Coroutine[object, object, None]) -> Stall:
-    """Do something, and return how long the loop stood still meanwhile."""
+    """Await some work, and return the stalls of the loop in that time."""
     task = asyncio.create_task(work)
     longest = most = 0.0
     began = last = time.perf_counter()

@@ -1,8 +1,9 @@
-"""Measure state stores: transactional against direct writes, commits, restoring and restarts, beside Kafka Streams where it has the same.
+"""Measure state stores: transactional against direct writes, commits, restoring and restarts.
 
-The table goes to stdout, progress to stderr; the last line of stdout is one JSON object. What is measured in this process has a warm-up, and takes
-turns with what it is compared with. The parts with restarts need Java 17 and Maven, and Linux: a
-broker of its own is started, and stopped at the end.
+Kafka Streams is measured beside them where it has the same. The table goes to stdout, progress to
+stderr; the last line of stdout is one JSON object. Measurements in this process have a warm-up, and
+alternate with their counterpart. The parts with restarts need Java 17 and Maven, and Linux. They
+start a broker, and stop it at the end.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-# A script's own directory comes first on the path, and `actors` would be the benchmark of that name.
+# A script's directory comes first on the path, and has an `actors` of its own.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from rich.console import Console
@@ -55,7 +56,7 @@ _LOOK_S = 0.1
 
 
 def main() -> None:
-    """Measure what the command line names."""
+    """Run the measurements named on the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=3, help="how often each part in this process is measured (default 3)")
     parser.add_argument("--records", type=int, default=CHANGELOG, help=f"updates of the count that is killed and restarted (default {CHANGELOG:,})")
@@ -112,7 +113,7 @@ def _alternate(
     for measure in (one, other):
         measure(keys[: len(keys) // 10])
     for number in range(rounds):
-        # Every other time the other one comes first, so that a drift of the machine favours none.
+        # Alternate the order, so that a drift of the machine favors neither.
         for measure, rates in ((one, first), (other, second))[:: 1 if number % 2 == 0 else -1]:
             rates.append(measure(keys).records_per_s)
     return first, second
@@ -123,7 +124,7 @@ def _spread(rates: list[float]) -> str:
 
 
 async def _restarts(options: argparse.Namespace, report: Report) -> None:
-    """Kill a count exactly once when it has committed all, start it again, and once more with nothing on disk."""
+    """Kill an exactly-once count after its last commit; restart it, also on an empty disk."""
     contenders = {OURS: process.ours()} | ({} if options.alone else {THEIRS: process.kafka_streams()})
     directory = Path(tempfile.mkdtemp(prefix="ks-bench-kafka-"))
     broker = Broker(directory, settings={"num.partitions": str(PARTITIONS)})
@@ -157,7 +158,7 @@ async def _restart(log: Log, broker: Broker, workload: Workload, name: str, cont
     ]
     try:
         _say(f"{name}: counting")
-        # One record more than there is: it waits for that until it is killed.
+        # Expect one record more than there is, so that it waits until it is killed.
         running = subprocess.Popen([*command, "--expect", str(workload.records + 1), "--timeout-s", str(TIMEOUT_S)], stdout=subprocess.DEVNULL)  # noqa: S603, ASYNC220 - ours
         try:
             await _until_committed(broker.bootstrap, app_id, topic, workload.records, running)
@@ -180,7 +181,10 @@ def _empty(directory: Path) -> None:
 
 
 async def _until_committed(bootstrap: str, group: str, topic: str, records: int, running: subprocess.Popen[bytes]) -> None:
-    """Wait until a group has committed all of a topic. Raises SystemExit when the app ends before, or takes too long."""
+    """Wait until a group has committed all of a topic.
+
+    Raises SystemExit when the app ends earlier, or takes too long.
+    """
     from aiokafka.admin import AIOKafkaAdminClient  # type: ignore[import-untyped]  # noqa: PLC0415 - an extra
     from aiokafka.errors import KafkaError  # type: ignore[import-untyped]  # noqa: PLC0415 - likewise
 
@@ -192,7 +196,7 @@ async def _until_committed(bootstrap: str, group: str, topic: str, records: int,
             try:
                 committed = await admin.list_consumer_group_offsets(group)
             except KafkaError:
-                committed = {}  # the group is not there yet
+                committed = {}  # the group does not exist yet
             if sum(max(0, entry.offset) for where, entry in committed.items() if TopicPartition(*where).topic == topic) >= records:
                 return
             if running.poll() is not None or time.monotonic() > deadline:
@@ -223,7 +227,7 @@ def _note(name: str, restarted: dict[str, Any], restored: dict[str, Any], report
 
 
 async def _takeover(log: Log, broker: Broker, workload: Workload, report: Report) -> None:
-    """Kill an active member, and see how soon its standby goes on."""
+    """Kill an active member, and measure the takeover by its standby."""
 
     async def committed(group: str, topic: str, running: subprocess.Popen[bytes]) -> None:
         await _until_committed(broker.bootstrap, group, topic, workload.records, running)

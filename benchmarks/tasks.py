@@ -1,8 +1,10 @@
-"""Measure what many tasks cost: CPU time per record, memory, and the time to start, on the embedded log.
+"""Measure the cost of many tasks: CPU time per record, memory, and start time.
 
-Each app reads a topic with one partition per task and writes one with as many. Records trickle, a few at a time to partitions drawn by lot, so that
-each slice of work has few of them. The cost of the load itself is measured before the app starts, and left out. Each run is a process of its own.
-With `--busy 6` so many other processes keep the machine at work meanwhile. The table goes to stdout; its last line is one JSON object.
+It uses the embedded log. Each app reads a topic with one partition per task and writes one with as
+many. Records trickle, a few at a time to random partitions, so that each slice of work has few of
+them. The cost of the load itself is measured before the app starts, and subtracted. Each run is its
+own process. With `--busy 6`, six other processes keep the machine busy. The table goes to stdout;
+its last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from random import Random
 from time import perf_counter, process_time
 from typing import TYPE_CHECKING, Any
 
-# A script's own directory comes first on the path, and `actors` would be the benchmark of that name.
+# A script's directory comes first on the path, and has an `actors` of its own.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from ks_actors import App, StreamsConfig, serdes
@@ -42,7 +44,7 @@ BUSY = "while True: pass"
 
 
 def topology(app: str) -> Topology:
-    """Return the topology of an app: one without state, one that counts in memory, and one that counts in RocksDB."""
+    """Return the topology of an app: stateless, counting in memory, or counting in RocksDB."""
     builder = StreamsBuilder()
     stream = builder.stream("in", Consumed(serdes.STRING, serdes.STRING))
     if app == "map":
@@ -55,7 +57,7 @@ def topology(app: str) -> Topology:
 
 
 async def trickle(producer: Producer, topic: str, tasks: int, seconds: float) -> tuple[int, float]:
-    """Write records for so long; return how many, and the CPU seconds that the process has used."""
+    """Write records for `seconds`; return their number and the CPU seconds of the process."""
     random, sent = Random(1), 0  # noqa: S311 - to be repeatable is the point
     began, cpu = perf_counter(), process_time()
     while perf_counter() - began < seconds:
@@ -72,7 +74,7 @@ async def trickle(producer: Producer, topic: str, tasks: int, seconds: float) ->
 
 
 async def run(app: str, tasks: int, seconds: float, directory: str) -> dict[str, float]:
-    """Run an app with so many tasks; return its figures."""
+    """Run an app with `tasks` tasks; return its figures."""
     async with EmbeddedLog() as log:
         await log.create_topics([NewTopic(topic, tasks) for topic in ("in", "out", "load")])
         producer = await log.producer(client_id="load")
@@ -92,12 +94,12 @@ async def run(app: str, tasks: int, seconds: float, directory: str) -> dict[str,
 
 
 def _memory() -> float:
-    """Return the most memory that the process has used so far, MB."""
+    """Return the peak memory of this process, MB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def measure(app: str, tasks: int, seconds: float, busy: int) -> dict[str, float]:
-    """Measure in a process of its own, while so many others are busy."""
+    """Measure in a separate process, beside `busy` busy ones."""
     others = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(busy)]  # noqa: S603 - our own code
     try:
         command = [sys.executable, __file__, "--child", app, str(tasks), "--seconds", str(seconds)]
@@ -111,7 +113,7 @@ def measure(app: str, tasks: int, seconds: float, busy: int) -> dict[str, float]
 
 
 def main() -> None:
-    """Measure as the command line says."""
+    """Measure with the options of the command line."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--seconds", type=float, default=6.0, help="how long records trickle in each run")
     arguments.add_argument("--tasks", type=int, nargs="+", default=list(TASKS), help="how many tasks")

@@ -1,7 +1,8 @@
-"""Run applications on a real Kafka with two versions of this library, in turn: what a change has brought.
+"""Compare two versions of this library: run applications on a real Kafka, in turn.
 
-The other version is a checkout of it with its kernel built (`pip install --editable` there does so), run by this interpreter. Options are those of
-benchmarks/kafka.py. The table goes to stdout, progress to stderr; the last line of stdout is one JSON object.
+The other version is a checkout with its kernel built (by `pip install --editable` there), run by
+this interpreter. The options are those of benchmarks/kafka.py. The table goes to stdout, progress
+to stderr; the last line of stdout is one JSON object.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-# A script's own directory comes first on the path, and `actors` would be the benchmark of that name.
+# A script's directory comes first on the path, and has an `actors` of its own.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from rich.console import Console
@@ -30,7 +31,7 @@ NAMES = {OURS: "this", THEIRS: "other"}
 
 
 def main() -> None:
-    """Compare as the command line says."""
+    """Compare with the options of the command line."""
     arguments = parser(__doc__)
     arguments.add_argument("other", type=Path, help="the checkout of the other version")
     options = arguments.parse_args()

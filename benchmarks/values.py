@@ -1,4 +1,7 @@
-"""Measure aggregates of several types in one task: `python benchmarks/values.py` prints CPU time per record in µs, the least of some rounds."""
+"""Measure aggregates of several types in one task.
+
+`python benchmarks/values.py` prints CPU time per record in µs, the minimum of some rounds.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ RECORDS, KEYS, ROUNDS, SLICE, COMMIT = 50_000, 5_000, 5, 1_000, 10
 
 
 class Stats(msgspec.Struct, frozen=True):
-    """An aggregate that cannot be changed in place."""
+    """An immutable aggregate."""
 
     count: int = 0
     total: int = 0
@@ -65,7 +68,7 @@ def _topology(case: str) -> Topology:
 
 
 def _measure(case: str) -> float:
-    """Return µs per record, with a commit after every so many slices."""
+    """Return µs per record, with a commit after every COMMIT slices."""
     write = serdes.LONG.serializer("in")
     with TopologyTestDriver(_topology(case)) as driver:
         task, partition = driver._running(), TopicPartition("in", 0)  # noqa: SLF001 - it takes batches, which the driver does not
@@ -85,7 +88,7 @@ def _measure(case: str) -> float:
 
 
 def main() -> None:
-    """Measure each case in turn, some rounds."""
+    """Measure each case in turn, for some rounds."""
     found: dict[str, list[float]] = {}
     for _ in range(ROUNDS):
         for case in CASES:

@@ -1,7 +1,8 @@
-"""Ask a slow service about each record, many at a time, without losing the order or a record.
+"""Call a slow service for each record, many at a time, without losing the order or a record.
 
-Shows: an `async def` in the middle of a stream, with a limit of calls at once, a timeout, retries, and the order kept per key. An offset is committed
-only when its record and all before it are done, so a crash loses nothing; it may ask the service again.
+Shows: an `async def` in the middle of a stream, with a limit of concurrent calls, a timeout,
+retries, and the order kept per key. An offset is committed only when its record and all before it
+are done. So a crash loses nothing, though it may repeat calls.
 
 Run: python examples/enrich_async.py
 """
@@ -30,7 +31,7 @@ class Visit(msgspec.Struct, frozen=True):
 
 
 class Service:
-    """Stand in for a service that knows where visitors are: slow, and sometimes out of order."""
+    """A fake geolocation service: slow, and sometimes failing."""
 
     def __init__(self, *, fails_each: int = 50) -> None:
         self.calls = 0
@@ -74,7 +75,7 @@ def topology(service: Service) -> Topology:
 
 
 async def run(service: Service) -> int:
-    """Enrich all clicks; return how many visits came out."""
+    """Enrich all clicks; return the number of visits."""
     log = open_log("memory://")
     await log.start()
     await log.create_topics([NewTopic(CLICKS, 2), NewTopic(VISITS, 1)])

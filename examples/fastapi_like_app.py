@@ -1,10 +1,13 @@
-"""A streams app in the lifespan of a web service: orders come in by POST, sales are counted, GET tells.
+"""A streams app in the lifespan of a web service: POST an order, GET the sales counts.
 
-Shows: an app that shares the event loop with the service, a producer for requests, a view that follows the output topic, metrics. The same lines work
-in the lifespan of any ASGI framework. The service needs the extra `web`.
+Shows: an app that shares the event loop with the service, a producer for requests, a view that
+follows the output topic, metrics. The same lines work in the lifespan of any ASGI framework. The
+service needs the extra `web`.
 
 Run: python examples/fastapi_like_app.py
-Then: curl -X POST '127.0.0.1:8000/orders?customer=ann&cents=450' ; curl '127.0.0.1:8000/sales/ann' ; curl 127.0.0.1:8000/health
+Then: curl -X POST '127.0.0.1:8000/orders?customer=ann&cents=450'
+      curl '127.0.0.1:8000/sales/ann'
+      curl 127.0.0.1:8000/health
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ def topology() -> Topology:
 
 
 async def follow(log: Log, view: dict[str, int]) -> None:
-    """Keep `view` as the output topic has it: what is committed, and nothing else."""
+    """Keep `view` equal to the committed records of the output topic."""
     fetcher = log.fetcher(client_id="view", isolation=IsolationLevel.READ_COMMITTED)
     customer, cents = STRING.deserializer(SALES, is_key=True), LONG.deserializer(SALES)
     fetcher.assign({TopicPartition(SALES, 0): 0})
@@ -77,7 +80,7 @@ async def get_health(request: Request) -> JSONResponse:
 
 
 def create_app(*, log_url: str = "memory://") -> Starlette:
-    """Make the service; `embedded:///a/directory` keeps orders and sales."""
+    """Create the service; `embedded:///a/directory` persists orders and sales."""
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -87,7 +90,7 @@ def create_app(*, log_url: str = "memory://") -> Starlette:
         await log.create_topics([topic for topic in (NewTopic(ORDERS, PARTITIONS), NewTopic(SALES, 1)) if topic.name not in there])
         app.state.view = {}
         app.state.producer = await log.producer(client_id="web")
-        with tempfile.TemporaryDirectory() as directory:  # what is missing in it is read from the changelog
+        with tempfile.TemporaryDirectory() as directory:  # restored from the changelog
             config = StreamsConfig(application_id="shop", processing_guarantee="exactly_once_v2", state_dir=directory)
             async with App(topology(), config, log=log) as app.state.streams, asyncio.TaskGroup() as tasks:
                 follower = tasks.create_task(follow(log, app.state.view))

@@ -1,8 +1,10 @@
-"""A lost update between two actors: the natural order of messages hides it, a seed of `explore` finds it.
+"""A lost update between two actors: the natural order hides it, a seed of `explore` finds it.
 
-A hasty teller asks the vault for the balance, adds the deposit, and writes the sum back. That is two messages, and another teller may come
-between them. In the natural order nobody does, since the second deposit comes by mail and is late enough. A seed chooses who runs next, among
-those who could run next in production too; so it makes the mail fast, and the same seed does so each time. The repair is one message, `Add`.
+A hasty teller asks the vault for the balance, adds the deposit, and writes the sum back. That is
+two messages, and another teller may come between them. In the natural order none does, since the
+second deposit comes by mail and is late enough. A seed chooses the next actor among all that
+production could choose. So it makes the mail fast, and the same seed does so each time. The fix is
+one message, `Add`.
 
 Run: python examples/find_a_race.py
 """
@@ -74,7 +76,7 @@ class Teller(HastyTeller):
 
 
 class Desk(Actor[Deposit]):
-    """Pass the mail on."""
+    """Forward the mail."""
 
     def __init__(self, to: Ref[Deposit]) -> None:
         self._to = to
@@ -87,7 +89,7 @@ MakeTeller: TypeAlias = "Callable[[Ref[Read | Write | Add]], Actor[Deposit]]"
 
 
 async def two_deposits(make: MakeTeller, system: System) -> None:
-    """Deposit 10 at the counter and 5 by mail; 100 were there before."""
+    """Deposit 10 at the counter and 5 by mail, onto a balance of 100."""
     vault = await system.spawn(Spec(Vault), "vault")
     counter = await system.spawn(Spec(lambda: make(vault)), "counter")
     mail = await system.spawn(Spec(lambda: make(vault)), "mail")

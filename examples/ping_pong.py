@@ -1,6 +1,7 @@
-"""Two actors play a ball back and forth until it falls; whoever let it fall answers the one who asked for the game.
+"""Two actors play a ball back and forth until it falls; the last one answers the caller.
 
-Shows: typed messages, a ref inside a message, and a reply that travels from actor to actor until somebody uses it.
+Shows: typed messages, a ref inside a message, and a reply that travels from actor to actor until
+one of them uses it.
 
 Run: python examples/ping_pong.py
 """
@@ -16,7 +17,7 @@ HOPS = 10_000
 
 
 class Ball(Message, frozen=True):
-    """The ball falls after `hops` more hits; the next one goes to `back`."""
+    """A ball that falls after `hops` more hits; the next one goes to `back`."""
 
     reply: Reply[str]
     hops: int
@@ -24,7 +25,7 @@ class Ball(Message, frozen=True):
 
 
 class Player(Actor[Ball]):
-    """Hit the ball back."""
+    """A player that hits the ball back."""
 
     def receive(self, message: Ball) -> None:
         if message.hops == 0:
@@ -34,7 +35,7 @@ class Player(Actor[Ball]):
 
 
 async def play(hops: int) -> str:
-    """Play one game, in which the ball falls after `hops` hits; return the path of the player who let it fall."""
+    """Play one game with `hops` hits; return the path of the player that dropped the ball."""
     async with System("table") as system:
         left = await system.spawn(Spec(Player), "left")
         right = await system.spawn(Spec(Player), "right")

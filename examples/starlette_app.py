@@ -1,7 +1,8 @@
 """An actor behind a web service: it owns the state, requests only send messages.
 
-Shows: a system that lives as long as the application, GET as `ask`, POST as `offer`. A full mailbox is backpressure: the client gets 503 and is
-told to come again, and memory stays bounded whatever the load. The service needs the extra `web`.
+Shows: a system with the lifetime of the application, GET as `ask`, POST as `offer`. A full mailbox
+is backpressure: the client gets a 503 and retries later, and memory stays bounded under any load.
+The service needs the extra `web`.
 
 Run: python examples/starlette_app.py
 Then: curl -X POST '127.0.0.1:8000/hits?page=home' ; curl '127.0.0.1:8000/hits?page=home'
@@ -56,7 +57,7 @@ class Hits(Actor[Hit | Count]):
 
 
 async def save_slowly(page: str) -> None:
-    """Stand in for a database."""
+    """Fake a database."""
     del page
     await asyncio.sleep(0.01)
 
@@ -81,16 +82,16 @@ async def get_hits(request: Request) -> JSONResponse:
 
 
 def create_app(*, save: Callable[[str], Awaitable[None]] = save_slowly, capacity: int = 100) -> Starlette:
-    """Make the application; at most `capacity` hits wait to be saved."""
+    """Create the application; at most `capacity` hits wait to be saved."""
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         async with System("web") as system:
-            # A hit that could not be saved is lost and logged; the counts are sound.
+            # A hit that could not be saved is lost and logged; the counts stay correct.
             spec = Spec(lambda: Hits(save), supervise=lambda _: Resume(), mailbox=Mailbox(capacity=capacity))
             app.state.hits = await system.spawn(spec, "hits")
             yield
-            # Leaving the block stops the actor: hits that are queued at this moment are lost, and logged.
+            # Leaving the block stops the actor: hits queued at this moment are lost, and logged.
 
     return Starlette(routes=[Route("/hits", post_hit, methods=["POST"]), Route("/hits", get_hits, methods=["GET"])], lifespan=lifespan)
 

@@ -1,7 +1,8 @@
-"""Count words: a whole app, as small as it can be.
+"""Count words: a whole app, as small as possible.
 
-Shows: a topology, a log in memory with its topics, an app that processes what is there, and results that are read back as another program would read
-them: committed records only, the latest one of each word. With `embedded:///a/directory` in place of `memory://` topics and results stay.
+Shows: a topology, a log in memory with its topics, and an app that processes the existing records.
+It reads the results as another program would: committed records only, the latest one of each word.
+With `embedded:///a/directory` in place of `memory://` topics and results persist.
 
 Run: python examples/word_count.py
 """
@@ -38,7 +39,10 @@ def words_of(line: str) -> list[str]:
 
 
 def topology() -> Topology:
-    """Return what is to be done. `group_by` goes through a repartition topic, for equal words have to meet in one partition."""
+    """Return the topology.
+
+    `group_by` adds a repartition topic, as equal words must be in one partition.
+    """
     builder = StreamsBuilder()
     (
         builder.stream(LINES, Consumed(STRING, STRING))

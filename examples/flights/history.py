@@ -1,8 +1,10 @@
-"""Eleven months of flights as history, the twelfth as it comes, and a report on all of them.
+"""Eleven months of flights as history, the twelfth live, and a report on all of them.
 
-A backfill leaves the state and what it has written; that is published, an app takes the state over and goes on live; its tables are exported.
+A backfill processes history. Its output is published, an app starts from its state and goes on
+live, and the tables are exported.
 
-python -m examples.flights.history [--until 2013-12-01] [--spark 'local[*]'] [--limit N] [--tables DIRECTORY] [--report DIRECTORY]
+    python -m examples.flights.history [--until 2013-12-01] [--spark 'local[*]'] [--limit N]
+        [--tables DIRECTORY] [--report DIRECTORY]
 """
 
 from __future__ import annotations
@@ -33,14 +35,18 @@ if TYPE_CHECKING:
     from ks_actors.log import Log
 
 DECEMBER = int(datetime(2013, 12, 1, tzinfo=UTC).timestamp()) * 1000
-# A sum does not depend on the order of what is added, nor does the worst of all.
+# Sums and maxima do not depend on the order of their records.
 ALLOW: tuple[Choice, ...] = ("order_after_rekey",)
 TABLES = (topology.BY_HOUR, topology.BY_CARRIER, topology.BY_MODEL)
 TOPICS = (topology.AIRLINES, topology.DEAD_LETTERS)
 
 
 class Outcome(NamedTuple):
-    """What came of it: the results, records of history and how many seconds they took, seconds of publishing, of handing over, and of the rest."""
+    """The results and times of a run.
+
+    It has the results, the records of history, and the seconds of backfill, publishing, bootstrap
+    and the rest.
+    """
 
     results: Results
     records: int
@@ -51,13 +57,13 @@ class Outcome(NamedTuple):
 
 
 async def run(options: Options, until: int = DECEMBER, spark: SparkSettings | None = None, tables: Path | None = None) -> Outcome:
-    """Do all of it on the log that the options name; write the tables as Parquet, if it is said where."""
+    """Run everything on the log of the options; write the tables as Parquet if `tables` is set."""
     async with opened(options) as log:
         return await run_on(log, options, until, spark, tables)
 
 
 async def run_on(log: Log, options: Options, until: int = DECEMBER, spark: SparkSettings | None = None, tables: Path | None = None) -> Outcome:
-    """Do all of it on a log that has been started."""
+    """Run everything on a started log."""
     snapshots = str(options.directory.absolute() / "snapshots")
     await load(log, reported_before(until, options.limit), lambda _: None)
     app = App(topology.build(), configure(options).replace(snapshot_uri=snapshots), log=log)
@@ -79,7 +85,7 @@ async def run_on(log: Log, options: Options, until: int = DECEMBER, spark: Spark
 
 
 def reported_before(time_ms: int, limit: int) -> int:
-    """Return how many flights, of the first `limit`, are reported before a time."""
+    """Return the number of flights, of the first `limit`, reported before a time."""
     rows = islice(chain.from_iterable(data.months()), limit)
     return next((number for number, row in enumerate(rows) if row.reported >= time_ms), limit)
 

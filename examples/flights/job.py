@@ -1,4 +1,4 @@
-"""The job as a whole: load the data, run the topology until all of it is processed, read the results."""
+"""The job as a whole: load the data, run the topology until it is done, read the results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ PATIENCE_MS = 3_600_000
 
 
 class Options(NamedTuple):
-    """How the job is to run: where topics and state are kept, with what guarantee, and on how many flights. In memory it needs no directory."""
+    """The options of a run: directory of topics and state, guarantee, and number of flights.
+
+    In memory it needs no directory.
+    """
 
     directory: Path
     guarantee: Literal["exactly_once_v2", "at_least_once"]
@@ -39,7 +42,10 @@ class Options(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of a run: the results, and how many flights it processed in how many seconds, from the start of the app to the last commit."""
+    """The results of a run, and the number of flights and seconds.
+
+    The seconds count from the start of the app to the last commit.
+    """
 
     results: Results
     flights: int
@@ -47,7 +53,7 @@ class Outcome(NamedTuple):
 
 
 async def run(options: Options, show: Progress) -> Outcome:
-    """Do all of it."""
+    """Run the whole job."""
     async with opened(options) as log:
         await load(log, options.limit, lambda loaded: show("loading", loaded, options.limit))
         before, mark = await processed(log), await written(log)
@@ -79,14 +85,17 @@ def configure(options: Options) -> StreamsConfig:
 
 
 def to_dead_letters(context: ErrorContext, record: FailedRecord, error: Exception) -> Response:
-    """Go on without a row that does not parse, and say nothing: there are many. (`"continue"` does the same, with a warning each.)"""
+    """Skip a row that does not parse, without a log entry, as there are many.
+
+    `"continue"` does the same with a warning each.
+    """
     del record
     return Response(HandlerResponse.RESUME, context.dead_letters(error))
 
 
 @asynccontextmanager
 async def opened(options: Options) -> AsyncIterator[Log]:
-    """Open the log for as long as the block lasts: loader, app and reader share it."""
+    """Open the log for the duration of the block; loader, app and reader share it."""
     log = open_log("memory://" if options.in_memory else f"embedded://{options.directory.absolute() / 'log'}")
     await log.start()
     try:
@@ -96,12 +105,15 @@ async def opened(options: Options) -> AsyncIterator[Log]:
 
 
 async def processed(log: Log) -> int:
-    """Return how many flights are done, as committed: each is counted in an hour, or is a dead letter."""
+    """Return the number of committed flights: each is counted in an hour, or is a dead letter."""
     results = await read(log)
     return sum(delays.flights for delays in results.by_hour.values()) + len(results.dead_letters)
 
 
 async def written(log: Log) -> int:
-    """Return how far the results have come: each flight writes an update of its hour or a dead letter, and each commit a mark or two."""
+    """Return the sum of the results' end offsets.
+
+    Each flight writes an update of its hour or a dead letter, and each commit a marker or two.
+    """
     written = [await ends(log, TOPICS[name], IsolationLevel.READ_COMMITTED) for name in (topology.BY_HOUR, topology.DEAD_LETTERS)]
     return sum(map(sum, written))

@@ -1,6 +1,7 @@
-"""Bring the data into the job's topics, as other systems would have done.
+"""Load the data into the job's topics, in place of other systems.
 
-What is there already stays, so that loading goes on where it was killed: each partition gets the same records in the same order every time.
+Existing records stay, so a killed load continues: each partition always gets the same records in
+the same order.
 """
 
 from __future__ import annotations
@@ -38,13 +39,16 @@ TOPICS = {
     DEAD_LETTERS: NewTopic(DEAD_LETTERS, 1),
 }
 NEW_YEAR = int(datetime(2013, 1, 1, tzinfo=UTC).timestamp()) * 1000
-"""When all rows of the tables were written: before any flight, so that each finds them complete."""
+"""The time of all table rows: before any flight, so that each flight finds complete tables."""
 
 SLICE = 2_000
 
 
 async def load(log: Log, limit: int, loaded: Callable[[int], None]) -> None:
-    """Make the topics, and fill the tables and the first `limit` flights; `loaded` is told how many flights are there."""
+    """Create the topics; fill the tables and the first `limit` flights.
+
+    `loaded` is called with the number of flights so far.
+    """
     with contextlib.suppress(TopicExists):
         await log.create_topics(TOPICS.values())
     there = sum(await ends(log, TOPICS[FLIGHTS]))
@@ -79,17 +83,20 @@ def weather() -> Iterator[tuple[bytes, bytes, int]]:
 
 
 def flights() -> Iterator[tuple[bytes, bytes, int]]:
-    """Yield key, value and time of each flight: the row as it is in the file, under the time when it should have left."""
+    """Yield key, value and time of each flight: its row of the file, at its scheduled time."""
     return ((row.origin, row.text, row.scheduled) for row in chain.from_iterable(data.months()))
 
 
 def to_json(row: dict[str, str], type_: type[object]) -> bytes:
-    """Return what `type_` takes of a row."""
+    """Return the fields of `type_` in a row."""
     return msgspec.json.encode(msgspec.convert(row, type_, strict=False))
 
 
 async def ends(log: Log, topic: NewTopic, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED) -> list[int]:
-    """Return the end offset of each partition: how many records there are, as nothing was ever deleted at the front."""
+    """Return the end offset of each partition.
+
+    That is its number of records, as none were ever deleted.
+    """
     partitions = [TopicPartition(topic.name, number) for number in range(topic.partitions)]
     found = await log.end_offsets(partitions, isolation)
     return [found[partition] for partition in partitions]
@@ -102,7 +109,10 @@ async def fill(
     records: Iterator[tuple[bytes, bytes, int]],
     filled: Callable[[int], None] = lambda _: None,
 ) -> None:
-    """Write those `records` to a topic that its partitions do not have yet; `filled` is told after each slice how many of them there are."""
+    """Write the missing part of `records` to a topic.
+
+    `filled` is called after each slice with the number of records so far.
+    """
     there = await ends(log, topic)
     place = cache(lambda key: partition_of(key, topic.partitions))
     seen, total = [0] * topic.partitions, 0

@@ -1,6 +1,6 @@
-"""What travels through the job: the data as it comes, what is in between, and the results.
+"""The job's data: inputs, intermediate values and results.
 
-All of it is frozen: the stores keep such values as they are from one commit to the next.
+All types are frozen: the stores keep such values by reference from one commit to the next.
 """
 
 from __future__ import annotations
@@ -9,11 +9,14 @@ from msgspec import Struct, field
 
 HARD, FAR = 0.1, 3  # inches of rain in an hour, miles
 LATE = 15
-"""Minutes after which a flight counts as late: that is how the United States count."""
+"""Minutes of delay that make a flight late, as in the statistics of the United States."""
 
 
 class Flight(Struct, frozen=True, gc=False):
-    """One row of flights.csv that parses; delays are minutes, negative when early, `hour` is the scheduled hour of departure."""
+    """A parsed row of flights.csv.
+
+    Delays are minutes, negative when early; `hour` is the scheduled hour of departure.
+    """
 
     origin: str
     hour: str
@@ -32,7 +35,7 @@ class Weather(Struct, frozen=True, gc=False):
 
     @property
     def bad(self) -> bool:
-        """Whether it rains hard, or nobody sees far."""
+        """Whether it rains hard or visibility is low."""
         return self.precipitation >= HARD or self.visibility < FAR
 
 
@@ -56,7 +59,7 @@ class Airline(Struct, frozen=True, gc=False):
 
 
 class Departure(Struct, frozen=True, array_like=True, gc=False):
-    """A flight, with where it went and in what weather it left (None when that is not known)."""
+    """A flight with its destination and the weather at its departure (None if unknown)."""
 
     carrier: str
     tailnum: str
@@ -67,7 +70,7 @@ class Departure(Struct, frozen=True, array_like=True, gc=False):
 
 
 class Boarding(Struct, frozen=True, array_like=True, gc=False):
-    """A departure, by what is known of its aircraft."""
+    """A departure with its aircraft's model."""
 
     model: str
     seats: int
@@ -85,7 +88,10 @@ class HourlyDelays(Struct, frozen=True, gc=False):
 
 
 class CarrierDelays(Struct, frozen=True, gc=False):
-    """Delays of a carrier; `worst` is the greatest arrival delay, and where that flight went (of several, the last by name)."""
+    """Delays of a carrier; `worst` is the greatest arrival delay and its destination.
+
+    Of several equal delays, it has the last destination by name.
+    """
 
     flights: int = 0
     late: int = 0

@@ -1,4 +1,7 @@
-"""A report on delays, with plots, from the tables that were exported: it knows nothing of streams, only of Parquet files."""
+"""A report on delays, with plots, from the exported tables.
+
+It needs only the Parquet files, no stream.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +24,17 @@ if TYPE_CHECKING:
 NEW_YORK = ZoneInfo("America/New_York")
 WEEK = timedelta(days=7)
 FEW = 50
-"""Hours of the day with fewer flights in a year say nothing."""
+"""Hours of the day with fewer flights in a year are left out as meaningless."""
 
 
 class Mean(NamedTuple):
-    """Minutes of delay at departure, of so many flights."""
+    """Total minutes of departure delay, and the number of flights."""
 
     flights: int = 0
     delay: int = 0
 
     def plus(self, flights: int, delay: int) -> Mean:
-        """Return it with more flights."""
+        """Return the sum with more flights."""
         return Mean(self.flights + flights, self.delay + delay)
 
     @property
@@ -50,7 +53,7 @@ class Carrier(NamedTuple):
 
     @property
     def share(self) -> float:
-        """How many of a hundred flights are late."""
+        """The percentage of late flights."""
         return 100 * self.late / self.flights
 
 
@@ -60,7 +63,7 @@ def rows(tables: Path, name: str) -> list[dict[str, Any]]:
 
 
 def write_report(tables: Path, directory: Path, until: int) -> Path:
-    """Write `report.md` and its plots; return where it is. Blocks."""
+    """Write `report.md` and its plots; return its path. Blocks."""
     directory.mkdir(parents=True, exist_ok=True)
     hours = rows(tables, BY_HOUR)
     carriers = carriers_of(rows(tables, BY_CARRIER), rows(tables, AIRLINES))
@@ -84,7 +87,7 @@ def carriers_of(table: Iterable[dict[str, Any]], airlines: Iterable[dict[str, An
 
 
 def draw(path: Path, title: str, paint: Any) -> None:
-    """Make one plot."""
+    """Draw one plot into a file."""
     figure = Figure(figsize=(9, 4.5), layout="constrained")
     axes = figure.subplots()
     paint(axes)
@@ -94,7 +97,7 @@ def draw(path: Path, title: str, paint: Any) -> None:
 
 
 def weeks(axes: Axes, hours: Iterable[dict[str, Any]], until: int) -> None:
-    """Draw the year, and where history ends."""
+    """Draw the year, and the end of history."""
     means: dict[datetime, Mean] = defaultdict(Mean)
     for row in hours:
         began = row["window_start"]

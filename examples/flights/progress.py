@@ -1,4 +1,4 @@
-"""Tell how far the job is: a live bar on a terminal, a line now and then anywhere else."""
+"""Progress of the job: a live bar on a terminal, occasional lines elsewhere."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ if TYPE_CHECKING:
 
 
 class Progress(Protocol):
-    """Takes what is being done, how much of it is, and how much there is."""
+    """Callback with the title of a step, its progress and its total."""
 
     def __call__(self, title: str, done: int, total: int, /) -> None: ...
 
 
 @contextmanager
 def progress(console: Console, seconds: float = 1.0) -> Iterator[Progress]:
-    """Show progress on `console` until the block ends: lines no more often than every so many `seconds`, and one at the end of each thing done."""
+    """Show progress on `console` until the block ends.
+
+    Lines come at most every `seconds`, and at the end of each step.
+    """
     if not console.is_terminal:
         yield lines(console, seconds)
         return
@@ -34,7 +37,7 @@ def progress(console: Console, seconds: float = 1.0) -> Iterator[Progress]:
 
 
 def live(bars: Bars) -> Progress:
-    """Return what moves a bar for each thing that is done."""
+    """Return a callback that moves one bar per step."""
     tasks = {}
 
     def show(title: str, done: int, total: int) -> None:
@@ -47,7 +50,7 @@ def live(bars: Bars) -> Progress:
 
 
 def lines(console: Console, seconds: float) -> Progress:
-    """Return what prints a line for each thing that is done, from time to time."""
+    """Return a callback that prints a line per step from time to time."""
     printed: dict[str, tuple[float, int]] = {}
 
     def show(title: str, done: int, total: int) -> None:

@@ -77,7 +77,7 @@ def make(title: str, *columns: str) -> Table:
     table = Table(title=title, title_justify="left")
     for column in columns:
         number = column.startswith(">")
-        # Where there is too little room, names go on in a second line; a number that is cut off says nothing.
+        # Let names wrap when space is short; a truncated number is useless.
         table.add_column(column.lstrip(">"), justify="right" if number else "left", no_wrap=number)
     return table
 

@@ -1,4 +1,4 @@
-"""Read the result topics: what a table is, is the last value of each key."""
+"""Read the result topics as tables: the last value of each key."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ V = TypeVar("V")
 
 
 class DeadLetter(NamedTuple):
-    """A row that was no flight, and why."""
+    """A rejected row, and the reason."""
 
     row: bytes | None
     headers: Headers
 
 
 class Results(NamedTuple):
-    """All that the job has found out."""
+    """All results of the job."""
 
     by_hour: dict[Windowed[str], HourlyDelays]
     by_carrier: dict[str, CarrierReport]
@@ -37,7 +37,7 @@ class Results(NamedTuple):
 
 
 async def read(log: Log) -> Results:
-    """Read all that is committed."""
+    """Read all committed results."""
     return Results(
         await table(log, BY_HOUR, HOURLY_KEY, json(HourlyDelays)),
         await table(log, BY_CARRIER, STRING, json(CarrierReport)),
@@ -51,7 +51,7 @@ async def read(log: Log) -> Results:
 
 
 async def table(log: Log, topic: str, key: Serde[K], value: Serde[V]) -> dict[K, V]:
-    """Read a topic as a table; only what stays is decoded."""
+    """Read a topic as a table; decode only the final values."""
     last: dict[bytes, bytes | None] = {}
     async for found in committed(log, topic):
         last.update(zip(found.batch.keys, found.batch.values, strict=True))
@@ -60,7 +60,7 @@ async def table(log: Log, topic: str, key: Serde[K], value: Serde[V]) -> dict[K,
 
 
 async def committed(log: Log, topic: str) -> AsyncIterator[Fetched]:
-    """Yield all that is committed in a topic at the moment, each partition in order."""
+    """Yield the committed records of a topic up to its current end, each partition in order."""
     description = (await log.describe_topics([topic]))[topic]
     partitions = [TopicPartition(topic, number) for number in range(description.partitions)]
     ends = await log.end_offsets(partitions, IsolationLevel.READ_COMMITTED)

@@ -28,21 +28,24 @@ from .model import (
 )
 
 HOUR = 3_600_000
-GRACE = 24 * HOUR  # a flight is reported when it leaves: the worst one did so after 22 hours
-KEPT = 400 * 24 * HOUR  # all hours: at least once, a crash makes days of flights come again, and they are to find their counts
+GRACE = 24 * HOUR  # flights are reported on departure, the latest after 22 hours
+KEPT = 400 * 24 * HOUR  # all hours: after an at-least-once crash, old flights repeat
 
 FLIGHTS, WEATHER, PLANES, AIRPORTS, AIRLINES = "flights", "weather", "planes", "airports", "airlines"
 BY_HOUR, BY_CARRIER, BY_MODEL, DEAD_LETTERS = "delays-by-hour", "delays-by-carrier", "delays-by-model", "flights-dead-letters"
 
 
 def parse(row: bytes) -> Flight:
-    """Read a row of flights.csv; raises ValueError for one without delays: the flight was cancelled, or went elsewhere."""
+    """Parse a row of flights.csv.
+
+    Raises ValueError for one without delays: the flight was cancelled or diverted.
+    """
     _, _, _, _, _, departure_delay, _, _, arrival_delay, carrier, _, tailnum, origin, destination, _, _, _, _, hour = row.decode().split(",")
     return Flight(origin, hour, carrier, tailnum, destination, int(departure_delay), int(arrival_delay))
 
 
 def unparse(flight: Flight) -> bytes:
-    """Refuse: nothing in the job writes rows."""
+    """Refuse: the job never writes rows."""
     raise NotImplementedError(f"rows are only read, and this is one: {flight}")
 
 
@@ -88,7 +91,7 @@ def build() -> Topology:
 
 
 def depart(flight: Flight, airport: Airport | None) -> Departure:
-    """Join a flight with its destination, which keeps its code where the airport is unknown."""
+    """Join a flight with its destination, which stays a code if the airport is unknown."""
     destination = flight.destination if airport is None else airport.name
     return Departure(flight.carrier, flight.tailnum, destination, flight.departure_delay, flight.arrival_delay)
 
@@ -113,7 +116,10 @@ def board(departure: Departure, plane: Plane | None) -> Boarding:
 
 
 def under_its_name(delays: CarrierDelays | None, airline: Airline) -> CarrierReport:
-    """Join a carrier's delays with its name. (Of a table in general, None says that a key is deleted. This one deletes none.)"""
+    """Join a carrier's delays with its name.
+
+    In general None means a deleted key; this table deletes none.
+    """
     return CarrierReport(airline.name, delays or CarrierDelays())
 
 
