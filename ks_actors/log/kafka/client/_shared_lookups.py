@@ -17,8 +17,8 @@ _REPLICA = -1
 class Lookups:
     """Look up offsets; one request per broker serves all equal lookups of the same loop iteration.
 
-    An instance that gets tasks looks up the begin and end of each changelog, and a broker answers
-    the requests of a connection one by one.
+    An instance that gets tasks looks up the begin and end of each changelog. A broker would answer
+    these requests of one connection one by one.
     """
 
     def __init__(self, client: KafkaClient) -> None:

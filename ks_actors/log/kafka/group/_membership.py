@@ -246,7 +246,10 @@ class KafkaMembership:
         self._tell(Assigned(group, assignment))
 
     def on_lost(self, *, fenced: bool) -> None:
-        """Report the loss of the membership. A member that never had partitions just rejoins."""
+        """Report the loss of the membership.
+
+        A member that never had partitions rejoins at once, unless it was fenced.
+        """
         self._drop_unread(Assigned, Revoked)
         held, self._held, self._awaited = self._held, None, None
         had, self._had = self._had, False

@@ -26,9 +26,9 @@ class KafkaProducer:
     """Write idempotently; several requests may be in flight, and records keep the order of calls.
 
     Records larger than their topic allows are refused before any request to that partition, if the
-    topic's max.message.bytes can be looked up. Brokers that restart forget a producer after its
-    last records' timestamps are older than their producer.id.expiration.ms, a day. If a response is
-    lost just then, such records may be written twice. Transactions have no such gap.
+    topic's max.message.bytes can be looked up. A restarted broker forgets a producer if the
+    timestamps of its last records are older than the broker's producer.id.expiration.ms, a day. If
+    a response is lost just then, such records may be written twice. Transactions have no such gap.
     """
 
     def __init__(

@@ -43,7 +43,10 @@ _LEASE_SECONDS = 0.02
 
 
 class EpochRefused(LogError):
-    """A leader refused a producer's epoch, or lacks its transaction; the cause is unknown."""
+    """A broker refused a producer's epoch, or does not know its transaction.
+
+    The cause must be found out: a timeout, or a newer producer.
+    """
 
 
 @final

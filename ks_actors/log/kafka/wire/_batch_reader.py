@@ -83,7 +83,7 @@ class Chunk:
     """The record batches of one partition in one fetch; the last batch may be cut off.
 
     The batches stay compressed and unchecked until `read`. `next_offset` is the offset after the
-    last whole batch (None if there is none), `end_offset` the end of the readable records at the
+    last whole batch (None if there is none). `end_offset` is the end of the readable records at the
     time of the fetch. For committed readers `aborted` has the producer id and first offset of each
     aborted transaction; with None all records are read, aborted ones too. Raises LogCorrupted for
     bytes without batches.
@@ -318,7 +318,10 @@ class Chunk:
         self._left, self._base, self._end, self._gaps = len(legacy), legacy[0].offset, base + 1, True
 
     def _open_columnar(self, stored: memoryview, base: int, body: Body | None) -> bool:
-        """Open a batch, of which the `body` may be there; tell whether it is to be read."""
+        """Open a batch; tell whether it has records to read.
+
+        `body` has its records if they are already decompressed.
+        """
         (_, _, _, magic, expected, attributes, last_delta, first_time, highest_time, producer, _, _, count) = HEADER.unpack_from(stored)
         self._end, self._behind = base, base + last_delta + 1
         if magic != MAGIC:

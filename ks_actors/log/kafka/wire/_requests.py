@@ -94,7 +94,10 @@ class Pinned:
         self.fields: tuple[Any, ...] = fields
 
     def prepare(self, versions: Mapping[int, tuple[int, int]]) -> Any:
-        """Return the message, if a broker of these API versions takes it."""
+        """Return the message.
+
+        Raises LogError if a broker of these API versions does not support it.
+        """
         check_version(self.struct, versions)
         return self.struct(*self.fields)
 
