@@ -23,7 +23,10 @@ class _Store(Protocol):
 
 @final
 class CommitTimes:
-    """The last commits of each store, with their end times and the seconds they took."""
+    """The last commits of each store, with end time and duration.
+
+    The duration is the time (s) for which a commit blocked the app's loop.
+    """
 
     def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
         self._clock: Callable[[], float] = clock

@@ -329,7 +329,7 @@ class CustomStores:
         return store
 
     def commit(self, offsets: Mapping[str, int], written: MutableMapping[str, int], times: CommitTimes) -> None:
-        """Commit the stores whose changelog has advanced; note in `written` the offsets on disk."""
+        """Commit the stores with an advanced changelog; note in `written` the offsets on disk."""
         for name, store in self._stores.items():
             offset = offsets.get(name)
             if store.logged and offset != store.offset:

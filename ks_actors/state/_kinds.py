@@ -84,7 +84,7 @@ MAKERS: Final[dict[StoreKind, Make]] = {
     StoreKind.VERSIONED: _versioned,
 }
 TIMESTAMPED: Final = frozenset({StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.TIMESTAMPED_WINDOW})
-"""Kinds whose values have timestamps, in the engine too."""
+"""Kinds of stores with timestamped values, in the engine too."""
 
 READERS: Final[dict[type[Any], Callable[[Any], AnyReader]]] = {
     KeyValueBase: KeyValueReader,

@@ -89,7 +89,7 @@ class TaskStores(StoreSet):
         self._ahead: bool = False
         self._write: bool = True
         self._steps: ref[Generator[None, None, None]] | None = None
-        # The stores whose disk state is unusable at the next open, each with the reason.
+        # Stores with unusable state on disk at the next open, each with the reason.
         self.unfit: Mapping[str, str] = {}
 
     # Opening and closing.

@@ -30,10 +30,10 @@ _value: Final = itemgetter(0)
 _timestamp: Final = itemgetter(1)
 
 FIXED: Final = (serdes.SHORT, serdes.INTEGER, serdes.LONG, serdes.FLOAT, serdes.DOUBLE, serdes.BOOLEAN, serdes.UUID, serdes.VOID)
-"""Serdes whose objects all have about the same size."""
+"""Serdes of objects of about the same size."""
 
 TEXT: Final = (serdes.STRING, serdes.BYTES)
-"""Serdes whose objects tell their size by their length."""
+"""Serdes of objects that tell their size by their length."""
 
 
 WHOLE: Final = ((serdes.SHORT, 16), (serdes.INTEGER, 32), (serdes.LONG, 64))
@@ -145,7 +145,7 @@ class Codec:
             raise SerializationError(f"store {self.name} holds a value that its serde cannot read: {error!r}; has the serde been changed?") from error
 
     def object_key(self, encoded: bytes) -> Any:
-        """Return the key whose bytes are `encoded`; raises SerializationError."""
+        """Return the key of its bytes; raises SerializationError."""
         try:
             return self.read_key(encoded)
         except Exception as error:

@@ -140,7 +140,7 @@ class TaskMemory:
     def presses(self) -> bool:
         """Return whether the task should write and evict now.
 
-        Return False for a while after an attempt that did not help.
+        After an attempt that did not help, return False until its memory has grown.
         """
         if self._budget.used <= self._budget.limit:
             return False

@@ -212,7 +212,7 @@ class Transactional(UndoLog[Handle], Generic[Handle]):
         return groups[-1]
 
     def _clean(self, handles: Iterable[Handle]) -> set[Handle]:
-        """Return the handles whose row in the engine is current; none until all is settled."""
+        """Return the handles with a current row in the engine; none until all is settled."""
         if self._kept:
             return set()
         return set(handles).difference(self._dirty).difference(self._frozen).difference(*self._unwritten, *self._writing)

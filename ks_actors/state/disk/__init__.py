@@ -1,4 +1,4 @@
-"""RocksDB and files."""
+"""The disk side of stores: RocksDB and files."""
 
 from ks_actors.state.disk._checkpoint_file import NAME, CheckpointFile, read_checkpoint, read_offsets, write_checkpoint
 from ks_actors.state.disk._manifest import FACTS, META, OFFSET, Manifest, StoreFacts, facts_row, offset_row, read_facts, read_offset, recall

@@ -1,4 +1,4 @@
-"""The file in which a closed task says how far it has come, in Kafka Streams' format."""
+"""The checkpoint file: the offsets of a closed task, in Kafka Streams' format."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ VERSION: Final = "0"
 
 
 def write_checkpoint(directory: Path, offsets: Mapping[tuple[str, int], int]) -> None:
-    """Write the next offset of each changelog partition, in one go; without any, delete the file."""
+    """Write the next offset of each changelog partition, atomically.
+
+    Without any offset, delete the file.
+    """
     path = directory / NAME
     if not offsets:
         path.unlink(missing_ok=True)
@@ -29,10 +32,11 @@ def write_checkpoint(directory: Path, offsets: Mapping[tuple[str, int], int]) ->
 
 
 def read_checkpoint(directory: Path) -> dict[tuple[str, int], int]:
-    """Return the next offset by topic and partition, nothing when there is no file; raises TaskCorrupted.
+    """Return the next offset by topic and partition, nothing without a file.
 
-    A negative one, -4 in Kafka Streams' files, says that it was not known: it is left out.
-    For assignment: it is as old as the last clean close. A task that is open takes what its stores hold.
+    Negative offsets are left out: Kafka Streams writes -4 for an unknown one. The offsets are for
+    assignment, and as old as the last clean close. An open task uses its stores' own offsets.
+    Raises TaskCorrupted.
     """
     path = directory / NAME
     if not path.exists():
@@ -44,7 +48,10 @@ def read_checkpoint(directory: Path) -> dict[tuple[str, int], int]:
 
 
 def read_offsets(path: Path) -> dict[tuple[str, int], int]:
-    """Return the offsets by topic and partition that a file of this format has; raises ValueError when it is of another one."""
+    """Return the offsets by topic and partition from a file in this format.
+
+    Raises ValueError for a file in another format.
+    """
     version, count, *lines = path.read_text().splitlines()
     rows = [line.split() for line in lines]
     offsets = {(topic, int(partition)): int(offset) for topic, partition, offset in rows}
@@ -55,7 +62,11 @@ def read_offsets(path: Path) -> dict[tuple[str, int], int]:
 
 @final
 class CheckpointFile:
-    """That file of one task. It is written on opening and closing, for assignment; at commits if a store does not know its offset (KIP-892)."""
+    """The checkpoint file of one task.
+
+    It is written on opening and closing, for assignment. It is also written at commits if a store
+    does not know its offset (KIP-892).
+    """
 
     def __init__(self, task: str, directory: Path | None, topics: Mapping[str, str]) -> None:
         number = task.rpartition("_")[2]
@@ -68,7 +79,10 @@ class CheckpointFile:
         return (self._topics.get(store, store), self._number)
 
     def read(self) -> dict[tuple[str, int], int]:
-        """Return what is in it. One that cannot be read is deleted: databases know their offsets themselves, other stores are restored."""
+        """Return the contents; delete an unreadable file.
+
+        Then databases still know their own offsets, and other stores are restored.
+        """
         if self._directory is None:
             return {}
         try:
@@ -79,12 +93,12 @@ class CheckpointFile:
             return {}
 
     def keep(self, stores: Iterable[str]) -> None:
-        """Forget what is in it of all stores but these."""
+        """Remove the offsets of all stores but these."""
         if self._directory is not None:
             kept = {self.partition(name) for name in stores}
             write_checkpoint(self._directory, {partition: offset for partition, offset in self.read().items() if partition in kept})
 
     def write(self, written: Mapping[str, int], lost: Callable[[str], bool]) -> None:
-        """Write how far the stores are on disk, without those that are `lost`."""
+        """Write the stores' offsets on disk, without stores that are `lost`."""
         if self._directory is not None and self._directory.exists():
             write_checkpoint(self._directory, {self.partition(name): offset for name, offset in written.items() if not lost(name)})

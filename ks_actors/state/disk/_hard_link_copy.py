@@ -1,4 +1,4 @@
-"""Copies of databases, made of links."""
+"""Copies of databases, made of hard links."""
 
 from __future__ import annotations
 
@@ -15,25 +15,28 @@ _ATTEMPTS: Final = 5
 
 
 def link_database(database: Any, source: Path, copy: Path) -> None:
-    """Make a directory that there is not yet a database with what `database`, in `source`, has on disk, of links to its tables. Blocks.
+    """Copy a database's files on disk into a new directory, by hard links to its tables. Blocks.
 
-    RocksDB's own way of it stops all threads until files are on disk, which a copy that nobody needs after a crash does not have to be: some 10 ms
-    and more. Here all tables that there are get linked, before the list of those that count is copied and once more after it: one that is in the list
-    was there before it was listed. It may have gone again, but not without others having come into its place meanwhile.
-    RocksDB has to do it where tables come and go each time, and where there are no links. Raises OSError, and what RocksDB does.
+    RocksDB's own checkpoint stops all threads until files are synced, some 10 ms and more. These
+    copies need no sync, because they are useless after a crash.
+
+    This copy links all tables, copies the manifest, then links again. So each table in the copied
+    manifest existed before it was listed. A table may be gone by then, but only if others have
+    replaced it, and then the copy is made again. RocksDB makes the checkpoint if tables change on
+    each attempt, or if the file system has no hard links. Raises OSError and RocksDB's errors.
     """
     for _ in range(_ATTEMPTS):
         try:
             if _linked(database, source, copy):
                 return
         except OSError:
-            pass  # a table has gone meanwhile, or there are no links here
+            pass  # a table is gone, or there are no hard links
         shutil.rmtree(copy, ignore_errors=True)
     rocksdict.Checkpoint(database).create_checkpoint(str(copy))
 
 
 def _linked(database: Any, source: Path, copy: Path) -> bool:
-    """Make the copy; return whether nothing has changed meanwhile."""
+    """Make the copy; return whether the database has not changed meanwhile."""
     tables, current = _tables(database), (source / "CURRENT").read_text()
     copy.mkdir()
     _link(source, copy)

@@ -1,4 +1,4 @@
-"""What a task's database says about itself: its stores, and what is remembered of each."""
+"""The metadata of a task's database: its stores, and the facts of each."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ _offset: Final = struct.Struct(">q")
 
 
 class StoreFacts(msgspec.Struct, frozen=True):
-    """What must not change about a store as long as its data is used; no `changelog`: it has none, or an earlier layout did not tell."""
+    """The facts about a store that must not change while its data is used.
+
+    An empty `changelog` means that it has none, or that an earlier layout did not record it.
+    """
 
     id: int
     kind: str
@@ -36,14 +39,14 @@ class StoreFacts(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct):
-    """The stores that a database has data of; those that the topology has no more are kept."""
+    """The stores with data in a database, including stores no longer in the topology."""
 
     stores: dict[str, StoreFacts] = {}
     format: int = FORMAT
 
     @classmethod
     def read(cls, engine: Engine, task: str) -> Manifest:
-        """Return the manifest, an empty one of a new database; raises TaskCorrupted."""
+        """Return the manifest, an empty one for a new database; raises TaskCorrupted."""
         data = engine.get(STORES)
         if data is None:
             return cls()
@@ -56,7 +59,10 @@ class Manifest(msgspec.Struct):
         return manifest
 
     def misfit(self, name: str, wanted: StoreFacts) -> str | None:
-        """Say why the data of a store that is known cannot be used by one of these facts, whose id does not count; None: it can."""
+        """Return the reason why a known store's data does not fit these facts, or None.
+
+        The id does not count.
+        """
         known = self.stores[name]
         if (known.kind, known.segment_ms, known.duplicates) != (wanted.kind, wanted.segment_ms, wanted.duplicates):
             return (
@@ -68,7 +74,10 @@ class Manifest(msgspec.Struct):
         return None
 
     def admit(self, name: str, wanted: StoreFacts, task: str) -> int:
-        """Note a store of these facts, and return its id, a new one of a new store; raises TaskCorrupted when there is none left."""
+        """Record a store with these facts, and return its id, a new one for a new store.
+
+        Raises TaskCorrupted when no id is left.
+        """
         changelog = wanted.changelog
         known = self.stores.get(name)
         if known is None:
@@ -83,12 +92,12 @@ class Manifest(msgspec.Struct):
         return number
 
     def row(self) -> Row:
-        """Return the manifest as it is written."""
+        """Return the manifest's row."""
         return (STORES, msgspec.json.encode(self))
 
 
 def offset_row(store: str, offset: int) -> Row:
-    """Return the next offset of a store's changelog as it is written."""
+    """Return the row of a changelog's next offset."""
     return (OFFSET + store.encode(), _offset.pack(offset))
 
 
@@ -99,25 +108,27 @@ def read_offset(engine: Engine, store: str) -> int | None:
 
 
 def unpack_offset(data: bytes) -> int:
-    """Return an offset as it was written."""
+    """Return the offset in a row."""
     return int(_offset.unpack(data)[0])
 
 
 def facts_row(store: str, facts: bytes) -> Row:
-    """Return what a store wants to be remembered as it is written."""
+    """Return the row of a store's facts."""
     return (FACTS + store.encode(), facts)
 
 
 def read_facts(engine: Engine, store: str) -> bytes | None:
-    """Return what a store wanted to be remembered, or None."""
+    """Return a store's facts, or None."""
     return engine.get(FACTS + store.encode())
 
 
 def recall(engine: Engine, store: AnyStore, checkpoint: int | None, give_up: Callable[[str], None]) -> int | None:
-    """Have a store take up what the engine remembers of it; return the next offset of its changelog, None when it has none, or has to be restored.
+    """Load a store's facts from the engine; return the next offset of its changelog.
 
-    Without an offset of its own it takes over the one that a file has, of an earlier layout. With neither, what there is is told to `give_up`, and
-    deleted: it is of a write that has never come to its end, and comes again.
+    Return None without a changelog, or if the store has to be restored. Without an offset of its
+    own, the store takes the `checkpoint` offset of an earlier layout. With neither, its rows come
+    from a write that never completed: report them to `give_up` and delete them, because the
+    changelog has them too.
     """
     offset = None
     if store.logged:
@@ -138,5 +149,6 @@ def recall(engine: Engine, store: AnyStore, checkpoint: int | None, give_up: Cal
     return offset
 
 
-# Made here: what msgspec learns of a type when it first meets it must not be learned by two threads at once, and tasks are opened side by side.
+# Made at import: two threads must not build msgspec's type information at once, and tasks are
+# opened concurrently.
 _decoder: Final = msgspec.json.Decoder(Manifest)

@@ -1,4 +1,4 @@
-"""RocksDB below the stores: one database per task, resources that all of them share."""
+"""The RocksDB engine of the stores: one database per task, with shared resources."""
 
 from __future__ import annotations
 
@@ -17,20 +17,24 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Row = tuple[bytes, bytes | None]
-"""A key and its value; no value deletes."""
+"""A key and its value; None deletes."""
 
 SMALLEST_MEMTABLE: Final = 64 << 10
 LARGEST_MEMTABLE: Final = 16 << 20
 MUCH: Final = 1 << 20
-"""Bytes that were written to a database, from which on closing it leaves memory that is worth to be given back."""
+"""Written bytes, from which on closing a database leaves memory worth returning to the OS."""
 
-MANY_TABLES: Final = 12  # that are still to be merged: at 20 RocksDB has writers wait
+# Tables waiting for a merge; at 20 RocksDB stalls writers.
+MANY_TABLES: Final = 12
 TABLE_ROWS: Final = 16_000
 MOST_TABLES: Final = 128
 
 
 class Engine(Protocol):
-    """What stores need of the place below memory: a sorted map of bytes. Nothing is durable before a `flush` has come to its end."""
+    """The interface of the storage below memory: a sorted map of bytes.
+
+    Nothing is durable before a `flush` completes.
+    """
 
     def get(self, key: bytes) -> bytes | None:
         """Return a value; raises TaskCorrupted when it cannot be read."""
@@ -41,52 +45,60 @@ class Engine(Protocol):
         ...
 
     def scan(self, low: bytes, high: bytes, *, reverse: bool = False) -> Generator[tuple[bytes, bytes], None, None]:
-        """Iterate over `low` to before `high` as they are now, in byte order or against it."""
+        """Iterate over a snapshot from `low` to before `high`, in byte order or in reverse."""
         ...
 
     def write(self, rows: Iterable[Row], ranges: Sequence[tuple[bytes, bytes]] = (), *, durable: bool = False) -> None:
-        """Delete ranges (the end does not belong to them), then write rows, all or nothing; raises StateFull.
+        """Delete the `ranges` (their ends are exclusive), then write the rows, all or nothing.
 
-        `durable` rows survive the process at once.
+        `durable` rows survive the process at once. Raises StateFull.
         """
         ...
 
     def flush(self, *, wait: bool) -> None:
-        """Bring to disk what was written; with `wait` False in the background, and later than now while that has enough to do."""
+        """Flush all writes to disk.
+
+        With `wait` False, do it in the background, and put it off while the background is busy.
+        """
         ...
 
     @property
     def owes(self) -> bool:
-        """Whether `flush` has put something off that it could do now."""
+        """Whether a `flush` that was put off can run now."""
         ...
 
     def statistics(self) -> dict[str, float]:
-        """Return what it tells of itself by name. May be called in any thread."""
+        """Return the engine's statistics by name. May be called in any thread."""
         ...
 
     def estimated_keys(self) -> int:
-        """Return about how many keys there are."""
+        """Return the approximate number of keys."""
         ...
 
     def checkpoint(self, directory: Path) -> None:
-        """Bring to disk what was written, and make `directory`, which there is none of yet, a copy that does not change any more."""
+        """Flush all writes, and make the new `directory` an immutable copy."""
         ...
 
     def close(self) -> None:
-        """Bring to disk what was written, and let go of the directory."""
+        """Flush all writes and release the directory."""
         ...
 
 
 BEHIND: Final = 1.0
-"""Parts of what may be replayed after a crash, from which on whoever adds to it has to wait."""
+"""The fraction of the allowed replay after a crash, from which on puts must wait."""
 
 
 class SharedResources:
-    """What all stores of one app share: a block cache with RocksDB's write buffers in it, and a budget for what is in Python's memory.
+    """The resources that all stores of one app share.
 
-    `resident_bytes` is about how much all tasks together may keep of their committed state in memory: what is read fast, and what is still to be
-    written. When it is more, those that have most write and let go. A task writes to disk too when the changelogs' tails behind the offsets on disk
-    pass its part of `tail_records`, or `tail_bytes`: about `tail_records` of all tasks together are replayed after a crash.
+    They are a block cache, which includes RocksDB's write buffers, and a budget for Python's
+    memory.
+
+    `resident_bytes` is about the memory of committed state of all tasks together: rows cached for
+    fast reads, and rows still to be written. Above it, the largest tasks write and evict rows. A
+    task also writes to disk when its changelogs' tails, behind the offsets on disk, exceed its
+    share of `tail_records`, or `tail_bytes`. So a crash replays about `tail_records` records of all
+    tasks together.
     """
 
     def __init__(
@@ -105,15 +117,17 @@ class SharedResources:
         self.tail_bytes: int = tail_bytes
         self.statistics: bool = statistics
         self._memtable_bytes: int = memtable_bytes
-        # The LRU cache has 64 shards, and a filter of a million keys does not fit into 1 MiB: it would be read again for each get, 95 µs.
+        # The LRU cache has 64 shards, and the filter of a million keys does not fit into a shard of
+        # 1 MiB. It would be read again for each get, which takes 95 µs.
         self._cache: Any = rocksdict.Cache.new_hyper_clock_cache(block_cache_bytes, 8 << 10)
         self._buffers: Any = rocksdict.WriteBufferManager.new_write_buffer_manager_with_cache(write_buffer_bytes, False, self._cache)
 
     @classmethod
     def within(cls, memory_bytes: int, *, statistics: bool = False) -> SharedResources:
-        """Return what keeps to so many bytes: a quarter is RocksDB's block cache, half of that for write buffers, the rest is for Python.
+        """Return resources that fit into `memory_bytes`.
 
-        But for a sixteenth, for what nobody counts: tables that are open, memory that is free in pieces.
+        A quarter is RocksDB's block cache, half of which serves write buffers. A sixteenth is
+        reserved for uncounted memory: open tables and fragmentation. The rest is for Python.
         """
         cache = memory_bytes // 4
         return cls(
@@ -125,12 +139,13 @@ class SharedResources:
         )
 
     def options(self) -> Any:
-        """Return the options of one more database."""
+        """Return the options of a new database."""
         options = rocksdict.Options(raw_mode=True)
         options.create_if_missing(True)
         options.set_write_buffer_size(self._memtable_bytes)
         options.set_max_write_buffer_number(3)
-        options.set_arena_block_size(64 << 10)  # the default, 1 MiB, makes many small stores cost three times the budget
+        # the default, 1 MiB, makes many small stores cost three times the budget
+        options.set_arena_block_size(64 << 10)
         options.set_compression_type(rocksdict.DBCompressionType.lz4())
         options.set_max_background_jobs(2)
         options.set_keep_log_file_num(2)
@@ -150,23 +165,26 @@ class SharedResources:
         return options
 
     def part_of_tail(self, records: int) -> float:
-        """Return how much so many records of a task are of those that may be replayed of it after a crash."""
+        """Return a task's number of records as a fraction of its allowed replay after a crash."""
         return records * max(1, self.memory.tasks) / max(1, self.tail_records)
 
     def close(self) -> None:
-        """Let go of the memory, once every database is closed."""
+        """Release the memory, once every database is closed."""
         self._cache = self._buffers = None
 
 
 def _write_options(*, log: bool) -> Any:
-    options: Any = rocksdict.WriteOptions()  # its stub takes properties for methods
+    options: Any = rocksdict.WriteOptions()  # the stub declares methods as properties
     options.disable_wal = not log
     options.memtable_insert_hint_per_batch = True
     return options
 
 
 def _check_beginning(directory: Path) -> None:
-    """Raise FileNotFoundError when a database has lost the file that it begins with: RocksDB would begin a new one in its place."""
+    """Raise FileNotFoundError for a database without its CURRENT file.
+
+    RocksDB would start a new database in its place.
+    """
     if (directory / "CURRENT").exists():
         return
     if any(directory.glob("*.sst")) or any(log.stat().st_size for log in directory.glob("*.log")):
@@ -175,12 +193,12 @@ def _check_beginning(directory: Path) -> None:
 
 @final
 class RocksEngine:
-    """One RocksDB. Open and close block; nothing may be in use in another thread when it is closed.
+    """One RocksDB database.
 
-    To open one stops all threads for as long as it takes: some files are written and brought to disk. What is only to be read is opened `read_only`,
-    which writes nothing.
+    Open and close block. Close it only when no other thread uses it. Opening stops all threads
+    while files are written and synced; a `read_only` database writes nothing.
 
-    Everything is in one column family, so that what was written last is never on disk without what was written before.
+    Everything is in one column family, so later writes are never on disk without earlier ones.
     """
 
     def __init__(self, task: str, directory: Path, shared: SharedResources, *, read_only: bool = False) -> None:
@@ -198,10 +216,11 @@ class RocksEngine:
             self._refuse(error)
         self._database.set_write_options(_write_options(log=False))
         self._logged: Any = _write_options(log=True)
-        self._data: Any = self._database.get_column_family("default")  # asking the database itself looks the family up by name each time
+        # The database itself looks up the column family by name on each access.
+        self._data: Any = self._database.get_column_family("default")
         self._get: Any = self._data.get
         self._counting: Any = options if shared.statistics else None
-        self._bytes: int = 0  # that were written
+        self._bytes: int = 0  # written bytes
         self._owed: bool = False
 
     def get(self, key: bytes) -> bytes | None:
@@ -215,12 +234,12 @@ class RocksEngine:
     def get_many(self, keys: Iterable[bytes]) -> list[bytes | None]:
         """Return the values of many keys; raises TaskCorrupted when one cannot be read."""
         try:
-            return list(map(self._get, keys))  # RocksDB's own takes as long
+            return list(map(self._get, keys))  # as fast as RocksDB's own
         except Exception as error:  # noqa: BLE001 - rocksdict raises nothing more precise
             self._refuse(error)
 
     def scan(self, low: bytes, high: bytes, *, reverse: bool = False) -> Generator[tuple[bytes, bytes], None, None]:
-        """Iterate over `low` to before `high` as they are now, in byte order or against it."""
+        """Iterate over a snapshot from `low` to before `high`, in byte order or in reverse."""
         options = rocksdict.ReadOptions()
         options.set_iterate_upper_bound(high)
         rows = self._data.iter(options)
@@ -231,7 +250,8 @@ class RocksEngine:
         return self._rows(rows, low, reverse=reverse, keep=(options, high))
 
     def _rows(self, rows: Any, low: bytes, *, reverse: bool, keep: object) -> Generator[tuple[bytes, bytes], None, None]:
-        # RocksDB reads the upper bound where Python has it: `keep` holds it for as long as the iterator lives. To move an invalid one is fatal.
+        # RocksDB reads the upper bound from Python's memory: `keep` holds it while the iterator
+        # lives. Moving an invalid iterator is fatal.
         valid, key, value, move = rows.valid, rows.key, rows.value, rows.prev if reverse else rows.next
         while valid():
             found = key()
@@ -240,13 +260,13 @@ class RocksEngine:
             yield found, value()
             move()
         try:
-            rows.status()  # an iterator ends silently at a block that cannot be read
+            rows.status()  # an iterator ends silently at an unreadable block
         except Exception as error:  # noqa: BLE001 - rocksdict raises nothing more precise
             self._refuse(error)
         del keep
 
     def write(self, rows: Iterable[Row], ranges: Sequence[tuple[bytes, bytes]] = (), *, durable: bool = False) -> None:
-        """Delete ranges, then write rows, all or nothing; raises StateFull."""
+        """Delete the `ranges`, then write the rows, all or nothing; raises StateFull."""
         batch = rocksdict.WriteBatch(raw_mode=True)
         for low, high in ranges:
             batch.delete_range(low, high)
@@ -265,7 +285,10 @@ class RocksEngine:
             self._refuse(error)
 
     def flush(self, *, wait: bool) -> None:
-        """Bring to disk what was written; with `wait` False in the background, and later than now while that has enough to do."""
+        """Flush all writes to disk.
+
+        With `wait` False, do it in the background, and put it off while the background is busy.
+        """
         self._owed = not wait and self._lags()
         if self._owed:
             return
@@ -276,17 +299,23 @@ class RocksEngine:
 
     @property
     def owes(self) -> bool:
-        """Whether `flush` has put something off that it could do now."""
+        """Whether a `flush` that was put off can run now."""
         return self._owed and not self._lags()
 
     def _lags(self) -> bool:
-        """Return whether to begin a flush could mean to wait until RocksDB has ended others, or merged tables; after an error it is to be told."""
+        """Return whether starting a flush may wait for other flushes or merges.
+
+        After a background error return False, so that the flush raises it.
+        """
         asked = self._data.property_int_value
         waiting = asked("rocksdb.num-immutable-mem-table") or int(self._data.property_value("rocksdb.num-files-at-level0") or 0) >= MANY_TABLES
         return bool(waiting and not asked("rocksdb.background-errors"))
 
     def checkpoint(self, directory: Path) -> None:
-        """Bring to disk what was written, and link all of it into a new directory, which is a database of its own. Blocks."""
+        """Flush all writes, and link the files into a new directory as a separate database.
+
+        Blocks.
+        """
         self.flush(wait=True)
         try:
             link_database(self._database, self._directory, directory)
@@ -294,18 +323,24 @@ class RocksEngine:
             self._refuse(error)
 
     def statistics(self) -> dict[str, float]:
-        """Return what RocksDB tells of itself, nothing when it is being closed. May be called in any thread."""
+        """Return RocksDB's statistics, nothing while it is being closed.
+
+        May be called in any thread.
+        """
         data, counting = self._data, self._counting
         if data is None:
             return {}
         try:
             figures = gauges(data)
-        except (RuntimeError, rocksdict.DbClosedError):  # whoever closes it has it for himself
+        except (RuntimeError, rocksdict.DbClosedError):  # closed meanwhile by another thread
             return {}
         return figures if counting is None else figures | counted(counting.get_statistics())
 
     def ingest(self, tables: Sequence[Path]) -> None:
-        """Take in sorted tables, which overlap with nothing that is there; the files are gone then. Blocks."""
+        """Ingest sorted tables, which must not overlap with existing rows. Blocks.
+
+        The files are moved.
+        """
         if not tables:
             return
         options = rocksdict.IngestExternalFileOptions()
@@ -316,11 +351,11 @@ class RocksEngine:
             self._refuse(error)
 
     def estimated_keys(self) -> int:
-        """Return about how many keys there are."""
+        """Return the approximate number of keys."""
         return int(self._data.property_int_value("rocksdb.estimate-num-keys") or 0)
 
     def close(self) -> None:
-        """Bring to disk what was written, and let go of the directory."""
+        """Flush all writes and release the directory."""
         self._get = None
         try:
             self._data.close()
@@ -330,7 +365,8 @@ class RocksEngine:
         finally:
             self._data = self._database = None
         if self._bytes >= MUCH and _kernel is not None:
-            _kernel.trim_memory()  # each thread that closes one would keep as much for the next one that it closes
+            # Otherwise each thread that closes a database keeps as much for its next one.
+            _kernel.trim_memory()
 
     def _refuse(self, error: Exception) -> NoReturn:
         refuse(error, f"task {self._task}: the state in {self._directory}")
@@ -338,9 +374,10 @@ class RocksEngine:
 
 @final
 class SortedTables:
-    """Write rows that come in the order of their keys into sorted tables, which a database takes in as they are.
+    """A writer of sorted tables, which a database ingests as they are.
 
-    To end a table stops all threads, for half a microsecond per row: so tables are small, and no more than `MOST_TABLES`, as each is an open file.
+    Rows must come in key order. Ending a table stops all threads, for half a microsecond per row:
+    so tables are small. There are at most `MOST_TABLES`, because each is an open file.
     """
 
     def __init__(self, task: str, directory: Path, shared: SharedResources) -> None:
@@ -352,7 +389,10 @@ class SortedTables:
         self.paths: list[Path] = []
 
     def write(self, rows: Sequence[Row]) -> bool:
-        """Write rows that are no deletions; return whether there was room. Raises StateError, StateFull."""
+        """Write rows without deletions; return whether there was room.
+
+        Raises StateError and StateFull.
+        """
         if self._writer is None and len(self.paths) >= MOST_TABLES:
             return False
         try:
@@ -372,7 +412,7 @@ class SortedTables:
         return True
 
     def end(self) -> None:
-        """End the table that is being written; the next row need not be behind its rows."""
+        """End the current table; the next row may have any key."""
         writer, self._writer, self._rows = self._writer, None, 0
         if writer is not None:
             try:

@@ -1,4 +1,4 @@
-"""Errors of RocksDB by their names here."""
+"""The translation of RocksDB errors."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ BROKEN: Final = ("Corruption", "No such file")
 
 
 def refuse(error: Exception, where: str) -> NoReturn:
-    """Raise what an error of RocksDB means."""
+    """Raise the error class that fits an error of RocksDB."""
     text = str(error)
     if any(sign in text for sign in FULL):
         raise StateFull(f"{where} cannot be written, there is no room: free some; what was committed is in the changelog ({text})") from error
     if any(sign in text for sign in TOO_MANY_FILES):
-        # A lock that cannot be opened for it is nobody else's.
+        # Check this before LOCKED: with too many open files, the lock file cannot be opened either.
         raise StateError(
             f"{where} cannot be used, the process has as many files open as it may, and each task with state on disk needs some: raise the limit "
             f"(`ulimit -n`; App.main raises it as far as the system allows), keep stores in memory, or spread the tasks over more instances ({text})"

@@ -1,4 +1,4 @@
-"""What RocksDB tells of itself, by Kafka Streams' names (KIP-471, KIP-607)."""
+"""RocksDB's statistics by Kafka Streams' names (KIP-471, KIP-607)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PROPERTIES: Final = (
     "estimate-table-readers-mem",
     "background-errors",
 )
-"""What every database tells, and RocksDB calls the same behind `rocksdb.`."""
+"""Properties of every database; RocksDB's names have the prefix `rocksdb.`."""
 
 TOTALS: Final = {
     "bytes-written-total": "bytes.written",
@@ -48,12 +48,15 @@ TIMES: Final = {"memtable-flush-time": "db.flush.micros", "compaction-time": "co
 
 
 def gauges(data: Any) -> dict[str, float]:
-    """Return what a database is like at this moment."""
+    """Return the current properties of a database."""
     return {name: float(data.property_int_value(f"rocksdb.{name}") or 0) for name in PROPERTIES}
 
 
 def counted(text: str) -> dict[str, float]:
-    """Return what a database has counted since it was opened, of its statistics; times in ms, ratios 0 where nothing was asked for."""
+    """Return a database's counters since its opening, from its statistics text.
+
+    Times are in ms; a ratio without lookups is 0.
+    """
     lines = {name.removeprefix("rocksdb."): values for name, _, values in (line.partition(" ") for line in text.splitlines())}
 
     def number(name: str, what: str = "COUNT") -> float:

@@ -1,4 +1,4 @@
-"""How far a task's state on disk is, without opening its stores."""
+"""The offsets of a task's state on disk, read without opening its stores."""
 
 from __future__ import annotations
 
@@ -20,22 +20,23 @@ DATABASE = "rocksdb"
 
 
 def stored_offsets(directory: Path, shared: SharedResources) -> dict[str, int]:
-    """Return where the changelog of each store is to be read from, as a task's directory has it; nothing when there is nothing that can be read.
+    """Return the offset to read each store's changelog from, as stored in a task's directory.
 
-    A store of the user's own goes by the name of its changelog: that is all that is known of it. Blocks, some ms. Nobody may have the stores open to
-    write.
+    Return nothing if there is no readable state. A custom store appears under the name of its
+    changelog, because nothing else is known of it. Blocks, some ms. The stores must not be open for
+    writing.
     """
     found = _in_database(directory, shared)
     try:
         told = read_checkpoint(directory)
     except TaskCorrupted:
         return found
-    # What a database has of its stores is newer than what the file has of them.
+    # A database's own offsets are newer than those in the file.
     return found | {topic: offset for (topic, _), offset in told.items() if not any(topic.endswith(f"-{store}-changelog") for store in found)}
 
 
 def has_database(directory: Path) -> bool:
-    """Return whether a task's directory has a database, be there anything in it or not. Blocks."""
+    """Return whether a task's directory has a database, even an empty one. Blocks."""
     return (directory / DATABASE).exists()
 
 
@@ -48,7 +49,7 @@ def _in_database(directory: Path, shared: SharedResources) -> dict[str, int]:
         opened = rocksdict.Rdict(str(database), shared.options(), access_type=rocksdict.AccessType.read_only())
         try:
             options = rocksdict.ReadOptions()
-            bound = after(OFFSET)  # RocksDB reads it where Python has it
+            bound = after(OFFSET)  # RocksDB reads the bound from Python's memory, so keep it alive
             options.set_iterate_upper_bound(bound)
             rows = opened.iter(options)
             rows.seek(OFFSET)

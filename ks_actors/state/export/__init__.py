@@ -1,4 +1,4 @@
-"""Committed rows of a store, for snapshots."""
+"""Export and import of a store's committed rows, for snapshots."""
 
 from ks_actors.state.export._rows_in_memory import committed_facts, committed_rows, fill, log_batch, prepare_rows
 from ks_actors.state.export._rows_on_disk import SUFFIXES, CheckpointRows, Ingest, StoreIngest, clear_drafts, has_rows, segment_ms_of

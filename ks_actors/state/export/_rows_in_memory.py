@@ -1,4 +1,4 @@
-"""Rows of stores that are in memory as snapshots have them: the way out, while commits go on, and the way in."""
+"""Snapshot rows of in-memory stores: export during commits, and import."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ NOTHING: Final = Batch([], [], [])
 
 
 def prepare_rows(reader: Any) -> Iterator[None]:
-    """Do what has to be done before `committed_rows`, a step at a time."""
+    """Prepare `committed_rows`, a step at a time."""
     return reader.prepare() if isinstance(reader, KeyValueReader) else iter(())
 
 
 def committed_rows(reader: Any) -> Rows:
-    """Return all rows that are committed now; what is committed later is not in them."""
+    """Return all rows committed as of now; later commits do not show."""
     if isinstance(reader, KeyValueReader):
         return reader.scan(b"", b"", committed=True, reverse=False)
     if isinstance(reader, VersionedReader):
@@ -39,14 +39,17 @@ def committed_rows(reader: Any) -> Rows:
 
 
 def committed_facts(store: Any) -> tuple[int, int]:
-    """Return the latest time that was put into a store that has times, as of the last commit, and the last sequence number; -1 and 0 of any other."""
+    """Return the latest put time as of the last commit, and the last sequence number.
+
+    Return -1 and 0 for a store without times.
+    """
     facts = store.facts()
     observed, sequence = (-1, 0) if facts is None else FACTS.unpack(facts)
     return observed, sequence
 
 
 def log_batch(store: Any, rows: Sequence[tuple[Any, Any, Entry]]) -> Batch:
-    """Return rows that `committed_rows` has found as a snapshot has them."""
+    """Return rows of `committed_rows` as a batch in the snapshot's format."""
     codec = store._codec
     if isinstance(store, Versions):
         return _versions(codec, rows)
@@ -70,7 +73,7 @@ def _versions(codec: Any, rows: Sequence[tuple[Any, Any, Entry]]) -> Batch:
 
 
 def fill(stores: TaskStores, name: str, batch: Batch, next_offset: int) -> None:
-    """Take rows of a snapshot into a store in memory, after `TaskStores.begin_with`."""
+    """Load rows of a snapshot into an in-memory store, after `TaskStores.begin_with`."""
     store = stores._stores[name]
     if isinstance(store, Versions):
         store.fill(batch)

@@ -1,4 +1,4 @@
-"""Rows of changelogs, and how a task's database has them: the way out of a checkpoint, and the way into a new database."""
+"""Snapshot rows of stores on disk: export from a checkpoint, and import into a new database."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from ks_actors.topology import StoreSpec
 
 SUFFIXES: Final = {StoreKind.WINDOW: SUFFIX, StoreKind.TIMESTAMPED_WINDOW: SUFFIX, StoreKind.SESSION: ENDS}
-"""What keys of changelogs end with: a window's start and a sequence number; a session's end and start. The first one is what expires."""
+"""The suffixes of changelog keys; their first part decides on expiry.
+
+They are start and sequence number of a window, and end and start of a session.
+"""
 
 TIMESTAMPED: Final = (StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.TIMESTAMPED_WINDOW, StoreKind.VERSIONED)
 SLICE: Final = 1_000
@@ -34,18 +37,24 @@ _TABLES: Final = "tables"
 
 
 def has_rows(spec: StoreSpec) -> bool:
-    """Return whether snapshots have the rows of a store: there is a changelog to go on from, and what it holds is known here."""
+    """Return whether snapshots include the rows of a store.
+
+    They do if it has a changelog to continue from, and rows of a known format.
+    """
     return spec.logging and spec.kind is not StoreKind.CUSTOM
 
 
 def segment_ms_of(spec: StoreSpec) -> int:
-    """Return how long a segment of a store on disk is; 0 when it has none."""
+    """Return the length of an on-disk segment of a store (ms); 0 if it has none."""
     return max(spec.retention_ms // 2, SHORTEST_SEGMENT_MS) if spec.kind in SUFFIXES else 0
 
 
 @final
 class CheckpointRows:
-    """A checkpoint of a task's database, to be read once, in any one thread. All of it blocks; raises TaskCorrupted for what cannot be read."""
+    """A checkpoint of a task's database, to be read once, in any one thread.
+
+    All methods block. Raises TaskCorrupted for unreadable data.
+    """
 
     def __init__(self, task: str, directory: Path, shared: SharedResources) -> None:
         self._task: str = task
@@ -59,17 +68,23 @@ class CheckpointRows:
         self._engine.close()
 
     def next_offset(self, store: str) -> int | None:
-        """Return where the store's changelog goes on; None when it has none, or nothing was ever written."""
+        """Return the next offset of the store's changelog.
+
+        Return None without a changelog, or if nothing was ever written.
+        """
         return read_offset(self._engine, store)
 
     def facts(self, store: str) -> tuple[int, int]:
-        """Return the latest time that was put into a store that has times, and its last sequence number; -1 and 0 of any other."""
+        """Return the latest put time of a store and its last sequence number.
+
+        Return -1 and 0 for a store without times.
+        """
         facts = read_facts(self._engine, store)
         observed, sequence = (-1, 0) if facts is None else FACTS.unpack(facts)
         return observed, sequence
 
     def batches(self, spec: StoreSpec) -> Iterator[Batch]:
-        """Return the rows of a store in the order in which they are stored; what has expired is left out."""
+        """Return the unexpired rows of a store in stored order."""
         known = self._manifest.stores.get(spec.name)
         if known is None:
             return
@@ -93,7 +108,7 @@ class CheckpointRows:
 
 @final
 class StoreIngest:
-    """Write the rows of one store. All methods block."""
+    """A writer of the rows of one store. All methods block."""
 
     def __init__(self, spec: StoreSpec, engine: Engine, tables: SortedTables, prefix: bytes, last: list[Row]) -> None:
         self._spec: StoreSpec = spec
@@ -106,7 +121,10 @@ class StoreIngest:
         self.rows: int = 0
 
     def write(self, batch: Batch, goes_on: Callable[[], None] = lambda: None) -> None:
-        """Write rows of a snapshot, in the order in which they are to be stored. `goes_on` may raise between slices. Raises StateFull."""
+        """Write rows of a snapshot, in the order in which they are stored.
+
+        `goes_on` may raise between slices. Raises StateFull.
+        """
         spec, prefix = self._spec, self._prefix
         versions = spec.kind is StoreKind.VERSIONED
         keys: list[bytes] = [prefix + (stored_key(key) if versions else key) for key in batch.keys]
@@ -125,14 +143,15 @@ class StoreIngest:
             values = [pack_time(time) + value for time, value in zip(batch.timestamps, values, strict=True)]
         rows = list(zip(keys, values, strict=True))
         for start in range(0, len(rows), ROWS):
-            # Sorted tables are made in half the time, and are files: past some number of them RocksDB makes better ones.
+            # Sorted tables take half the time, but each is a file. Past some number of them,
+            # RocksDB's own writes are better.
             if not self._tables.write(rows[start : start + ROWS]):
                 self._engine.write(rows[start : start + ROWS])
             goes_on()
         self.rows += len(batch)
 
     def end(self, next_offset: int, *, observed: int = -1, sequence: int = 0) -> None:
-        """Say where the changelog goes on, and what a store that has times knows besides its rows."""
+        """Set the next offset of the changelog, and the facts of a store with times."""
         self._tables.end()
         if self._spec.kind in SUFFIXES or self._spec.kind is StoreKind.VERSIONED:
             self._last.append(facts_row(self._spec.name, FACTS.pack(max(observed, self._observed), max(sequence, self._sequence))))
@@ -141,10 +160,12 @@ class StoreIngest:
 
 @final
 class Ingest:
-    """Make a task's database of rows, beside the one there may be, and put it in its place when it is whole: never before.
+    """A new database of a task, built from rows beside the current one.
 
-    `stores` are all that the task has. All methods block. Nobody may have the task's stores open. What an earlier one has left unfinished is deleted.
-    Raises StateError when the database there is has the only copy of a store, as that has no changelog.
+    It replaces the current database when it is complete, never before. `stores` are all stores of
+    the task. All methods block. The task's stores must not be open. The leftovers of an earlier
+    ingest are deleted. Raises StateError when the current database has the only copy of a store,
+    because that store has no changelog.
     """
 
     def __init__(self, task: str, directory: Path, shared: SharedResources, stores: Iterable[StoreSpec]) -> None:
@@ -168,14 +189,14 @@ class Ingest:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Delete what is not finished; does nothing after `finish`."""
+        """Delete an unfinished database; does nothing after `finish`."""
         engine, self._engine = self._engine, None
         if engine is not None:
             engine.close()
             shutil.rmtree(self._draft, ignore_errors=True)
 
     def store(self, spec: StoreSpec) -> StoreIngest:
-        """Return what takes the rows of a store; all that are begun are to be ended before `finish`."""
+        """Return the writer of a store's rows; end all writers before `finish`."""
         engine = self._opened()
         facts = StoreFacts(0, spec.kind.value, segment_ms_of(spec), spec.retain_duplicates)
         number = self._manifest.admit(spec.name, facts, self._task)
@@ -187,7 +208,10 @@ class Ingest:
         return self._engine
 
     def finish(self, reason: str) -> None:
-        """Bring all to disk, and put it in the place of what there was, which is told with the `reason`."""
+        """Write everything to disk and replace the current database.
+
+        The replacement is logged with the `reason`.
+        """
         engine = self._opened()
         engine.ingest(self._tables.paths)
         engine.write([self._manifest.row(), *self._last])
@@ -198,10 +222,11 @@ class Ingest:
         if database.exists():
             give_up(self._task, self._stores, self._directory, reason, fate="is given up, and replaced")
             shutil.rmtree(database)
-        (self._directory / CHECKPOINT_FILE).unlink(missing_ok=True)  # of what was there before
+        # it belongs to the old database
+        (self._directory / CHECKPOINT_FILE).unlink(missing_ok=True)
         self._draft.rename(database)
 
 
 def clear_drafts(directory: Path) -> None:
-    """Delete what an ingest has left in a task's directory when its process was killed. Blocks."""
+    """Delete the leftovers of a killed process' ingest from a task's directory. Blocks."""
     shutil.rmtree(directory / _DRAFT, ignore_errors=True)

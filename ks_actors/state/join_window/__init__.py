@@ -1,4 +1,4 @@
-"""Stores of stream-stream joins."""
+"""The stores of stream-stream joins."""
 
 from ks_actors.state.join_window._batch_lookups import JoinWindowBatchLookups
 from ks_actors.state.join_window._lookups import JoinWindowLookups

@@ -1,4 +1,7 @@
-"""Many rows at a time: what the join of two streams puts and looks for, with the loops in C wherever nothing is found."""
+"""Batch puts and lookups of stream-stream joins.
+
+The loops run in C as long as nothing is found.
+"""
 
 from __future__ import annotations
 
@@ -18,23 +21,32 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 Met = tuple[int, int, Any]
-"""Which of those that looked, start, and value."""
+"""Index of the probing record, row start, row value."""
 
 
 class JoinWindowBatchLookups(JoinWindowLookups[K], Generic[K]):
-    """A window store with duplicates, for operators that work on batches. `indexes` are what stands for keys in its dicts."""
+    """A window store with duplicates, for batch operators.
+
+    Parameters called `indexes` are dict keys: the keys themselves or their bytes.
+    """
 
     @property
     def run_ms(self) -> int:
-        """How far apart the starts of rows that are put together may be: none of them expires by another one."""
+        """The largest distance (ms) between row starts in one batch.
+
+        Within it, no row expires another.
+        """
         return max(0, self._retention - 1)
 
     def indexes(self, keys: list[K]) -> list[Any]:
-        """Return the indexes of keys; raises whatever the serde of the keys does."""
+        """Return the dict keys of keys; raises any error of the key serde."""
         return keys if self._faithful else list(map(self._codec.key, keys))
 
     def takes(self, indexes: list[Any], starts: list[int], values: list[Any]) -> list[Any] | None:
-        """Return the values of rows as they are kept; None when such rows cannot be put together, or what they look for cannot be met in memory."""
+        """Return the values of rows in the form in which the store keeps them.
+
+        Return None when the rows cannot be put as a batch, or their matches may be on disk.
+        """
         if not starts:
             return None if self._low and self.engine is not None else []
         if min(starts) <= self.limit_after(max(starts)) or self._sequence + len(starts) >= SEQUENCE_MASK or (self._low and self.engine is not None):
@@ -56,11 +68,14 @@ class JoinWindowBatchLookups(JoinWindowLookups[K], Generic[K]):
         return self._codec.read_value(kept) if type(kept) is Raw else kept
 
     def limit_after(self, last: int) -> int:
-        """Return what will have expired, up to and with this start, once a row was put that starts at `last`."""
+        """Return the latest expired start after a put of a row that starts at `last`."""
         return max(self._observed, last) - self._retention
 
     def put_run(self, indexes: list[Any], starts: list[int], values: list[Any]) -> None:
-        """Put rows with their starts as times, none without a value; values are as the store `takes` them."""
+        """Put rows with their starts as times.
+
+        The values are not None, and as the store `takes` them.
+        """
         last, first, count = max(starts), min(starts), len(starts)
         if last > self._observed:
             self._observed = last
@@ -89,10 +104,11 @@ class JoinWindowBatchLookups(JoinWindowLookups[K], Generic[K]):
         return segment
 
     def meet(self, indexes: list[Any], times: list[int], before: int, after: int, limits: list[int] | None) -> list[Met]:
-        """Return what starts from `before` before to `after` after each time, but not before 0, under its key.
+        """Return all rows under each key that start from `before` before to `after` after its time.
 
-        What each meets is in time order; the times themselves are in no order. `limits` tell for each time what has expired, None where nothing
-        has that is so near.
+        Starts below 0 do not count. The matches of each probe are in time order; the times
+        themselves are in no order. `limits` are the latest expired starts by probe, None if no
+        expired row is that near.
         """
         met: list[Met] = []
         add = met.append
@@ -120,7 +136,7 @@ class JoinWindowBatchLookups(JoinWindowLookups[K], Generic[K]):
                     if limits is None or start > limits[at]:
                         value = values[place]
                         if value is None:
-                            continue  # it was deleted
+                            continue  # a deleted row
                         if not simple or type(value) is Raw:
                             value = self._entry_at(segment, place)[0]
                         add((at, start, value))

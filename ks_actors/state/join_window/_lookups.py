@@ -1,4 +1,4 @@
-"""The ways to put and to find rows of a window store with duplicates: one by one, and many at a time."""
+"""Puts and lookups of single rows in a window store with duplicates, and range scans."""
 
 from __future__ import annotations
 
@@ -37,13 +37,14 @@ class JoinWindowLookups(JoinWindowRows, Generic[K]):
 
     @property
     def observed(self) -> int:
-        """The latest start that was put, -1 before the first."""
+        """The latest put start, -1 before the first."""
         return self._observed
 
     def put_entry(self, key: K, start: int, entry: Entry | None) -> None:
-        """Add an entry. None is ignored where there are segments; in memory it moves time on, and is nothing but a record of the changelog.
+        """Add an entry.
 
-        Raises SerializationError, with nothing changed, for what cannot be written.
+        None is ignored in a segmented store; in memory it only advances time and adds a changelog
+        record. Raises SerializationError, with nothing changed, when the entry cannot be written.
         """
         if entry is None and self._segmented:
             return
@@ -61,7 +62,7 @@ class JoinWindowLookups(JoinWindowRows, Generic[K]):
         number = start // self._span
         segment = self._segment(number)
         if self._gone:
-            self.release(2)  # whatever grows pays for what is to go
+            self.release(2)  # growth pays for eviction: each new row frees two others
         sequence = (self._sequence + 1) & SEQUENCE_MASK
         self._add(segment, (index, start, sequence, value, time))
         self._touched[number] = segment
@@ -73,11 +74,15 @@ class JoinWindowLookups(JoinWindowRows, Generic[K]):
 
     @property
     def mutable(self) -> bool:
-        """Whether values may be changed in place, so that each read makes a new object."""
+        """Whether values are mutable, so that each read makes a new object."""
         return self._mutable
 
     def kept(self, key: K, value: Any) -> Any:
-        """Return a value as it is kept: as it will be read, or as bytes when it could be changed in place. Raises SerializationError."""
+        """Return a value in the form in which the store keeps it.
+
+        Immutable values are kept as their serde reads them, mutable ones as bytes. Raises
+        SerializationError.
+        """
         if type(value) is Raw:
             return value
         if self._mutable:
@@ -87,12 +92,16 @@ class JoinWindowLookups(JoinWindowRows, Generic[K]):
         return self._codec.admit(key, value)
 
     def get_entry(self, key: K, start: int) -> Entry | None:
-        """Return what was put last of all, if that was for this window."""
+        """Return the entry of the very last put, if it was for this window."""
         slot = start << SEQUENCE_BITS | self._sequence
         return next((entry for found, entry in self._slots(key, start, start) if found == slot), None)
 
     def fetch_entries(self, key: K, time_from: int, time_to: int) -> list[tuple[int, Entry]]:
-        """Return start and entry of all that starts at `time_from` to `time_to`, both included, in time order, and that of the puts."""
+        """Return start and entry of the rows of `key` in a time range.
+
+        They start from `time_from` to `time_to`, both included, in time order, then in the order of
+        puts.
+        """
         first = max(time_from, self._limit + 1)
         if time_to < first:
             return []
@@ -119,14 +128,14 @@ class JoinWindowLookups(JoinWindowRows, Generic[K]):
         return found
 
     def _within(self, first: int, last: int) -> list[AnySegment]:
-        """Return the segments that reach into a stretch of time, in order."""
+        """Return the segments that overlap with a time range, in order."""
         low, high, segments = first // self._span, last // self._span, self._segments
         if high - low < len(segments):
             return [segment for number in range(low, high + 1) if (segment := segments.get(number)) is not None]
         return [segments[number] for number in sorted(segments) if low <= number <= high]
 
     def _slots(self, key: K, time_from: int, time_to: int) -> list[tuple[int, Entry]]:
-        """Return slot and entry of what is in memory and on disk."""
+        """Return slot and entry of the rows in memory and on disk."""
         index: Any = key if self._faithful else self._codec.key(key)
         first = max(time_from, self._limit + 1)
         if time_to < first:
@@ -147,7 +156,7 @@ class JoinWindowLookups(JoinWindowRows, Generic[K]):
         return sorted(found.items(), key=_slot)
 
     def _fetched(self, time_from: int, time_to: int, *, by_time: bool) -> list[Found]:
-        """Return all that starts in a stretch of time, in order."""
+        """Return all rows that start in a time range, in order."""
         first = max(time_from, self._limit + 1)
         if time_to < first:
             return []

@@ -1,4 +1,7 @@
-"""A segment whose rows are bytes in the kernel's memory: two fifths of what they take as objects."""
+"""A segment of rows that are bytes in the kernel's memory.
+
+They take two fifths of the memory of objects.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,17 @@ if TYPE_CHECKING:
     from ks_actors.state.core import Codec, Entry
 
 STEP: Final = 1_000
-"""Rows that are made objects of at a time when a column is gone through."""
+"""Rows that are made into objects at a time while a column is iterated."""
 
 KEY, START, SEQUENCE, VALUE, TIME, CONTENT = range(6)
 
 
 @final
 class Column:
-    """One column of packed rows, read as a list is; it keeps them in memory."""
+    """One column of packed rows with the reading part of a list's interface.
+
+    It keeps the rows in memory.
+    """
 
     __slots__ = ("_end", "_rows", "_which")
 
@@ -40,7 +46,10 @@ class Column:
 
 @final
 class PackedSegment:
-    """Rows of one stretch of time, keys and values str or bytes; for the rest it is like `Segment`. `new` makes the memory of them."""
+    """The rows of one time range, with str or bytes as keys and values.
+
+    Otherwise it is like `Segment`. `new` allocates the memory of the rows.
+    """
 
     __slots__ = ("_new", "committed", "frozen", "goal", "number", "rows", "written")
 
@@ -58,7 +67,7 @@ class PackedSegment:
 
     @property
     def keys(self) -> Column:
-        """What stands for the keys in dicts."""
+        """The dict keys."""
         return Column(self.rows, KEY)
 
     @property
@@ -73,7 +82,7 @@ class PackedSegment:
 
     @property
     def values(self) -> Column:
-        """The values, None for rows that nobody finds."""
+        """The values, None for rows that lookups skip."""
         return Column(self.rows, VALUE)
 
     @property
@@ -82,13 +91,16 @@ class PackedSegment:
         return Column(self.rows, TIME)
 
     def columns(self, end: int) -> tuple[Iterable[Any], ...]:
-        """Return all columns up to a place, for whoever reads them later; what lies behind what is committed may be another row's then."""
+        """Return all columns up to `end`, for a later read.
+
+        Uncommitted rows are copied, because a rollback may put other rows in their places.
+        """
         if end > self.committed:
             return tuple(self.rows.column(which, 0, end) for which in range(5))
         return tuple(Column(self.rows, which, end) for which in range(5))
 
     def contents(self, first: int, last: int) -> tuple[list[bytes], list[bytes | None], list[int]]:
-        """Return keys as in a changelog, the bytes of values, and times of rows `first` to before `last`."""
+        """Return changelog keys, value bytes and times of rows `first` to before `last`."""
         rows = self.rows
         return rows.names(first, last), rows.column(CONTENT, first, last), rows.column(TIME, first, last)
 
@@ -98,38 +110,44 @@ class PackedSegment:
             self.rows.add(*row)
         except (TypeError, UnicodeEncodeError):
             key, start, sequence, value, time = row
-            try:  # it may be of a subclass
+            try:  # key or value may be of a subclass
                 index, same = codec.index_key(codec.index_bytes(key)), None if value is None else codec.read_value(codec.value(value))
             except Exception as error:  # noqa: BLE001 - whatever a serde raises means that the object is bad
                 codec.refuse(key, value, error)
             self.rows.add(index, start, sequence, same, time)
 
     def add_all(self, keys: list[Any], starts: list[int], sequences: Iterable[int], values: list[Any]) -> None:
-        """Add rows with their starts as times, and values all: all of them, or none when it raises."""
+        """Add rows with their starts as times, all of them or, on an error, none.
+
+        No value is None.
+        """
         self.rows.add_all(keys, starts, list(sequences), values)
 
     def replace(self, place: int, value: Any, time: int) -> None:
-        """Put another value and time into the place of those of a row."""
+        """Replace the value and time of a row."""
         self.rows.replace(place, value, time)
         self.written = min(self.written, place)
 
     def places(self, key: Any, first: int, last: int) -> list[int]:
-        """Return the rows of a key that start from `first` to `last`, both included, by start."""
+        """Return the places of a key's rows in a time range, sorted by start.
+
+        The range is from `first` to `last`, both included.
+        """
         return self.rows.places(key, first, last)
 
     def entries(self, key: Any, first: int, last: int) -> list[tuple[int, Entry]]:
-        """Return start and entry of those."""
+        """Return start and entry of the rows of `places`."""
         return self.rows.entries(key, first, last)
 
     def roll_back(self) -> int:
-        """Take out all rows that are not committed; return how many."""
+        """Remove all uncommitted rows; return how many."""
         count = len(self.rows) - self.committed
         self.rows.cut(self.committed)
         self.frozen = self.committed
         return count
 
     def release(self, _: int) -> int:
-        """Let go of the rows, which is done at once; return how many that were. Whoever reads them keeps them."""
+        """Release all rows at once; return how many. Readers keep their rows."""
         count = len(self.rows)
         self.rows = self._new()
         return count

@@ -1,4 +1,4 @@
-"""What a window store with duplicates has in memory, by stretches of time; how it is committed, reaches the disk, and expires."""
+"""The rows of a window store with duplicates, by time: commit, writes to disk and expiry."""
 
 from __future__ import annotations
 
@@ -26,21 +26,26 @@ if TYPE_CHECKING:
     from ks_actors.topology import StoreSpec
 
 ROW_BYTES: Final = 600
-"""Heap that an uncommitted row takes besides its value: objects' heads, columns, index; and a row that expires when this one is committed."""
+"""The heap of an uncommitted row besides its value.
+
+It counts object headers, columns, the index, and one row that expires at this one's commit.
+"""
 
 BACKLOG: Final = 2_000
-"""Rows that have expired and are in memory, from which on somebody should let go of them."""
+"""Expired rows in memory, from which on their release is overdue."""
 
 
 class JoinWindowRows(Measured):
-    """Rows by time, key, and the order in which they came.
+    """Rows by time, key and order of puts.
 
-    A put never changes what is there: it adds a row to the segment of its time. So a transaction is what lies behind a place in each, a rollback
-    cuts that off, and there is nothing to note at a put. A segment leaves memory as a whole when the last of it has expired, and what expires
-    before it was written is never written. The engine has segments of its own, as long as Kafka Streams has them.
+    A put never changes existing rows: it appends one to the segment of its time. So a transaction
+    is the rows behind a position in each segment, a rollback truncates, and puts need no undo
+    notes. A segment leaves memory as a whole when its last row has expired. Rows that expire before
+    they are written are never written. The engine has segments of its own, as long as those of
+    Kafka Streams.
 
-    Segments below `_low` may have rows on disk only. They are read by key, and kept in `_cold` until they expire. What is public here is for
-    TaskStores.
+    Segments below `_low` may have rows on disk only. Those are read by key, and kept in `_cold`
+    until they expire. The public members are for TaskStores.
     """
 
     def __init__(self, codec: Codec, engine: Engine | None, prefix: bytes, record_time: Callable[[], int], spec: StoreSpec) -> None:
@@ -56,22 +61,22 @@ class JoinWindowRows(Measured):
         self._span: int = span_of(spec.retention_ms)
         self._segmented: bool = spec.type != "in_memory"
         self._mutable: bool = codec.mutable
-        self._plain: bool = spec.value is serdes.BYTES  # its objects are what it writes
+        self._plain: bool = spec.value is serdes.BYTES  # the bytes are the objects
         self._packed: bool = _kernel is not None and codec.text and codec.plain_keys
         self._texts: tuple[bool, bool] = (spec.key is serdes.STRING, spec.value is serdes.STRING)
         self._segments: dict[int, AnySegment] = {}
-        self._touched: dict[int, AnySegment] = {}  # by this transaction
-        self._frozen: dict[int, AnySegment] = {}  # by the one that is being committed
+        self._touched: dict[int, AnySegment] = {}  # by the open transaction
+        self._frozen: dict[int, AnySegment] = {}  # by the transaction that is being committed
         self._observed: int = -1
         self._limit: int = -1 - spec.seen_ms
-        self._committed: int = -1  # what was observed up to the last commit
+        self._committed: int = -1  # the latest start observed up to the last commit
         self._frozen_observed: int = -1
         self._sequence: int = 0
         self._resident: int = 0
-        self._rows: int = 0  # of this transaction
+        self._rows: int = 0  # of the open transaction
         self._size: int = 0
         self._frozen_size: int = 0
-        self._gone: deque[AnySegment] = deque()  # they have expired, and are let go of bit by bit
+        self._gone: deque[AnySegment] = deque()  # expired segments, released bit by bit
         self._gone_rows: int = 0
         self._low: int = 0
         self._cold: dict[Any, list[tuple[int, bytes]]] = {}
@@ -94,14 +99,14 @@ class JoinWindowRows(Measured):
         else:
             segment.add(*row)
 
-    # A transaction.
+    # Transactions.
 
     def uncommitted_bytes(self) -> int:
-        """Return about how much memory the open transaction takes, in O(1)."""
+        """Return the approximate bytes of the open transaction, in O(1)."""
         return self._rows * ROW_BYTES + self._size
 
     def freeze(self) -> None:
-        """Begin a new transaction; the one that was open is being committed."""
+        """Begin a new transaction; the open one is being committed."""
         self._frozen, self._touched = self._touched, {}
         for segment in self._frozen.values():
             segment.frozen = len(segment)
@@ -110,7 +115,10 @@ class JoinWindowRows(Measured):
         self._frozen_observed = self._observed
 
     def keep(self, *, written: bool) -> int:
-        """Take what is frozen as committed, `written` when it is in the engine already; return how many records that are."""
+        """Take the frozen transaction as committed; return its number of records.
+
+        `written` says that the engine has it already.
+        """
         count = 0
         for segment in self._frozen.values():
             count += segment.frozen - segment.committed
@@ -127,7 +135,7 @@ class JoinWindowRows(Measured):
         return count
 
     def drop(self) -> None:
-        """Go back to what is committed."""
+        """Roll back to the last commit."""
         for segment in (self._frozen | self._touched).values():
             self._resident -= segment.roll_back()
             if not segment.committed:
@@ -138,7 +146,7 @@ class JoinWindowRows(Measured):
         self._limit = self._observed - self._retention
 
     def _expire(self) -> None:
-        """Forget segments of which nothing can be seen any more."""
+        """Forget segments with expired rows only."""
         limit, span = self._committed - self._retention, self._span
         for number, segment in list(self._segments.items()):
             if (number + 1) * span - 1 <= limit and segment.committed == len(segment):
@@ -154,7 +162,7 @@ class JoinWindowRows(Measured):
         self._gone.append(segment)
 
     def release(self, count: int) -> None:
-        """Free the memory of about `count` rows that nobody needs."""
+        """Free the memory of about `count` expired rows."""
         gone = self._gone
         while gone and count > 0:
             freed = gone[0].release(count)
@@ -166,7 +174,10 @@ class JoinWindowRows(Measured):
     # The changelog.
 
     def changelog(self) -> Iterator[Batch]:
-        """Return what is frozen, in slices; what is packed stays so until it is written, or looked at."""
+        """Return the frozen rows, in slices.
+
+        Packed rows stay packed until they are written or read.
+        """
         for segment in list(self._frozen.values()):
             for first in range(segment.committed, segment.frozen, SLICE):
                 last = min(first + SLICE, segment.frozen)
@@ -178,7 +189,7 @@ class JoinWindowRows(Measured):
     def _log_keys(self, segment: Segment, first: int, last: int) -> list[bytes]:
         keys = segment.keys[first:last]
         if _kernel is not None and self._codec.plain_keys:
-            with suppress(TypeError):  # of a subclass of str, or bytes
+            with suppress(TypeError):  # a subclass of str or bytes
                 return _kernel.window_keys(keys, segment.starts[first:last].tolist(), segment.sequences[first:last].tolist())  # type: ignore[no-any-return]
         encoded = map(self._codec.key, keys) if self._codec.faithful else keys
         return list(map(add, encoded, map(SUFFIX.pack, segment.starts[first:last], segment.sequences[first:last])))
@@ -195,12 +206,12 @@ class JoinWindowRows(Measured):
             return [self._encoded(segment, place) for place in range(first, last)]
 
     def _encoded(self, segment: AnySegment, place: int) -> bytes:
-        """Return the bytes of a value, of the very class: a log takes no other."""
+        """Return a value as plain bytes, never a subclass: a log accepts nothing else."""
         value = segment.values[place]
         return bytes(value) if type(value) is Raw else self._codec.content(segment.keys[place], value)
 
     def _entry_at(self, segment: AnySegment, place: int) -> Entry:
-        """Return what a row holds, a new object when it is mutable."""
+        """Return the entry of a row, a new object when it is mutable."""
         value, time = segment.values[place], segment.times[place]
         if type(value) is not Raw or type(segment) is PackedSegment:
             return (value, time)
@@ -210,7 +221,10 @@ class JoinWindowRows(Measured):
         return entry
 
     def restore(self, batch: Batch) -> None:
-        """Take in records of the changelog, as committed; the last one of a row counts. Raises IllegalTransition in the middle of a transaction."""
+        """Apply records of the changelog as committed; the last one of a row counts.
+
+        Raises IllegalTransition while a transaction is open.
+        """
         if self._touched or self._frozen:
             raise IllegalTransition(f"store {self.name}: what is uncommitted is to be dropped before anything is restored")
         parts = [SUFFIX.unpack_from(key, len(key) - SUFFIX.size) for key in batch.keys]
@@ -239,10 +253,10 @@ class JoinWindowRows(Measured):
             segment.committed = segment.frozen = len(segment)
             self._resident += 1
 
-    # The way to the engine.
+    # Writes to the engine.
 
     def _rows_of(self, segment: AnySegment, first: int, last: int, limit: int) -> Iterator[Row]:
-        """Return what starts after `limit` as rows of the engine."""
+        """Return the engine's rows of those that start after `limit`."""
         if type(segment) is not PackedSegment:
             starts = segment.starts
             yield from (self._row(segment, place) for place in range(first, last) if starts[place] > limit)
@@ -264,39 +278,42 @@ class JoinWindowRows(Measured):
         return self.prefix + SEGMENT.pack(start // self.segment_ms)
 
     def frozen_rows(self) -> list[Row]:
-        """Return all that is frozen as rows of the engine."""
+        """Return the engine's rows of all frozen ones."""
         return [row for segment in self._frozen.values() for row in self._rows_of(segment, segment.committed, segment.frozen, -1 << 63)]
 
     def unsettled(self) -> int:
-        """Return how many rows have expired and are still in memory."""
+        """Return the number of expired rows still in memory."""
         return self._gone_rows
 
     @property
     def overdue(self) -> bool:
-        """Whether somebody should `settle` some."""
+        """Whether many expired rows wait for `settle`."""
         return self._gone_rows >= BACKLOG
 
     def wants_tidying(self, *, idle: bool) -> bool:
-        """Return whether there is enough to be done in memory for somebody to do it; while `idle`, whether there is anything."""
+        """Return whether memory needs work: much of it, or, while `idle`, any."""
         return bool(self.unsettled()) if idle else self.overdue
 
     def settle(self, count: int) -> bool:
-        """Let go of about `count` rows that have expired; return whether that was all."""
+        """Release about `count` expired rows; return whether that was all."""
         self.release(count)
         return not self._gone
 
     def has_unwritten(self) -> bool:
-        """Return whether something is committed that the engine does not have."""
+        """Return whether committed rows are missing in the engine."""
         return self.engine is not None and any(segment.written < segment.committed for segment in self._segments.values())
 
     def begin_write(self) -> None:
-        """Take what is committed as what is to be written."""
+        """Take the committed rows as the ones to write."""
         for segment in self._segments.values():
             segment.goal = segment.committed
         self.unwritten_bytes = 0
 
     def write_slices(self, engine: Engine) -> Iterator[None]:
-        """Delete the segments that have expired, then write, a slice per step; what a failing step would have written stays to be written."""
+        """Delete the expired segments, then write, a slice per step.
+
+        A slice that fails stays to be written.
+        """
         expired = max(0, self._committed - self._retention) // self.segment_ms
         if expired > self._cleared:
             engine.write((), [(self.prefix + SEGMENT.pack(self._cleared), self.prefix + SEGMENT.pack(expired))])
@@ -312,15 +329,15 @@ class JoinWindowRows(Measured):
                 segment = self._segments.get(number)
 
     def resident_rows(self) -> int:
-        """Return how many rows are in memory."""
+        """Return the number of rows in memory."""
         return self._resident + self._cold_rows
 
     def waiting_rows(self) -> int:
-        """Return of how many rows something is noted: none, segments know what of them is written."""
+        """Return 0: segments count their written rows, so no row needs a note."""
         return 0
 
     def tidy(self) -> Iterator[None]:
-        """Let go of the oldest segments when more is in memory than may be, and of what has expired."""
+        """Evict the oldest written segments when memory is over its limit, and expired rows."""
         if self.resident_rows() > self.resident_records and self.engine is not None:
             for number in sorted(self._segments):
                 segment = self._segments[number]
@@ -335,10 +352,10 @@ class JoinWindowRows(Measured):
             self.release(SLICE)
             yield
 
-    # Rows that are on disk.
+    # Rows on disk.
 
     def _cold_of(self, engine: Engine, index: Any) -> list[tuple[int, bytes]]:
-        """Return slots and bytes of all rows of a key that may be on disk only, in order."""
+        """Return slots and bytes of a key's rows that may be on disk only, in order."""
         rows = self._cold.get(index)
         if rows is None:
             if self._cold_rows > self.resident_records // 2:
@@ -353,28 +370,29 @@ class JoinWindowRows(Measured):
             base = self.prefix + SEGMENT.pack(segment) + encoded
             since, until = max(first, segment * self.segment_ms), min(end, (segment + 1) * self.segment_ms)
             for name, data in engine.scan(base + SUFFIX.pack(since, 0), base + SUFFIX.pack(until, 0)):
-                if len(name) == len(base) + SUFFIX.size:  # else it is one of a longer key
+                # otherwise the row belongs to a longer key
+                if len(name) == len(base) + SUFFIX.size:
                     start, sequence = SUFFIX.unpack_from(name, len(base))
                     yield start << SEQUENCE_BITS | sequence, self._codec.from_engine(data)
 
     def facts(self, *, frozen: bool = False) -> bytes | None:
-        """Return the latest start that is committed, or frozen, and the sequence number."""
+        """Return the latest committed (or frozen) start and the sequence number."""
         return FACTS.pack(self._frozen_observed if frozen else self._committed, self._sequence)
 
     def recall(self, facts: bytes) -> None:
-        """Take up what `facts` returned before the store was closed: all that is older is on disk."""
+        """Restore the state that `facts` returned before the close: all older rows are on disk."""
         self._observed, self._sequence = FACTS.unpack(facts)
         self._committed = self._frozen_observed = self._observed
         self._limit = self._observed - self._retention
         self._low = self._observed // self._span + 1
 
     def end_reading(self, reason: str) -> None:
-        """Tell those who read that there is nothing more to be had."""
+        """End all queries of this store: further reads raise StoreClosed."""
         for reader in list(self.readers):
             reader.void(reason)
 
     def close(self) -> None:
-        """Let go of the memory; every later use raises StoreClosed."""
+        """Release the memory; every later use raises StoreClosed."""
         for iterator in list(self._iterators):
             iterator.cut_off(self.name)
         self.end_reading(f"store {self.name} is closed, as its task is")

@@ -1,4 +1,4 @@
-"""What was put into a store with duplicates for a stretch of time: rows in columns, in the order in which they came."""
+"""The rows of a store with duplicates in one time range, as columns in the order of puts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _shared: Final[list[int]] = []
 
 
 def _numbers(first: int, end: int) -> list[int]:
-    """Return numbers as objects that all segments share, as far as they are not too large: each is larger than the place that it stands in."""
+    """Return a range of numbers; all segments share the objects of small ones.
+
+    Sharing saves memory, because an int object is larger than its slot in a list.
+    """
     if end > SHARED:
         return list(range(first, end))
     if end > len(_shared):
@@ -27,20 +30,22 @@ def _numbers(first: int, end: int) -> list[int]:
 
 @final
 class Raw(bytes):
-    """A value as its serde wrote it, in the place of the object."""
+    """A value as its serde wrote it, in place of the object."""
 
     __slots__ = ()
 
 
 @final
 class Segment:
-    """Rows of one stretch of time.
+    """The rows of one time range.
 
-    Rows are only ever added at the end, and taken from the end again by a rollback. So what is committed, frozen, and on disk is a number each:
+    Rows are only appended, and removed from the end by a rollback. So one number each marks the
+    committed, frozen and written rows:
 
-        0 ≤ written ≤ committed ≤ frozen ≤ rows        what is to be written next reaches up to `goal`
+        0 ≤ written ≤ committed ≤ frozen ≤ rows        the next write reaches up to `goal`
 
-    `index` has for each key the place of its only row, or the places of all of them by start, those of one start as they came.
+    `index` has for each key the place of its only row, or a list of its places. The list is sorted
+    by start, then by order of puts.
     """
 
     __slots__ = ("committed", "frozen", "goal", "index", "keys", "number", "plain", "sequences", "starts", "times", "values", "written")
@@ -63,7 +68,10 @@ class Segment:
         return len(self.values)
 
     def add(self, key: Any, start: int, sequence: int, value: Any, time: int) -> int:
-        """Add a row; return its place. Without a value nobody will find it: it is there for the changelog alone."""
+        """Add a row; return its place.
+
+        Lookups skip a row without value: it exists for the changelog alone.
+        """
         place = len(self.values)
         self.plain = self.plain and type(value) is not Raw
         self.keys.append(key)
@@ -76,7 +84,7 @@ class Segment:
         return place
 
     def add_all(self, keys: list[Any], starts: list[int], sequences: Iterable[int], values: list[Any]) -> None:
-        """Add rows with their starts as times, and values all."""
+        """Add rows with their starts as times; no value is None."""
         base = len(self.values)
         places = _numbers(base, base + len(keys))
         self.keys += keys
@@ -95,17 +103,17 @@ class Segment:
                     self.gather(keys[place - base], place)
 
     def replace(self, place: int, value: Any, time: int) -> None:
-        """Put another value and time into the place of those of a row."""
+        """Replace the value and time of a row."""
         self.values[place], self.times[place] = value, time
         self.plain = self.plain and type(value) is not Raw
         self.written = min(self.written, place)
 
     def columns(self, end: int) -> tuple[Iterable[Any], ...]:
-        """Return keys, starts, sequence numbers, values and times up to a place, for whoever reads them later."""
+        """Return keys, starts, sequence numbers, values and times up to `end`, for a later read."""
         return (self.keys[:end], self.starts[:end], self.sequences[:end], self.values[:end], self.times[:end])
 
     def gather(self, key: Any, place: int) -> None:
-        """Note one more row of a key that has some."""
+        """Add a row to the places of a key that has others."""
         starts, places = self.starts, self.index[key]
         self.keys[place] = self.keys[places if type(places) is int else places[0]]  # type: ignore[index]  # one object is enough
         if type(places) is int:
@@ -118,7 +126,10 @@ class Segment:
             insort(places, place, key=starts.__getitem__)
 
     def places(self, key: Any, first: int, last: int) -> tuple[int, ...] | list[int]:
-        """Return the rows of a key that start from `first` to `last`, both included, by start."""
+        """Return the places of a key's rows in a time range, sorted by start.
+
+        The range is from `first` to `last`, both included.
+        """
         found = self.index.get(key)
         if found is None:
             return NO_PLACES
@@ -129,7 +140,7 @@ class Segment:
         return found[bisect_left(found, first, key=at) : bisect_right(found, last, key=at)]
 
     def roll_back(self) -> int:
-        """Take out all rows that are not committed; return how many."""
+        """Remove all uncommitted rows; return how many."""
         left, index = self.committed, self.index
         for key in set(self.keys[left:]):
             places = index.get(key)
@@ -148,7 +159,10 @@ class Segment:
         del self.keys[left:], self.starts[left:], self.sequences[left:], self.values[left:], self.times[left:]
 
     def release(self, count: int) -> int:
-        """Let go of some rows of a segment that nobody needs any more; return how many: all at once would take long."""
+        """Free some rows of an expired segment; return how many.
+
+        Freeing all at once would take long.
+        """
         index, left = self.index, max(0, len(self.values) - count)
         count = len(self.values) - left
         for _ in range(min(count, len(index))):

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 V = TypeVar("V")
 P = TypeVar("P")
-"""What users put and get: a value, or a value with its timestamp."""
+"""The type that users put and get: a value, or a value with its timestamp."""
 
 
 class ValueAndTimestamp(NamedTuple, Generic[V]):
-    """A value, and the time (ms) that belongs to it."""
+    """A value and its timestamp (ms)."""
 
     value: V
     timestamp: int
@@ -30,56 +30,60 @@ class KeyValueBase(Table[K], Generic[K, P]):
     """Values by key; ranges are in the order of the keys' bytes."""
 
     def _show(self, entry: Entry) -> Any:
-        """Return what users get of an entry."""
+        """Return the user's form of an entry."""
         return entry[0]
 
     def _entry(self, value: Any) -> Entry | None:
-        """Return the entry of what users put."""
+        """Return the entry of a user's value."""
         return None if value is None else (value, self._time())
 
     def get(self, key: K) -> P | None:
-        """Return the value of `key`, or None. A value that may be changed in place is yours to change; put it to change the store."""
+        """Return the value of `key`, or None.
+
+        A mutable value is yours to change; put it to change the store.
+        """
         if key is None:
             raise TypeError(f"store {self.name}: a key cannot be None")
         entry = self.get_entry(key)
         return None if entry is None else self._show(entry)
 
     def put(self, key: K, value: P | None) -> None:
-        """Set the value of `key`; None deletes it. The store has it as it is now, whatever becomes of the object.
+        """Set the value of `key`; None deletes it.
 
-        Raises SerializationError, with nothing changed, when key or value cannot be written.
+        The store keeps the value as it is now, even if you change the object later. Raises
+        SerializationError, with nothing changed, when key or value cannot be written.
         """
         if key is None:
             raise TypeError(f"store {self.name}: a key cannot be None")
         self.put_entry(key, self._entry(value))
 
     def key_bytes(self, key: K) -> bytes:
-        """Return the bytes of a key, which keys are ordered by."""
+        """Return the bytes of a key, by which keys are ordered."""
         encoded: bytes = self._codec.key(key)
         return encoded
 
     def index(self, key: K) -> Any:
-        """Return what stands for a key in dicts: the key itself when equal keys have equal bytes, else its bytes."""
+        """Return the dict key of a key: itself when equal keys have equal bytes, else its bytes."""
         return key if self._codec.faithful else self._codec.key(key)
 
     def own_key(self, key: K) -> tuple[bytes, K]:
-        """Return the bytes of a key, and the key as nobody else has it who could change it in place."""
+        """Return the bytes of a key, and a copy of the key if it is mutable."""
         encoded: bytes = self._codec.key(key)
         return encoded, self._codec.object_key(encoded) if self._codec.mutable_keys else key
 
     def entry_bytes(self, key: K, value: P) -> int:
-        """Return how many bytes a key and its value take, time included, when they are written."""
+        """Return the written size of a key and its value (bytes), time included."""
         entry = self._entry(value)
         return len(self._codec.key(key)) + (0 if entry is None else len(self._codec.raw(entry)))
 
     def delete(self, key: K) -> P | None:
-        """Delete `key` and return the value that it had."""
+        """Delete `key` and return its old value."""
         value = self.get(key)
         self.put(key, None)
         return value
 
     def put_if_absent(self, key: K, value: P | None) -> P | None:
-        """Set the value of `key` when it has none; return the value that it has already, or None."""
+        """Set the value of `key` if it has none; return the existing value, or None."""
         old = self.get(key)
         if old is None:
             self.put(key, value)
@@ -91,7 +95,10 @@ class KeyValueBase(Table[K], Generic[K, P]):
             self.put(key, value)
 
     def range(self, low: K | None, high: K | None) -> StoreIterator[tuple[K, P]]:
-        """Iterate over the keys from `low` to `high`, both included, None for no bound, in the order of their bytes."""
+        """Iterate over the keys from `low` to `high`, both included, in byte order.
+
+        None is no bound.
+        """
         return self._range(low, high, reverse=False)
 
     def reverse_range(self, low: K | None, high: K | None) -> StoreIterator[tuple[K, P]]:
@@ -103,15 +110,18 @@ class KeyValueBase(Table[K], Generic[K, P]):
         first = b"" if low is None else encode(low)
         end = b"" if high is None else encode(high) + b"\0"
         if end and end <= first:
-            end = first  # nothing, as Kafka Streams has it
+            end = first  # an empty range, as in Kafka Streams
         return self.scan(first, end, self._show, reverse=reverse)
 
     def all(self) -> StoreIterator[tuple[K, P]]:
-        """Iterate over all keys in the order of their bytes."""
+        """Iterate over all keys in byte order."""
         return self.scan(b"", b"", self._show)
 
     def all_there_is(self) -> StoreIterator[tuple[K, P | SerializationError]]:
-        """Iterate as `all` does, with the error in the place of a value that its serde cannot read: for operators."""
+        """Iterate as `all` does, with a SerializationError in place of an unreadable value.
+
+        For operators.
+        """
 
         def read(raw: bytes) -> Any:
             try:
@@ -122,11 +132,11 @@ class KeyValueBase(Table[K], Generic[K, P]):
         return self.scan(b"", b"", lambda entry: entry[0] if isinstance(entry[0], SerializationError) else self._show(entry), read=read)
 
     def reverse_all(self) -> StoreIterator[tuple[K, P]]:
-        """Iterate over all keys against the order of their bytes."""
+        """Iterate over all keys in reverse byte order."""
         return self.scan(b"", b"", self._show, reverse=True)
 
     def prefix_scan(self, prefix: Any, prefix_serializer: Callable[[Any], bytes]) -> StoreIterator[tuple[K, P]]:
-        """Iterate over the keys whose bytes begin with those that `prefix_serializer` makes of `prefix`."""
+        """Iterate over the keys with bytes that begin with the serialized `prefix`."""
         first = prefix_serializer(prefix)
         return self.scan(first, after(first), self._show)
 
@@ -136,9 +146,10 @@ class KeyValueStore(KeyValueBase[K, V], Generic[K, V]):
 
 
 class TimestampedKeyValueStore(KeyValueBase[K, ValueAndTimestamp[V]], Generic[K, V]):
-    """Values with their timestamps, by key: what tables and aggregates live in.
+    """Values with their timestamps, by key: the store of tables and aggregates.
 
-    `get_entry` and `put_entry` are the fast way for operators; an entry is a plain tuple of value and timestamp.
+    `get_entry` and `put_entry` are the fast way for operators; an entry is a plain tuple of value
+    and timestamp.
     """
 
     def _show(self, entry: Entry) -> Any:

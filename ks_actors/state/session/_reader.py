@@ -1,4 +1,4 @@
-"""What queries see of session stores."""
+"""The reader of session stores."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ _first: Final = itemgetter(0)
 
 
 class SessionReader(NotingReader[SessionStore[Any, Any]]):
-    """Reads a session store. What has expired is not seen, as of the last commit or as of now. Rows have a key and a `Window` each."""
+    """A reader of a session store. Each row has a key and a `Window`.
+
+    Sessions that have expired as of the last commit, or as of now, are invisible.
+    """
 
     def _limit(self, *, committed: bool) -> int:
         store = self.store
@@ -37,7 +40,10 @@ class SessionReader(NotingReader[SessionStore[Any, Any]]):
         return None if end <= self._limit(committed=committed) else self._entry(handle, self._value(handle, committed=committed))
 
     def find(self, key: Any, earliest_end: int, latest_start: int, *, committed: bool, reverse: bool) -> Rows:
-        """Iterate over the sessions of a key that overlap with a span, in the order of the store's `find_sessions`, or against it."""
+        """Iterate over a key's sessions that overlap with a span.
+
+        The order is that of the store's `find_sessions`, forward or in reverse.
+        """
         store, index = self.store, self._index(key)
         first = max(earliest_end, self._limit(committed=committed) + 1, 0)
         low = first << SHIFT
@@ -53,7 +59,10 @@ class SessionReader(NotingReader[SessionStore[Any, Any]]):
         return rows
 
     def _stored_of(self, index: Any, first: int, stop: int, latest_start: int, *, reverse: bool) -> Iterator[tuple[int, bytes]]:
-        """Return slot and value of a key's sessions on disk that end from `first` to before `stop`, as it is now."""
+        """Return slot and value of a key's sessions on disk, as of now.
+
+        They end from `first` to before `stop`.
+        """
         store, engine = self.store, self.store.engine
         if engine is None or first >= stop:
             return iter(())
@@ -65,7 +74,8 @@ class SessionReader(NotingReader[SessionStore[Any, Any]]):
             scans.append(engine.scan(base + ENDS.pack(since, 0), base + ENDS.pack(until, 0), reverse=reverse))
         if reverse:
             scans.reverse()
-        size = len(store.prefix) + SEGMENT.size + len(encoded)  # longer keys that begin with this one may lie in between
+        # a scan may also meet longer keys that begin with this one
+        size = len(store.prefix) + SEGMENT.size + len(encoded)
         ends = ((ENDS.unpack_from(name, size), data) for name, data in chain.from_iterable(scans) if len(name) == size + ENDS.size)
         return ((end << SHIFT | start, data) for (end, start), data in ends if start <= latest_start)
 
@@ -84,7 +94,10 @@ class SessionReader(NotingReader[SessionStore[Any, Any]]):
         return slot if self.store._segmented else (slot >> SHIFT, -(slot & LATEST))
 
     def find_range(self, keys: Bounds, earliest_end: int, latest_start: int, *, committed: bool, reverse: bool) -> Rows:
-        """Iterate over the sessions of a range of keys (see `bounds`), in the order of the store's `find_sessions_range`, or against it."""
+        """Iterate over the sessions of a range of keys (see `bounds`).
+
+        The order is that of the store's `find_sessions_range`, forward or in reverse.
+        """
         first = max(earliest_end, self._limit(committed=committed) + 1, 0)
         layers: list[dict[Any, Any]] = []
         overlay = {} if committed else self._uncommitted()
@@ -95,17 +108,20 @@ class SessionReader(NotingReader[SessionStore[Any, Any]]):
         return rows
 
     def bounds(self, low: Any, high: Any) -> Bounds:
-        """Return the bytes of the keys from `low` to `high`, both included: the first one, and what is behind the last one (nothing: the end)."""
+        """Return the byte range of the keys from `low` to `high`, both included.
+
+        The end of the byte range is exclusive; an empty end is no bound.
+        """
         first = b"" if low is None else self.key_bytes(low)
         end = b"" if high is None else self.key_bytes(high) + b"\0"
         return first, first if end and end <= first else end
 
     def _place(self, encoded: bytes, slot: int) -> Any:
-        """Return what sessions of many keys are in the order of."""
+        """Return the sort key of a session among those of many keys."""
         return self.store.row_order((encoded, slot & LATEST, slot >> SHIFT, None))
 
     def _stored(self, wanted: _Wanted, *, reverse: bool) -> Iterator[Found]:
-        """Return the sessions on disk, as it is now."""
+        """Return the sessions on disk, as of now."""
         store, engine, stop = self.store, self.store.engine, self.store._low
         if engine is None or wanted.first >= stop:
             return iter(())
@@ -123,11 +139,11 @@ class SessionReader(NotingReader[SessionStore[Any, Any]]):
     def _look_through(
         self, rows: Rows, wanted: _Wanted, layers: list[dict[Any, Any]], overlay: dict[Any, Any], chunks: list[list[Found]]
     ) -> Generator[None, None, None]:
-        """Find what is in memory, and sort it, in pieces."""
+        """Find and sort the sessions in memory, in pieces."""
         store, encode = self.store, self.store._codec.index_bytes
         handles = chain(
             ((index, slot) for index in list(store._tracks) for slot in list(store._tracks.get(index, ()))),
-            overlay,  # what was rolled back since is not in the tracks any more
+            overlay,  # rolled-back sessions are no longer in the tracks
         )
 
         def found() -> Iterator[Found | None]:
@@ -142,7 +158,10 @@ class SessionReader(NotingReader[SessionStore[Any, Any]]):
         rows.looking = False
 
     def _rows(self, chunks: list[list[Found]], below: Iterator[Found], *, reverse: bool) -> Generator[Row, None, None]:
-        """Iterate over what is in sorted `chunks` and `below`; what is in memory counts where both have it. The chunks are used up."""
+        """Iterate over the sorted `chunks` merged with `below`, and use up the chunks.
+
+        Rows in memory take precedence over rows on disk.
+        """
         codec, last = self.store._codec, None
         for chunk in chunks if not reverse else ():
             chunk.reverse()
@@ -157,7 +176,7 @@ class SessionReader(NotingReader[SessionStore[Any, Any]]):
 
 
 class _Wanted:
-    """Which sessions are to be found."""
+    """The filter of a session query."""
 
     __slots__ = ("_end", "_latest_start", "_low", "_start", "first")
 
@@ -168,5 +187,5 @@ class _Wanted:
         self._latest_start = latest_start
 
     def admits(self, encoded: bytes, slot: int) -> bool:
-        """Return whether a session is one of them."""
+        """Return whether a session matches."""
         return slot >= self._low and slot & LATEST <= self._latest_start and encoded >= self._start and (not self._end or encoded < self._end)

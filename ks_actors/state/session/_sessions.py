@@ -1,4 +1,4 @@
-"""The data of a session store: one session, and those of one key that overlap with a span of time."""
+"""The data of a session store: single sessions, and those of a key that overlap with a span."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ K = TypeVar("K")
 SHIFT: Final = 63
 LATEST: Final = (1 << SHIFT) - 1
 ENDS: Final = struct.Struct(">qq")
-"""What is behind a key's bytes, on disk and in the changelog: a session's end and start (SessionKeySchema)."""
+"""The suffix of a key on disk and in the changelog: the end and start of a session.
+
+It is that of Kafka Streams' SessionKeySchema.
+"""
 _FEW: Final = 8
 
 Found = tuple[int, int, "Entry"]
@@ -30,23 +33,29 @@ Found = tuple[int, int, "Entry"]
 
 
 class Sessions(TimedKeyIndex, Generic[K]):
-    """Entries by key and session, from `start` to `end` (ms), both included. `get_entry`, `put_entry` and `find_entries` are for operators.
+    """Entries by key and session, from `start` to `end` (ms), both included.
 
-    A slot is end and start in one number, so that slots are in the order in which Kafka Streams has sessions on disk. Expiry is that of Kafka
-    Streams: nothing is seen that ends at or before the latest end put minus the retention. A put that old is dropped and counted; of a segmented
-    store (type rocksdb) only when its whole segment has expired: else it is neither counted nor ever seen.
+    `get_entry`, `put_entry` and `find_entries` are for operators. A slot is end and start in one
+    number, so slots sort like Kafka Streams' sessions on disk.
+
+    Expiry is that of Kafka Streams: sessions that end at or before the latest put end minus the
+    retention are invisible. A put that old is dropped and counted as late. In a segmented store
+    (type rocksdb) it is counted only when its whole segment has expired; otherwise it is neither
+    counted nor visible.
     """
 
     def __init__(
         self, codec: Codec, engine: Engine | None, prefix: bytes, record_time: Callable[[], int], spec: StoreSpec, expired: Callable[[int], None]
     ) -> None:
         super().__init__(codec, engine, prefix, record_time, spec, expired)
-        self._untraced: tuple[tuple[Any, int], int] | None = None  # what had the latest end and was deleted without a trace, and when
+        # The handle with the latest end if it was deleted without a trace, and the time of the
+        # delete.
+        self._untraced: tuple[tuple[Any, int], int] | None = None
 
     # One session.
 
     def get_entry(self, key: K, start: int, end: int) -> Entry | None:
-        """Return what is there of one session."""
+        """Return the entry of one session."""
         if end <= self._limit:
             return None
         index: Any = key if self._faithful else self._codec.key(key)
@@ -64,7 +73,10 @@ class Sessions(TimedKeyIndex, Generic[K]):
         return self._entry_of(index, slot, value)
 
     def put_entry(self, key: K, start: int, end: int, entry: Entry | None) -> None:
-        """Set what is there of one session; None deletes it. Raises SerializationError, with nothing changed, for what cannot be written."""
+        """Set the entry of one session; None deletes it.
+
+        Raises SerializationError, with nothing changed, when it cannot be written.
+        """
         kept = None if entry is None else self.prepared(key, entry)
         self._observe(end)
         if end <= self._limit:
@@ -97,7 +109,7 @@ class Sessions(TimedKeyIndex, Generic[K]):
             self._count(kept)
 
     def prepared(self, key: K, entry: Any) -> Any:
-        """Return an entry as it is kept, for `put_entry`; raises SerializationError."""
+        """Return an entry in the form that `put_entry` keeps; raises SerializationError."""
         if type(entry) is bytes:
             return entry
         value = entry[0]
@@ -105,7 +117,7 @@ class Sessions(TimedKeyIndex, Generic[K]):
 
     def remove_entry(self, key: K, start: int, end: int) -> None:
         """Delete one session; it is never counted as late."""
-        if self._segmented:  # as Kafka Streams' stores on disk do, and not those in memory
+        if self._segmented:  # as in Kafka Streams' stores on disk; those in memory do not
             self._observe(end)
         if end > self._limit:
             self._delete((key if self._faithful else self._codec.key(key), end << SHIFT | start), end)
@@ -116,9 +128,13 @@ class Sessions(TimedKeyIndex, Generic[K]):
             self._limit = end - self._retention
 
     def _delete(self, handle: tuple[Any, int], end: int) -> None:
-        """Delete a session. One that nobody has but this transaction leaves no trace: most sessions grow into others."""
+        """Delete a session.
+
+        A session of this transaction alone leaves no trace: most sessions grow into others.
+        """
         index, slot = handle
-        known = end >= self._low or self.engine is None  # of what was put before it was read, notes do not tell what is on disk
+        # Puts without a read leave the notes unaware of rows on disk.
+        known = end >= self._low or self.engine is None
         if handle in self._dirty:
             track = self._tracks[index]
             if self._sized:
@@ -151,7 +167,11 @@ class Sessions(TimedKeyIndex, Generic[K]):
             self._untraced = (handle, self._time())
 
     def freeze(self) -> None:
-        """Begin a new transaction. That of the one before which moved the store's time has to get into the changelog, if only as a delete."""
+        """Begin a new transaction.
+
+        The record that advanced the store's time must reach the changelog, if only as a delete.
+        Otherwise a restored store would have an older time.
+        """
         untraced, self._untraced = self._untraced, None
         if untraced is not None and self._observed > self._committed:
             handle, self._deleted[handle] = untraced
@@ -161,14 +181,17 @@ class Sessions(TimedKeyIndex, Generic[K]):
         super().freeze()
 
     def drop(self) -> None:
-        """Go back to what is committed."""
+        """Roll back to the last commit."""
         super().drop()
         self._untraced = None
 
     # Sessions of one key.
 
     def find_entries(self, key: K, earliest_end: int, latest_start: int) -> list[Found]:
-        """Return the sessions of `key` that end at `earliest_end` or later and start at `latest_start` or earlier, in the store's order."""
+        """Return the sessions of `key` that overlap with a span, in the store's order.
+
+        They end at `earliest_end` or later and start at `latest_start` or earlier.
+        """
         index: Any = key if self._faithful else self._codec.key(key)
         first = max(earliest_end, self._limit + 1)
         if first < self._low and self.engine is not None and index not in self._loaded:
@@ -202,16 +225,18 @@ class Sessions(TimedKeyIndex, Generic[K]):
         return found
 
     def _load(self, engine: Engine, index: Any) -> None:
-        """Read all of a key that may be on disk only."""
+        """Load the sessions of a key that may be on disk only."""
         encoded = self._codec.index_bytes(index)
         track = self._track(index)
-        first = max(0, self._committed - self._retention + 1)  # queries of what is committed see what has expired since
+        # Load from the committed limit: queries of committed state see sessions that have expired
+        # since.
+        first = max(0, self._committed - self._retention + 1)
         for segment in range(first // self.segment_ms, (self._low - 1) // self.segment_ms + 1):
             base = self.prefix + SEGMENT.pack(segment) + encoded
             since = max(first, segment * self.segment_ms)
             until = min(self._low, (segment + 1) * self.segment_ms)
             for name, data in engine.scan(base + ENDS.pack(since, 0), base + ENDS.pack(until, 0)):
-                if len(name) == len(base) + ENDS.size:  # else it is one of a longer key
+                if len(name) == len(base) + ENDS.size:  # otherwise the row belongs to a longer key
                     end, start = ENDS.unpack_from(name, len(base))
                     self._add_stored(index, track, end << SHIFT | start, data)
         self._loaded.add(index)
@@ -224,7 +249,7 @@ class Sessions(TimedKeyIndex, Generic[K]):
     # All keys.
 
     def _fetched(self, earliest_end: int, latest_start: int, latest_end: int = LATEST) -> list[tuple[bytes, int, int, Entry]]:
-        """Return key bytes, start, end and entry of each session that overlaps, in no order."""
+        """Return key bytes, start, end and entry of each overlapping session, in no order."""
         found = []
         for index, encoded, slot, value in self._overlapping(earliest_end, latest_start, latest_end):
             entry = self._entry_of(index, slot, value)
@@ -233,12 +258,12 @@ class Sessions(TimedKeyIndex, Generic[K]):
         return found
 
     def _known(self, earliest_end: int, latest_start: int, latest_end: int = LATEST) -> list[tuple[bytes, int, int]]:
-        """Return key bytes, start and end of each session that overlaps, in no order."""
+        """Return key bytes, start and end of each overlapping session, in no order."""
         found = self._overlapping(earliest_end, latest_start, latest_end)
         return [(encoded, slot & LATEST, slot >> SHIFT) for _, encoded, slot, value in found if value is not None]
 
     def _overlapping(self, earliest_end: int, latest_start: int, latest_end: int) -> list[tuple[Any, bytes, int, Any]]:
-        """Return what stands for a key, key bytes, slot and value of each session that overlaps."""
+        """Return dict key, key bytes, slot and value of each overlapping session."""
         first = max(earliest_end, self._limit + 1, 0)
         if first < self._low and self.engine is not None:
             self._load_all(self.engine, first)
@@ -251,8 +276,8 @@ class Sessions(TimedKeyIndex, Generic[K]):
         return found
 
     def _load_all(self, engine: Engine, first: int) -> None:
-        """Read what may be on disk only, of all keys."""
-        due, self._due = self._due, 0  # no sweep may take out again what is read here
+        """Load the sessions of all keys that may be on disk only."""
+        due, self._due = self._due, 0  # keep sweeps from evicting the sessions loaded here
         cut = len(self.prefix) + SEGMENT.size
         for segment in range(first // self.segment_ms, (self._low - 1) // self.segment_ms + 1):
             base = self.prefix + SEGMENT.pack(segment)
@@ -263,10 +288,10 @@ class Sessions(TimedKeyIndex, Generic[K]):
                     self._add_stored(index, self._track(index), end << SHIFT | start, data)
         self._due = due
 
-    # What a transaction needs, and the changelog.
+    # The hooks of Transactional, and the changelog.
 
     def _slot_at(self, time: int) -> int:
-        """Return the first slot of those that end at a time."""
+        """Return the first slot of sessions that end at this time."""
         return time << SHIFT
 
     def _segments_of(self, handles: list[tuple[Any, int]]) -> list[int]:
@@ -306,7 +331,7 @@ class Sessions(TimedKeyIndex, Generic[K]):
         return self.prefix + SEGMENT.pack((handle[1] >> SHIFT) // self.segment_ms) + self._log_keys([handle])[0]
 
     def restore(self, batch: Batch) -> None:
-        """Take in records of the changelog, as committed; the last one of a session counts."""
+        """Apply records of the changelog as committed; the last one of a session counts."""
         index_key, in_memory = self._codec.index_key, self.engine is None
         parts = [ENDS.unpack_from(key, len(key) - ENDS.size) for key in batch.keys]
         self._observe(max((end for end, _ in parts), default=-1))

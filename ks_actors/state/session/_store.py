@@ -20,23 +20,25 @@ _Row = tuple[bytes, int, int, "Entry"]
 
 @final
 class SessionStore(Sessions[K], Generic[K, V]):
-    """Aggregates by key and session: what aggregations of session windows live in (`SessionStore` of Kafka Streams).
+    """Aggregates by key and session, for session windows (`SessionStore` of Kafka Streams).
 
-    A session is `Windowed(key, Window(start, end))`, both times in ms and included. It expires when one is put, of whatever key, that ends
-    `retention_ms` or more after it. Iterators are in the order of Kafka Streams: in memory by end, then key bytes, then the latest start first; where
-    there are segments by segment, then key bytes, then end, then start. The backward ones go the other way round.
+    A session is `Windowed(key, Window(start, end))`, both times in ms and included. It expires when
+    a session of any key is put that ends `retention_ms` or more after it. Iterators are in the
+    order of Kafka Streams: in memory by end, then key bytes, then the latest start first; with
+    segments by segment, then key bytes, then end, then start. The backward ones reverse it.
     """
 
     def put(self, session: Windowed[K], aggregate: V | None) -> None:
         """Set the aggregate of a session; None deletes it.
 
-        A session that ends `retention_ms` or more before the latest end that was put is too old: the put is dropped and counted.
+        The put is dropped and counted as late when the session ends `retention_ms` or more before
+        the latest put end.
         """
         key, (start, end) = self._checked(session)
         self.put_entry(key, start, end, None if aggregate is None else (aggregate, self._time()))
 
     def remove(self, session: Windowed[K]) -> None:
-        """Delete a session; one that has expired, or is not there, is no matter."""
+        """Delete a session; do nothing if it has expired or does not exist."""
         key, (start, end) = self._checked(session)
         self.remove_entry(key, start, end)
 
@@ -55,9 +57,9 @@ class SessionStore(Sessions[K], Generic[K, V]):
         return self.backward_find_sessions(key, 0, LATEST)
 
     def find_sessions(self, key: K, earliest_end: int, latest_start: int) -> StoreIterator[tuple[Windowed[K], V]]:
-        """Iterate over the sessions of `key` that end at `earliest_end` or later and start at `latest_start` or earlier, the earliest first.
+        """Iterate over the sessions of `key` that overlap with a span, the earliest first.
 
-        These are the ones that overlap with the span between the two.
+        They end at `earliest_end` or later and start at `latest_start` or earlier.
         """
         return self._of_key(key, earliest_end, latest_start, reverse=False)
 
@@ -66,44 +68,55 @@ class SessionStore(Sessions[K], Generic[K, V]):
         return self._of_key(key, earliest_end, latest_start, reverse=True)
 
     def fetch_range(self, low: K | None, high: K | None) -> StoreIterator[tuple[Windowed[K], V]]:
-        """Iterate over the sessions of the keys whose bytes are from those of `low` to those of `high`, both included, None for no bound."""
+        """Iterate over the sessions of the keys from `low` to `high`, both included.
+
+        Keys are compared by their bytes; None is no bound.
+        """
         return self.find_sessions_range(low, high, 0, LATEST)
 
     def backward_fetch_range(self, low: K | None, high: K | None) -> StoreIterator[tuple[Windowed[K], V]]:
-        """Iterate like `fetch_range`, the other way round."""
+        """Iterate like `fetch_range`, in reverse order."""
         return self.backward_find_sessions_range(low, high, 0, LATEST)
 
     def find_sessions_range(self, low: K | None, high: K | None, earliest_end: int, latest_start: int) -> StoreIterator[tuple[Windowed[K], V]]:
-        """Iterate over the sessions that overlap, see `find_sessions`, of a range of keys, see `fetch_range`."""
+        """Iterate over the overlapping sessions of a range of keys.
+
+        See `find_sessions` for the overlap, and `fetch_range` for the range.
+        """
         return self._shown(self._in_range(low, high, earliest_end, latest_start))
 
     def backward_find_sessions_range(
         self, low: K | None, high: K | None, earliest_end: int, latest_start: int
     ) -> StoreIterator[tuple[Windowed[K], V]]:
-        """Iterate like `find_sessions_range`, the other way round."""
+        """Iterate like `find_sessions_range`, in reverse order."""
         return self._shown(reversed(self._in_range(low, high, earliest_end, latest_start)))
 
     def find_ended_sessions(self, earliest_end: int, latest_end: int) -> StoreIterator[tuple[Windowed[K], V]]:
-        """Iterate over the sessions of all keys that end from `earliest_end` to `latest_end`, both included, by end.
+        """Iterate over all sessions that end in a time range, sorted by end.
 
-        Of one end they are in the order of Kafka Streams: in memory by key bytes, then the latest start first, else by start, then key bytes.
+        The range is from `earliest_end` to `latest_end`, both included. Sessions with the same end
+        are in the order of Kafka Streams: in memory by key bytes, then the latest start first; with
+        segments by start, then key bytes.
         """
         return self._shown(self._ended(earliest_end, latest_end))
 
     def ended_sessions(self, earliest_end: int, latest_end: int) -> list[tuple[K, int, int]]:
-        """Return key, start and end of what `find_ended_sessions` finds, in its order, whether or not aggregates can be read: for operators."""
+        """Return key, start and end of the sessions of `find_ended_sessions`, in its order.
+
+        For operators. The aggregates need not be readable.
+        """
         key = self._codec.object_key
         found = self._known(earliest_end, LATEST, latest_end)
         found.sort(key=self._by_end)
         return [(key(encoded), start, end) for encoded, start, end in found]
 
     def own_key(self, key: K) -> K:
-        """Return a key as nobody else has it who could change it in place: for operators."""
+        """Return a key, copied if it is mutable. For operators."""
         codec = self._codec
         return codec.object_key(codec.key(key)) if codec.mutable_keys else key
 
     def end_order(self, key: K, start: int, end: int) -> tuple[Any, Any, Any]:
-        """Return what `find_ended_sessions` orders a session by: for operators."""
+        """Return the sort key of a session in `find_ended_sessions`. For operators."""
         encoded = self._codec.key(key)
         return (end, start, encoded) if self._segmented else (end, encoded, -start)
 
@@ -135,7 +148,7 @@ class SessionStore(Sessions[K], Generic[K, V]):
         return found
 
     def row_order(self, row: tuple[bytes, int, int, Any]) -> tuple[Any, ...]:
-        """Return what sessions of many keys are ordered by: for those who read the store."""
+        """Return the sort key of a session among those of many keys. For readers."""
         encoded, start, end, _ = row
         return (end // self.segment_ms, encoded + ENDS.pack(end, start)) if self._segmented else (end, encoded, -start)
 

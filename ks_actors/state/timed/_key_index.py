@@ -67,7 +67,7 @@ class KeyIndex(Transactional[tuple[Any, int]]):
         self._committed: int = -1  # the latest start observed up to the last commit
         self._frozen_observed: int = -1
         self._low: int = 0
-        self._loaded: set[Any] = set()  # keys whose slots older than the mark are all in memory too
+        self._loaded: set[Any] = set()  # keys with even their old slots in memory
         self._resident: int = 0
         self._span: int = span_of(spec.retention_ms)
         # keys by stretch of time, appended to with each new slot

@@ -1,4 +1,4 @@
-"""How versions of a value become bytes: the key and the time since when a version is valid make one key."""
+"""The codec of versioned stores: key and start of validity make one key."""
 
 from __future__ import annotations
 
@@ -15,19 +15,23 @@ if TYPE_CHECKING:
     from ks_actors.topology import StoreSpec
 
 TOMBSTONE: Final[Any] = type("Tombstone", (), {"__repr__": lambda _: "TOMBSTONE", "__slots__": ()})()
-"""The value of a version that says that there is no value: a delete is a version too."""
+"""The value of a version that is a delete: deletes are versions too."""
 
 END: Final = b"\0\1"
-"""Behind a key's bytes, in which each 0 is followed by 255: so versions lie in the order of keys and then of times, whatever keys are made of."""
+"""The separator after a key's bytes, in which each 0 is escaped as 0, 255.
+
+So versions sort by key, then time, for any bytes of keys.
+"""
 
 _suffix: Final = struct.Struct(">2sq")
 _TAIL: Final = _suffix.size
 
 
 class VersionCodec(Codec):
-    """The serdes of a versioned store. What stands for a version in dicts is a pair of what stands for its key, and its time (ms).
+    """The serdes of a versioned store.
 
-    The time of a tombstone is written as -1 less it: so it needs no byte that other values do not need.
+    The dict key of a version is a pair of its key's dict key and its time (ms). A tombstone's time
+    is written as -1 minus the time, so it needs no extra byte.
     """
 
     def __init__(self, spec: StoreSpec, topic: str) -> None:
@@ -38,20 +42,20 @@ class VersionCodec(Codec):
         self.by_column: bool = False
 
     def index(self, key: Any) -> Any:
-        """Return what stands for a key in dicts."""
+        """Return the dict key of a key."""
         return key if self.faithful else self.key(key)
 
     def log_key(self, index: Any) -> bytes:
-        """Return the bytes of a key, as the changelog has them."""
+        """Return the bytes of a key, as in the changelog."""
         encoded: bytes = self.key(index) if self.faithful else index
         return encoded
 
     def index_of(self, encoded: bytes) -> Any:
-        """Return what stands for a key in dicts, of its bytes in the changelog."""
+        """Return the dict key of a key's bytes in the changelog."""
         return self.object_key(encoded) if self.faithful else encoded
 
     def first_bytes(self, index: Any) -> bytes:
-        """Return what the bytes of all versions of a key begin with."""
+        """Return the common first bytes of all versions of a key."""
         return self.log_key(index).replace(b"\0", b"\0\xff") + END
 
     def index_bytes(self, index: tuple[Any, int]) -> bytes:
@@ -59,7 +63,7 @@ class VersionCodec(Codec):
         return self.log_key(index[0]).replace(b"\0", b"\0\xff") + _suffix.pack(END, index[1])
 
     def index_key(self, encoded: bytes) -> tuple[Any, int]:
-        """Return what stands for a version in dicts."""
+        """Return the dict key of a version's bytes."""
         return self.index_of(encoded[:-_TAIL].replace(b"\0\xff", b"\0")), version_time(encoded)
 
     def _value_or_none(self, value: Any) -> Any:
@@ -71,24 +75,24 @@ class VersionCodec(Codec):
         return pack_time(-1 - time) if value is TOMBSTONE else pack_time(time) + self._write(value)
 
     def entry(self, raw: bytes) -> Entry:
-        """Return the value and time that `raw` holds; raises SerializationError."""
+        """Return the value and time of `raw`; raises SerializationError."""
         time: int = unpack_time(raw)[0]
         return (TOMBSTONE, -1 - time) if time < 0 else super().entry(raw)
 
 
 def version_time(encoded: bytes) -> int:
-    """Return the time of a version, of its bytes."""
+    """Return the time in the bytes of a version."""
     time: int = unpack_time(encoded, len(encoded) - TIME_BYTES)[0]
     return time
 
 
 def stored_key(encoded: bytes) -> bytes:
-    """Return the bytes of a version of what a snapshot has as its key: the bytes of the key, and the time."""
+    """Return the stored bytes of a version from its snapshot key (key bytes and time)."""
     return encoded[:-TIME_BYTES].replace(b"\0", b"\0\xff") + END + encoded[-TIME_BYTES:]
 
 
 def snapshot_key(encoded: bytes) -> bytes:
-    """Return what a snapshot has as the key of a version, of its bytes."""
+    """Return the snapshot key of a version's stored bytes."""
     return encoded[:-_TAIL].replace(b"\0\xff", b"\0") + encoded[-TIME_BYTES:]
 
 

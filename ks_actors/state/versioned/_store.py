@@ -20,16 +20,19 @@ V = TypeVar("V")
 
 
 class VersionedKeyValueStore(Versions[K], Generic[K, V]):
-    """Values by key, each from a time on: what a key was worth can be asked for as of any time within the history retention (KIP-889).
+    """Values by key with their history (KIP-889).
 
-    What is `put` with an older timestamp than the latest is put in its place in the past. The latest value of a key never expires; a version that is
-    not the latest can be had until it has been ended for `history_retention_ms` of stream time, which is the latest timestamp that was put.
+    You can read a key's value as of any time within the history retention. A `put` with a timestamp
+    older than the latest goes into its place in the past. The latest value of a key never expires.
+    An older version is readable until `history_retention_ms` of stream time after its end. Stream
+    time is the latest put timestamp.
     """
 
     def get(self, key: K, as_of: int | None = None) -> VersionedRecord[V] | None:
-        """Return the latest value of `key`, or that of the time `as_of` (ms); None when there was none, or it is longer ago than history is kept.
+        """Return the latest value of `key`, or its value at the time `as_of` (ms).
 
-        A value that may be changed in place is a copy, yours to change.
+        Return None if there was none, or if the time is beyond the history retention. A mutable
+        value is a copy, yours to change.
         """
         self._check_key(key)
         if as_of is None:
@@ -39,10 +42,12 @@ class VersionedKeyValueStore(Versions[K], Generic[K, V]):
         return None if found is None else VersionedRecord(found[0][0], found[0][1], found[1])
 
     def put(self, key: K, value: V | None, timestamp: int) -> int:
-        """Set what `key` is worth from `timestamp` (ms) on; None deletes it, and so there is no value from then until the next version.
+        """Set the value of `key` from `timestamp` (ms) on; None deletes it.
 
-        Return until when that is so: the timestamp of the next version, or PUT_RETURN_CODE_VALID_TO_UNDEFINED when this is the latest one now.
-        PUT_RETURN_CODE_NOT_PUT: it is older than the history that is kept; it is dropped, and counted.
+        After a delete there is no value until the next version. Return the end of validity: the
+        timestamp of the next version, or PUT_RETURN_CODE_VALID_TO_UNDEFINED if this is the latest
+        one. Return PUT_RETURN_CODE_NOT_PUT for a timestamp beyond the history retention; that put
+        is dropped and counted.
         """
         self._check_key(key)
         if timestamp < 0:
@@ -50,7 +55,10 @@ class VersionedKeyValueStore(Versions[K], Generic[K, V]):
         return self.put_version(key, value, self._codec.checked_time(timestamp))
 
     def delete(self, key: K, timestamp: int) -> VersionedRecord[V] | None:
-        """Put that `key` has no value from `timestamp` (ms) on; return what it had at that time, or None when that is too long ago."""
+        """Delete `key` from `timestamp` (ms) on; return its value at that time.
+
+        Return None if that is beyond the history retention.
+        """
         before = self.get(key, timestamp)
         return None if self.put(key, None, timestamp) == PUT_RETURN_CODE_NOT_PUT else before
 
@@ -60,7 +68,10 @@ class VersionedKeyValueStore(Versions[K], Generic[K, V]):
 
 
 class VersionedReader(NotingReader[VersionedKeyValueStore[Any, Any]]):
-    """Reads a versioned store. All of a key is looked at in one go: so nothing has to be noted for who reads one."""
+    """A reader of a versioned store.
+
+    It reads all versions of a key in one go, so commits need not note anything for it.
+    """
 
     def _visible(self, index: Any, *, committed: bool) -> list[int]:
         store = self.store
@@ -86,7 +97,7 @@ class VersionedReader(NotingReader[VersionedKeyValueStore[Any, Any]]):
         return VersionedRecord(entry[0], entry[1], times[place + 1] if place + 1 < len(times) else None)
 
     def get(self, key: Any, as_of: int | None, *, committed: bool) -> VersionedRecord[Any] | None:
-        """Return the latest version of a key, or that of a time."""
+        """Return the latest version of a key, or the one valid at `as_of`."""
         index = self._index(key)
         times = self._visible(index, committed=committed)
         place = len(times) if as_of is None else bisect_right(times, as_of)
@@ -95,7 +106,10 @@ class VersionedReader(NotingReader[VersionedKeyValueStore[Any, Any]]):
         return self._record(index, times, place - 1, committed=committed)
 
     def versions(self, key: Any, time_from: int | None, time_to: int | None, *, committed: bool, reverse: bool) -> list[VersionedRecord[Any]]:
-        """Return the versions of a key that were valid at some time from `time_from` to `time_to`, both included, by time."""
+        """Return the versions of a key that were valid at some time in a range, by time.
+
+        The range is from `time_from` to `time_to`, both included.
+        """
         index = self._index(key)
         times = self._visible(index, committed=committed)
         limit = self._limit(committed=committed)
@@ -110,7 +124,10 @@ class VersionedReader(NotingReader[VersionedKeyValueStore[Any, Any]]):
         return found[::-1] if reverse else found
 
     def all_versions(self) -> Rows:
-        """Iterate over all versions that are in memory and committed, tombstones too, in no order, as they are now."""
+        """Iterate over all committed versions in memory as of now, in no order.
+
+        Tombstones are included.
+        """
         layers: list[dict[Any, Any]] = []
         return self._started(layers, iter(()), self._all(list(self.store._view), layers))
 

@@ -1,4 +1,7 @@
-"""Versions that ended long ago, looked for in the engine: those of keys that nobody has asked for since the store was opened."""
+"""The search for expired versions in the engine.
+
+It finds those of keys that were not used since the store was opened.
+"""
 
 from __future__ import annotations
 
@@ -14,23 +17,30 @@ if TYPE_CHECKING:
     from ks_actors.state.disk import Engine
 
 ROWS: Final = 400
-"""Rows that are looked at in one step, about half a millisecond."""
+"""Rows per step, about half a millisecond."""
 
 
 @final
 class Sweep:
-    """Goes through the rows of a store twice after it was opened: at once, and when all that it had then has ended or is the latest."""
+    """Two passes over a store's rows after its opening.
+
+    The first one is immediate. The second one comes when all versions of the opening have expired
+    or are the latest.
+    """
 
     def __init__(self, engine: Engine | None) -> None:
         self._engine: Engine | None = engine
         self._due: list[int] = []
 
     def due_at(self, *limits: int) -> None:
-        """Go through the rows when what ended at these times is to be removed."""
+        """Schedule a pass for the time when versions that ended at each of these limits expire."""
         self._due = sorted(limits)
 
     def steps(self, prefix: bytes, committed: int, limit: int) -> Iterator[list[bytes]]:
-        """Return the versions (without `prefix`) that ended at `limit` or before, a step at a time; nothing when it is not time for that."""
+        """Return the versions (without `prefix`) that ended at `limit` or before, a step at a time.
+
+        Return nothing when no pass is due.
+        """
         engine = self._engine
         if engine is None or committed < 0 or not self._due or limit < self._due[0]:
             return

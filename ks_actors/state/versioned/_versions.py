@@ -1,4 +1,4 @@
-"""The data of a versioned store: what each key was worth from when to when (KIP-889)."""
+"""The data of a versioned store: the values of each key over time (KIP-889)."""
 
 from __future__ import annotations
 
@@ -29,11 +29,15 @@ _BUCKETS: Final = 8
 
 
 class Versions(Table[Handle], Generic[K]):
-    """Versions by key and time; one is valid from its time to that of the next one, and a delete is one too.
+    """Versions by key and time.
 
-    A key's track is the times of all its versions, in order: it is there whole or not at all, and is read from the engine when it is first needed.
-    What was restored before that is `loose`. Versions that ended a history retention before stream time (the latest put) are not seen; they are
-    removed when what is committed is that old, which no transaction and no changelog takes notice of. A `put` that old is dropped and counted.
+    A version is valid from its time to that of the next one; a delete is a version too. A key's
+    track is the sorted times of all its versions. It is complete or absent, and is loaded from the
+    engine on first use. Versions restored before that are `loose`.
+
+    Versions that ended a history retention before stream time (the latest put) are invisible. They
+    are removed once they are that old in committed stream time, without any note in transaction or
+    changelog. A `put` that old is dropped and counted as late.
     """
 
     def __init__(
@@ -53,16 +57,17 @@ class Versions(Table[Handle], Generic[K]):
         self._expired: Callable[[int], None] = expired
         self._span: int = max(1, spec.history_retention_ms // _BUCKETS)
         self._observed: int = -1
-        self._committed: int = -1  # what was observed up to the last commit
+        self._committed: int = -1  # stream time up to the last commit
         self._frozen_observed: int = -1
-        self._read_up_to: int = -1  # stream time as the changelog has it, which what was recalled may be ahead of
+        # Stream time as of the changelog; the recalled time may be ahead of it.
+        self._read_up_to: int = -1
         self._tracks: dict[Any, list[int]] = {}
         self._loose: dict[Any, list[int]] = {}
         self._touched: deque[Any] = deque()  # keys in the order in which their tracks were made
-        self._due: dict[int, set[Any]] = {}  # keys of which a version ends, by the time of that
+        self._due: dict[int, set[Any]] = {}  # keys with a version that ends, by the time of its end
         self._sweep: Sweep = Sweep(engine)
 
-    # What there is.
+    # Reads.
 
     def _track(self, index: Any) -> list[int]:
         track = self._tracks.get(index)
@@ -76,7 +81,7 @@ class Versions(Table[Handle], Generic[K]):
                 view[index, time] = data
         track = sorted(times)
         if not track and self.engine is None:
-            return track  # nothing that would have to be remembered
+            return track  # an empty track in memory need not be kept
         self._tracks[index] = track
         self._touched.append(index)
         for _begin, end in pairwise(track):
@@ -94,7 +99,10 @@ class Versions(Table[Handle], Generic[K]):
             yield unpack_time(encoded, start)[0], data
 
     def found(self, index: Any) -> list[int]:
-        """Return the times of all versions of a key, in order; nothing is remembered of those that only the engine has."""
+        """Return the times of all versions of a key, in order.
+
+        Versions that only the engine has are not cached.
+        """
         track = self._tracks.get(index)
         if track is not None:
             return track
@@ -105,7 +113,10 @@ class Versions(Table[Handle], Generic[K]):
         return is_tombstone(value) if type(value) is bytes else value[0] is TOMBSTONE
 
     def entry_at(self, index: Any, time: int) -> Entry:
-        """Return value and time of a version that there is; the value may be TOMBSTONE, and is a new object each time when it is mutable."""
+        """Return value and time of an existing version.
+
+        The value may be TOMBSTONE; a mutable one is a new object each time.
+        """
         view = self._view
         value = view[index, time]
         if type(value) is bytes:
@@ -116,7 +127,7 @@ class Versions(Table[Handle], Generic[K]):
         return entry
 
     def latest(self, key: K) -> Entry | None:
-        """Return the latest value of a key, and its time; None when it was deleted."""
+        """Return the latest value of a key and its time; None if it was deleted."""
         index = self._versions.index(key)
         track = self._tracks.get(index)
         if track is None:
@@ -127,7 +138,10 @@ class Versions(Table[Handle], Generic[K]):
         return None if entry[0] is TOMBSTONE else entry
 
     def as_of(self, key: K, time: int) -> tuple[Entry, int | None] | None:
-        """Return the version of a key that was valid at `time` (ms), and until when it is; None when there was none, or it is too long ago."""
+        """Return the version of a key that was valid at `time` (ms), and the end of its validity.
+
+        Return None if there was none, or if the time is beyond the history retention.
+        """
         index = self._versions.index(key)
         track = self._tracks.get(index)
         if track is None:
@@ -140,10 +154,13 @@ class Versions(Table[Handle], Generic[K]):
         entry = self.entry_at(index, track[place - 1])
         return None if entry[0] is TOMBSTONE else (entry, track[place] if place < len(track) else None)
 
-    # What is put.
+    # Puts.
 
     def put_version(self, key: K, value: Any, time: int) -> int:
-        """Set what a key is worth from `time` on; return until when: a time, PUT_RETURN_CODE_VALID_TO_UNDEFINED or PUT_RETURN_CODE_NOT_PUT."""
+        """Set the value of a key from `time` on; return the end of its validity.
+
+        That is a time, PUT_RETURN_CODE_VALID_TO_UNDEFINED or PUT_RETURN_CODE_NOT_PUT.
+        """
         entry = self._as_kept((key, time), value)
         if time < self._observed - self._retention:
             self._expired(1)
@@ -176,7 +193,11 @@ class Versions(Table[Handle], Generic[K]):
             due.add(index)
 
     def _as_kept(self, handle: Handle, value: Any) -> Any:
-        """Return a version as it is kept: as it will be read, or as bytes when it could be changed in place. Raises SerializationError."""
+        """Return a version in the form in which the store keeps it.
+
+        Immutable values are kept as their serde reads them, mutable ones as bytes. Raises
+        SerializationError.
+        """
         if self._mutable:
             return self._codec.written(handle, (TOMBSTONE if value is None else value, handle[1]))
         return (TOMBSTONE if value is None else self._codec.admit(handle, value), handle[1])
@@ -184,7 +205,8 @@ class Versions(Table[Handle], Generic[K]):
     def _set(self, handle: Handle, kept: Any) -> None:
         dirty, view = self._dirty, self._view
         if handle in dirty:
-            old = dirty.pop(handle)  # to the end: the changelog has versions in the order in which they were put
+            # Move it to the end: the changelog has versions in the order of puts.
+            old = dirty.pop(handle)
         else:
             old = view.get(handle, MISSING)
             if self._sized_keys:
@@ -193,20 +215,20 @@ class Versions(Table[Handle], Generic[K]):
         view[handle] = kept
         self._weigh(kept if type(kept) is bytes else kept[0])
 
-    # What a transaction needs.
+    # The hooks of Transactional.
 
     def freeze(self) -> None:
-        """Begin a new transaction; the one that was open is being committed."""
+        """Begin a new transaction; the open one is being committed."""
         super().freeze()
         self._frozen_observed = self._observed
 
     def keep(self, *, written: bool) -> int:
-        """Take what is frozen as committed."""
+        """Take the frozen transaction as committed; return its number of records."""
         self._committed = max(self._committed, self._frozen_observed)
         return super().keep(written=written)
 
     def drop(self) -> None:
-        """Go back to what is committed."""
+        """Roll back to the last commit."""
         super().drop()
         self._observed = self._frozen_observed = self._committed
 
@@ -238,7 +260,7 @@ class Versions(Table[Handle], Generic[K]):
         return Batch(keys, contents, timestamps)
 
     def fill(self, batch: Batch) -> None:
-        """Take in rows of a snapshot, as committed: of all keys, one after the other."""
+        """Apply rows of a snapshot as committed; they come key by key."""
         keys = [key[:-TIME_BYTES] for key in batch.keys]
         times = [time if time >= 0 else -1 - time for time in batch.timestamps]
         self.restore(
@@ -246,7 +268,11 @@ class Versions(Table[Handle], Generic[K]):
         )
 
     def restore(self, batch: Batch, *, whole: bool = False) -> None:
-        """Take in records of the changelog, as committed; those that came too late when they were written are none, unless it is the `whole`."""
+        """Apply records of the changelog as committed.
+
+        Records that came too late when they were written are skipped, unless the batch is a `whole`
+        snapshot.
+        """
         index_of, view = self._versions.index_of, self._view
         observed, retention = self._read_up_to, self._retention
         group = None if self.engine is None else self._group()
@@ -276,20 +302,20 @@ class Versions(Table[Handle], Generic[K]):
         place = bisect_left(track, time)
         return place < len(track) and track[place] == time
 
-    # Making room.
+    # Eviction and expiry.
 
     def wants_tidying(self, *, idle: bool) -> bool:
-        """Return whether there is enough to be done in memory."""
+        """Return whether memory needs work: kept changes to settle, or expired versions."""
         ended = sum(len(self._due[bucket]) for bucket in self._ended())
         return super().wants_tidying(idle=idle) or ended >= (1 if idle else SLICE)
 
     def _ended(self) -> list[int]:
-        """Return the buckets of which all has ended before the history that is kept."""
+        """Return the buckets that hold expired versions only."""
         limit = self._committed - self._retention
         return sorted(bucket for bucket in self._due if (bucket + 1) * self._span <= limit + 1)
 
     def tidy(self) -> Iterator[None]:
-        """Remove what ended long ago, and let go of what was needed first when more is in memory than may be."""
+        """Remove expired versions; evict the oldest tracks when memory is over its limit."""
         while not self.settle(SLICE):
             yield
         limit = self._committed - self._retention
@@ -309,7 +335,10 @@ class Versions(Table[Handle], Generic[K]):
         yield from self._let_go()
 
     def _remove(self, indexes: Iterable[Any], limit: int) -> None:
-        """Remove the versions of these keys that ended at `limit` or before: those whose successor is where it has to be, for good."""
+        """Remove the versions of these keys that ended at `limit` or before.
+
+        A version is removed only once its successor is on disk for good.
+        """
         tracks = {index: self._track(index) for index in indexes}
         clean = self._clean((index, time) for index, track in tracks.items() for time in track if time <= limit)
         gone: list[Handle] = []
@@ -319,7 +348,8 @@ class Versions(Table[Handle], Generic[K]):
             if len(kept) == 1 and kept[0] <= limit and self._is_tombstone(index, kept[0]):
                 kept = [time for time in kept if (index, time) not in clean]
             if kept and (len(kept) > 1 or self._is_tombstone(index, kept[0])) and kept[min(1, len(kept) - 1)] <= limit:
-                self._ends(index, limit + self._span)  # not yet written: later
+                # the successor is not yet written: try again later
+                self._ends(index, limit + self._span)
             if len(kept) < len(track):
                 left = set(kept)
                 gone += [(index, time) for time in track if time not in left]
@@ -333,7 +363,7 @@ class Versions(Table[Handle], Generic[K]):
             del self._view[handle]
 
     def resident_rows(self) -> int:
-        """Return how many versions and keys are in memory."""
+        """Return the number of versions and keys in memory."""
         return super().resident_rows() + len(self._tracks)
 
     def _let_go(self) -> Iterator[None]:
@@ -341,7 +371,8 @@ class Versions(Table[Handle], Generic[K]):
             return
         excess = len(self._view) + len(self._tracks) - self.resident_records
         if excess > 0:
-            excess += self.resident_records // 8  # so that it does not come back at once
+            # slack, so that the limit is not exceeded again at once
+            excess += self.resident_records // 8
         todo = [len(self._loose), len(self._touched)]
         while excess > 0 and any(todo):
             while not self.settle(SLICE):
@@ -356,7 +387,7 @@ class Versions(Table[Handle], Generic[K]):
         return list(islice(self._loose, count))
 
     def _let_go_of(self, indexes: list[Any], *, loose: bool) -> int:
-        """Forget those of these keys that the engine has whole; return how much that was."""
+        """Evict the keys that the engine has with all versions; return the number of freed rows."""
         times: dict[Any, list[int]] = self._loose if loose else self._tracks
         handles = {index: [(index, time) for time in set(times[index])] for index in indexes if index in times}
         clean = self._clean(handle for each in handles.values() for handle in each)
@@ -375,17 +406,17 @@ class Versions(Table[Handle], Generic[K]):
         return gone
 
     def facts(self, *, frozen: bool = False) -> bytes | None:
-        """Return stream time, which says what has expired."""
+        """Return stream time, from which expiry follows."""
         return FACTS.pack(self._frozen_observed if frozen else self._committed, 0)
 
     def recall(self, facts: bytes) -> None:
-        """Take up what `facts` returned before the store was closed."""
+        """Restore the state that `facts` returned before the close."""
         self._observed, _ = FACTS.unpack(facts)
         self._committed = self._frozen_observed = self._observed
         self._sweep.due_at(self._observed - self._retention, self._observed)
 
     def close(self) -> None:
-        """Let go of the memory; every later use raises StoreClosed."""
+        """Release the memory; every later use raises StoreClosed."""
         super().close()
         self._tracks = self._view
         self._loose, self._due = {}, {}

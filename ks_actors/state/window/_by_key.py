@@ -1,4 +1,4 @@
-"""The data of a window store: one window, and spans of time of one key."""
+"""The data of a window store: single windows, and time ranges of one key."""
 
 from __future__ import annotations
 
@@ -24,10 +24,12 @@ _FEW = 8
 
 
 class Windows(TimedKeyIndex, Generic[K]):
-    """Entries by key and window start (ms). `get_entry`, `put_entry` and `fetch_entries` are for operators.
+    """Entries by key and window start (ms).
 
-    Expiry is that of Kafka Streams: nothing is seen that starts at or before the latest start put minus the retention. A put that old is dropped and
-    counted; of a segmented store (type rocksdb) only when its whole segment has expired: else it is neither counted nor ever seen.
+    `get_entry`, `put_entry` and `fetch_entries` are for operators. Expiry is that of Kafka Streams:
+    windows that start at or before the latest put start minus the retention are invisible. A put
+    that old is dropped and counted as late. In a segmented store (type rocksdb) it is counted only
+    when its whole segment has expired; otherwise it is neither counted nor visible.
     """
 
     def __init__(
@@ -40,7 +42,7 @@ class Windows(TimedKeyIndex, Generic[K]):
     # One window.
 
     def get_entry(self, key: K, start: int) -> Entry | None:
-        """Return what is there of one window."""
+        """Return the entry of one window."""
         index: Any = key if self._faithful else self._codec.key(key)
         track = self._tracks.get(index)
         if self._simple:
@@ -48,7 +50,7 @@ class Windows(TimedKeyIndex, Generic[K]):
             if type(value) is tuple and start > self._limit:
                 return value
             if value is MISSING and start >= self._low:
-                return None  # all that is so young is in memory
+                return None  # all windows that recent are in memory
         return self._other_entry(index, start)
 
     def _other_entry(self, index: Any, start: int) -> Entry | None:
@@ -66,7 +68,10 @@ class Windows(TimedKeyIndex, Generic[K]):
         return self._entry_of(index, start, value)
 
     def put_entry(self, key: K, start: int, entry: Entry | None) -> None:
-        """Set what is there of one window; None deletes it. Raises SerializationError, with nothing changed, for what cannot be written."""
+        """Set the entry of one window; None deletes it.
+
+        Raises SerializationError, with nothing changed, when it cannot be written.
+        """
         kept = entry
         if entry is not None:
             value = entry[0]
@@ -100,13 +105,16 @@ class Windows(TimedKeyIndex, Generic[K]):
 
     @property
     def counts(self) -> bool:
-        """Whether there is a `count_up` that does anything."""
+        """Whether `count_up` is supported."""
         return False
 
-    # Spans of time of one key.
+    # Time ranges of one key.
 
     def fetch_entries(self, key: K, time_from: int, time_to: int) -> list[tuple[int, Entry]]:
-        """Return start and entry of each window of `key` that starts at `time_from` to `time_to`, both included, in time order."""
+        """Return start and entry of the windows of `key` in a time range, in time order.
+
+        They start from `time_from` to `time_to`, both included.
+        """
         index: Any = key if self._faithful else self._codec.key(key)
         first = max(time_from, self._limit + 1)
         if time_to < first:
@@ -137,29 +145,32 @@ class Windows(TimedKeyIndex, Generic[K]):
         return found
 
     def _load(self, engine: Engine, index: Any) -> None:
-        """Read all of a key that may be on disk only."""
+        """Load the windows of a key that may be on disk only."""
         encoded = self._codec.index_bytes(index)
-        first = max(0, self._committed - self._retention + 1)  # queries of what is committed see what has expired since
+        # Load from the committed limit: queries of committed state see windows that have expired
+        # since.
+        first = max(0, self._committed - self._retention + 1)
         for segment in range(first // self.segment_ms, (self._low - 1) // self.segment_ms + 1):
             base = self.prefix + SEGMENT.pack(segment) + encoded
             since = max(first, segment * self.segment_ms)
             until = min(self._low, (segment + 1) * self.segment_ms)
             for name, data in engine.scan(base + SUFFIX.pack(since, 0), base + SUFFIX.pack(until, 0)):
-                if len(name) == len(base) + SUFFIX.size:  # else it is one of a longer key
+                # otherwise the row belongs to a longer key
+                if len(name) == len(base) + SUFFIX.size:
                     self._found(index, SUFFIX.unpack_from(name, len(base))[0], data)
         self._loaded.add(index)
 
     def _found(self, index: Any, start: int, data: bytes) -> None:
-        """Bring into memory what is on disk of a window, if nothing newer is there."""
+        """Load a window from disk, unless memory has a newer entry."""
         if self._now((index, start)) is MISSING:
             self._set(index, start, self._codec.from_engine(data))
 
-    # What a transaction needs, and the changelog.
+    # The hooks of Transactional, and the changelog.
 
     def _log_keys(self, handles: list[tuple[Any, int]]) -> list[bytes]:
         if self._kernel_keys:
             indexes, slots = map(list, zip(*handles, strict=True))
-            with suppress(TypeError):  # of a subclass of str, or bytes
+            with suppress(TypeError):  # a subclass of str or bytes
                 return _kernel.window_keys(indexes, slots, None)  # type: ignore[no-any-return]
         pack, encode = SUFFIX.pack, self._codec.index_bytes
         return [encode(index) + pack(slot, 0) for index, slot in handles]
@@ -175,7 +186,7 @@ class Windows(TimedKeyIndex, Generic[K]):
         return self.prefix + SEGMENT.pack(handle[1] // self.segment_ms) + self._log_key(handle)
 
     def restore(self, batch: Batch) -> None:
-        """Take in records of the changelog, as committed; the last one of a window counts."""
+        """Apply records of the changelog as committed; the last one of a window counts."""
         index_key, in_memory = self._codec.index_key, self.engine is None
         parts = [SUFFIX.unpack_from(key, len(key) - SUFFIX.size) for key in batch.keys]
         observed = max((start for start, _ in parts), default=-1)
@@ -205,11 +216,14 @@ class Windows(TimedKeyIndex, Generic[K]):
     # All keys.
 
     def starts_of(self, index: Any) -> list[int]:
-        """Return the starts of a key's windows that are in memory, by start; for queries."""
+        """Return the starts of a key's windows in memory, sorted. For queries."""
         return sorted(self._tracks.get(index, ()))
 
     def handles(self) -> Iterator[tuple[Any, int]]:
-        """Iterate over key and start of all windows that are in memory, while they may change; for queries."""
+        """Iterate over key and start of all windows in memory, which may change meanwhile.
+
+        For queries.
+        """
         for index in list(self._tracks):
             yield from [(index, start) for start in self._tracks.get(index, ())]
 
@@ -236,9 +250,9 @@ class Windows(TimedKeyIndex, Generic[K]):
         return found
 
     def closed_entries(self, time_from: int, time_to: int) -> list[tuple[Any, int, Entry | SerializationError]]:
-        """Return what `fetch_all_entries` returns, with the error in the place of an entry that its serde cannot read: for operators.
+        """Return `fetch_all_entries`, with a SerializationError in place of an unreadable entry.
 
-        A key that cannot be read is None.
+        For operators. An unreadable key is None.
         """
         encode, found = self._codec.index_bytes, []
         for index, start in list(self._slots(max(time_from, self._limit + 1), time_to)):
@@ -270,8 +284,8 @@ class Windows(TimedKeyIndex, Generic[K]):
                 yield from ((index, start) for index in starts[start])
 
     def _load_all(self, engine: Engine, first: int, last: int) -> None:
-        """Read what may be on disk only, of all keys."""
-        due, self._due = self._due, 0  # no sweep may take out again what is read here
+        """Load the windows of all keys that may be on disk only."""
+        due, self._due = self._due, 0  # keep sweeps from evicting the windows loaded here
         cut = len(self.prefix) + SEGMENT.size
         for segment in range(first // self.segment_ms, last // self.segment_ms + 1):
             base = self.prefix + SEGMENT.pack(segment)

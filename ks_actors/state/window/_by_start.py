@@ -1,4 +1,4 @@
-"""The data of a store of windows that all keys have in common."""
+"""The data of a window store with windows that all keys share."""
 
 from __future__ import annotations
 
@@ -20,22 +20,23 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 Pane = dict[Any, Any]
-"""What one window has, by key."""
+"""The values of one window, by key."""
 
 MANY: Final = 10_000
-"""Windows side by side, from which on looking for those of one key takes too long."""
+"""Windows side by side, from which on a search for one key's windows takes too long."""
 
 
 def has_panes(spec: StoreSpec) -> bool:
-    """Return whether a window store is best kept window by window."""
+    """Return whether a window store is better kept window by window."""
     return spec.advance_ms > 0 and spec.retention_ms // spec.advance_ms <= MANY
 
 
 class WindowsByStart(Windows[K], Generic[K]):
-    """Windows whose starts all keys have in common, as tumbling and hopping ones have: values by start, then key.
+    """Windows with starts shared by all keys (tumbling, hopping): values by start, then key.
 
-    A record finds its window in one dict, that of the time in which most records are: so a window costs an entry in it, and no dict of its key's own,
-    and what expires goes as a whole. To find the windows of one key takes a look into each of a span of time.
+    Most records find their window in the dict of the current window. So a window costs one entry in
+    it and no dict per key, and an expired window is freed as a whole. To find the windows of one
+    key, each window in the time range is searched.
     """
 
     def __init__(
@@ -43,8 +44,8 @@ class WindowsByStart(Windows[K], Generic[K]):
     ) -> None:
         super().__init__(codec, engine, prefix, record_time, spec, expired)
         self._panes: dict[int, Pane] = {}
-        self._order: list[int] = []  # their starts
-        self._let_go: deque[Pane] = deque()  # they have expired, and are freed bit by bit
+        self._order: list[int] = []  # the starts of the windows, in order
+        self._let_go: deque[Pane] = deque()  # expired windows, freed bit by bit
 
     def _pane(self, start: int) -> Pane:
         pane = self._panes.get(start)
@@ -56,7 +57,7 @@ class WindowsByStart(Windows[K], Generic[K]):
     # One window.
 
     def get_entry(self, key: K, start: int) -> Entry | None:
-        """Return what is there of one window."""
+        """Return the entry of one window."""
         index: Any = key if self._faithful else self._codec.key(key)
         pane = self._panes.get(start)
         if self._simple:
@@ -64,11 +65,14 @@ class WindowsByStart(Windows[K], Generic[K]):
             if type(value) is tuple and start > self._limit:
                 return value
             if value is MISSING and start >= self._low:
-                return None  # all that is so young is in memory
+                return None  # all windows that recent are in memory
         return self._other_entry(index, start)
 
     def put_entry(self, key: K, start: int, entry: Entry | None) -> None:
-        """Set what is there of one window; None deletes it. Raises SerializationError, with nothing changed, for what cannot be written."""
+        """Set the entry of one window; None deletes it.
+
+        Raises SerializationError, with nothing changed, when it cannot be written.
+        """
         kept = entry
         if entry is not None:
             value = entry[0]
@@ -103,7 +107,10 @@ class WindowsByStart(Windows[K], Generic[K]):
 
     @property
     def counts(self) -> bool:
-        """Whether `count_up` can do anything: with a kernel, and keys and values that are told apart and counted by it."""
+        """Whether `count_up` is supported.
+
+        It needs the kernel, faithful keys, and immutable values of fixed size.
+        """
         return _kernel is not None and self._faithful and self._simple and not self._sized
 
     def count_up(
@@ -115,11 +122,13 @@ class WindowsByStart(Windows[K], Generic[K]):
         out: tuple[list[Any], list[Any], list[int], bool],
         clock: tuple[int, int, int],
     ) -> tuple[int, int]:
-        """Do to plain records what a `get_entry` and a `put_entry` each would do; return where that came to an end, and stream time.
+        """Count each plain record, as one `get_entry` and one `put_entry` would.
 
-        Windows lie side by side; `clock` is stream time, grace, and how long they are. See `count_windows` in `_kernel.pyi`.
+        Return the index of the first record that was not counted, and stream time. Windows lie side
+        by side; `clock` is stream time, grace and window size. See `count_windows` in
+        `_kernel.pyi`.
         """
-        if type(self._panes) is not dict:  # a closed store says so when it is asked record by record
+        if type(self._panes) is not dict:  # a closed store raises on the record-by-record path
             return first, clock[0]
         store = (self._panes, self._dirty, windows, MISSING)
         numbers = (*clock, self._observed, self._retention, self._low)
@@ -130,19 +139,22 @@ class WindowsByStart(Windows[K], Generic[K]):
         if self._sized_keys:
             self._size += size
         if self._due:
-            self.sweep(2 * added)  # whatever grows pays for what is to go
+            self.sweep(2 * added)  # growth pays for eviction: each new entry sweeps two others
         return stop, now
 
-    # Spans of time.
+    # Time ranges.
 
     def _within(self, first: int, last: int) -> list[int]:
         order = self._order
         if not order:
-            self._panes.get(first)  # a closed store says so
+            self._panes.get(first)  # raises StoreClosed if the store is closed
         return order[bisect_left(order, first) : bisect_left(order, last + 1)]
 
     def fetch_entries(self, key: K, time_from: int, time_to: int) -> list[tuple[int, Entry]]:
-        """Return start and entry of each window of `key` that starts at `time_from` to `time_to`, both included, in time order."""
+        """Return start and entry of the windows of `key` in a time range, in time order.
+
+        They start from `time_from` to `time_to`, both included.
+        """
         panes: dict[int, Pane] = self._panes
         index: Any = key if self._faithful else self._codec.key(key)
         first = max(time_from, self._limit + 1)
@@ -161,15 +173,18 @@ class WindowsByStart(Windows[K], Generic[K]):
             yield from [(index, start) for index in self._panes[start]]
 
     def starts_of(self, index: Any) -> list[int]:
-        """Return the starts of a key's windows that are in memory; for queries."""
+        """Return the starts of a key's windows in memory. For queries."""
         return [start for start in self._order if index in self._panes[start]]
 
     def handles(self) -> Iterator[tuple[Any, int]]:
-        """Iterate over key and start of all windows that are in memory, while they may change; for queries."""
+        """Iterate over key and start of all windows in memory, which may change meanwhile.
+
+        For queries.
+        """
         for start in list(self._order):
             yield from [(index, start) for index in self._panes.get(start, ())]
 
-    # What a transaction needs.
+    # The hooks of Transactional.
 
     def _now(self, handle: tuple[Any, int]) -> Any:
         pane = self._panes.get(handle[1])
@@ -210,7 +225,10 @@ class WindowsByStart(Windows[K], Generic[K]):
     # Memory and disk.
 
     def _expire(self) -> None:
-        """Take windows that have expired out of sight; nothing of them is of a transaction that is under way, as that would have been too late."""
+        """Remove expired windows from view.
+
+        The open transaction has none of them: such puts are rejected as late.
+        """
         super()._expire()
         limit, order = self._committed - self._retention, self._order
         if not order or order[0] > limit or self._looked_at():
@@ -224,7 +242,7 @@ class WindowsByStart(Windows[K], Generic[K]):
         del order[:gone]
 
     def sweep(self, visits: int) -> None:
-        """Free some of what has expired: all of it at once would take long."""
+        """Free some expired windows; freeing all at once would take long."""
         super().sweep(visits)
         gone = self._let_go
         while gone and visits > 0:
@@ -238,7 +256,7 @@ class WindowsByStart(Windows[K], Generic[K]):
                 gone.popleft()
 
     def tidy(self) -> Iterator[None]:
-        """Raise the low-water mark when more is in memory than may be, and take out what is older and on disk."""
+        """Raise the low-water mark when memory is over its limit; evict older windows on disk."""
         if self._resident > self.resident_records:
             oldest = max(self._low, self._committed - self._retention, 0)
             self._low = (oldest + self._committed) // 2 + 1
@@ -262,7 +280,7 @@ class WindowsByStart(Windows[K], Generic[K]):
             self._loaded.discard(index)
 
     def close(self) -> None:
-        """Let go of the memory; every later use raises StoreClosed."""
+        """Release the memory; every later use raises StoreClosed."""
         super().close()
         self._panes = Closed(self.name)
         self._order = []

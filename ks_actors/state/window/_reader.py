@@ -1,4 +1,4 @@
-"""What queries see of window stores."""
+"""The readers of window stores."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 class WindowReader(NotingReader[Windows[Any]]):
-    """Reads a window store. What has expired is not seen, as of the last commit or as of now."""
+    """A reader of a window store.
+
+    Windows that have expired as of the last commit, or as of now, are invisible.
+    """
 
     def __init__(self, store: Windows[Any]) -> None:
         super().__init__(store)
@@ -29,7 +32,10 @@ class WindowReader(NotingReader[Windows[Any]]):
         return None if start <= self._line.limit(committed=committed) else self._entry(handle, self._value(handle, committed=committed))
 
     def fetch(self, key: Any, time_from: int, time_to: int, *, committed: bool, reverse: bool) -> Rows:
-        """Iterate over the windows of a key that start from `time_from` to `time_to`, both included, by time."""
+        """Iterate over the windows of a key in a time range, by time.
+
+        They start from `time_from` to `time_to`, both included.
+        """
         store, index, line = self.store, self._index(key), self._line
         first = max(time_from, line.limit(committed=committed) + 1, 0)
         starts = [start for start in store.starts_of(index) if first <= start <= time_to]
@@ -40,7 +46,10 @@ class WindowReader(NotingReader[Windows[Any]]):
         return rows
 
     def fetch_all(self, time_from: int, time_to: int, *, committed: bool, reverse: bool) -> Rows:
-        """Iterate over all windows that start from `time_from` to `time_to`, both included, in the order of the store's `fetch_all`."""
+        """Iterate over all windows in a time range, in the order of the store's `fetch_all`.
+
+        They start from `time_from` to `time_to`, both included.
+        """
         line = self._line
         first = max(time_from, line.limit(committed=committed) + 1, 0)
         stored = line.stored(first, min(time_to + 1, self.store._low), reverse=reverse)
@@ -54,11 +63,11 @@ class WindowReader(NotingReader[Windows[Any]]):
     def _look_through(
         self, rows: Rows, first: int, last: int, layers: list[dict[Any, Any]], overlay: dict[Any, Any], chunks: list[list[Found]]
     ) -> Generator[None, None, None]:
-        """Find what is in memory, and sort it, in pieces."""
+        """Find and sort the windows in memory, in pieces."""
         store, place = self.store, self._line.place
         handles = chain(
             store.handles(),
-            overlay,  # what was rolled back since is not there any more
+            overlay,  # rolled-back windows are no longer in the store
         )
 
         def found() -> Iterator[Found | None]:
@@ -73,14 +82,17 @@ class WindowReader(NotingReader[Windows[Any]]):
 
 
 class DuplicatesReader(Reader[JoinWindowLookups[Any]]):
-    """Reads a window store that keeps duplicates, in which a put never changes what is there."""
+    """A reader of a window store with duplicates, in which a put never changes existing rows."""
 
     def __init__(self, store: JoinWindowLookups[Any]) -> None:
         super().__init__(store)
         self._line: Timeline[JoinWindowLookups[Any]] = Timeline(store, duplicates=True)
 
     def _entry(self, _: tuple[Any, int], value: Any) -> Entry | None:
-        """Return the entry of a value with its time, or of its bytes on disk; one that may be changed in place is a copy."""
+        """Return the entry of a value with its time, or of its bytes on disk.
+
+        A mutable entry is a copy.
+        """
         codec = self.store._codec
         if type(value) is bytes:
             return codec.entry(value)
@@ -92,12 +104,15 @@ class DuplicatesReader(Reader[JoinWindowLookups[Any]]):
         return codec.entry(pack_time(time) + content)
 
     def get(self, key: Any, start: int, *, committed: bool) -> Entry | None:
-        """Return what was put last of all, if that was for this window."""
+        """Return the entry of the very last put, if it was for this window."""
         slot = self._line.slot(start, self.store._sequence)
         return next((entry for found, _, entry in self.fetch(key, start, start, committed=committed, reverse=False) if found == slot), None)
 
     def fetch(self, key: Any, time_from: int, time_to: int, *, committed: bool, reverse: bool) -> Rows:
-        """Iterate over the values of a key that start from `time_from` to `time_to`, both included, by time, those of one start as they came."""
+        """Iterate over the values of a key in a time range, by time, then in the order of puts.
+
+        They start from `time_from` to `time_to`, both included.
+        """
         store, index, line = self.store, self._index(key), self._line
         first = max(time_from, line.limit(committed=committed) + 1, 0)
         found: dict[int, Any] = {}
@@ -113,11 +128,15 @@ class DuplicatesReader(Reader[JoinWindowLookups[Any]]):
         return rows
 
     def fetch_all(self, time_from: int, time_to: int, *, committed: bool, reverse: bool) -> Rows:
-        """Iterate over all values that start from `time_from` to `time_to`, both included, in the order of the store's `fetch_all`."""
+        """Iterate over all values in a time range, in the order of the store's `fetch_all`.
+
+        They start from `time_from` to `time_to`, both included.
+        """
         store, line = self.store, self._line
         first = max(time_from, line.limit(committed=committed) + 1, 0)
         columns = []
-        for segment in store._within(first, time_to):  # copies, as the segments may be let go of
+        # copies, because the segments may be released meanwhile
+        for segment in store._within(first, time_to):
             end = segment.committed if committed else len(segment)
             columns.append(segment.columns(end))
 

@@ -25,7 +25,10 @@ LATEST = (1 << 63) - 1
 
 
 class WindowBase(ABC, Generic[K, P]):
-    """Values by key and window start, wherever they are: the classes at the end of this file have the data too."""
+    """The user's interface of window stores: values by key and window start.
+
+    The classes at the end of this file combine it with the data.
+    """
 
     name: str
     _codec: Codec
@@ -35,15 +38,18 @@ class WindowBase(ABC, Generic[K, P]):
 
     @abstractmethod
     def get_entry(self, key: K, start: int) -> Entry | None:
-        """Return what is there of one window."""
+        """Return the entry of one window."""
 
     @abstractmethod
     def put_entry(self, key: K, start: int, entry: Entry | None) -> None:
-        """Set or add what is there of one window."""
+        """Set or add the entry of one window."""
 
     @abstractmethod
     def fetch_entries(self, key: K, time_from: int, time_to: int) -> list[tuple[int, Entry]]:
-        """Return start and entry of each window of `key` that starts at `time_from` to `time_to`, both included, in time order."""
+        """Return start and entry of the windows of `key` in a time range, in time order.
+
+        They start from `time_from` to `time_to`, both included.
+        """
 
     @abstractmethod
     def _fetched(self, time_from: int, time_to: int, *, by_time: bool) -> list[tuple[bytes, int, int, Entry]]:
@@ -56,9 +62,10 @@ class WindowBase(ABC, Generic[K, P]):
         return None if value is None else (value, self._time())
 
     def put(self, key: K, value: P | None, window_start_ms: int) -> None:
-        """Set the value of a key's window; None deletes it. A store with duplicates adds the value, and ignores None.
+        """Set the value of a key's window; None deletes it.
 
-        A window that starts `retention_ms` or more before the latest one that was put is too old: the put is dropped and counted.
+        A store with duplicates adds the value, and ignores None. A put is dropped and counted as
+        late when its window starts `retention_ms` or more before the latest put window.
         """
         if key is None:
             raise TypeError(f"store {self.name}: a key cannot be None")
@@ -71,7 +78,8 @@ class WindowBase(ABC, Generic[K, P]):
     def fetch(self, key: K, time_from: int, time_to: int | None = None) -> P | StoreIterator[tuple[int, P]] | None:
         """Return the value of the window that starts at `time_from`, or None.
 
-        With `time_to`, iterate over start and value of the windows that start from `time_from` to `time_to`, both included, in time order.
+        With `time_to`, iterate over start and value of the windows that start from `time_from` to
+        `time_to`, both included, in time order.
         """
         if key is None:
             raise TypeError(f"store {self.name}: a key cannot be None")
@@ -81,11 +89,17 @@ class WindowBase(ABC, Generic[K, P]):
         return self._iterate((start, self._show(entry)) for start, entry in self.fetch_entries(key, time_from, time_to))
 
     def backward_fetch(self, key: K, time_from: int, time_to: int) -> StoreIterator[tuple[int, P]]:
-        """Iterate over start and value of the windows that start from `time_from` to `time_to`, both included, the latest first."""
+        """Iterate over start and value of the windows in a time range, the latest first.
+
+        They start from `time_from` to `time_to`, both included.
+        """
         return self._iterate((start, self._show(entry)) for start, entry in reversed(self.fetch_entries(key, time_from, time_to)))
 
     def fetch_range(self, low: K | None, high: K | None, time_from: int, time_to: int) -> StoreIterator[tuple[tuple[K, int], P]]:
-        """Iterate like `fetch_all`, over the keys whose bytes are from those of `low` to those of `high`, both included, None for no bound."""
+        """Iterate like `fetch_all`, over the keys from `low` to `high`, both included.
+
+        Keys are compared by their bytes; None is no bound.
+        """
         encode = self._codec.key
         first, last = None if low is None else encode(low), None if high is None else encode(high)
         within = (
@@ -96,26 +110,30 @@ class WindowBase(ABC, Generic[K, P]):
         return self._shown(within)
 
     def fetch_all(self, time_from: int, time_to: int) -> StoreIterator[tuple[tuple[K, int], P]]:
-        """Iterate over key, start and value of the windows that start from `time_from` to `time_to`, both included.
+        """Iterate over key, start and value of the windows in a time range.
 
-        The order is that of Kafka Streams: by start, then key bytes in memory, by segment, then key bytes, then start where there are segments.
+        They start from `time_from` to `time_to`, both included. The order is that of Kafka Streams:
+        in memory by start, then key bytes; with segments by segment, then key bytes, then start.
         """
         return self._shown(self._fetched(time_from, time_to, by_time=not self._segmented))
 
     def backward_fetch_all(self, time_from: int, time_to: int) -> StoreIterator[tuple[tuple[K, int], P]]:
-        """Iterate like `fetch_all`, the other way round."""
+        """Iterate like `fetch_all`, in reverse order."""
         return self._shown(reversed(self._fetched(time_from, time_to, by_time=not self._segmented)))
 
     def all(self) -> StoreIterator[tuple[tuple[K, int], P]]:
-        """Iterate like `fetch_all`, over all there is."""
+        """Iterate like `fetch_all`, over all windows."""
         return self.fetch_all(0, LATEST)
 
     def backward_all(self) -> StoreIterator[tuple[tuple[K, int], P]]:
-        """Iterate like `fetch_all`, over all there is, the other way round."""
+        """Iterate like `fetch_all`, over all windows in reverse order."""
         return self.backward_fetch_all(0, LATEST)
 
     def fetch_all_entries(self, time_from: int, time_to: int) -> list[tuple[K, int, Entry]]:
-        """Return key, start and entry of all windows that start from `time_from` to `time_to`, by start, then key bytes: for operators."""
+        """Return key, start and entry of all windows in a time range. For operators.
+
+        They start from `time_from` to `time_to`, and are sorted by start, then key bytes.
+        """
         key = self._codec.object_key
         return [(key(encoded), start, entry) for encoded, start, _, entry in self._fetched(time_from, time_to, by_time=True)]
 
@@ -128,13 +146,14 @@ class WindowBase(ABC, Generic[K, P]):
 
 
 class WindowStore(WindowBase[K, V], Generic[K, V]):
-    """Values by key and window start: what joins of streams live in."""
+    """Values by key and window start: the store of stream-stream joins."""
 
 
 class TimestampedWindowStore(WindowBase[K, ValueAndTimestamp[V]], Generic[K, V]):
-    """Values with their timestamps, by key and window start: what windowed aggregates live in.
+    """Values with their timestamps, by key and window start: the store of windowed aggregates.
 
-    `get_entry`, `put_entry` and `fetch_entries` are the fast way for operators; an entry is a plain tuple of value and timestamp.
+    `get_entry`, `put_entry` and `fetch_entries` are the fast way for operators; an entry is a plain
+    tuple of value and timestamp.
     """
 
     def _show(self, entry: Entry) -> Any:
@@ -156,22 +175,22 @@ class SingleTimestampedWindowStore(Windows[K], TimestampedWindowStore[K, V], Gen
 
 @final
 class ByStartWindowStore(WindowsByStart[K], WindowStore[K, V], Generic[K, V]):
-    """One value per key and window, where all keys have the same windows."""
+    """One value per key and window, for windows shared by all keys."""
 
 
 @final
 class ByStartTimestampedWindowStore(WindowsByStart[K], TimestampedWindowStore[K, V], Generic[K, V]):
-    """One value with its timestamp per key and window, where all keys have the same windows."""
+    """One value with its timestamp per key and window, for windows shared by all keys."""
 
 
 @final
 class DuplicatesWindowStore(JoinWindowBatchLookups[K], WindowStore[K, V], Generic[K, V]):
-    """All values that were put, per key and window."""
+    """All put values, per key and window."""
 
 
 @final
 class DuplicatesTimestampedWindowStore(JoinWindowBatchLookups[K], TimestampedWindowStore[K, V], Generic[K, V]):
-    """All values that were put with their timestamps, per key and window."""
+    """All put values with their timestamps, per key and window."""
 
 
 def window_class(
