@@ -307,7 +307,7 @@ class Transactional(UndoLog[Handle], Generic[Handle]):
     def facts(self, *, frozen: bool = False) -> bytes | None:  # noqa: ARG002 - windows have such facts
         """Return the store's facts to persist besides entries and offset.
 
-        They include the frozen transaction if `frozen` is set. Only windows have such facts.
+        They include the frozen transaction if `frozen` is set. Stores without times return None.
         """
         return None
 

@@ -220,7 +220,7 @@ class KeyIndex(Transactional[tuple[Any, int]]):
 
     @property
     def overdue(self) -> bool:
-        """Whether kept changes or expired slots wait for a sweep."""
+        """Whether many kept changes or expired slots wait to be processed."""
         return self._due >= OVERDUE or super().overdue
 
     # Memory and disk.
