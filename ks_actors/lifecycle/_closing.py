@@ -51,6 +51,7 @@ class Closing:
             return
         self.seconds = seconds
         kept = min(_KEPT_S, _KEPT_SHARE * seconds)
+        # The ends of the last commit, of its rollback, of leaving the group, and of closing.
         self._ends = tuple(now + seconds - kept * part / 3 for part in (3, 2, 1, 0))
         self._calls_end = self._ends[0] - min(_COMMIT_S, _COMMIT_SHARE * (seconds - kept))
         for timeout, (end, step) in tuple(self._under_way.items()):

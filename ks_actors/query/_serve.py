@@ -112,6 +112,7 @@ class StoreEndpoint:
 
     async def _knows(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         hello = await _receive(reader, _HELLO_SECONDS)
+        # The time of the comparison must not reveal how much of a guessed token is right.
         if not isinstance(hello, Hello) or not compare_digest(hello.token.encode(), self.token.encode()):
             await _send(writer, Refused("ConfigError", "token: this is not the token of the app's stores"))
             return False
@@ -209,7 +210,8 @@ async def _signs_of_life(writer: asyncio.StreamWriter) -> AsyncIterator[None]:
     async def tell() -> None:
         while not writer.is_closing():
             await asyncio.sleep(_SIGN_SECONDS)
-            _write(writer, SomeRows([], [], []))  # too small to drain
+            # Not drained: it is small, and a client that does not take it fails at the next rows.
+            _write(writer, SomeRows([], [], []))
 
     telling = asyncio.create_task(tell())
     try:

@@ -151,6 +151,8 @@ class MergedTurns:
         before = current.stream_time
         current.stream_time = max(before, *(queue.partition_time for queue in queues))
         woven = weave.woven()
+        # The join refuses runs with null keys or values, or that fail a serde; one by one, each
+        # such record is handled in its turn.
         if not self._pair.join.process(woven[self._left], woven[1 - self._left]):
             current.stream_time = before
             self._one_by_one(weave)

@@ -231,7 +231,7 @@ class RecordQueue:
     def plain(self) -> int | None:
         """The next record's timestamp.
 
-        None when it is not decoded yet, or undecodable records are to decide about.
+        None when it is not decoded yet, or undecodable records await a decision.
         """
         chunk, at = self._chunk, self._at
         return chunk.timestamps[at] if at < len(chunk.timestamps) and not self._bad else None
@@ -251,6 +251,7 @@ class RecordQueue:
     def _decode(self, wanted: int) -> None:
         raw = self._raw.popleft()
         wanted = max(wanted, _LEAST)
+        # Decode only the records that are processed next, but leave no tiny rest.
         if len(raw) > wanted + _LEAST:
             self._raw.appendleft(raw.slice(wanted, len(raw)))
             raw = raw.slice(0, wanted)

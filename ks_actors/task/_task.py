@@ -269,6 +269,7 @@ class Task:
         # Records that are left out on the way to the next one count as processed, too.
         self.commit_needed = True
         if self._stream_punctuation.next_due is not None:
+            # A punctuator on stream time may be due after any record.
             limit = 1
         elif len(self.group.queues) > 1 and (done := self._take_turns(limit)):
             return done
@@ -292,6 +293,7 @@ class Task:
         while done < limit and (turn := group.turn()) is not None:
             queue, until = turn
             chunk, start, stop = queue.run(limit - done, until)
+            # A slice costs more than it saves for so few records.
             if stop - start < _FEW:
                 self._current.page = queue.page
                 self._one_at_a_time(chunk, range(start, stop), self._plan.entrances[queue.source.name].process)

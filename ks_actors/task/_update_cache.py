@@ -250,6 +250,7 @@ class HeldUpdates:
         """Count `updates` and those of `hold`, and send the oldest rows beyond the budget."""
         self._updates += updates
         if self._touched:
+            # Weigh samples only: to weigh each row would cost too much.
             if not self._settled % _SAMPLED:
                 self._sample(next(reversed(self._touched)))
             self._settled += 1

@@ -230,6 +230,7 @@ class AppHarness:
         self._app = None
         connection.cut()
         image = self.config.state_dir / "crashed"
+        # Copy before the actors end: their end may still write to the disk.
         copy_as_is(self.state_dir, image)
         for task in app._metrics.tasks.values():
             task.abandon()

@@ -227,6 +227,7 @@ class AsyncNode:
             if call.late:
                 call.late = False
                 assert call.task is not None
+                # The timeout cancelled this task: undo that, or the retry still counts as cancelled.
                 call.task.uncancel()
             if call.error is None or retry is None or attempt >= retry.attempts or not isinstance(call.error, retry.on):
                 break
@@ -272,6 +273,7 @@ class AsyncNode:
         queue = self._lanes[lane]
         if not queue:
             del self._lanes[lane]
+        # Calls that came earlier wait for room, so queue up behind them.
         elif self._waiting:
             self._waiting.append(queue.popleft())
         else:

@@ -110,8 +110,7 @@ class Draining:
     def _waiting(self) -> InFlight | None:
         """Return the node that may send its waiting records.
 
-        Nodes are made from the sinks up, so those upstream come later in the list. Nothing more may
-        be in flight there.
+        No node upstream of it has anything in flight. Nodes are listed from the sinks up.
         """
         for node in reversed(self._nodes):
             if node.waits:

@@ -27,7 +27,7 @@ class ThreadGuard:
         self.since = perf_counter()
 
     def end(self, *, quiet: bool = True) -> None:
-        """Record that no one waits for the thread any more.
+        """Record that no caller waits for the thread any more.
 
         If the thread has really ended (`quiet`), call the visits.
         """
