@@ -84,7 +84,7 @@ class CogroupedStream(Generic[K, A]):
     @overload
     def windowed_by(self, windows: SessionWindows) -> SessionWindowedCogroupedStream[K, A]: ...
     def windowed_by(self, windows: Windows | SessionWindows) -> TimeWindowedCogroupedStream[K, A] | SessionWindowedCogroupedStream[K, A]:
-        """Group further: by windows of time that the records' timestamps fall into, or by sessions."""
+        """Group further: by windows of the records' timestamps, or by sessions."""
         check_windows(windows, self.called("windowed_by", None))
         if isinstance(windows, SessionWindows):
             return _session_windowed.SessionWindowedCogroupedStream(self, windows)

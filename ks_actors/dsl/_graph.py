@@ -242,6 +242,7 @@ class GraphBuilder:
 
     def build(self, optimizations: frozenset[str], optimize: Callable[[GraphBuilder, frozenset[str]], None]) -> Topology:
         """Return a new topology, optimized. The graph stays unchanged, and can grow further."""
+        # The optimizer changes the links: keep the present ones, to restore them below.
         index, copartitioned = self._index, self._copartitioned
         links = [(node, node.parents[:], node.children[:]) for node in (self.root, *self._nodes)]
         try:
@@ -263,6 +264,7 @@ class GraphBuilder:
         waiting = sorted((node.priority, next(turn), node) for node in self.root.children)
         while waiting:
             _, _, node = heappop(waiting)
+            # Write a node once, and after all of its parents.
             if node in written or not written.issuperset(node.parents):
                 continue
             node.write(topology, tuple(parent.name for parent in node.parents if parent is not self.root))

@@ -149,6 +149,7 @@ class GroupedStream(Generic[K, V]):
         """
         if not self.repartition_required:
             return add_logic(self.graph, name, logic, self.node), self.sources
+        # Made in any case: the counter advances as in Kafka Streams, even if the node is not used.
         repartition = self.graph.new_repartition(self.name or stored.spec.name, self.key, self.value)
         if self._repartition is None or self.name is None:
             self._repartition = repartition

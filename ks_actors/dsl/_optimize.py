@@ -84,6 +84,7 @@ def _merge(graph: GraphBuilder, changer: GraphNode, repartitions: list[Repartiti
     It takes the name of the first one's topic.
     """
     one = graph.new_repartition(repartitions[0].topic, _first(each.key for each in repartitions), _first(each.value for each in repartitions))
+    # Written right after the node that changes keys.
     one.priority = changer.priority
     for each in repartitions:
         child = _below(each, changer)

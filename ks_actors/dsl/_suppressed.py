@@ -75,7 +75,7 @@ class Suppressed:
 
     @classmethod
     def until_time_limit(cls, wait_ms: int, buffer: BufferConfig) -> Suppressed:
-        """Forward a key's latest change when stream time is `wait_ms` past the first waiting one."""
+        """Forward a key's latest change when stream time is `wait_ms` past the first waiting."""
         return cls(wait_ms, buffer)
 
     @classmethod

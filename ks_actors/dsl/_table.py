@@ -199,7 +199,10 @@ class Table(Generic[K, V]):
     def join(
         self, other: Table[K, VO], joiner: Callable[[V, VO], V2 | None], materialized: Materialized[K, V2] | None = None, *, name: str | None = None
     ) -> Table[K, V2]:
-        """Return the table of rows that both tables have, with values `joiner(value, other value)`."""
+        """Return the table of rows that both tables have.
+
+        The values are `joiner(value, other value)`.
+        """
         return _table_joins.join(self, other, joiner, materialized, name, left=False, outer=False)
 
     def left_join(
@@ -210,7 +213,10 @@ class Table(Generic[K, V]):
         *,
         name: str | None = None,
     ) -> Table[K, V2]:
-        """Return the table of this table's rows, with values `joiner(value, other value or None)`."""
+        """Return the table of this table's rows.
+
+        The values are `joiner(value, other value or None)`.
+        """
         return _table_joins.join(self, other, joiner, materialized, name, left=True, outer=False)
 
     def outer_join(

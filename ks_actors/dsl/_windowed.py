@@ -83,7 +83,7 @@ class TimeWindowedStream(Generic[K, V]):
         *,
         name: str | None = None,
     ) -> Table[Windowed[K], A]:
-        """Return the table of `aggregator(key, value, aggregate)` over each key's and window's values.
+        """Return the table of `aggregator(key, value, aggregate)`, per key and window.
 
         An aggregate begins with the result of `initializer()`. A result of None deletes the row.
         """

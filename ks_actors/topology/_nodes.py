@@ -18,7 +18,10 @@ OffsetReset = Literal["earliest", "latest"]
 
 
 class InputRecord(NamedTuple):
-    """A deserialized record as a timestamp extractor sees it, with its timestamp (ms) in the log."""
+    """A deserialized record as a timestamp extractor sees it.
+
+    The timestamp (ms) is that in the log.
+    """
 
     key: Any
     value: Any

@@ -55,6 +55,7 @@ class Groups(Generic[T]):
 
     def _find(self, thing: T) -> T:
         above = self._above
+        # Halve the path, which keeps later look-ups short.
         while above[thing] != thing:
             above[thing] = above[above[thing]]
             thing = above[thing]

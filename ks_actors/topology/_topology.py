@@ -300,7 +300,7 @@ class Topology:
         return self
 
     def subtopologies(self) -> tuple[Subtopology, ...]:
-        """Return the subtopologies, numbered as Kafka Streams does; global stores take numbers too."""
+        """Return the subtopologies, numbered as in Kafka Streams; global stores get numbers too."""
         copartitioned = copartition_groups(self._copartitioned, self._nodes)
         return tuple(
             subtopology(number, names, self._nodes, self._stores, self._internal, copartitioned)

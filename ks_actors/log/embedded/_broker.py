@@ -182,6 +182,7 @@ class Broker:
         for partition, batch, size in checked:
             if errors and partition.name in errors:
                 continue
+            # Several batches for one partition follow each other.
             base = ends.get(partition, partition.end)
             count = len(batch)
             ends[partition] = end = base + count
@@ -201,6 +202,7 @@ class Broker:
         return behind
 
     def _take_in(self, added: Sequence[tuple[Partition, Segment, Batch]], transaction: Transaction | None) -> None:
+        # The first append opens the transaction, and starts its timeout.
         if transaction is not None and not transaction.partitions:
             self._start_timer(transaction)
         for partition, segment, _ in added:

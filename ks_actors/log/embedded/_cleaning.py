@@ -48,6 +48,7 @@ def compact(broker: Broker, partition: Partition, now: int) -> Iterator[None]:
     Raises StorageFull, LogError, LogCorrupted: then the rest of the partition is as before.
     """
     boundary = _compactable(partition, now)
+    # Two passes: find the last offset of each key, then rewrite the segments.
     latest: dict[Any, int] = {}
     for start, stop in partition.runs(boundary, STEP):
         for _, batch in _loaded(partition, partition.segments[start:stop]):
@@ -117,6 +118,7 @@ class _Kept:
 def _rewrite(broker: Broker, partition: Partition, start: int, stop: int, kept: _Kept) -> None:
     old = partition.segments[start:stop]
     batch = joined(kept.parts)
+    # No record is dropped, so the segment stays as it is.
     if len(old) == 1 and old[0].kind == DATA and len(batch) == old[0].count and kept.horizon == old[0].horizon:
         return
     new = None

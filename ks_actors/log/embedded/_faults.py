@@ -49,7 +49,7 @@ class Faults:
         self._held: dict[str, asyncio.Event] = {}
 
     def hold(self, operation: Operation) -> asyncio.Event:
-        """Make calls of `operation` wait, before they do anything, until the returned event is set."""
+        """Make calls of `operation` wait at their start until the returned event is set."""
         self._held[operation] = event = asyncio.Event()
         return event
 

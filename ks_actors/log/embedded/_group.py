@@ -89,6 +89,7 @@ class Group:
             former = next((each for each in self._members.values() if each.instance_id and each.instance_id == member.instance_id), None)
             if former is not None:
                 self._replace(former, member)
+                # With the same topics the assignment of the replaced member is still valid.
                 if not self._rebalancing and former.given is not None and self._count() == self._counts:
                     member.assign(self.generation, former.given)
                     return
@@ -241,7 +242,10 @@ class Groups:
         )
 
     def check_commit(self, who: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Raise IllegalGeneration or UnknownTopicOrPartition if a member may not commit these now."""
+        """Raise an error if a member may not commit these offsets now.
+
+        The errors are IllegalGeneration and UnknownTopicOrPartition.
+        """
         self.get(who.group_id).check(who, offsets)
 
     def topics_changed(self, names: set[str]) -> None:

@@ -302,7 +302,7 @@ class EmbeddedLog:
         return self._groups.ids()
 
     async def group_members(self, group_id: str, /) -> Sequence[GroupMember]:
-        """Return the members of a group, all in this process, and the kept places of absent ones."""
+        """Return the members of a group, all in this process, and kept places of absent ones."""
         await self._begin("group_members")
         members = self._groups.get(group_id).members
         return [

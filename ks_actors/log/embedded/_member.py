@@ -210,7 +210,10 @@ class EmbeddedMembership:
         self._tell(Assigned(GroupMetadata(self._group.group_id, generation, self.member_id), assignment))
 
     def lose(self, *, fenced: bool = False) -> None:
-        """Leave the group by force; `fenced`: a member with the same instance id has replaced it."""
+        """Leave the group by force.
+
+        `fenced`: a member with the same instance id has replaced this one.
+        """
         self._drop_unread(Assigned, Revoked)
         held, self._held = self._held, None
         self.awaited = False

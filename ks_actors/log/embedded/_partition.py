@@ -97,6 +97,7 @@ class Partition:
         self.end = segment.end
         self.size += segment.size
         if segment.kind == TRANSACTIONAL:
+            # Only the first segment of a transaction bounds the stable offset.
             self.open.setdefault(segment.pid, segment.base)
         elif segment.is_marker:
             self._end_transaction(segment)
@@ -105,6 +106,7 @@ class Partition:
         first = self.open.pop(marker.pid, None)
         if first is None or marker.kind != ABORT:
             return
+        # Segments of the transaction begin at its first offset, and end before the marker.
         for segment in self.segments[self.find(first) :]:
             if segment.pid == marker.pid:
                 segment.aborted = True

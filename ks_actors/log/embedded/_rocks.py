@@ -107,7 +107,7 @@ class RocksStorage:
         self._database.write([(_codec.topic_key(topic.id), _codec.encode(record))])
 
     def remove_topic(self, topic: Topic, offsets: Mapping[str, Iterable[TopicPartition]]) -> None:
-        """Forget a topic at once; its records are wiped after that, when no reader can find them."""
+        """Forget a topic at once; wipe its records after that, when no reader can find them."""
         changes: UndoLog = [(_codec.topic_key(topic.id), None)]
         changes.extend((_codec.offset_key(group_id, *partition), None) for group_id, partitions in offsets.items() for partition in partitions)
         self._database.write(changes)

@@ -69,7 +69,7 @@ def sizes_of(batch: Batch) -> list[int]:
 
 
 def joined(parts: Sequence[Batch]) -> Batch:
-    """Return one batch of the records of `parts`; a single part itself, so that nothing is copied."""
+    """Return one batch of the records of `parts`; a single part itself, without a copy."""
     if len(parts) == 1:
         return parts[0]
     keys: list[Any] = []

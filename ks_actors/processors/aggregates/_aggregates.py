@@ -88,6 +88,8 @@ class StreamCount(Inline):
                 if count_up is None:
                     stop = len(keys)
                 else:
+                    # The kernel stops at the first record that is not plain; the loop below counts
+                    # that one.
                     done = count_up(keys, values, times, done, changes, timestamps, with_old=send_old)
                     stop = done + _FEW
                 dropped += one_by_one(batch, keys[done:stop], values[done:stop], times[done:stop], holes, changes, timestamps)

@@ -166,6 +166,7 @@ def _aggregate_batch_form(
                     firsts[key] = old
                 else:
                     old, seen = entry
+                # No row yet, or one that was deleted earlier in this batch: begin anew.
                 if old is None:
                     new, seen = value if initializer is None else aggregator(key, value, initializer()), timestamp
                 else:
@@ -202,6 +203,7 @@ def _hold_folded(store: Any, cache: Cache, folded: Folded, firsts: dict[Any, Any
     olds, news = rows.olds, rows.news
     fresh = {key: firsts[key] for key in folded if key not in olds}
     deleted = {key for key, (new, _) in folded.items() if new is None}
+    # The store has no entry for a deleted row, so its time of deletion is kept in `news`.
     if deleted or news:
         put = store.put_entry
         for key, entry in folded.items():

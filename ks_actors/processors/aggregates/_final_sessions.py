@@ -124,6 +124,8 @@ class _OpenSessions:
             order, key, start, end = heapq.heappop(queue)
             self._origins.go_to(None, end, ())
             try:
+                # A session may be in the queue twice, and is forwarded once; one that was merged is
+                # gone.
                 entry = self._store.get_entry(key, start, end) if order != last else None
             except SerializationError as error:
                 self._context.failed(error, Windowed(key, Window(start, end)), None, end, headers)

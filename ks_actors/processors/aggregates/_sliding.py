@@ -82,6 +82,7 @@ class _Sliding:
 
     def _process(self, record: _Record) -> None:
         now, length = record.timestamp, self._length
+        # Walk back in time through the windows that this record may change or make.
         starts: set[int] = set()
         left: Entry | None = None
         right: Entry | None = None
@@ -90,11 +91,14 @@ class _Sliding:
         for start, entry in reversed(self._store.fetch_entries(record.key, max(0, now - 2 * length), now + 1)):
             starts.add(start)
             end = start + length
+            # The window right after this record exists already.
             if start == now + 1:
                 right_exists = True
+            # A window around this record.
             elif end > now:
                 right = right or self._taken(entry)
                 record.update(start, entry)
+            # The window that ends with this record.
             elif end == now:
                 left_exists = True
                 seen = entry[1]
@@ -102,6 +106,7 @@ class _Sliding:
                 if seen >= now:
                     return  # An earlier record with this timestamp has made all of these windows.
                 previous = seen
+            # The latest window before this record.
             else:
                 left = entry
                 previous = entry[1]

@@ -49,6 +49,7 @@ class TableSelect(Inline):
                 return
             new = select(key, change[0])
             old = select(key, change[1])
+            # Both values are in one group: let one change carry both.
             if new is not None and old is not None and old[0] == new[0]:
                 forward(old[0], (new[1], old[1]), timestamp, headers)
                 return

@@ -35,7 +35,10 @@ class WindowAggregation:
     send_old: bool = False
 
     def fold(self, store: Any, *, send_old: bool) -> Callable[[Any, Any, Any], tuple[Any, Any]]:
-        """Return a function from key, value and entry or None to `(old value to send, new value)`."""
+        """Return a function that folds a value into an entry.
+
+        It takes key, value and entry or None, and returns `(old value to send, new value)`.
+        """
         kept = keeper(store, send_old=send_old)
         aggregator = self.aggregator
         initializer = self.initializer

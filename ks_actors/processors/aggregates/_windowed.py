@@ -79,6 +79,7 @@ def _record_form(context: NodeContext, aggregation: WindowAggregation, clock: Cl
             return
         clock.time = max(clock.time, timestamp)
         closed = clock.time - grace
+        # The first start is that of the earliest window that contains the timestamp.
         for start in range(max(0, timestamp - size + advance) // advance * advance, timestamp + 1, advance):
             if start + size <= closed:
                 context.dropped()

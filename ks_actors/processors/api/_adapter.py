@@ -26,7 +26,7 @@ AnySupplier: TypeAlias = Callable[[], "Processor[Any, Any, Any, Any] | FixedKeyP
 
 
 class _Call:
-    """One call of an async processor: the records forwarded so far, and the origin of its record."""
+    """One call of an async processor: its forwarded records, and the origin of its record."""
 
     __slots__ = ("forwarded", "metadata", "owner", "timestamp")
 

@@ -77,7 +77,10 @@ class NodeContext(Protocol):
     def children_batch(self) -> Mapping[str, ProcessBatch]: ...
 
     def store(self, name: str) -> Any:
-        """Return a store that the node is connected to, or a global one; raises StoreNotConnected."""
+        """Return a store that the node is connected to, or a global one.
+
+        Raises StoreNotConnected.
+        """
         ...
 
     def cache(self, store: str, *, send_old: bool) -> Cache | None:

@@ -135,6 +135,7 @@ class JoinPair:
                 time, rank = left.batch.timestamps[mine], left.ranks[mine]
                 for other in of_right[key]:
                     other_time, other_rank = right.batch.timestamps[other], right.ranks[other]
+                    # The later record in the order finds the earlier one in its store.
                     if rank > other_rank:
                         near = max(0, time - self._before) <= other_time <= max(0, time + self._after)
                         if near and (left_limits is None or other_time > left_limits[mine]):
@@ -162,6 +163,7 @@ class JoinPair:
         while True:
             try:
                 for rank, start, ours, theirs, key, timestamp in rest:
+                    # The handler has decided about this record: skip its other hits.
                     if rank == bad:
                         continue
                     values.append(joiner(key, ours, theirs) if keyed else joiner(ours, theirs))

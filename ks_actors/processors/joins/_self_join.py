@@ -56,6 +56,7 @@ class SelfJoin(Inline):
             for time, (other, _) in fetch(key, max(0, timestamp - before), max(0, timestamp + after)):
                 forward(key, joined(key, value, other), max(timestamp, time), headers)
             for time, (other, _) in fetch(key, max(0, timestamp - after), max(0, timestamp + before)):
+                # The pair of the record with itself comes in the order of time.
                 if due and time > timestamp:
                     due = False
                     forward(key, with_itself, timestamp, headers)

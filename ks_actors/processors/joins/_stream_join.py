@@ -77,6 +77,7 @@ class Trackers:
     """The trackers of a join, by the store of pending records; each task has one such store."""
 
     def __init__(self) -> None:
+        # The value holds the store, so that its id cannot be reused meanwhile.
         self._trackers: dict[int, tuple[Any, Tracker]] = {}
 
     def get(self, store: Any) -> Tracker:
@@ -204,12 +205,14 @@ class _Side:
         met = self._fetch(key, max(0, timestamp - self._before), until)
         for time, (other, _) in met:
             if pending is not None:
+                # The other record has a match now, so it must not come out unmatched.
                 place = PendingKey(time, not self._left, key)
                 if (values := pending.get(place)) is not None:
                     pending.put(place, None)
                     self._forget(place, len(values))
             self._forward(key, self._join(key, value, other), max(timestamp, time), headers)
         if self._outer and not met:
+            # No match can come any more.
             if pending is None or until < tracker.time:
                 self._forward(key, self._join(key, value, None), timestamp, headers)
             else:
@@ -252,7 +255,10 @@ class _Side:
                 self._pending.put(place, None)
 
     def _let_go(self, place: PendingKey, number: int, value: Any, headers: Headers, *, of_left: bool) -> None:
-        """Forward an unmatched record with the releasing record's headers, as Kafka Streams does."""
+        """Forward an unmatched record with the releasing record's headers.
+
+        Kafka Streams does the same.
+        """
         here = self._origins.here()
         self._origins.go_to(self._tracker.origins.pop((self._pending.index(place), number), None), place.timestamp, headers)
         try:

@@ -50,6 +50,7 @@ class Branch(Inline):
             for predicate, forward_batch in batches:
                 taken, culprits = collect(context, records, map(truth, map(predicate, records.keys, records.values)))
                 found.append((forward_batch, records.select(taken)))
+                # A record that failed in a predicate goes to no branch.
                 rest = [not selector for selector in taken]
                 for culprit in culprits:
                     rest[culprit] = False

@@ -83,7 +83,10 @@ class DropNullKeys(Inline):
 
 
 class Filter(Stateless):
-    """Forwards the records for which the predicate (key, value) holds, or does not when `negate`d."""
+    """Forwards the records for which the predicate (key, value) holds.
+
+    With `negate` it forwards those for which it does not hold.
+    """
 
     def __init__(self, function: Function, asynchronous: AsyncOptions | None = None, *, negate: bool = False) -> None:
         super().__init__(function, asynchronous)
