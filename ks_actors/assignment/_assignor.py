@@ -125,6 +125,7 @@ class TaskAssignor:
             mine = {member: [task for task in owned[member] if task in some] for member in able}
             state = {member: {task: offset for task, offset in warm[member].items() if task in some} for member in able}
             found = self._assign(mine, some, state)
+            # `assign` is replaceable, so verify its result.
             _check(found, mine, some)
             for member, more in found.items():
                 wanted[member] += more

@@ -107,6 +107,7 @@ class _Standing:
         The path may lead through other members.
         """
         came: dict[str, tuple[TaskId, str]] = {}
+        # Search breadth-first: the shortest path moves the fewest standbys.
         queue = deque([source])
         while queue:
             giver = queue.popleft()

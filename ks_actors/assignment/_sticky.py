@@ -104,6 +104,7 @@ class _Seats:
                 self._give(task, member)
                 given[task] = member
                 return True
+        # An augmenting path, as in bipartite matching; `asked` bounds the search.
         for member in holders[task]:
             if member in asked:
                 continue

@@ -190,9 +190,9 @@ class StreamsConfig:
     deserialization_exception_handler: DeserializationExceptionHandler
     """The handler of unreadable records: a function, or `fail` (the default) or `continue`."""
     processing_exception_handler: ProcessingExceptionHandler
-    """The handler of records at which a processor raises; likewise."""
+    """The handler of records that make a processor raise. Default: `fail`."""
     production_exception_handler: ProductionExceptionHandler
-    """The handler of records that cannot be written; likewise."""
+    """The handler of records that cannot be written. Default: `fail`."""
     errors_dead_letter_queue_topic_name: str | None
     """The dead letter queue of the handlers `fail` and `continue`, a topic. Default: none.
 
@@ -375,6 +375,7 @@ class StreamsConfig:
             raise ConfigError("\n  ".join((f"{count} wrong:", *problems)))
         origins = {name: latest[name].origin if name in latest else "default" for name in SETTINGS}
         for name, value in {**values, "origins": MappingProxyType(origins), "_given": sources}.items():
+            # The dataclass is frozen.
             object.__setattr__(self, name, value)
 
 

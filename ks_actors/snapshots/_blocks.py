@@ -32,6 +32,7 @@ _HEAD: Final = struct.Struct("<IIIIB")
 _END: Final = struct.Struct("<Q")
 # Bytes of a row besides its key and value: two lengths and the timestamp.
 _ROW: Final = 16
+# Size of the checksum, which does not cover itself.
 _SUMMED: Final = 4
 
 
@@ -113,6 +114,7 @@ def _block(read: Callable[[int], bytes], name: str) -> tuple[int, bytes]:
         columns = stored
     elif how == DEFLATED and full < LARGEST:
         try:
+            # Bound the output: a corrupt block must not exhaust memory.
             columns = zlib.decompressobj().decompress(stored, full + 1)
         except zlib.error as error:
             raise SnapshotRefused(f"{name} has a block that cannot be read: {error}") from error

@@ -67,6 +67,7 @@ class Place:
 
     def names(self) -> list[str]:
         """Return the sorted names directly below; empty when the place does not exist."""
+        # fsspec caches listings, but other processes may have written since.
         self._files.invalidate_cache()
         with self._told():
             try:
@@ -100,6 +101,7 @@ class Place:
     def write(self, content: bytes) -> None:
         """Write a file atomically: readers never see a part of it."""
         self._make_parents()
+        # Object stores replace objects atomically. A local file needs a draft and a rename.
         if self._is_local:
             draft = f"{self._path}.{uuid.uuid4().hex[:8]}.tmp"
             self._files.pipe_file(draft, content)

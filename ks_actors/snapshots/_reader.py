@@ -75,6 +75,7 @@ class SnapshotReader:
 
     def _rows(self, file: DataFile) -> Iterator[Batch]:
         name = f"{self.place}/{file.path}"
+        # A manifest must not name files outside its snapshot.
         if file.path.startswith("/") or ".." in file.path.split("/"):
             raise SnapshotRefused(f"{name} is not below the snapshot")
         try:

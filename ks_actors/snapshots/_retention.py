@@ -35,6 +35,7 @@ def delete_old_snapshots(uri: str | Place, application_id: str, *, keep: int, no
         kept.update(list(tasks))
     whole = {snapshot.place.name for snapshot in found}
     for name in root.names():
+        # Names begin with their creation time, see `snapshot_name`.
         began = name.partition("-")[0]
         if (
             name not in whole

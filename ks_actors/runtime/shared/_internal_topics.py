@@ -118,6 +118,7 @@ def _repartition_counts(setup: Environment, subtopologies: Iterable[Subtopology]
     internal = setup.topology.internal_topics
     found = {name: topic.partitions for name, topic in internal.items() if topic.partitions is not None}
     remaining = set(internal) - set(found)
+    # A size may depend on other repartition topics upstream: repeat until all are known.
     while remaining:
         progress = False
         for name in sorted(remaining):

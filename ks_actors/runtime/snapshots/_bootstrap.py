@@ -108,6 +108,7 @@ class Bootstrap:
         for task in plan.tasks:
             await transfer.hand_over(task)
         await producer.commit(offsets, membership.group)
+        # Replace databases only after the commit: their rows are in the changelogs then.
         await transfer.finish()
         _log.info("%s is handed over: %d rows", snapshot.place, transfer.rows)
         return snapshot.manifest

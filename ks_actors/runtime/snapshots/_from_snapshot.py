@@ -195,6 +195,8 @@ class SnapshotSource:
             # Keep a local database that has state without a changelog. It may even be older than
             # the first changelog record. A table beyond its topic's partitions has no state.
             return
+        # A task has one database for all its stores. Keep it when one of them is ahead of the
+        # snapshot, or missing there.
         if any(local.get(name, -1) > offset for name, offset in offsets.items()) or any(name not in offsets for name in local):
             return
         gain = sum(offset - max(local.get(name, 0), ranges[name][0]) for name, offset in offsets.items())

@@ -212,6 +212,7 @@ class Snapshots(Actor[SnapshotsMessage]):
                 await asyncio.sleep(0)
             while found := list(itertools.islice(rows, _ROWS)):
                 batch = log_batch(store, found)
+                # Other kinds iterate in time order: collect their rows and sort them at the end.
                 if spec.kind not in IN_ORDER:
                     batches.append(batch)
                 else:

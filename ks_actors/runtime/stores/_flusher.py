@@ -50,6 +50,7 @@ class Flusher:
             return False
         if changed is not None and self._memory_is_short():
             self._changed.update(dict.fromkeys(self._stores))
+        # Take turns: continue after the task that was written last.
         if self._last is not None and self._last in self._changed and len(self._changed) > 1:
             tasks = list(self._stores)
             after = tasks.index(self._last) + 1 if self._last in self._stores else 0
@@ -152,7 +153,7 @@ class Writing:
         self._go_on()
 
     def took_in(self, changed: Iterable[TaskId]) -> None:
-        """Count one message of restored records that the stores have taken in."""
+        """Count one message of restored records that the stores have applied."""
         self._untold += 1
         self.begin(changed=changed)
 

@@ -207,6 +207,7 @@ class StateManager(Actor[StateManagerMessage]):
         try:
             await (self.ctx.blocking(held.stores.open) if self._source is None else self._source.open(held, self.ctx.blocking))
         finally:
+            # Also after a failure: closing waits for this event.
             held.opened.set()
 
     async def _open_failed(self, failed: m.OpenFailed) -> None:
