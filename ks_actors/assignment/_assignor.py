@@ -28,7 +28,9 @@ _ALL = (1 << 63) - 1
 
 @final
 class TaskAssignor:
-    """Assign tasks to the members of a group, on its leader; an `Assignor` of the log's port.
+    """The assignor of tasks to the members of a group; an `Assignor` of the log's port.
+
+    The log calls it on the group's leader.
 
     `subtopologies` are the source topics by subtopology, `copartition_groups` the joined topics,
     all by their names in the log.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @final
 class Restoring(RestoreListener):
-    """Show the progress of each restoring store.
+    """A listener that shows the progress of each restoring store.
 
     `ends` asks the log for a partition's end; until the answer, a bar has no end.
     """
@@ -65,7 +65,7 @@ class Restoring(RestoreListener):
 
 @final
 class Following(StandbyUpdateListener):
-    """Show the progress of each standby's store."""
+    """A listener that shows the progress of each standby's store."""
 
     def __init__(self, show: Bars) -> None:
         self._show = show

@@ -141,7 +141,7 @@ def _stack(error: BaseException) -> str:
 
 
 class DeserializationExceptionHandler(Protocol):
-    """Decide about a record with an unreadable key or value."""
+    """A function that decides about a record with an unreadable key or value."""
 
     def __call__(self, context: ErrorContext, record: FailedRecord, error: Exception, /) -> HandlerResponse | Response:
         """Answer; an error raised here ends processing."""
@@ -149,7 +149,7 @@ class DeserializationExceptionHandler(Protocol):
 
 
 class ProcessingExceptionHandler(Protocol):
-    """Decide about a record at which a processor, or a function given to the DSL, raised.
+    """A function that decides about a record that made a processor or a DSL function raise.
 
     `record` is None in a punctuation.
     """
@@ -160,7 +160,7 @@ class ProcessingExceptionHandler(Protocol):
 
 
 class ProductionExceptionHandler(Protocol):
-    """Decide about a record that cannot be serialized, or that the log refused."""
+    """A function that decides about a record that cannot be serialized, or that the log refused."""
 
     def __call__(self, context: ErrorContext, record: FailedRecord, error: Exception, /) -> HandlerResponse | Response:
         """Answer; an error raised here ends processing."""

@@ -1,4 +1,4 @@
-"""Open the log that a configuration names."""
+"""The log that a configuration names."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ class SnapshotReader:
 
 
 class _Reading:
-    """Hash the bytes read. Reads on when the file system returns fewer bytes than requested."""
+    """A file that hashes the bytes read, and reads on if the file system returns fewer."""
 
     def __init__(self, read: Callable[[int], bytes]) -> None:
         self._read: Callable[[int], bytes] = read

@@ -29,7 +29,7 @@ def snapshot_name(created_ms: int) -> str:
 
 @final
 class StoreWriter:
-    """Write the rows of one store of one task, each key once, in the order of `shape.places`.
+    """A writer of the rows of one task's store, each key once, in the order of `shape.places`.
 
     Writers are independent of each other. `snapshot` is the snapshot's place. All methods block.
     Memory is bounded by two blocks of about 1 MiB, plus the file system's buffers. A writer may run
@@ -103,10 +103,10 @@ class StoreWriter:
 
 @final
 class SnapshotWriter:
-    """Write one snapshot below `<uri>/<application id>/<name>`.
+    """A writer of one snapshot below `<uri>/<application id>/<name>`.
 
-    It becomes a valid snapshot only when `commit` returns. With `name`, continue a snapshot that
-    another writer began. All methods block.
+    It becomes a valid snapshot only when `commit` returns. With `name`, it continues a snapshot
+    that another writer began. All methods block.
     """
 
     def __init__(self, uri: str | Place, application_id: str, *, created_ms: int, name: str | None = None, topology: str = "") -> None:

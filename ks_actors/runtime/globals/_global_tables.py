@@ -60,9 +60,9 @@ GlobalMessage = AwaitFilled | Arrived | FetchFailed | Look | CommitGlobals | Let
 
 
 class GlobalTables(Actor[GlobalMessage]):
-    """Fill the global stores with their whole topics, at the start and continuously afterward.
+    """The actor that fills the global stores with their topics, at the start and from then on.
 
-    Applies records in slices. Applied records are final at once, for the topic is the store's
+    It applies records in slices. Applied records are final at once, for the topic is the store's
     changelog. Stores on disk resume at their positions and are flushed now and then, between
     slices; a crash costs no more than for tasks. Dead letters are written before processing goes
     on. So no position is ahead of them, and a fatal error is raised only after they are written.

@@ -37,10 +37,10 @@ _log = logging.getLogger("ks_actors")
 
 
 class Instance(Actor[InstanceMessage]):
-    """Start, supervise and stop all other actors, and keep the app's state.
+    """The root actor: it starts, supervises and stops all others, and keeps the app's state.
 
     `on_state` is called with the new and the old state. When a worker dies, or an error concerns
-    all tasks, roll back to the last commit and let the uncaught handler decide how to go on.
+    all tasks, it rolls back to the last commit. Then the uncaught handler decides how to go on.
     """
 
     def __init__(

@@ -23,7 +23,7 @@ _log = logging.getLogger("ks_actors")
 
 @final
 class LastCommit:
-    """Commit all finished work within the time that the app's `closing` leaves for it.
+    """The commit of all finished work within the time that the app's `closing` leaves for it.
 
     `suspending` and `committing` bound the two steps, in seconds.
     """

@@ -55,7 +55,7 @@ _log = logging.getLogger("ks_actors")
 
 
 class Wiring:
-    """Spawn the actors of an instance as its children, and end them.
+    """The actors of an instance, spawned as its children.
 
     Each starts after the actors that it needs. They end in an order that loses no records.
     """
@@ -387,7 +387,7 @@ class Wiring:
                 self.manager.tell(m.WorkerLost(ref))
 
     async def release(self) -> None:
-        """Release the stores, the shared resources and the directory after all actors have ended."""
+        """Release stores, shared resources and the directory after all actors have ended."""
         if self._keeper is not None and self._context is not None:
             await self._keeper.let_go(self._context.blocking)
         if self._shared is not None:

@@ -1,4 +1,4 @@
-"""Check the topics that an app reads and writes, and create its internal topics."""
+"""Checks of the topics that an app reads and writes, and its internal topics."""
 
 from __future__ import annotations
 

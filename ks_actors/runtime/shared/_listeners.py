@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class RestoreListener:
-    """Receive notifications about restoring; each method does nothing unless overridden.
+    """A listener for restoring; each method does nothing unless overridden.
 
     Methods run on the event loop: they must not block.
     """
@@ -55,7 +55,7 @@ class SuspendReason(Enum):
 
 
 class StandbyUpdateListener:
-    """Receive notifications about standbys (KIP-988); each method does nothing unless overridden.
+    """A listener for standbys (KIP-988); each method does nothing unless overridden.
 
     Methods run on the event loop: they must not block.
     """

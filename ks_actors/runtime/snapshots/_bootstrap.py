@@ -1,4 +1,4 @@
-"""Load a snapshot into a stopped app before its next start."""
+"""The bootstrap of a stopped app from a snapshot."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _log = logging.getLogger("ks_actors")
 
 @final
 class Bootstrap:
-    """Bootstrap a stopped application from a snapshot.
+    """A bootstrap of a stopped application from a snapshot.
 
     The log receives a single transaction, under either guarantee. It has the rows of every store as
     changelog records, deletions of changelog keys that the snapshot lacks, and the positions as the

@@ -1,4 +1,4 @@
-"""Open the stores of tasks with the rows of a snapshot."""
+"""The opening of stores with the rows of a snapshot."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
     class Blocking(Protocol):
-        """Run a function in a thread."""
+        """A function that runs another one in a thread."""
 
         def __call__(self, fn: Callable[[], T], /) -> Awaitable[T]:
             """Return the function's result."""
@@ -58,7 +58,7 @@ class _GivenUp(Exception):
 
 @final
 class SnapshotSource:
-    """Open the stores of tasks, from the newest fitting snapshot if that is ahead of the disk.
+    """A source of initial state: the newest fitting snapshot that is ahead of the disk.
 
     Each refusal of a snapshot is logged and counted, and the next older one is tried. Without any,
     the task restores from its changelogs. Stores on disk are built beside the existing ones and

@@ -54,13 +54,13 @@ class _Gone(Exception):
 
 
 class Snapshots(Actor[SnapshotsMessage]):
-    """Take snapshots of all tasks processed here, one at a time, and delete old ones.
+    """The actor that takes snapshots of all tasks processed here, and deletes old ones.
 
-    It takes one every `snapshot_interval_ms` and on request. The state manager makes a checkpoint
-    of each task: its committed state at one moment, linked into a directory. A thread writes its
-    rows from there while the task goes on. A failure is logged and counted, and the unfinished
-    snapshot is deleted; nothing else is affected. Copies live below `directory`. The start empties
-    that place: leftovers come from killed processes.
+    It takes one every `snapshot_interval_ms` and on request, one at a time. The state manager makes
+    a checkpoint of each task: its committed state at one moment, linked into a directory. A thread
+    writes its rows from there while the task goes on. A failure is logged and counted, and the
+    unfinished snapshot is deleted; nothing else is affected. Copies live below `directory`. The
+    start empties that place: leftovers come from killed processes.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Detect stores that have state while the group's offsets have expired or were deleted."""
+"""Start positions for state that outlived the group's committed offsets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Write committed state to disk, step by step."""
+"""The flush of committed state to disk, step by step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PRESSED_SECONDS = 0.010
 
 @final
 class Flusher:
-    """Write the stores of one task after the other, one step at a time.
+    """The writer of tasks' stores, one task after the other, one step at a time.
 
     `stores` are the open stores.
     """
@@ -112,12 +112,12 @@ class Flusher:
 
 @final
 class Writing:
-    """Write committed state in turns, between those of other work.
+    """The schedule of flush steps, between the turns of other work.
 
-    While a thread runs a task, write between two of its slices. `soon` schedules `step`; `failed`
-    receives the error of a failed write. Restored records also wait in memory, so the restorer
-    reads only as much as `taken` acknowledges. While memory holds far more than its limit and
-    flushing helps, nothing is acknowledged.
+    While a thread runs a task, steps run between two of its slices. `soon` schedules `step`;
+    `failed` receives the error of a failed write. Restored records also wait in memory, so the
+    restorer reads only as much as `taken` acknowledges. While memory holds far more than its limit
+    and flushing helps, nothing is acknowledged.
     """
 
     def __init__(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @final
 class Progress:
-    """Notify listeners about a task's stores, by changelog. An error of theirs ends the app."""
+    """Notifications to listeners about tasks' stores, by changelog. Their errors end the app."""
 
     def __init__(self, restoring: RestoreListener | None = None, standby: StandbyUpdateListener | None = None) -> None:
         self._restoring: tuple[RestoreListener, ...] = () if restoring is None else (restoring,)

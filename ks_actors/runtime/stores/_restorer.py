@@ -35,11 +35,12 @@ _log = logging.getLogger("ks_actors")
 
 
 class Restorer(Actor[RestorerMessage]):
-    """Read changelogs from the stores' offsets on, and pass the records to the state manager.
+    """The reader of changelogs, which passes their records to the state manager.
 
-    Changelogs of tasks to run are read to the ends found at the start. Changelogs of standbys are
-    followed without end, but only while no other task restores. Records of an open transaction of
-    an earlier owner are not visible: restoring waits for its commit or abort.
+    Reading begins at the stores' offsets. Changelogs of tasks to run are read to the ends found at
+    the start. Changelogs of standbys are followed without end, but only while no other task
+    restores. Records of an open transaction of an earlier owner are not visible: restoring waits
+    for its commit or abort.
     """
 
     def __init__(self, log: Log, fetcher: Fetcher, state: Ref[m.StateManagerMessage], limits: Limits, *, poll_ms: int, exact: bool = False) -> None:

@@ -22,10 +22,11 @@ _TOGETHER: Final = 500
 
 @final
 class StateCommit:
-    """Write changelogs, persist stores without one, and publish commits in the open `stores`.
+    """The stores' steps in a commit: write changelogs, persist other stores, publish.
 
-    `turn` starts a turn, or continues the one that began at the given time; a long turn yields to
-    others. The log writes at most `batch_bytes` of records in one batch; 0: it takes columns.
+    `stores` are the open ones. `turn` starts a turn, or continues the one that began at the given
+    time; a long turn yields to others. The log writes at most `batch_bytes` of records in one
+    batch; 0: it takes columns.
     """
 
     def __init__(

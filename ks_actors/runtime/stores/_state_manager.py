@@ -43,7 +43,7 @@ STATE_MANAGER_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system", urgent
 
 
 class StateManager(Actor[StateManagerMessage]):
-    """Own every store of every task: open, restore, commit, flush and close them.
+    """The owner of every task's stores: it opens, restores, commits, flushes and closes them.
 
     A task is here while it restores or is a standby, and at the task manager while it is processed,
     never at both. Its stores are opened once and stay open through all roles. Blocking work runs in
