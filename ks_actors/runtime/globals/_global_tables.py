@@ -117,6 +117,7 @@ class GlobalTables(Actor[GlobalMessage]):
                 # Treat each topic as known to be empty, so that no topic holds another one up.
                 self._task.add(partition, Batch([], [], []), position, position)
             self._fetcher.assign(self._positions)
+            # The interval may be 0, but the period of a timer must be positive.
             self.ctx.timers.every("commit", max(self._commit_s, 0.001), CommitGlobals())
             self._note_filled()
             self._fetch()

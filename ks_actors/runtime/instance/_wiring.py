@@ -111,7 +111,7 @@ class Wiring:
         async with topics_prepared(self._log, self._setup) as counts:
             self._setup.know_topics(counts)
             if max(counts.values(), default=1) > 1:
-                # Load the partitioner's libraries now, not amid the first records.
+                # Load numpy now, not amid the first records: that takes a tenth of a second.
                 await shielded(context.blocking(warm_up))
             process_id = await shielded(context.blocking(self._directory.open))
             self._shared = SharedResources.within(self._config.statestore_memory_max_bytes, statistics=self._config.metrics_recording_level != "INFO")

@@ -46,8 +46,8 @@ async def topics_prepared(log: Log, setup: Environment) -> AsyncIterator[dict[st
 async def plan_topics(log: Log, setup: Environment) -> tuple[dict[str, int], list[NewTopic], Mapping[str, TopicDescription]]:
     """Return partition counts, the required internal topics and all existing topics.
 
-    The counts include the topics to create. Changes nothing. Raises the errors of `prepare_topics`
-    for missing topics and wrong sizes.
+    The counts include the topics to create. Changes nothing. Raises MissingSourceTopics,
+    NotAuthorized, and TopologyError for wrong sizes.
     """
     existing = await log.describe_topics(configs=False)
     subtopologies = setup.topology.subtopologies()
