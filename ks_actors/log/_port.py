@@ -195,7 +195,7 @@ class NewMember(msgspec.Struct, frozen=True, kw_only=True):
     The `assignor` is called if the member is the leader.
 
     `instance_id` makes it a static member. A new member with the same id takes over its place and
-    its partitions at once, without a rebalance, and the old one is removed. With `takes_over`,
+    its partitions at once, without a rebalance. The old one is removed. With `takes_over`,
     members with the same client id belong to a dead process and are removed now, not by their
     session timeouts. So are other processes' members of that kind when they die, as far as the log
     can tell: Kafka's can for processes of this machine. The open transaction of a removed member's

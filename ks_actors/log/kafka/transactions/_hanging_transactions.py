@@ -1,8 +1,8 @@
 """Complete hanging transactions.
 
-A broker that returns may take partitions without a leader for deleted. Then it reports a transaction
-as complete without its end marker there (KAFKA-20734, seen with 4.3.1). Records and offsets stay
-pending, and readers wait for them. The next end marker of the same producer id decides
+A broker that returns may take partitions without a leader for deleted. Then it reports a
+transaction as complete without its end marker there (KAFKA-20734, seen with 4.3.1). Records and
+offsets stay pending, and readers wait for them. The next end marker of the same producer id decides
 them, maybe differently from the rest of the transaction. So a producer that ends a transaction
 while its coordinator is away checks that the end is everywhere. So does a producer that takes over
 a transactional id.
