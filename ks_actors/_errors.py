@@ -28,7 +28,7 @@ KsActorsError
 │   ├── StateLocked         another process has the state directory
 │   ├── StateFull           no room to write state: free some, commits are in the changelog
 │   ├── SnapshotRefused     a snapshot is incomplete, corrupt, or of another application
-│   ├── SnapshotFailed      a snapshot could not be taken; the app goes on
+│   ├── SnapshotFailed      a snapshot could not be taken; the app continues
 │   └── TaskCorrupted       the local state of a task is corrupt: it is wiped and restored
 ├── StreamsError            processing cannot continue; names topic, partition, offset, task, node
 │   ├── DeserializationFailed
@@ -317,7 +317,7 @@ class JobTimeout(BatchError):
 
 
 class BackfillRefused(BatchError):
-    """A backfill of the topology would give another result.
+    """A backfill of the topology would differ from live processing.
 
     `reasons` has a line for each cause, with the fix.
     """

@@ -87,8 +87,8 @@ class AppOverHistory:
     ) -> dict[str, int]:
         """Write a backfill's output to its topics, once for each job.
 
-        See `ks_actors.batch.publish`. Returns how many records were new. Call it before the app
-        is started: live output comes         after history. Raises NotRunning for an app that was started.
+        See `ks_actors.batch.publish`. Returns how many records were new. Call it before the app is
+        started: live output comes after history. Raises NotRunning for an app that was started.
         """
         if self._begun:
             raise NotRunning(f"app {self.config.application_id} has been started: history is to be in its topics before that")
@@ -166,7 +166,7 @@ class AppOverHistory:
         force: bool = False,
         timeout_ms: int = 120_000,
     ) -> ResetPlan:
-        """Reset the application, so that its next start begins anew: see `ks_actors.reset`.
+        """Reset the application, so that its next start is like the first: see `ks_actors.reset`.
 
         Returns the changes. Raises NotRunning for an app that was started.
         """

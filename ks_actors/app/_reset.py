@@ -47,7 +47,7 @@ async def reset(
     force: bool = False,
     timeout_ms: int = 120_000,
 ) -> ResetPlan:
-    """Reset an application, so that its next start begins anew; return the changes.
+    """Reset an application, so that its next start is like the first; return the changes.
 
     It changes something only with `execute`.
 

@@ -40,7 +40,7 @@ class RetryBackoff:
 class TaskBackoff:
     """The pauses before failed tasks are processed again.
 
-    It has a `RetryBackoff` per partition, which starts anew when a later record fails.
+    It has a `RetryBackoff` per partition, which is reset when a later record fails.
     """
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 class Batch:
     """Records of one partition in offset order, a list per column, all of one length.
 
-    On the log's side keys and values are bytes or None; behind a source they are deserialized
+    On the log's side keys and values are bytes or None; after a source they are deserialized
     objects. `headers` is None when no record has any. `timestamps` are ms since the epoch.
     `offsets` ascend, with gaps where records were compacted or filtered; outgoing batches have
     none.

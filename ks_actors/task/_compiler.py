@@ -3,7 +3,7 @@
 A node takes records one at a time, depth first, as in Kafka Streams. It takes whole batches where
 the result is the same:
 
-- behind a source from which no path leads to an asynchronous node, or to a node that reads the
+- downstream of a source without a path to an asynchronous node, or to a node that reads the
   record's context (a user's processor);
 - through a node with several children only when these never meet again: they share no node, no
   store and no output topic.

@@ -32,7 +32,7 @@ class _Arm(NamedTuple):
 def find_pair(nodes: Mapping[str, SourceNode | ProcessorNode | SinkNode], works: Mapping[str, NodeWork]) -> Pair | None:
     """Return a task's pair if its two sources lead to nothing but one inner join.
 
-    Batches must be able to go through all nodes behind it.
+    All nodes downstream of it must take batches.
     """
     sources = [node for node in nodes.values() if isinstance(node, SourceNode)]
     arms = [_arm(source, nodes) for source in sources]

@@ -96,14 +96,14 @@ class PartitionGroup:
         for queue in self._all:
             if queue.buffered:
                 self._deadlines.pop(queue.partition, None)
-            # The log has records that are not fetched yet, or has not told: wait for the fetch.
+            # The log has records that are not fetched yet, or its end is unknown: wait for a fetch.
             elif queue.lag != 0:
                 self._deadlines.pop(queue.partition, None)
                 return False
             elif self._idle and (deadline := self._deadlines.setdefault(queue.partition, now_ms + self._idle)) > now_ms:
                 until = max(until, deadline)
             else:
-                # The wait for this partition is over: go on without its data.
+                # The wait for this partition is over: continue without its data.
                 enforced = True
         if until > now_ms:
             self._waits_until = until

@@ -36,7 +36,7 @@ class PunctuationQueue:
     After a call at `now` the next one is an interval later. When several intervals have gone by it
     is at the next multiple after `now`: missed calls are not made up for (Kafka Streams'
     PunctuationSchedule). When the clock is set back by more than a second, the due times go back
-    with it by whole intervals, so that no call waits for the clock to catch up.
+    with it by whole intervals. So no call waits for the clock to catch up.
 
     Calls that are due at one time come in Kafka Streams' order, which is that of Java's
     PriorityQueue: a binary heap, in which a cancelled schedule keeps its place until it is due.

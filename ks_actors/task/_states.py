@@ -18,7 +18,7 @@ class TaskState(Enum):
        │          └────────taken up again────────┘         │
        └───────────────────corrupted, wiped────────────────┘
 
-    Every task is suspended before it is closed. A task with corrupted state is created anew, and
+    Every task is suspended before it is closed. A task with corrupted state is created again, and
     restores from the beginning.
     """
 

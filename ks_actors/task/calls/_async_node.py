@@ -181,7 +181,7 @@ class AsyncNode:
     # --- one call ---------------------------------------------------------------------------------
 
     def _enter(self, call: Call) -> bool:
-        """Return whether the call is the first of its key; else queue it behind those before."""
+        """Return whether the call is the first of its key; else queue it after those before it."""
         lanes, lane = self._lanes, call.key
         try:
             first = lane not in lanes
