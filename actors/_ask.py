@@ -91,8 +91,8 @@ class PendingAsk(Generic[R]):
             try:
                 raise self._error
             finally:
-                # The traceback holds this frame. Deleting the name keeps the error out of a
-                # reference cycle.
+                # The traceback holds this frame: without the name, the error is in no reference
+                # cycle.
                 del self
         return self._value  # type: ignore[no-any-return]  # an untyped slot: it is unset until settled, and R cannot say so
 

@@ -69,8 +69,7 @@ class _Job:
         try:
             return self._call()
         except StopIteration as stop:
-            # A future cannot carry StopIteration: the awaiting coroutine would take it for its own
-            # end.
+            # A future cannot carry StopIteration, which would end the awaiting coroutine.
             raise RuntimeError(f"blocking job {self.name} of {self._path} raised StopIteration") from stop
         except BaseException as error:
             if self.abandoned:

@@ -236,8 +236,7 @@ class Cell(Mortal):
         receive = hook = None
         if self.failure is not None:
             return await failed(self, message)
-        # Drop the last message while the actor sleeps: it may hold a reply that can no longer be
-        # given.
+        # Drop the last message during the sleep: it may hold a reply that can no longer be given.
         self.current = message = None
         if user or inbox.ahead:
             await self.kernel.dispatch.pause()
@@ -249,8 +248,7 @@ class Cell(Mortal):
     def _account(self, elapsed: float, handled: int) -> None:
         self.processed += handled
         self.busy += elapsed
-        # Reading the clock per message would cost 10 %, so the quota follows the duration of the
-        # last turns.
+        # Reading the clock per message would cost 10 %, so the quota follows the last turns' time.
         if elapsed > TURN:
             self._quota = max(1, self._quota >> 1)
         elif handled == self._quota and elapsed < TURN / 4:
@@ -314,7 +312,7 @@ class Cell(Mortal):
         if self._starting is not None:
             self.kernel.dispatch.resume(self._starting)
 
-    # --- what others ask of it --------------------------------------------------------------------
+    # --- calls from other actors ------------------------------------------------------------------
 
     def child_ended(self, child: Cell, cause: Exception | None) -> None:
         """Remove a child; signal its failure to this actor even without a watch."""

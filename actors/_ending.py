@@ -31,6 +31,7 @@ async def finish(cell: Cell) -> None:
             life.retire(cell)
         if cell.offspring():
             await _unless_cancelled(cell, cell.children.stop_all())
+        # The failures of children that ended by now are still queued.
         for notice in cell.inbox.take_notices():
             if notice.child:
                 await _unless_cancelled(cell, _hear_of_child(cell, life, notice.signal))
@@ -154,8 +155,7 @@ def _clear_away(cell: Cell) -> None:
 
 
 def _tell_the_news(cell: Cell) -> None:
-    # A failed start is raised at the spawner. Any other failure goes to the parent, watching or
-    # not.
+    # A failed start is raised at the spawner. The parent gets any other failure, even unwatched.
     cell.parent.child_ended(cell, cell.cause)
     watchers = cell.forget_watchers()
     if not watchers:

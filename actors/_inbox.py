@@ -164,6 +164,7 @@ class Inbox:
         if self.settings.urgent and issubclass(type(message), self.settings.urgent):
             self.overtake(message)
             return
+        # Do not overtake senders that already wait.
         if not self._putters and len(self.user) < self.settings.capacity and self.admit(message) is None:
             return
         if self.owner.is_current():
@@ -219,8 +220,7 @@ class Inbox:
             return None
         waiter: Future[None] = Future(loop=self.kernel.loop)
         self.waiter = waiter
-        # Check again now that senders see the waiter: another thread may have sent a message in
-        # between.
+        # Check again, as senders see the waiter only now: another thread may have sent a message.
         if self.user or self.ahead:
             self.waiter = None
             return None

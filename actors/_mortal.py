@@ -54,8 +54,7 @@ class Mortal:
             self.inbox.signal(StopRequest())
             if self.interrupt is not None:
                 self.kernel.dispatch.resume(self.interrupt)
-        # While it is stopping, its children, its last handlers and its pipes have deadlines of
-        # their own.
+        # While it is stopping, children, last handlers and pipes have their own deadlines.
         if not by_itself and self._deadline is None and self.state is not State.STOPPING:
             self.arm(self.spec.stop_within)
 

@@ -72,7 +72,7 @@ class Ref(Generic[M_contra]):
     def ask(self, request: Callable[Concatenate[Reply[R], P], M_contra], /, *args: P.args, **kwargs: P.kwargs) -> Ask[R]:
         """Send `request(reply, *args, **kwargs)` now, and return an awaitable of the reply.
 
-        `request` is usually a message class whose first field is its `Reply[R]`. Call from the
+        `request` is usually a message class with a `Reply[R]` as its first field. Call from the
         event loop's thread.
         """
         pending: PendingAsk[R] = PendingAsk(self._inbox)

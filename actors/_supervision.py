@@ -62,8 +62,7 @@ class RestartBudget:
     def spend(self, restart: Restart, now: float, random: Random) -> float | None:
         """Return the seconds to wait before the restart, or None when the budget is spent."""
         times = self._times
-        # A supervisor may use different windows for different errors: each counts all restarts
-        # within its own.
+        # Windows may differ between errors: each counts all restarts within its own.
         self._longest = max(self._longest, restart.within)
         while times and times[0] <= now - self._longest:
             times.popleft()

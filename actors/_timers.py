@@ -74,8 +74,7 @@ class _Timer(Due):
         self._period = period
 
     def arm(self, delay: float) -> None:
-        # Bypass `tell`: a full mailbox must not lose the message, and a timer must not wait for
-        # room.
+        # Not by `tell`: a full mailbox must not lose the message, and a timer cannot wait for room.
         self.handle = self._inbox.kernel.clock.call_later(delay, self._inbox.overtake, self)
 
     def open(self) -> Any:

@@ -104,7 +104,7 @@ INPUTS = {"map": ("kv",), "count": ("kv",), "wordcount": ("words",), "window": (
 """The inputs of each application, in the order of its command line."""
 
 COUNTS = {"count", "wordcount", "window"}
-"""The applications whose output is counts by key."""
+"""The applications that write counts by key."""
 
 
 def beginning() -> int:

@@ -31,8 +31,7 @@ RAW = Consumed(serdes.STRING, serdes.BYTES)
 TEXT = Consumed(serdes.STRING, serdes.STRING)
 COUNT = cast("Serde[int | None]", serdes.LONG)  # a table's values may be gone
 COUNTED = Produced(serdes.STRING, COUNT)
-# Words repeat soon, so a cache saves updates. The keys of the other counts hardly repeat before a
-# flush.
+# Words repeat soon, so a cache saves updates; other keys hardly repeat before a flush.
 HELD = Materialized("counts", serdes.STRING, serdes.LONG, caching=True)
 COUNTS = Materialized("counts", serdes.STRING, serdes.LONG, caching=False)
 

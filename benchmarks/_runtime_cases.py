@@ -143,7 +143,7 @@ async def _feed(app: App, log: Log, load: list[list[Outgoing]]) -> None:
 
 
 async def async_calls(guarantee: str, total: int, keys: int) -> dict[str, float]:
-    """Make a 10 ms call per record, one at a time per key, and check the commits meanwhile."""
+    """Make a 10 ms call per record, one at a time per key, and check the commits."""
     load = list(records(total, keys))
     watch = Watch(load)
 

@@ -131,7 +131,7 @@ def large_commit(uncommitted_bytes: int) -> tuple[float, float]:
         while stores.uncommitted_bytes < uncommitted_bytes:
             store.put_entry(f"k{number:07d}", (number, number))
             number += 1
-        gc.collect()  # what it was that was put is not what is measured
+        gc.collect()  # the puts are not measured
         steps = _Steps()
         token = stores.freeze()
         steps.pause()

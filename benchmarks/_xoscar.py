@@ -71,8 +71,7 @@ async def make(address: str, kind: type, uid: str, *arguments: object) -> Any:
 
 def _sender(method: Any) -> Callable[[object], object]:
     def send(message: object) -> None:
-        # The task exists by now. Awaiting tell's result would only yield, which a burst does
-        # itself.
+        # The task exists by now. Awaiting the result would only yield, as a burst does.
         method.tell(message).close()
 
     return send

@@ -141,7 +141,7 @@ class TestKit(System):
 
     @contextlib.asynccontextmanager
     async def _time_goes_by(self) -> AsyncIterator[None]:
-        """Let the deadlines of a stop pass, on a loop whose time does not advance by itself."""
+        """Let the deadlines of a stop pass, on a loop without virtual time."""
         if isinstance(asyncio.get_running_loop(), VirtualLoop):
             yield
             return

@@ -43,8 +43,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Return the virtual time in seconds."""
         return self.clock.time()
 
-    # Both return a ManualTimer, which is no asyncio.TimerHandle but has the methods that asyncio
-    # uses.
+    # Both return a ManualTimer: no asyncio.TimerHandle, but with all that asyncio uses of one.
 
     def call_at(self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None) -> Any:
         """Call `callback` at the virtual time `when`."""
@@ -115,8 +114,7 @@ class _IdleSelector(selectors.DefaultSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         events = super().select(0)
-        # The clock has all timers, so the loop waits either not at all or without end; the latter
-        # means idle.
+        # The clock has all timers, so the loop waits either not at all or without end (idle).
         if events or timeout is not None or self._on_idle():
             return events
         patience = self._patience()

@@ -33,7 +33,7 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Run the job, and print what it finds."""
+    """Run the job, and print its results."""
     given = arguments()
     tune_gc()
     logging.basicConfig(level=logging.ERROR)

@@ -162,8 +162,7 @@ class _Local:
 
     def _run_task(self, work: TaskPlan) -> TaskDone:
         state = self._directory / "state"
-        # Tasks of several subtopologies may write to one topic. Each is a separate source, in stage
-        # order.
+        # Tasks of several subtopologies may write to one topic: each is a source, in stage order.
         writer = self._files.writer(len(self._done), str(work.task))
         run = TaskRun(
             self._recipe,

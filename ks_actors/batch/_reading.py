@@ -242,7 +242,7 @@ class Bounds(msgspec.Struct, frozen=True):
     """Bounds of the history of each partition: by offset, else by time (ms), else everything.
 
     `until_ms` excludes the first record at or after that time, and all later offsets. Ends never
-    pass the last committed offset.
+    pass the end of the committed records.
     """
 
     from_ms: int | None = None

@@ -116,8 +116,7 @@ def translated(error: Exception, name: str, kind: str = "job") -> JobFailed:
     tracebacks = _TRACEBACK.findall(text)
     if tracebacks:
         said = _CARRIED.sub("", tracebacks[-1])
-        # The error follows the indented frames. Class names have their module and enclosing
-        # functions in front.
+        # The error follows the indented frames; modules and outer functions precede its class name.
         kind, colon, what = next((line for line in said.splitlines() if line[:1].strip()), "").partition(": ")
         if kind:
             return _failed(job, f"{kind.rpartition('.')[2]}{colon}{what}", SparkError(f"in a task of Spark's:\n{said}"))

@@ -123,6 +123,7 @@ async def make_plan(log: Log, topology: Topology, config: StreamsConfig, bounds:
     tasks = group_partitions(sources, counts)
     external = [topic for topic in setup.source_topics if topic not in repartitions]
     ranges = {(one.topic, one.partition): one for one in await plan_ranges(log, external, bounds)}
+    # Global tables are read from their beginning, whatever the start bounds.
     globals_ = (
         await plan_ranges(log, topology.global_topics, msgspec.structs.replace(bounds, starts={}, from_ms=None)) if topology.global_topics else []
     )

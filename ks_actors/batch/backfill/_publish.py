@@ -157,8 +157,7 @@ class _Publisher:
 
     async def _check(self, known: dict[TopicPartition, Marker], partitions: Iterable[TopicPartition]) -> None:
         """Compare the published records with the current ones. Raises PublishRefused."""
-        # Uncommitted, as another job's open transaction may be in front of this job's committed
-        # records.
+        # Uncommitted: another job's open transaction may precede this job's committed records.
         ends = await self._log.end_offsets(known, IsolationLevel.READ_UNCOMMITTED) if known else {}
         there = set(partitions)
         for where, marker in sorted(known.items()):
@@ -192,11 +191,13 @@ class _Publisher:
         chunks = _chunks(_from(self._done.read(where), marker.records))
         written, chunk = 0, await asyncio.to_thread(partial(next, chunks, None))
         while chunk is not None:
+            # Read one chunk ahead: the last marker says that the partition is complete.
             after = await asyncio.to_thread(partial(next, chunks, None))
             count = sum(map(len, chunk))
             checksum = await asyncio.to_thread(_checksum_of, chunk, marker.checksum)
             ends = await producer.send([Outgoing(where, part) for part in chunk])
             marker = Marker(marker.records + count, checksum, ends[-1], whole=after is None)
+            # The marker is in the transaction of its records: both are committed, or neither.
             await producer.send([Outgoing(self._markers, self._row(where, marker))])
             await producer.commit({}, _NOBODY)
             written, chunk = written + count, after

@@ -88,8 +88,8 @@ class TaskRun:
         self._woken = asyncio.Event()
         self._globals: TaskStores | None = None
         self._globals_dropped: int = 0
-        # Each task fills the global tables and gets the same dead letters. Only the first task
-        # writes them.
+        # Each task fills the global tables and gets the same dead letters; only the first writes
+        # them.
         self._letters: list[Outgoing] = []
         self._writes_letters: bool = work == next(task for stage in recipe.plan.stages for task in stage.tasks)
         self._stores: TaskStores | None = None
@@ -217,6 +217,7 @@ class TaskRun:
         self._check_clock()
         self._since += done
         if not done and not more:
+            # The input is used up: finish async calls, drain, commit, then take the last output.
             if task.in_flight and not task.can_drain:
                 await self._wait()
             elif not task.drained:
@@ -244,8 +245,7 @@ class TaskRun:
                 behind = batch.offsets[-1] + 1
                 if where not in self._starts:
                     self._ends[where] = behind
-                # Report one more record until the end is known, so that the task waits for this
-                # partition.
+                # Announce one more record until the end is known, so that the task waits for it.
                 self._task.add(where, batch, behind, behind + 1)
         return fed
 

@@ -26,8 +26,8 @@ _ANSWER_SECONDS: Final = 120.0
 class LiveStores:
     """A connection to an app: `with LiveStores("127.0.0.1:4711", token) as app`.
 
-    Raises ConfigError for an invalid address or a wrong token. Raises QueryFailed if the app does
-    not answer or does not have the requested store or partition.
+    Raises ConfigError for an invalid address or a wrong token, and QueryFailed if the app does not
+    answer. Raises the app's own errors, too: QueryFailed, UnknownStore and NotRunning.
     """
 
     def __init__(self, address: str, token: str) -> None:

@@ -203,8 +203,7 @@ class BatchBridge(Actor[BridgeMessage]):
         if job.refusal is None:
             self._cancel(name, JobTimeout(f"job {name} was not done within {job.order.deadline_ms} ms, and was cancelled"))
             return
-        # Nothing can interrupt the thread, which keeps its slot among the jobs. Answer the caller
-        # now.
+        # The thread cannot be interrupted, and keeps its slot among the jobs. Stop waiting for it.
         _log.warning("job %s was cancelled %g s ago, and its thread has not come back", name, _GIVE_UP_SECONDS)
         job.answer(None, job.refusal)
 
@@ -234,7 +233,10 @@ class BatchBridge(Actor[BridgeMessage]):
             cancelling.add_done_callback(lambda _: self._interrupting.discard(tag))
 
     def _cancel_tag(self, tag: str) -> None:
-        """Cancel Spark's jobs with a tag. Spark Connect has a call of its own."""
+        """Cancel Spark's jobs with a tag.
+
+        Spark Connect has a call of its own, which does nothing without Connect.
+        """
         if self._settings.connects:
             self._session.give_up()
         spark = self._session.living()
@@ -295,7 +297,7 @@ class BatchBridge(Actor[BridgeMessage]):
             self._cancel(name, ended)
             job.answer(None, ended)
         loop = asyncio.get_running_loop()
-        # Spark aborts the running jobs. Their threads end with errors that nobody reads.
+        # Spark aborts the running jobs. Their threads end with errors, which are ignored.
         await loop.run_in_executor(self._opening, self._session.close)
         for job in self._jobs.values():
             job.thread.shutdown(wait=False)

@@ -28,7 +28,7 @@ class RunJob(Message, frozen=True):
 
     Jobs beyond the settings' `max_jobs` wait for their turn. `deadline_ms` counts from the start of
     the job; a job that is late is cancelled. If its thread cannot be interrupted, the reply fails
-    after 30 s at the latest. `progress` gets a JobProgress every second. Fails with JobFailed,
+    30 s later. `progress` gets a JobProgress every second. Fails with JobFailed,
     JobTimeout, JobCancelled or SparkUnavailable.
     """
 

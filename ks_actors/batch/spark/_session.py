@@ -30,8 +30,7 @@ _NEEDED_TO_CONNECT = (*_NEEDED, "grpc", "grpc_status", "zstandard")
 _JVM_END_SECONDS = 20
 _log = logging.getLogger("ks_actors.batch")
 
-# Large Arrow batches, UTC times, no speculative execution, no UI port, no progress bar over the
-# app's output.
+# Large Arrow batches, UTC times, no speculative execution, no UI port, no progress bar.
 _CHOSEN = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -115,8 +114,7 @@ class SparkSession:
         """Return whether the error only means that the session is gone, and record that. Blocks."""
         if self._settings.connects and is_gone(error):
             with self._lock:
-                # pyspark itself records this only for a server's answer to a first request, and
-                # sometimes late.
+                # pyspark records this only for the answer to a first request, and sometimes late.
                 self._gone = self._gone or self._spark is spark
         return self.living() is not spark
 
@@ -210,6 +208,7 @@ class SparkSession:
     def _end(self) -> None:
         lives = self._spark is not None and self._lives()
         spark, self._spark = self._spark, None
+        # A borrowed session stays open.
         if spark is None or self._found:
             return
         if self._settings.connects:
@@ -295,7 +294,7 @@ def _hint(error: Exception, settings: SparkSettings) -> str:
 
 @contextmanager
 def _python(interpreter: str) -> Iterator[None]:
-    """Set the interpreter of pyspark's tasks; pyspark reads the environment, and only once."""
+    """Set the interpreter of pyspark's tasks; pyspark reads only the environment, and only once."""
     chosen = {"PYSPARK_PYTHON": interpreter, "PYSPARK_DRIVER_PYTHON": sys.executable}
     before = {name: os.environ.get(name) for name in chosen}
     os.environ.update(chosen)

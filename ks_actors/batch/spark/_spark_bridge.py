@@ -43,8 +43,7 @@ class _Life:
         async with AsyncExitStack() as stack:
             system = await stack.enter_async_context(System("batch"))
             ref = await system.spawn(BatchBridge.spec(settings), "bridge")
-            # A commit does not wait as long as Spark takes to start, so start it before any
-            # commits.
+            # Start Spark now: a commit does not wait as long as that takes.
             try:
                 await ref.ask(RunJob, "start", _started, timeout_ms).within(inf)
             except JobTimeout as late:

@@ -76,6 +76,7 @@ class SparkRun:
         topics = sorted({where.topic for task in stage.tasks for where in task.exchanged})
         if not topics:
             return marks
+        # A marker row per task sorts first, so that a task without records runs, too.
         given = {"partition": "cast(id as int)", "high": f"cast({FIRST + 1} as bigint) - 1"}
         columns = (column.split() for column in DDL.split(", "))
         marks = marks.selectExpr(*(f"{given.get(name, f'cast(null as {kind})')} as {name}" for name, kind in columns))

@@ -30,8 +30,7 @@ FIRST: Final = -(1 << 63)
 
 _decode = msgspec.msgpack.Decoder(tuple[tuple[str, bytes | None], ...]).decode
 _encode = msgspec.msgpack.Encoder().encode
-# Created at import: msgspec resolves the type lazily, and crashes when two threads do so at the
-# same time.
+# Created at import: msgspec resolves the type lazily, and crashes if two threads do so at once.
 _decode_done = msgspec.msgpack.Decoder(TaskDone).decode
 
 ROWS: Final = pa.schema(
@@ -97,8 +96,7 @@ class StageTask(msgspec.Struct, frozen=True):
         work = stage.tasks[number]
         came = _Came(batches, number, work.exchanged)
         written = _Written(first_source(recipe.plan, stage) + number)
-        # A task presumed dead may still be writing beside its next attempt, so attempts write to
-        # different files.
+        # A task presumed dead may still be writing: each attempt writes to different files.
         target = None if self.snapshot is None else Target(Place.of(self.snapshot).at(*self.name), attempt)
         directory = Path(tempfile.mkdtemp(prefix="ks-actors-task-"))
         try:
@@ -157,6 +155,7 @@ class _Written:
         where, batch = outgoing.partition, outgoing.batch
         high, number = self._state.get(where, (-1, 0))
         highs = []
+        # The running maximum is the merge key of the exchange; it keeps each task's own order.
         for timestamp in batch.timestamps:
             high = max(high, timestamp)
             highs.append(high)
