@@ -60,9 +60,10 @@ GlobalMessage = AwaitFilled | Arrived | FetchFailed | Look | CommitGlobals | Let
 
 
 class GlobalTables(Actor[GlobalMessage]):
-    """The actor that fills the global stores with their topics, at the start and from then on.
+    """The actor that fills the global stores with their topics.
 
-    It applies records in slices. Applied records are final at once, for the topic is the store's
+    It reads the whole topics before any task is processed, and follows them from then on. It
+    applies records in slices. Applied records are final at once, for the topic is the store's
     changelog. Stores on disk resume at their positions and are flushed now and then, between
     slices; a crash costs no more than for tasks. Dead letters are written before processing goes
     on. So no position is ahead of them, and a fatal error is raised only after they are written.
