@@ -254,6 +254,7 @@ class App(AppOrders):
         self._closing.begin((self.config.close_timeout_ms if timeout_ms is None else timeout_ms) / 1000)
         starting = self._starting
         if self._stack is None:
+            # A start in progress, or a later one, looks at these.
             self._unwanted, self._leaves = True, leave_group
         if starting is not None:
             if self._instance is not None:
@@ -291,6 +292,7 @@ class App(AppOrders):
                 await self.start()
             await self._ended.wait()
         except NotRunning:
+            # Closed by another task during the start: that is a normal end.
             if not self._unwanted:
                 raise
         finally:

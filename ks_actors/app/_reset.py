@@ -203,6 +203,7 @@ class _Resetter:
             await groups.set_group_offsets(self._id, {partition: offset for partition, offset in now if partition in partitions})
             if plan.state_directory is not None:
                 self.step = f"to delete the state in {plan.state_directory}"
+                # Noted before the step: even a failure may have changed a part.
                 self._done.append("local state")
                 await run_in_thread(partial(_empty, plan.state_directory))
             for place in plan.snapshots:

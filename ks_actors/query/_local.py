@@ -111,6 +111,7 @@ class Part:
                 partition=self.partition,
             ) from late
         finally:
+            # After a timeout, or when cancelled, the visit must not run any more.
             if visit in task.absence.visits:
                 task.absence.visits.remove(visit)
 

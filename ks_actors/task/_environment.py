@@ -65,7 +65,7 @@ class Environment:
         self.timestamp_extractor: TimestampExtractor = config.default_timestamp_extractor
         self.global_stores: Mapping[str, Any] = {}
         self.replayable: bool = False
-        # Topics whose records do not come from the log: their offsets mean nothing there.
+        # Topics with records that do not come from the log: their offsets mean nothing there.
         self.unlogged: frozenset[str] = frozenset()
         self.cache: CacheBudget = CacheBudget(config.statestore_cache_max_bytes)
         self.cached_stores: Mapping[str, StoreSpec] = {}

@@ -41,7 +41,7 @@ class HitRatio:
     def figures(self) -> dict[str, float]:
         """Return average, minimum and maximum by Kafka Streams' names.
 
-        All are 0 before the first update. Without a full sample, the updates so far count as one.
+        All are 0 before the first update. Without a full sample, the updates so far serve as one.
         """
         if self._updates and not self._samples:
             self._take()

@@ -98,6 +98,7 @@ def _merged(first: list[int], second: list[int]) -> tuple[list[int], int]:
     """
     if first != sorted(first) or second != sorted(second):
         return _merged_by_heads(first, second)
+    # Both ascend: cut the one that goes further in time, and let one stable sort merge them.
     if first[-1] <= second[-1]:
         second = second[: bisect_left(second, first[-1])]
     else:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 Choose: TypeAlias = Callable[[int], Iterable[int]]
 
 UNKNOWN_PARTITION = -1
-"""The partition of records whose topic's size is not known yet.
+"""The partition of records for a topic of unknown size.
 
 The collector finds the size out, and partitions the records.
 """
@@ -32,7 +32,7 @@ class Unplaced(Outgoing, frozen=True):
     def placed(self, count: int) -> list[Outgoing]:
         """Return the records by partition, for a topic of `count` partitions.
 
-        Raises whatever error a choosing function raises.
+        Raises the errors of the choosing functions.
         """
         batch = self.batch
         found: dict[int, list[int]] = {}
@@ -139,7 +139,7 @@ class OutputBuffer:
         return found  # type: ignore[no-any-return]  # as above
 
     def unplaced(self, topic: str) -> UnplacedColumn:
-        """Return the column for records of a topic whose size is unknown."""
+        """Return the column for records of a topic of unknown size."""
         found = self._columns.get(TopicPartition(topic, _UNPLACED))
         if not isinstance(found, UnplacedColumn):
             found = self._columns[TopicPartition(topic, _UNPLACED)] = UnplacedColumn(topic, self._filled)

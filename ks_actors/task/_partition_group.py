@@ -69,7 +69,7 @@ class PartitionGroup:
         return queue, queue.take(limit, (until, index < other))
 
     def turn(self) -> tuple[RecordQueue, int] | None:
-        """Return the queue whose turn it is, and the time up to which it may continue.
+        """Return the queue that is next, and the time up to which it may continue.
 
         None when a queue has no decoded record ready. As long as all queues have some there is
         nothing to wait for, so the caller need not ask `ready` again.

@@ -93,6 +93,7 @@ class PunctuationQueue:
                 continue
             schedule.callback(now_ms)
             called = True
+            # The callback may have cancelled it.
             if not schedule.cancelled:
                 schedule.due = _next(schedule.due, schedule.interval, now_ms)
                 self._push(schedule)
@@ -101,6 +102,7 @@ class PunctuationQueue:
     def clear(self) -> None:
         """Drop all schedules."""
         for schedule in self._heap:
+            # So that a later `cancel` does not count it again.
             schedule.cancelled = True
         self._heap.clear()
         self._wanted = 0

@@ -104,9 +104,11 @@ class RecordQueue:
             if count:
                 self._raw.append(batch)
         else:
+            # In chunks, so that only a part of a large batch is decoded at a time.
             self._raw.extend(batch.slice(start, start + _CHUNK) for start in range(0, count, _CHUNK))
         self.buffered += count
         self._behind = next_offset
+        # An unreadable batch does not know the log's end.
         if not isinstance(batch, UnreadableBatch):
             self.end_offset = end_offset
 
@@ -145,6 +147,8 @@ class RecordQueue:
     @property
     def position(self) -> int:
         """The offset of the next record to process: the offset to commit."""
+        # The lowest offset of: the next decoded record, the next one to decide about, and the one
+        # with a failed timestamp.
         nearest: list[int] = []
         if self._at < len(self._chunk):
             nearest.append(self._chunk.offsets[self._at])
@@ -290,6 +294,7 @@ class RecordQueue:
         offsets = self._raw_chunk.offsets
         while self._bad and (before is None or offsets[self._bad[0][0]] < before):
             index, error = self._bad[0]
+            # The record with the failed timestamp comes first.
             if self._poison is not None and offsets[index] > self._poisoned:
                 return
             try:

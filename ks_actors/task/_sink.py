@@ -60,7 +60,7 @@ class Sink:
     def bind(self) -> tuple[Process, ProcessBatch | None]:
         """Return the functions that write records.
 
-        A sink whose topic depends on the record has none for batches.
+        A sink with a topic per record has none for batches.
         """
         if callable(self._node.topic):
             return self._process_extracted(self._node.topic), None

@@ -164,6 +164,7 @@ class StoreRegistry:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS):
+                # Look again: another thread may have taken the task before this resumes.
                 while self.look_later(task, partial(_wake, back := loop.create_future())):
                     await back
         except TimeoutError:

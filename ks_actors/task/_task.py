@@ -35,10 +35,13 @@ if TYPE_CHECKING:
     from ks_actors.task.calls import InFlight
     from ks_actors.topology import ProcessorNode, SinkNode
 
+# The records per run, adapted so that a run takes about _RUN_SECONDS.
 _FIRST_RUN = 64
 _LONGEST_RUN = 1000
 _RUN_SECONDS = 0.001
+# Fewer records in a row than this are processed one by one.
 _FEW = 4
+# The estimated fixed cost of a turn.
 _TURN_MS = 0.05
 
 
@@ -405,6 +408,7 @@ class Task:
             return self._stream_punctuation.schedule(interval_ms, call, start_ms or 0, anchored_at=None if start_ms is None else now)
         now = self._setup.wall_time()
         first = now + interval_ms if start_ms is None else start_ms
+        # The scheduler may be waiting for a later time than this one.
         self._wake()
         return self._wall_punctuation.schedule(interval_ms, call, first, anchored_at=None if start_ms is None else now)
 

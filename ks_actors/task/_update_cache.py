@@ -125,6 +125,7 @@ class HeldUpdates:
         if not self.copies or value is None or type(value) in ATOMS:
             return value
         rows = self._groups.get(window)
+        # Only a row's first update sends its old value, so later ones need no copy.
         held = rows is not None and (self._row(key) if self._sessions else key if self.plain else self._index(key)) in rows.olds
         return value if held else deepcopy(value)
 
@@ -216,7 +217,7 @@ class HeldUpdates:
             if not self.plain:
                 rows.keys[row] = self._own_key(key, row)
         if new is None and again:
-            if self._sessions and rows.olds[row] is None and not self._joined:  # merged before it was sent
+            if self._sessions and rows.olds[row] is None and not self._joined:  # never sent
                 for column in (rows.olds, rows.news, rows.keys, rows.headers, rows.places):
                     column.pop(row, None)
                 return None
@@ -259,6 +260,7 @@ class HeldUpdates:
         if over > 0:
             self.flush(over // max(1, self._typical) + 1 + self._count // _SPARE)
             over = self._weigh()
+        # Look again after about as many new rows as still fit.
         self._fresh, self._next = 0, min(_UNSEEN, max(0, -over // max(1, self._typical)))
 
     def _absorb(self) -> None:
@@ -354,6 +356,7 @@ class HeldUpdates:
         if not len(batch):
             return
         current = self._current
+        # Nodes downstream see each row's own record; then the current one comes back.
         was = current.page, current.offset, current.timestamp, current.headers
         current.page, current.offset, current.headers = page, batch.offsets[0], ()
         try:

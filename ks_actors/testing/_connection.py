@@ -70,6 +70,7 @@ class Connection:
             else:
                 if not self.is_cut:
                     return result
+        # As in a process that is gone, the call never returns.
         await asyncio.get_running_loop().create_future()
         raise AssertionError("nobody ends this wait but by cancelling it")
 

@@ -190,6 +190,7 @@ class AppHarness:
         """
         if self._app is not None and self._app.state not in _ENDS:
             raise NotRunning("the app runs already")
+        # The process id comes from the seed, so that a run can be repeated.
         write_process_id(self.state_dir, str(uuid.UUID(int=self.kit.random.getrandbits(128))))
         self._connection = connection = Connection(self.log)
         self._app = app = App(self._topology, self.config, log=connection, system=self.kit, **self._options)

@@ -94,6 +94,7 @@ class AsyncNode:
         self._done: deque[Call] = deque()
         self._running: dict[Call, None] = {}
         self._leaving: set[asyncio.Task[None]] = set()
+        # One timer serves the timeouts of all calls.
         self._sweep: asyncio.TimerHandle | None = None
 
     @property
@@ -217,6 +218,7 @@ class AsyncNode:
             except asyncio.CancelledError as cancelled:
                 if call not in self._running:
                     raise  # given up
+                # Neither the timeout nor the app cancelled it: that is a failure of the record.
                 if not call.late:
                     call.error = self._cancelled(call, cancelled)
                     break
@@ -227,7 +229,7 @@ class AsyncNode:
             if call.late:
                 call.late = False
                 assert call.task is not None
-                # The timeout cancelled this task: undo that, or the retry still counts as cancelled.
+                # The timeout cancelled this task: undo that, or the retry counts as cancelled.
                 call.task.uncancel()
             if call.error is None or retry is None or attempt >= retry.attempts or not isinstance(call.error, retry.on):
                 break

@@ -59,6 +59,7 @@ class BatchNode:
         self._current = current
         self._max_records: int = operator.max_records
         self._max_wait: float | None = None if replayable else operator.max_wait_ms / 1000
+        # The batches in flight, and the one that is being collected.
         self._most: int = operator.max_records * (operator.asynchronous.max_in_flight + 1)
         self._lot = _Lot()
         self._late: bool = False
@@ -203,7 +204,7 @@ class BatchNode:
 
 
 def in_flight_node(operator: Operator, work: NodeWork, *, current: RecordContextHolder, wake: Callable[[], None], replayable: bool) -> InFlight:
-    """Make the node of an operator whose user code is asynchronous."""
+    """Make the node of an operator with asynchronous user code."""
     if isinstance(operator, Batched):
         return BatchNode(work, operator, current=current, wake=wake, replayable=replayable)
     assert operator.asynchronous is not None

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 E = TypeVar("E")
 
 MOST: Final = 4_000
-"""The number of latest source records whose bytes a cache or operator keeps."""
+"""The number of latest source records that a cache or operator keeps with their bytes."""
 
 
 @final
