@@ -131,6 +131,7 @@ class CustomStore(Measured):
 
     def _left_open(self) -> bool:
         marker = self._marker()
+        # The marker exists while the store is open, so it is still there after a crash.
         return marker is not None and marker.exists()
 
     def _mark(self, *, there: bool) -> None:
@@ -170,7 +171,7 @@ class CustomStore(Measured):
         self._size += len(key) + (0 if value is None else len(value))
 
     def uncommitted_bytes(self) -> int:
-        """Return the approximate bytes of the open transaction, here and in the user's store."""
+        """Return the approximate bytes of the open transaction, here and in the custom store."""
         return len(self._dirty) * RECORD_BYTES + self._size + max(0, self.user.approximate_num_uncommitted_bytes())
 
     @property
@@ -182,7 +183,7 @@ class CustomStore(Measured):
         return bool(self._dirty) or not self.logged
 
     def freeze(self) -> None:
-        """Begin a new transaction."""
+        """Begin a new transaction and freeze the open one for commit."""
         self._frozen, self._dirty, self._size = self._dirty, {}, 0
 
     def changelog(self) -> Iterator[Batch]:
@@ -198,7 +199,7 @@ class CustomStore(Measured):
         return count
 
     def commit(self, offset: int | None) -> None:
-        """Have the user's store commit, with the offset of its changelog."""
+        """Have the custom store commit, with the offset of its changelog."""
         self.user.commit({} if offset is None or not self.logged else {self._changelog: offset})
         self.offset = offset
 
@@ -215,13 +216,13 @@ class CustomStore(Measured):
         self.spoiled = self.logged and self._make().committed_offset(self._changelog) != self.offset
 
     def restore(self, batch: Batch) -> None:
-        """Pass records of the changelog to the user's store."""
+        """Pass records of the changelog to the custom store."""
         assert self._context is not None
         assert self._context.restore is not None
         if len(batch):
             self._context.restore(batch)
 
-    # Parts of the store interface that do not apply: the data is in the user's store.
+    # Parts of the store interface that do not apply: the data is in the custom store.
 
     def resident_rows(self) -> int:
         """Return how many changes wait here."""
@@ -232,7 +233,7 @@ class CustomStore(Measured):
         return 0
 
     def frozen_rows(self) -> list[Row]:
-        """Return none."""
+        """Return no rows."""
         return []
 
     def settle(self, count: int) -> bool:  # noqa: ARG002 - as of the others
@@ -263,7 +264,7 @@ class CustomStore(Measured):
         return iter(())
 
     def facts(self, *, frozen: bool = False) -> bytes | None:  # noqa: ARG002 - as of the others
-        """Return nothing."""
+        """Return None."""
         return None
 
     def recall(self, facts: bytes) -> None:

@@ -66,7 +66,7 @@ def open_stores(
             store = opened.stores[spec.name] = make(spec, engine)
             _open_on_disk(place, spec, store, engine, manifest, opened, topics.get(spec.name, spec.name) if spec.logging else "", unfit)
     if engine is not None and manifest is not None and manifest.stores != told:
-        # a store missing from the manifest is taken for new, even if it has rows
+        # durable: a store missing from the manifest is taken for new, even if it has rows
         engine.write([manifest.row()], durable=True)
     return opened
 

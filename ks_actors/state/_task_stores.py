@@ -206,10 +206,10 @@ class TaskStores(StoreSet):
             self._memory.measure()
 
     def begin_with(self, store: str, next_offset: int, *, observed: int = -1, sequence: int = 0) -> None:
-        """Set the offset of an in-memory store once `restore` has loaded it from another source.
+        """Set the next offset of an in-memory store before `restore` loads it from another source.
 
-        `observed` and `sequence` are for stores with times: the latest time that was put, and the
-        last sequence number.
+        `observed` and `sequence` are for stores with times: the latest put time and the last
+        sequence number.
         """
         if observed >= 0:
             self._stores[store].recall(FACTS.pack(observed, sequence))
@@ -311,7 +311,7 @@ class TaskStores(StoreSet):
     def wants_flush(self, idle: bool) -> bool:
         """Return whether `flush_steps` is due.
 
-        It is when a crash would replay much, when memory is short, or when `idle` and there is
+        It is due if a crash would replay much, if memory is short, or if `idle` is set and there is
         anything to do.
         """
         if self._steps is not None and self._steps() is not None:
@@ -426,6 +426,8 @@ class TaskStores(StoreSet):
             store.begin_write()
         for store in stores:
             yield from store.write_slices(engine)
+        # `persist_unlogged` may have written newer facts and positions of stores without changelog:
+        # keep those.
         told = [store for store in stores if store.logged or not self._ahead]
         facts = (facts_row(store.name, known) for store in told if (known := store.facts()) is not None)
         rows = self.positions.rows({store.name: positions[store.name] for store in told}, self.logged)

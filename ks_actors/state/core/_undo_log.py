@@ -94,7 +94,7 @@ class UndoLog(ABC, Measured, Generic[Handle]):
         return len(self._dirty) * (RECORD_BYTES + self._typical) + self._size
 
     def freeze(self) -> None:
-        """Begin a new transaction; the open one is being committed."""
+        """Begin a new transaction and freeze the open one for commit."""
         self._frozen_size, self._size = len(self._dirty) * (LOGGED_BYTES + self._typical) + self._size, 0
         self._frozen, self._dirty = self._dirty, {}
         self._frozen_deleted, self._deleted = self._deleted, {}

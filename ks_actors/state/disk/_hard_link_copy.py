@@ -18,7 +18,7 @@ def link_database(database: Any, source: Path, copy: Path) -> None:
     """Copy a database's files on disk into a new directory, by hard links to its tables. Blocks.
 
     RocksDB's own checkpoint stops all threads until files are synced, some 10 ms and more. These
-    copies need no sync, because they are useless after a crash.
+    copies need no sync, because nothing uses them after a crash.
 
     This copy links all tables, copies the manifest, then links again. So each table in the copied
     manifest existed before it was listed. A table may be gone by then, but only if others have

@@ -219,6 +219,7 @@ class Ingest:
         self._engine = None
         engine.close()
         database = self._directory / DATABASE
+        # Delete the old database first: `rename` cannot replace a directory with files.
         if database.exists():
             give_up(self._task, self._stores, self._directory, reason, fate="is given up, and replaced")
             shutil.rmtree(database)

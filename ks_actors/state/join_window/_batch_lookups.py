@@ -32,7 +32,7 @@ class JoinWindowBatchLookups(JoinWindowLookups[K], Generic[K]):
 
     @property
     def run_ms(self) -> int:
-        """The largest distance (ms) between row starts in one batch.
+        """The largest allowed distance (ms) between row starts in one batch.
 
         Within it, no row expires another.
         """
@@ -104,11 +104,11 @@ class JoinWindowBatchLookups(JoinWindowLookups[K], Generic[K]):
         return segment
 
     def meet(self, indexes: list[Any], times: list[int], before: int, after: int, limits: list[int] | None) -> list[Met]:
-        """Return all rows under each key that start from `before` before to `after` after its time.
+        """Return the rows under each key in a window around its time, as matches.
 
-        Starts below 0 do not count. The matches of each probe are in time order; the times
-        themselves are in no order. `limits` are the latest expired starts by probe, None if no
-        expired row is that near.
+        A window is from `before` ms before to `after` ms after the time; starts below 0 do not
+        count. The matches of each probe are in time order; the times themselves are in no order.
+        `limits` are the latest expired starts by probe, None if no expired row is that near.
         """
         met: list[Met] = []
         add = met.append

@@ -106,7 +106,7 @@ class JoinWindowRows(Measured):
         return self._rows * ROW_BYTES + self._size
 
     def freeze(self) -> None:
-        """Begin a new transaction; the open one is being committed."""
+        """Begin a new transaction and freeze the open one for commit."""
         self._frozen, self._touched = self._touched, {}
         for segment in self._frozen.values():
             segment.frozen = len(segment)
@@ -256,7 +256,7 @@ class JoinWindowRows(Measured):
     # Writes to the engine.
 
     def _rows_of(self, segment: AnySegment, first: int, last: int, limit: int) -> Iterator[Row]:
-        """Return the engine's rows of those that start after `limit`."""
+        """Return the engine's form of the rows that start after `limit`."""
         if type(segment) is not PackedSegment:
             starts = segment.starts
             yield from (self._row(segment, place) for place in range(first, last) if starts[place] > limit)
@@ -278,7 +278,7 @@ class JoinWindowRows(Measured):
         return self.prefix + SEGMENT.pack(start // self.segment_ms)
 
     def frozen_rows(self) -> list[Row]:
-        """Return the engine's rows of all frozen ones."""
+        """Return the engine's form of all frozen rows."""
         return [row for segment in self._frozen.values() for row in self._rows_of(segment, segment.committed, segment.frozen, -1 << 63)]
 
     def unsettled(self) -> int:

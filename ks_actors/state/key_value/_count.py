@@ -48,6 +48,8 @@ def count_up(
     view, dirty = table._view, table._dirty
     stop: int
     stop, size = _kernel.count_up(view, dirty, keys, values, timestamps, start, changes, times, with_old)
+    # The kernel stops at a key that is not in the view. Load all such keys at once, let the others
+    # start from NOTHING, and continue.
     if stop < len(keys) and type(keys[stop]) in PLAIN and keys[stop] not in view and values[stop] is not None:
         begun = _fetch(table, _kernel.absent(view, keys, stop))
         view.update(zip(begun, repeat(NOTHING), strict=False))

@@ -99,6 +99,7 @@ class Order:
         Keys that are inserted meanwhile may show or not.
         """
         while not high or low < high:
+            # Find the chunk anew each time: insertions may have split it meanwhile.
             at = self._at(high or None, before=True) if reverse else self._at(low)
             step = -1 if reverse else 1
             part: list[Pair] = []

@@ -67,7 +67,7 @@ class KeyValueBase(Table[K], Generic[K, P]):
         return key if self._codec.faithful else self._codec.key(key)
 
     def own_key(self, key: K) -> tuple[bytes, K]:
-        """Return the bytes of a key, and a copy of the key if it is mutable."""
+        """Return the bytes of a key, and the key itself, copied if it is mutable."""
         encoded: bytes = self._codec.key(key)
         return encoded, self._codec.object_key(encoded) if self._codec.mutable_keys else key
 

@@ -75,7 +75,7 @@ class Table(Puts, Generic[K]):
             if raw is MISSING:
                 raw = self._restored_writing.get(encoded, MISSING)
             if raw is not MISSING:
-                if engine is None:
+                if engine is None:  # the view takes the row over, so one copy is enough
                     self._restored.discard(encoded)
                 return None if raw is None else self._remember(key, raw)
         if engine is None or self.bare:
@@ -174,6 +174,7 @@ class Table(Puts, Generic[K]):
                     restored.discard(key)
         if self._order is not None:
             self._order.pending_bytes += keys
+        # The restored records are newer than the values in the view.
         if self._view:
             for key in keys:
                 self._put_back(self._codec.index_key(key), MISSING)

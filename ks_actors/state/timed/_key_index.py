@@ -67,7 +67,8 @@ class KeyIndex(Transactional[tuple[Any, int]]):
         self._committed: int = -1  # the latest start observed up to the last commit
         self._frozen_observed: int = -1
         self._low: int = 0
-        self._loaded: set[Any] = set()  # keys with even their old slots in memory
+        # keys with all slots in memory, also those older than the mark
+        self._loaded: set[Any] = set()
         self._resident: int = 0
         self._span: int = span_of(spec.retention_ms)
         # keys by stretch of time, appended to with each new slot
@@ -172,7 +173,7 @@ class KeyIndex(Transactional[tuple[Any, int]]):
         return None if raw is None else self._codec.from_engine(raw)
 
     def freeze(self) -> None:
-        """Begin a new transaction; the open one is being committed."""
+        """Begin a new transaction and freeze the open one for commit."""
         super().freeze()
         self._frozen_observed = self._observed
 

@@ -46,6 +46,7 @@ class Sweep:
             return
         self._due = [each for each in self._due if each > limit]
         cursor, cut = prefix, len(prefix)
+        # The last row of a step carries over: its successor may be in the next step.
         key, time, tombstone = b"", 0, False
         while True:
             rows = list(islice(engine.scan(cursor, after(prefix)), ROWS))

@@ -84,6 +84,7 @@ class Versions(Table[Handle], Generic[K]):
             return track  # an empty track in memory need not be kept
         self._tracks[index] = track
         self._touched.append(index)
+        # A version ends when its successor begins; a trailing tombstone ends by itself.
         for _begin, end in pairwise(track):
             self._ends(index, end)
         if track and self._is_tombstone(index, track[-1]):
@@ -218,7 +219,7 @@ class Versions(Table[Handle], Generic[K]):
     # The hooks of Transactional.
 
     def freeze(self) -> None:
-        """Begin a new transaction; the open one is being committed."""
+        """Begin a new transaction and freeze the open one for commit."""
         super().freeze()
         self._frozen_observed = self._observed
 
