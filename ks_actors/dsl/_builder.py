@@ -27,7 +27,7 @@ V = TypeVar("V")
 
 
 class StreamsBuilder:
-    """Builds a topology from streams and tables.
+    """The builder of a topology from streams and tables.
 
     Operations without a name are numbered as Kafka Streams does: `KSTREAM-FILTER-0000000001`.
     """

@@ -114,6 +114,7 @@ class CogroupedStream(Generic[K, A]):
             if not grouped.repartition_required:
                 self._parents[grouped] = grouped.node
                 continue
+            # Made in any case: the counter advances, even if the node is not used.
             repartition = self.graph.new_repartition(grouped.name or stored.spec.name, grouped.key, grouped.value)
             if grouped not in self._parents:
                 self._parents[grouped] = self.graph.attach(repartition, grouped.node)

@@ -217,6 +217,7 @@ class GraphBuilder:
         sink = self.new_processor_name("KSTREAM-SINK-")
         keep = self.new_processor_name("KSTREAM-FILTER-")
         source = self.new_processor_name("KSTREAM-SOURCE-")
+        # A name of the user's own goes into the names of the nodes, as in Kafka Streams.
         if not _GENERATED.fullmatch(prefix):
             sink, keep, source = (valid_name(f"{topic}-{kind}") for kind in ("sink", "filter", "source"))
 
@@ -299,6 +300,7 @@ class GraphBuilder:
         stack = [self.root]
         while stack:
             node = stack[-1]
+            # Visit the children first: a node depends on all nodes below it.
             missing = [child for child in node.children if child not in wanted]
             if missing:
                 stack.extend(missing)

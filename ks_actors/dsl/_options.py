@@ -119,8 +119,8 @@ class Materialized(Generic[K, V]):
     `store_type` None is the app's default. `retention_ms` is for windowed stores: None keeps them
     as long as window and grace demand. `logging` keeps a changelog topic, with `changelog_configs`
     on top of those that the store demands. `caching` lets the cache hold updates back, so that only
-    the last of several to a row is forwarded, where the app has `statestore_cache_max_bytes` for
-    that; without it each is forwarded at once.
+    the last of several to a row is forwarded. It has an effect where the app has
+    `statestore_cache_max_bytes`; without it each update is forwarded at once.
 
     With `history_retention_ms` the store is a versioned one (KIP-889, KIP-914), in RocksDB unless
     `store_type` says otherwise, and never cached. A stream is joined with the table as of each

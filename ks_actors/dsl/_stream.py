@@ -211,6 +211,7 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
         value = options.value or self.value
         partitioner = options.partitioner or default_partitioner(key)
         node = self.graph.new_repartition(name, key, value, partitioner=partitioner, partitions=options.partitions)
+        # The user asked for this topic: the optimizer must keep it.
         node.mergeable = False
         self.graph.attach(node, self.node)
         return Stream(self.graph, node, frozenset((node.name,)), key=key, value=value)
@@ -325,6 +326,7 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
 
         Without a name, all joins of this stream share one topic.
         """
+        # Made in any case: the counter advances, even if the node is not used.
         node = self.graph.new_repartition(self.node.name if name is None else name, key or self.key, value or self.value)
         if name is None and self._own_repartition is not None:
             node = self._own_repartition
@@ -371,5 +373,6 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
         operator = ProcessorOperator(name, supplier, options_of(options, name) if options else None, fixed_key=keeps_key)
         node = self.graph.add_processor(name, operator, self.node, stores=operator.stores, connected=stores)
         node.changes_key, node.changes_value = not keeps_key, True
+        # A processor may forward any key.
         required = self.repartition_required if keeps_key else True
         return Stream(self.graph, node, self.sources, key=self.key if keeps_key else None, repartition_required=required)

@@ -309,6 +309,7 @@ def source_table(graph: GraphBuilder, topic: str, consumed: Consumed[K, V], mate
             offset_reset=consumed.offset_reset,
         )
         stores = logic.stores()
+        # The source topic serves as the changelog.
         if REUSE_SOURCE_TOPICS in (topology.optimizations or ()):
             stores = tuple(msgspec.structs.replace(store, logging=True, source_topic=topic) for store in stores)
         topology.add_operator(name, logic.operator(), source, stores=stores)

@@ -60,6 +60,7 @@ def join(
     this_name = graph.suffixed_or(name, "-join-this", _THIS)
     other_name = graph.suffixed_or(name, "-join-other", _OTHER)
     logic = JoinLogic(this_side, other_side, None if stored is None else stored.spec)
+    # Reading the views stores both tables, so do it before the topology is written.
     this_stores, other_stores = this.view().stores, other.view().stores
 
     def write(topology: Topology, _: tuple[str, ...]) -> None:

@@ -161,12 +161,12 @@ class UnlimitedWindows:
 
     @property
     def keep_ms(self) -> int:
-        """For ever."""
+        """The largest time there is: rows are never dropped."""
         return LAST_INSTANT
 
     @property
     def need_ms(self) -> int:
-        """For ever."""
+        """The largest time there is: rows are never dropped."""
         return LAST_INSTANT
 
 

@@ -1,4 +1,4 @@
-"""The Processor API, and the operators that the DSL is made of."""
+"""The Processor API, and the operators of the DSL."""
 
 from ks_actors.processors.api import (
     AsyncOptions,

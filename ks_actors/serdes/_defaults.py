@@ -1,4 +1,4 @@
-"""Serdes that leave a part to the app's default."""
+"""Serdes with parts that the app's default completes."""
 
 from __future__ import annotations
 

@@ -29,6 +29,7 @@ class _Described:
     def grow(self, delta: int) -> None:
         """Add to the size, and to the sizes of all nodes above: once for every path."""
         gains: dict[_Described, int] = {self: delta}
+        # `_upwards` gives each node before those above it, so its gain is complete here.
         for described in _upwards(self):
             gain = gains[described]
             described.size += gain

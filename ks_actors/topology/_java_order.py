@@ -37,6 +37,7 @@ def copied_order(texts: Iterable[str]) -> list[str]:
     Such a set has a larger table from the beginning.
     """
     unique = list(dict.fromkeys(texts))
+    # Java allocates for `size / 0.75 + 1` entries when it copies a collection.
     size = _SMALLEST_TABLE
     while int(len(unique) / _LOAD_FACTOR) + 1 > size:
         size *= 2
@@ -46,6 +47,7 @@ def copied_order(texts: Iterable[str]) -> list[str]:
 def _by_bucket(texts: list[str], size: int) -> list[str]:
     def bucket(text: str) -> int:
         code = string_hash(text)
+        # HashMap mixes the high bits into the low ones.
         return (code ^ code >> 16) & size - 1
 
     return sorted(texts, key=bucket)
@@ -108,11 +110,13 @@ class TreeSet(Generic[T]):
             above = cast("_Entry[T]", parent.parent)  # a root is never red
             left = parent is above.left
             uncle = above.right if left else above.left
+            # A red uncle: recolor, and continue above.
             if uncle is not None and uncle.red:
                 parent.red = uncle.red = False
                 above.red = True
                 entry = above
                 continue
+            # Turn an inner child into an outer one, for the rotation below.
             if entry is (parent.right if left else parent.left):
                 self._rotate(parent, left=left)
                 entry, parent = parent, entry

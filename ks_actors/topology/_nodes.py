@@ -63,7 +63,7 @@ None leaves it to the default: by the hash of the key.
 
 
 class SourceNode(msgspec.Struct, frozen=True, kw_only=True):
-    """Reads topics, or all topics that match `pattern` in full.
+    """A node that reads topics, or all topics that match `pattern` in full.
 
     `key` and `value` are serdes, None is the app's default.
     """
@@ -79,7 +79,7 @@ class SourceNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProcessorNode(msgspec.Struct, frozen=True, kw_only=True):
-    """Runs an operator.
+    """A node that runs an operator.
 
     `stores` are the connected stores, `children` are in the order of their addition: that of
     forwarding.
@@ -93,7 +93,7 @@ class ProcessorNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SinkNode(msgspec.Struct, frozen=True, kw_only=True):
-    """Writes to a topic, or to the topic that a function returns.
+    """A node that writes to a topic, or to the topic that a function returns.
 
     `key` and `value` are serdes, None is the app's default.
     """

@@ -33,10 +33,10 @@ class StoreSpec(msgspec.Struct, frozen=True, kw_only=True):
     demands. `caching` lets the cache hold back the updates of its table.
 
     Times are ms. A window or session store drops rows that are older than `retention_ms` behind the
-    latest record put into it, and a versioned store drops versions `history_retention_ms` after
-    their replacement. For `spare_ms` more the rows of a window or session store are still visible,
-    where its operator takes records that belong to them. The windows of all keys start at multiples
-    of `advance_ms`; 0: anywhere.
+    latest record put into it. A versioned store drops versions `history_retention_ms` after their
+    replacement. For `spare_ms` more the rows of a window or session store are still visible, where
+    its operator takes records that belong to them. The windows of all keys start at multiples of
+    `advance_ms`; 0: anywhere.
 
     `supplier` makes a custom store (`StateStore`), for which only `logging` matters besides.
     `source_topic` is a topic that the store is filled from unchanged: it is the changelog, and

@@ -249,6 +249,7 @@ class Topology:
         if spec.name in self._stores or spec.name in self._global_stores:
             raise TopologyError(f"a store {spec.name} has been added already: give the global one another name")
         given: Any = supplier
+        # The DSL gives an operator, users give the supplier of a processor.
         operator: Operator = given if hasattr(given, "bind") else ProcessorOperator(processor, given)
         if operator.asynchronous is not None:
             raise TopologyError(f"processor {processor} of global store {spec.name} is 'async def', which nothing waits for there: make it plain")
@@ -257,6 +258,7 @@ class Topology:
         )
         self._nodes[processor] = ProcessorNode(name=processor, operator=operator, stores=(spec.name,), parents=(source,))
         self._groups.unite(source, processor)
+        # The topic serves as the changelog.
         self._global_stores[spec.name] = msgspec.structs.replace(spec, logging=False)
         self._global_topics[topic] = GlobalStore(source, topic, spec.name, processor)
         return self
@@ -391,6 +393,7 @@ class Topology:
 
     def _connect(self, processor: str, store: str) -> None:
         users = self._users.setdefault(store, [])
+        # Processors that share a store must be in one task.
         if users:
             self._groups.unite(users[0], processor)
         users.append(processor)

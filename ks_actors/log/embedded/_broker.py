@@ -187,6 +187,7 @@ class Broker:
             count = len(batch)
             ends[partition] = end = base + count
             behind.append(end)
+            # An empty batch gets no segment.
             if count:
                 timestamps = [self._clock()] * count if partition.topic.settings.append_time else batch.timestamps
                 stored = Batch(batch.keys, batch.values, timestamps, batch.headers, range(base, end))
@@ -256,6 +257,7 @@ class Broker:
         if transaction.partitions:
             self.abort(transaction)
         epoch = transaction.epoch + 1
+        # Write first: after a crash the old epoch must not come back.
         self.storage.put_transactional_id(TransactionalId(name, transaction.pid, epoch, timeout_ms))
         self.transactions[name] = transaction
         self._next_pid = max(self._next_pid, transaction.pid + 1)
@@ -274,6 +276,7 @@ class Broker:
             self.abort(transaction)
         except LogError as error:
             _logger.warning("transaction of %s is over time, but could not be aborted yet: %s", transaction.name, error)
+            # Try again after another timeout.
             self._start_timer(transaction)
 
     def stop(self) -> None:

@@ -146,6 +146,7 @@ class EmbeddedFetcher:
                 del self._active[name]
                 continue
             partition = self._broker.partition(name)
+            # The topic may have been deleted and created again.
             if self._watched.get(name) is not partition:
                 self._watch(partition)
             position = self._positions[name]

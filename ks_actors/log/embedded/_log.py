@@ -199,9 +199,9 @@ class EmbeddedLog:
 
         The group rebalances when members come, leave or rejoin, and when a topic of theirs is
         created, grows, or is deleted. It does not rebalance for a member with the instance id of
-        another one, which is expelled, or of one that was closed within the session timeout.
-        Otherwise members of this process do not die unnoticed, and `stuck` is not called: when the
-        loop blocks, all members block.
+        another one: the other one is expelled. Nor does it for a member that was closed within the
+        session timeout. Otherwise members of this process do not die unnoticed, and `stuck` is not
+        called: when the loop blocks, all members block.
         """
         await self._begin("join")
         group = self._groups.get(group_id)

@@ -206,6 +206,7 @@ class EmbeddedMembership:
     def assign(self, generation: int, assignment: MemberAssignment) -> None:
         """Receive partitions."""
         self.given = assignment
+        # Here a lease ends only with the membership.
         self._lease.extend(inf)
         self._tell(Assigned(GroupMetadata(self._group.group_id, generation, self.member_id), assignment))
 

@@ -112,7 +112,7 @@ class Partition:
                 segment.aborted = True
 
     def notify(self) -> None:
-        """Tell all watchers."""
+        """Notify all watchers."""
         for watcher in tuple(self.watchers):
             watcher.changed(self)
 

@@ -113,8 +113,8 @@ class EmbeddedTransactionalProducer:
             await self._faults.wait("send")
             self._faults.before("send")
             behind = self._broker.append(batches, transaction)
-        # A cancelled send is a failure too: its batches are missing.
         except BaseException as error:
+            # A cancelled send is a failure too: its batches are missing.
             transaction.doom = f"a batch failed ({error})"
             raise
         await asyncio.sleep(0)

@@ -97,6 +97,7 @@ class RocksStorage:
     def add_topic(self, topic: Topic) -> None:
         """Write a topic, and mark its id as used."""
         record = TopicRecord(topic.id, topic.name, len(topic.partitions), dict(topic.configs))
+        # In one write with the topic, so that no id is ever used again.
         log = _codec.LogRecord(incarnation=self._log.incarnation, next_topic=topic.id + 1)
         self._database.write([(_codec.topic_key(topic.id), _codec.encode(record)), (_codec.LOG, _codec.encode(log))])
         self._log = log
@@ -132,6 +133,7 @@ class RocksStorage:
         Write the end of the partition too, as its last segment may be gone.
         """
         place = _place(partition)
+        # The new segment may have the key of an old one: then its value replaces the deletion.
         changes: dict[bytes, bytes | None] = {}
         for segment in old:
             changes[_codec.entry_key(*place, segment.base)] = None

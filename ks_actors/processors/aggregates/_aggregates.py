@@ -138,12 +138,13 @@ class StreamAggregate(Inline):
     """Fold the values of each key into `store`; forward `(new, old | None)`.
 
     The result has the later of the two timestamps. Without an aggregate yet, `initializer()` makes
-    the one that the first value is folded into (it is sent as the old one, as Kafka Streams does);
-    with `initializer` None the first value is the aggregate (reduce). The fold is `aggregator(key,
+    the one for the first value; it is sent as the old one, as Kafka Streams does. With
+    `initializer` None the first value is the aggregate (reduce). The fold is `aggregator(key,
     value, aggregate)`, or `aggregator(aggregate, value)` of a reduce. A result of None deletes.
-    Records without key or value are dropped. The aggregator may change an aggregate in place and
-    return it: the store changes when the result is put, and stays the same when the aggregator
-    raises.
+    Records without key or value are dropped.
+
+    The aggregator may change an aggregate in place and return it: the store changes when the result
+    is put, and stays the same when the aggregator raises.
     """
 
     store: str

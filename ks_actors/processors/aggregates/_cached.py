@@ -51,6 +51,7 @@ def cached_count(context: NodeContext, name: str, cache: Cache) -> Bound:
             found = list(map(get, counts))
         except Exception:  # noqa: BLE001 - a key that cannot be one: which, is seen record by record
             found = []
+        # A record without key or value is dropped: count record by record.
         if not found or None in counts or not all(map(is_not, batch.values, repeat(None))):
             singly(batch)
             return

@@ -24,12 +24,12 @@ class FinalSessionAggregate(Inline):
     """Aggregate into a session store and forward each session's result once, when it has closed.
 
     A session closes when stream time has passed its end by more than gap and grace period. A record
-    that moves stream time forwards all sessions that it closes, in the order of the store's
+    that moves stream time forwards all sessions that it closes. They go in the order of the store's
     `find_ended_sessions`, at their ends and with the record's headers. This happens before the
-    record is put into its own session, so that the store has forgotten none of them (Kafka Streams
-    reads its store afterwards).
+    record is put into its own session, so that the store has forgotten none of them. (Kafka Streams
+    reads its store afterwards.)
 
-    The time up to which results have been forwarded is committed along with the offsets: a task
+    The time up to which results have been forwarded is committed along with the offsets. So a task
     that takes over forwards none again, and drops records that are late for them. A late record may
     still join a session that has been forwarded: then the longer session is forwarded in its turn.
     Downstream errors name no source record, see FinalWindowedAggregate.

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 class SlidingAggregate(Inline):
     """Aggregate into a window store; windows last the aggregation's `size_ms`, both ends included.
 
-    A record makes the window that ends with it, the window that begins right after it if there are
-    later records, and the window that begins right after the record before it. It is added to all
-    windows around it. `on_close` forwards each window once, when stream time has passed its end by
-    the grace period, by start and key; otherwise every change is forwarded. Records without key or
-    value, and late ones, are dropped.
+    A record makes the window that ends with it, and the window that begins right after the record
+    before it. If there are later records, it also makes the window that begins right after it. It
+    is added to all windows around it. `on_close` forwards each window once, when stream time has
+    passed its end by the grace period, by start and key; otherwise every change is forwarded.
+    Records without key or value, and late ones, are dropped.
     """
 
     def __init__(self, aggregation: WindowAggregation, *, on_close: bool = False) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ks_actors.processors.api import Cache, NodeContext, Process, ProcessBatch
     from ks_actors.records import Headers
 
+# The most windows to share before they are cleared.
 _FEW = 1_000
 _NEAR = 32
 """The number of records to count one by one after the kernel meets a record that is not plain.
@@ -206,6 +207,7 @@ def _tumbling_batch_form(context: NodeContext, aggregation: WindowAggregation, c
         start = end = -1
         window = Window(start, end)
         for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
+            # A record without key does not advance stream time.
             if timestamp > clock.time and key is not None:
                 clock.time = timestamp
             if not start <= timestamp < end:

@@ -61,8 +61,8 @@ class Cache(Protocol):
 
     An operator writes its store at once and gives its updates to `hold` instead of forwarding them,
     always with the row's value before (None: there was no row). The old value of a cached row
-    remains the last sent one. An operator that works on many rows at a time gets them from `rows`
-    and adds to them itself, if keys are `plain`, and calls `settle` at the end.
+    remains the last sent one. If keys are `plain`, an operator may work on many rows at a time: it
+    gets them from `rows`, adds to them itself, and calls `settle` at the end.
     """
 
     @property

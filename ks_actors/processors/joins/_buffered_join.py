@@ -99,6 +99,7 @@ class _Waiting:
         """Return the keys of the waiting records in the store."""
         queue = [(self._store.key_bytes(place), place) for place, _ in held_back(self._context, self._origins, self._store, _key)]
         heapq.heapify(queue)
+        # Continue after the highest number, so that no waiting record is overwritten.
         self._sequence = (max((place.sequence for _, place in queue), default=-1) + 1) & _LAST_SEQUENCE
         return queue
 

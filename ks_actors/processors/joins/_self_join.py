@@ -21,10 +21,10 @@ class SelfJoin(Inline):
     """Join records with those in `store` and with themselves.
 
     It joins with the records from `before_ms` before to `after_ms` after each, then the other way
-    round. Results and their order are those of the join of two streams, with one exception: a
+    round. Results and their order are those of the join of two streams, with one exception. A
     record joins itself as long as it is less than `retention_ms` minus one behind stream time,
-    regardless of the windows (as Kafka Streams' KStreamKStreamSelfJoin does). Records without key
-    or value are dropped.
+    regardless of the windows. (Kafka Streams' KStreamKStreamSelfJoin does the same.) Records
+    without key or value are dropped.
     """
 
     store: str

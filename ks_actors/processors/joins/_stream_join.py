@@ -126,9 +126,9 @@ class StreamJoinSide(Inline):
 
     Unmatched records of an `outer` side are forwarded with None for the other one. Those without
     key, and those that are too late for a match, are forwarded at once. The others wait in the
-    store `pending`, which both sides share, until stream time has passed the last instant of a
-    possible match by more than the grace period. They are forwarded by time, right before left,
-    key.
+    store `pending`, which both sides share. They wait until stream time has passed the last instant
+    of a possible match by more than the grace period. They are forwarded by time, right before
+    left, key.
     """
 
     other: str

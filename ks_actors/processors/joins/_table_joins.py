@@ -24,8 +24,8 @@ class TableJoinSide(Inline):
 
     `other` is the view of the other side; the later timestamp is the result's. `joiner(mine,
     theirs)` gets this side's value first. With `mine_optional` a row of the other side has a result
-    without one of this side, with `theirs_optional` a row of this side has one without the other's.
-    Changes without key are dropped, and out-of-order changes of a `versioned` table.
+    even without a row of this side; `theirs_optional` is the reverse. Changes without key are
+    dropped, and out-of-order changes of a `versioned` table.
     """
 
     other: View

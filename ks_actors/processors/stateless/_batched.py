@@ -18,7 +18,7 @@ Rows: TypeAlias = "Iterable[Record[Any, Any]]"
 
 @final
 class Batched:
-    """Calls a function with a list of up to `max_records` records, and forwards the returned ones.
+    """Call a function with a list of up to `max_records` records, and forward the returned ones.
 
     Records wait for each other for `max_wait_ms` at most. An `async def` is awaited. A plain
     function is called in a thread, where it may block, and where it cannot be interrupted: one that

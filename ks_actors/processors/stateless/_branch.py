@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Branch(Inline):
-    """Sends each record to the child of the first predicate (key, value) that holds.
+    """Send each record to the child of the first predicate (key, value) that holds.
 
     Without one, it goes to the default child, or is dropped. `branches` and `default` may grow
     until the topology is built; a child that is not there any more is skipped.

@@ -38,7 +38,7 @@ def _spread(records: Batch, keys: list[Any] | None, values: list[Any], counts: l
 
 
 class FlatMap(Stateless):
-    """Replaces each record by all the pairs (key, value) that the function returns for it.
+    """Replace each record by all the pairs (key, value) that the function returns for it.
 
     When the function, or the iterator that it returned, raises, the pairs before that have been
     forwarded already: in both forms.
@@ -83,7 +83,7 @@ class FlatMap(Stateless):
 
 
 class FlatMapValues(MapValues):
-    """Replaces each value by all results of the function.
+    """Replace each value by all results of the function.
 
     The function gets (value), or (key, value) with `with_key`; errors as with FlatMap.
     """

@@ -55,7 +55,7 @@ class Stateless(ABC):
 
 
 class PassThrough(Inline):
-    """Forwards records unchanged: merges, the ends of branches."""
+    """Forward records unchanged: merges, the ends of branches."""
 
     def bind(self, context: NodeContext) -> Bound:
         """Return the context's own functions: there is no call in between."""
@@ -63,7 +63,7 @@ class PassThrough(Inline):
 
 
 class DropNullKeys(Inline):
-    """Drops records without a key, which no partition can be computed for."""
+    """Drop records without a key, which no partition can be computed for."""
 
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
@@ -83,9 +83,9 @@ class DropNullKeys(Inline):
 
 
 class Filter(Stateless):
-    """Forwards the records for which the predicate (key, value) holds.
+    """Forward the records for which the predicate (key, value) holds.
 
-    With `negate` it forwards those for which it does not hold.
+    With `negate` forward those for which it does not hold.
     """
 
     def __init__(self, function: Function, asynchronous: AsyncOptions | None = None, *, negate: bool = False) -> None:
@@ -123,7 +123,7 @@ class Filter(Stateless):
 
 
 class MapValues(Stateless):
-    """Replaces values by the function of (value), or of (key, value) with `with_key`."""
+    """Replace values by the function of (value), or of (key, value) with `with_key`."""
 
     def __init__(self, function: Function, asynchronous: AsyncOptions | None = None, *, with_key: bool = False) -> None:
         super().__init__(function, asynchronous)
@@ -163,7 +163,7 @@ class MapValues(Stateless):
 
 
 class SelectKey(Stateless):
-    """Replaces keys by the function of (key, value)."""
+    """Replace keys by the function of (key, value)."""
 
     def _bind(self, context: NodeContext) -> Bound:
         selector = self.function
@@ -189,7 +189,7 @@ class SelectKey(Stateless):
 
 
 class Map(Stateless):
-    """Replaces records by the pair (key, value) that the function returns for (key, value)."""
+    """Replace records by the pair (key, value) that the function returns for (key, value)."""
 
     def _bind(self, context: NodeContext) -> Bound:
         mapper = self.function
@@ -232,7 +232,7 @@ class Map(Stateless):
 
 
 class Peek(Stateless):
-    """Calls the function with (key, value) and forwards the record."""
+    """Call the function with (key, value) and forward the record."""
 
     def _bind(self, context: NodeContext) -> Bound:
         action = self.function
@@ -257,7 +257,7 @@ class Peek(Stateless):
 
 
 class ForEach(Stateless):
-    """Calls the function with (key, value) and forwards nothing."""
+    """Call the function with (key, value) and forward nothing."""
 
     def _bind(self, context: NodeContext) -> Bound:
         action = self.function

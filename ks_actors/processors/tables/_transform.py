@@ -27,7 +27,7 @@ class ValueTransformer(ABC, Generic[K, V, VOut]):
     """Base class of a transformer, which computes a table's values from another table and stores.
 
     Subclass it and override `transform`. A supplier (the class itself will do) makes a new one for
-    every task, and another one for each reader of a table that is not stored.
+    every task. Each reader of a table that is not stored gets another one.
     """
 
     context: Context[Never]
