@@ -3,7 +3,7 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do $$p -c '
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test test-matrix lint types docs bench-actors bench-runtime bench-kafka bench-latency bench-state bench-spark oracle chaos kills kernel-sanitize kernel-fuzz wheels clean
+.PHONY: help demo test test-all test-matrix lint types docs bench-actors bench-runtime bench-kafka bench-latency bench-state bench-spark oracle chaos kills kernel-sanitize kernel-fuzz wheels clean
 
 help: ## show the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -18,8 +18,11 @@ $(VENV)/.ready: pyproject.toml constraints.txt hatch_build.py $(wildcard ks_acto
 demo: $(VENV)/.ready ## run the main job: all flights of a year, joined with weather, planes and airports
 	$(BIN)/python -m examples.flights
 
-test: $(VENV)/.ready ## set up and pass all tests
+test: $(VENV)/.ready ## set up, and pass the tests that a change must not break: a few cases of each rule
 	scripts/test $(BIN)
+
+test-all: $(VENV)/.ready ## pass all cases of all tests, with coverage, and those of actors/ on each event loop
+	scripts/test-all $(BIN)
 
 test-matrix: ## pass the tests of actors/ on each Python that is installed, those of ks_actors/ on the newest
 	scripts/test-matrix

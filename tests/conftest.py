@@ -24,11 +24,25 @@ pytest_plugins = ["pytester"]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--loop", choices=LOOPS, default="asyncio", help="the event loop that async tests run on")
+    parser.addoption("--few", type=int, default=0, help="run so many cases of each test function at most, spread over all; 0: all")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--loop") == "eager" and sys.version_info < (3, 12):
         raise pytest.UsageError("eager tasks came with Python 3.12")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    few = config.getoption("--few")
+    if few < 1:
+        return
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    kept = {each[number * len(each) // few] for each in cases.values() for number in range(few)}
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = [item for item in items if item in kept]
 
 
 def pytest_report_header(config: pytest.Config) -> str:
