@@ -9,7 +9,7 @@ ActorsError
 ├── StashFull          stash: more messages than the mailbox allows          → handle or drop some
 ├── StartFailed        spawn: factory or Started raised, nothing is left     → fix the cause, retry
 ├── NameTaken          spawn: a living sibling has this name                 → choose another
-├── NotAChild          stop, kill: only a parent or the system stops actors  → tell it to stop itself
+├── NotAChild          stop, kill: only a parent or the system stops actors  → tell it to stop
 ├── StrayCancellation  a handler awaited something that was cancelled        → catch CancelledError
 └── SystemClosed       spawn: the system is not open                         → spawn in `async with`
 

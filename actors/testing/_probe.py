@@ -40,7 +40,7 @@ class Recorder(Actor[Any]):
 
 @final
 class Probe(Ref[M]):
-    """A ref to the test itself. Waits are in virtual time and cost nothing."""
+    """A ref that delivers messages to the test. Waits are in virtual time and cost nothing."""
 
     __slots__ = ("_kit", "_recorder")
 

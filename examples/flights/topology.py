@@ -1,8 +1,8 @@
 """The topology: one stream and four tables in, three tables out.
 
-    flights ─┬─ per origin and hour ──────────────────────────────────────────────► delays-by-hour
-             └─ airport ─ weather ─┬─ per carrier ─ airline ──────────────────────► delays-by-carrier
-                                   └─ plane ─ per model ──────────────────────────► delays-by-model
+    flights ─┬─ per origin and hour ────────────────────────────────────────────► delays-by-hour
+             └─ airport ─ weather ─┬─ per carrier ─ airline ────────────────────► delays-by-carrier
+                                   └─ plane ─ per model ────────────────────────► delays-by-model
 
 Rows that are no flight go to the dead letters: that is a setting of the app, not of the topology.
 """
