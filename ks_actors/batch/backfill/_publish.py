@@ -65,8 +65,8 @@ async def publish(
     """Write the output of a backfill to its topics, once per `job`.
 
     Return the number of new records by topic. Each partition gets its records in order, in
-    transactions of at most 50,000. Each transaction also writes a progress marker to the compacted
-    topic `<application id>-backfill-markers`. So a repeated run writes only the missing records,
+    transactions of at most 50,000 records. Each transaction also writes a progress marker to the
+    compacted topic `<application id>-backfill-markers`. So a repeated run writes only the missing records,
     wherever the last one was killed. If two run at the same time, the older one raises Fenced. The
     records equal those of a stream and carry no mark.
 
