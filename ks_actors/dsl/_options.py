@@ -77,8 +77,8 @@ class Joined(Generic[K, V, W]):
     """Options for a stream-table join: serdes of key, stream's and table's value.
 
     `name` is the join's and its repartition topic's. With `grace_ms` records wait until stream time
-    is that far past theirs, so that the table can receive its rows of that time first. The table's
-    store has to be versioned, and keep history for that long at least (KIP-923).
+    is that far past theirs. So the table can receive its rows of that time first. The table's store
+    has to be versioned, and keep history for that long at least (KIP-923).
     """
 
     key: Serde[K] | None = None

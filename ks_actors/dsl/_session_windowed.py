@@ -35,10 +35,10 @@ A = TypeVar("A")
 class SessionWindowedStream(Generic[K, V]):
     """A stream with its records grouped by key and session. Made by `GroupedStream.windowed_by`.
 
-    Whenever a session grows, or two merge, the old ones are deleted (their result is None) and the
-    new one is sent, at its end. Records without key, and late ones (stream time has passed the end
-    of their session by more than gap and grace period), are dropped; those without value are not.
-    `Materialized(retention_ms=…)` keeps results longer than gap and grace demand.
+    Whenever a session grows, or two merge, the old ones are deleted: their result is None. The new
+    one is sent at its end. A record is late when stream time has passed the end of its session by
+    more than gap and grace period. Late records, and those without key, are dropped; those without
+    value are not. `Materialized(retention_ms=…)` keeps results longer than gap and grace demand.
     """
 
     def __init__(self, grouped: GroupedStream[K, V], windows: SessionWindows, emit: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE) -> None:

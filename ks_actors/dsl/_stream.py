@@ -42,8 +42,8 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
     AsyncOptions. Every operation takes a `name` for its node.
 
     Serdes are passed on as far as types are known to stay the same. An operation that may change
-    the key drops the key's serde, and repartitions the stream before the next operation that needs
-    equal keys in one place.
+    the key drops the key's serde. The stream is then repartitioned before the next operation that
+    needs equal keys in one place.
     """
 
     def __init__(

@@ -58,7 +58,7 @@ class StreamJoins(Generic[K, V]):
 
         The joiner is joiner(value, other) or joiner(key, value, other). In a global table the row
         is looked up under key_selector(key, value). A record of another stream matches if the
-        timestamps are in the windows, in either order of arrival, and the result has the later
+        timestamps are in the windows, in either order of arrival. The result has the later
         timestamp. Records without a key or a value are dropped.
         """
         return self._join(other, functions, options, left=False)

@@ -186,7 +186,7 @@ class Table(Generic[K, V]):
 
         None, or a None in the pair, is no group. The rows go through a repartition topic; `grouped`
         has its serdes and name. The selector is called for a row's old value as well as for its new
-        one, and must return the same for the same arguments.
+        one. It must return the same for the same arguments.
         """
         of = self._called("group_by", None)
         options: Grouped[K2, V2] = check_options(grouped, Grouped, of=of)

@@ -34,8 +34,8 @@ A = TypeVar("A")
 class TimeWindowedStream(Generic[K, V]):
     """A stream with its records grouped by key and window. Made by `GroupedStream.windowed_by`.
 
-    Records without key, and late ones (stream time has passed the window's end by the grace
-    period), are dropped; those without value are not, except by sliding windows.
+    A record is late when stream time has passed the window's end by the grace period. Late records,
+    and those without key, are dropped; those without value are not, except by sliding windows.
     `Materialized(retention_ms=…)` keeps results longer than window and grace demand.
     """
 

@@ -1,7 +1,15 @@
 """The encoding of the durable log: keys that sort by partition and offset, and values.
 
-The first byte of a key is its kind: `m` the log itself, `t` a topic, `p` the bounds of a partition,
-`i` the index entry of a segment, `b` its records, `o` a group's offset, `x` a transactional id.
+The first byte of a key is its kind:
+
+- `m`: the log itself
+- `t`: a topic
+- `p`: the bounds of a partition
+- `i`: the index entry of a segment
+- `b`: the records of a segment
+- `o`: a group's offset
+- `x`: a transactional id
+
 Index entries are apart from records, so that opening a log reads no records.
 """
 

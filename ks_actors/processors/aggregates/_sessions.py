@@ -43,9 +43,9 @@ class SessionAggregation:
     `initializer` None the fold is `aggregator(aggregate, value)`, of values and of sessions; with
     `aggregator` None it counts. A result of None deletes.
 
-    A record is late, and is dropped, when its session would end more than gap and `grace_ms` before
-    stream time (the latest timestamp seen). Records without key are dropped, those without value
-    are not. Aggregates may be changed in place: see StreamAggregate.
+    A late record is dropped: its session would end more than gap and `grace_ms` before stream time
+    (the latest timestamp seen). Records without key are dropped, those without value are not.
+    Aggregates may be changed in place: see StreamAggregate.
     """
 
     store: str
