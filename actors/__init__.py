@@ -23,7 +23,16 @@ from actors._errors import (
 )
 from actors._events import Abandoned, DeadLetter, Failed, Restarted, Stalled, Undelivered
 from actors._mailbox import Mailbox
-from actors._message import Message, Pressure, Reply, Signal, Started, Stopping, StopReason, Terminated
+from actors._message import (
+    Message,
+    Pressure,
+    Reply,
+    Signal,
+    Started,
+    Stopping,
+    StopReason,
+    Terminated,
+)
 from actors._ref import Ref
 from actors._spec import Spec
 from actors._supervision import Decision, Restart, Resume, Stop, Supervise

@@ -47,7 +47,16 @@ class PendingAsk(Generic[R]):
     soon as the callee drops it.
     """
 
-    __slots__ = ("_deadlines", "_error", "_inbox", "_seconds", "_siblings", "_value", "_waiter", "open")
+    __slots__ = (
+        "_deadlines",
+        "_error",
+        "_inbox",
+        "_seconds",
+        "_siblings",
+        "_value",
+        "_waiter",
+        "open",
+    )
 
     def __init__(self, inbox: Inbox) -> None:
         self._inbox = inbox
@@ -65,7 +74,9 @@ class PendingAsk(Generic[R]):
     def within(self, seconds: float, /) -> Self:
         """Set the timeout in seconds."""
         if not seconds > 0:
-            raise ValueError(f"an ask cannot be answered within {seconds} s; the time must be positive")
+            raise ValueError(
+                f"an ask cannot be answered within {seconds} s; the time must be positive"
+            )
         self._seconds = seconds
         return self
 
@@ -75,7 +86,9 @@ class PendingAsk(Generic[R]):
             if inbox.owner.is_current():
                 raise SelfDeadlock(inbox.owner.path, "ask")
             if self._waiter is not None:
-                raise RuntimeError(f"this ask of {inbox.owner.path} is awaited already; await it once and share the answer")
+                raise RuntimeError(
+                    f"this ask of {inbox.owner.path} is awaited already; await it once and share the answer"
+                )
             kernel = inbox.kernel
             # Not loop.create_future(), which in asyncio is a Python wrapper around this call.
             waiter: Future[None] = Future(loop=kernel.loop)
@@ -85,7 +98,9 @@ class PendingAsk(Generic[R]):
                 yield from waiter
             finally:
                 if self.open:
-                    self._error = RuntimeError(f"this ask of {inbox.owner.path} was cancelled while it was awaited; ask again")
+                    self._error = RuntimeError(
+                        f"this ask of {inbox.owner.path} was cancelled while it was awaited; ask again"
+                    )
                     self._end()
         if self._error is not None:
             try:
@@ -175,7 +190,9 @@ def replies_in(message: object) -> Iterator[PendingReply[Any]]:
     """
     # Look only at the type: the message's own attribute lookup may raise anything.
     fields: Iterable[Any] = (_field(message, name) for name in _fields(type(message), message))
-    values: Iterable[Any] = cast("tuple[Any, ...]", message) if issubclass(type(message), tuple) else fields
+    values: Iterable[Any] = (
+        cast("tuple[Any, ...]", message) if issubclass(type(message), tuple) else fields
+    )
     for value in values:
         if type(value) is PendingReply:  # isinstance would ask the value, which may be a dead proxy
             yield value

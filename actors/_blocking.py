@@ -26,11 +26,15 @@ class BlockingLane:
 
     __slots__ = ("_executor", "_kernel", "_own", "_path")
 
-    def __init__(self, kernel: Kernel, path: str, choice: Executor | Literal["shared", "own"]) -> None:
+    def __init__(
+        self, kernel: Kernel, path: str, choice: Executor | Literal["shared", "own"]
+    ) -> None:
         self._kernel = kernel
         self._path = path
         self._own: ThreadLane | None = ThreadLane(path, 1) if choice == "own" else None
-        self._executor: Executor = self._own or (choice if isinstance(choice, Executor) else kernel.executor())
+        self._executor: Executor = self._own or (
+            choice if isinstance(choice, Executor) else kernel.executor()
+        )
 
     async def run(self, call: Callable[[], T]) -> T:
         """Run `call` in a thread, with this task's context variables, and return its result."""
@@ -38,7 +42,9 @@ class BlockingLane:
         kernel = self._kernel
         kernel.jobs += 1
         try:
-            return await kernel.loop.run_in_executor(self._executor, contextvars.copy_context().run, job)
+            return await kernel.loop.run_in_executor(
+                self._executor, contextvars.copy_context().run, job
+            )
         except asyncio.CancelledError:
             if job.running:
                 # A thread cannot be cancelled. The job goes on, but its result is dropped.
@@ -60,7 +66,9 @@ class _Job:
     def __init__(self, path: str, call: Callable[[], Any]) -> None:
         self._path = path
         self._call = call
-        self.name: str = getattr(call.func if isinstance(call, partial) else call, "__qualname__", repr(call))
+        self.name: str = getattr(
+            call.func if isinstance(call, partial) else call, "__qualname__", repr(call)
+        )
         self.running: bool = False
         self.abandoned: bool = False
 
@@ -70,10 +78,17 @@ class _Job:
             return self._call()
         except StopIteration as stop:
             # A future cannot carry StopIteration, which would end the awaiting coroutine.
-            raise RuntimeError(f"blocking job {self.name} of {self._path} raised StopIteration") from stop
+            raise RuntimeError(
+                f"blocking job {self.name} of {self._path} raised StopIteration"
+            ) from stop
         except BaseException as error:
             if self.abandoned:
-                _log.error("blocking job %s, abandoned by actor %s, failed later: %r", self.name, self._path, error)
+                _log.error(
+                    "blocking job %s, abandoned by actor %s, failed later: %r",
+                    self.name,
+                    self._path,
+                    error,
+                )
             raise
         finally:
             self.running = False

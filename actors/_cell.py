@@ -252,7 +252,9 @@ class Cell(Mortal):
         if elapsed > TURN:
             self._quota = max(1, self._quota >> 1)
         elif handled == self._quota and elapsed < TURN / 4:
-            self._quota = min(self._quota * 2, self.spec.mailbox.batch, self.kernel.dispatch.longest_turn)
+            self._quota = min(
+                self._quota * 2, self.spec.mailbox.batch, self.kernel.dispatch.longest_turn
+            )
         if self.inbox.strained:
             self.inbox.relieve()
 

@@ -25,6 +25,8 @@ class Clock(Protocol):
         """Return seconds on a monotonic clock."""
         ...
 
-    def call_later(self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts) -> TimerHandle:
+    def call_later(
+        self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts
+    ) -> TimerHandle:
         """Call `callback` in `delay` seconds."""
         ...

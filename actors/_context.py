@@ -139,7 +139,9 @@ class Context(Generic[M]):
         """
         return await self._cell.lane.run(partial(fn, *args, **kwargs))
 
-    def pipe(self, work: Awaitable[T], done: Callable[[T], M], failed: Callable[[Exception], M], /) -> None:
+    def pipe(
+        self, work: Awaitable[T], done: Callable[[T], M], failed: Callable[[Exception], M], /
+    ) -> None:
         """Await `work` while handling messages; then receive `done(result)` or `failed(error)`.
 
         The message arrives in the urgent lane. When this incarnation ends, `work` is cancelled and

@@ -27,7 +27,9 @@ class Notice:
 
     __slots__ = ("child", "signal", "source")
 
-    def __init__(self, signal: Terminated | Pressure, source: object, *, child: bool = False) -> None:
+    def __init__(
+        self, signal: Terminated | Pressure, source: object, *, child: bool = False
+    ) -> None:
         self.signal: Terminated | Pressure = signal
         self.source: object = source
         self.child: bool = child

@@ -55,7 +55,9 @@ class Deadlines:
             if queue.waiting.pop(waiting, None) is not None:
                 waiting.expire()
         if queue.waiting:
-            queue.timer = self._clock.call_later(next(iter(queue.waiting.values())) - now, self._expire, seconds, queue)
+            queue.timer = self._clock.call_later(
+                next(iter(queue.waiting.values())) - now, self._expire, seconds, queue
+            )
         else:
             del self._queues[seconds]
 

@@ -64,7 +64,13 @@ async def _hear_of_child(cell: Cell, life: Incarnation | None, signal: Signal) -
             await _hear_last(cell, life, signal)
             dealt_with = True
     finally:
-        if not dealt_with and cell.has_started and cell.cause is None and isinstance(signal, Terminated) and signal.cause is not None:
+        if (
+            not dealt_with
+            and cell.has_started
+            and cell.cause is None
+            and isinstance(signal, Terminated)
+            and signal.cause is not None
+        ):
             cell.cause = ActorFailed(signal.ref.path, [signal.cause])
 
 
@@ -122,7 +128,9 @@ class Limit:
 
     def error(self, signal: Signal) -> TimeoutError:
         """Return the timeout error for the signal."""
-        return TimeoutError(f"{type(signal).__name__} of {self._cell.path} was not handled within {self._seconds:g} s (stop_within)")
+        return TimeoutError(
+            f"{type(signal).__name__} of {self._cell.path} was not handled within {self._seconds:g} s (stop_within)"
+        )
 
 
 def bury(cell: Cell) -> None:
@@ -162,4 +170,6 @@ def _tell_the_news(cell: Cell) -> None:
         return
     terminated = Terminated(cell.ref, cell.cause or cell.start_error)
     for watcher in watchers:
-        watcher.inbox.signal(Notice(terminated, cell, child=watcher is cell.parent and cell.cause is not None))
+        watcher.inbox.signal(
+            Notice(terminated, cell, child=watcher is cell.parent and cell.cause is not None)
+        )

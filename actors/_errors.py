@@ -67,7 +67,9 @@ class NoReply(ActorsError):
 
     def __init__(self, path: str) -> None:
         self.path = path
-        super().__init__(f"{path} dropped the reply of this ask unanswered; call reply.tell or reply.fail on every way through its handler")
+        super().__init__(
+            f"{path} dropped the reply of this ask unanswered; call reply.tell or reply.fail on every way through its handler"
+        )
 
 
 @final
@@ -77,7 +79,9 @@ class MailboxFull(ActorsError):
     def __init__(self, path: str, capacity: int) -> None:
         self.path = path
         self.capacity = capacity
-        super().__init__(f"mailbox of {path} is full ({capacity} messages); use put to wait for room, or raise Mailbox(capacity=...)")
+        super().__init__(
+            f"mailbox of {path} is full ({capacity} messages); use put to wait for room, or raise Mailbox(capacity=...)"
+        )
 
 
 @final
@@ -86,7 +90,9 @@ class SelfDeadlock(ActorsError):
 
     def __init__(self, path: str, verb: str) -> None:
         self.path = path
-        super().__init__(f"{path} would wait for itself in {verb}; use tell, or ctx.pipe to go on when the answer is there")
+        super().__init__(
+            f"{path} would wait for itself in {verb}; use tell, or ctx.pipe to go on when the answer is there"
+        )
 
 
 @final
@@ -96,7 +102,9 @@ class StashFull(ActorsError):
     def __init__(self, path: str, limit: int) -> None:
         self.path = path
         self.limit = limit
-        super().__init__(f"stash of {path} is full ({limit} messages); unstash earlier, or raise Mailbox(stash=...)")
+        super().__init__(
+            f"stash of {path} is full ({limit} messages); unstash earlier, or raise Mailbox(stash=...)"
+        )
 
 
 @final
@@ -133,7 +141,9 @@ class StrayCancellation(ActorsError):
 
     def __init__(self, path: str) -> None:
         self.path = path
-        super().__init__(f"a handler of {path} awaited something that was cancelled; catch CancelledError around that await")
+        super().__init__(
+            f"a handler of {path} awaited something that was cancelled; catch CancelledError around that await"
+        )
 
 
 @final

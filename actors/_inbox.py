@@ -148,7 +148,9 @@ class Inbox:
         self._drop(message, refusal, full)
         if self.settings.overflow == "fail_system" and not self._escalated:
             self._escalated = True
-            self.kernel.doorbell.ring(partial(self.kernel.escalate, ActorFailed(self.owner.path, [full])))
+            self.kernel.doorbell.ring(
+                partial(self.kernel.escalate, ActorFailed(self.owner.path, [full]))
+            )
 
     def offer(self, message: object) -> bool:
         """Queue `message` if there is room, and return whether there was."""
@@ -165,7 +167,11 @@ class Inbox:
             self.overtake(message)
             return
         # Do not overtake senders that already wait.
-        if not self._putters and len(self.user) < self.settings.capacity and self.admit(message) is None:
+        if (
+            not self._putters
+            and len(self.user) < self.settings.capacity
+            and self.admit(message) is None
+        ):
             return
         if self.owner.is_current():
             raise SelfDeadlock(self.owner.path, "put to its own full mailbox")
@@ -229,7 +235,13 @@ class Inbox:
     def next_ahead(self) -> Any:
         """Take the next system or urgent entry, in that order; NOTHING if there is none."""
         self.ahead = False
-        entry = self.system.popleft() if self.system else self.urgent.popleft() if self.urgent else NOTHING
+        entry = (
+            self.system.popleft()
+            if self.system
+            else self.urgent.popleft()
+            if self.urgent
+            else NOTHING
+        )
         if self.system or self.urgent:
             self.ahead = True
         return entry
@@ -291,7 +303,9 @@ class Inbox:
 
     # --- common -----------------------------------------------------------------------------------
 
-    def _drop(self, message: object, reason: Literal["stopped", "full", "dropped"], error: Exception) -> None:
+    def _drop(
+        self, message: object, reason: Literal["stopped", "full", "dropped"], error: Exception
+    ) -> None:
         self.refused += 1
         fail_replies(message, error)
         self.kernel.publish(Undelivered(self.owner.path, message, reason))

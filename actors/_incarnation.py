@@ -24,7 +24,17 @@ class Incarnation:
     Timers, pipes and watches of an old incarnation have no effect.
     """
 
-    __slots__ = ("_actor", "_inbox", "_pipes", "_timers", "closed", "hears", "number", "started", "watching")
+    __slots__ = (
+        "_actor",
+        "_inbox",
+        "_pipes",
+        "_timers",
+        "closed",
+        "hears",
+        "number",
+        "started",
+        "watching",
+    )
 
     def __init__(self, number: int, actor: Actor[Any], inbox: Inbox) -> None:
         self.number: int = number

@@ -37,10 +37,21 @@ class EventLog:
 
     def _failed(self, event: Failed) -> None:
         what = "" if event.message is None else f" at {_name(event.message)}"
-        _log.error("actor %s failed%s, decision: %s", event.path, what, event.decision, exc_info=event.error)
+        _log.error(
+            "actor %s failed%s, decision: %s",
+            event.path,
+            what,
+            event.decision,
+            exc_info=event.error,
+        )
 
     def _restarted(self, event: Restarted) -> None:
-        _log.warning("actor %s runs again as incarnation %d, after %.3f s", event.path, event.incarnation, event.delay)
+        _log.warning(
+            "actor %s runs again as incarnation %d, after %.3f s",
+            event.path,
+            event.incarnation,
+            event.delay,
+        )
 
     def _undelivered(self, event: Undelivered) -> None:
         now = self._clock.time()
@@ -48,12 +59,20 @@ class EventLog:
             self._muted += 1
             return
         if self._logged >= _FIRST:
-            _log.warning("%d more undelivered messages in the last %.0f s", self._muted, now - self._since)
+            _log.warning(
+                "%d more undelivered messages in the last %.0f s", self._muted, now - self._since
+            )
             self._logged = self._muted = 0
         if self._logged == 0:
             self._since = now
         self._logged += 1
-        _log.warning("undelivered: %s to %s (%s)", _name(event.message), event.path, event.reason, exc_info=event.error)
+        _log.warning(
+            "undelivered: %s to %s (%s)",
+            _name(event.message),
+            event.path,
+            event.reason,
+            exc_info=event.error,
+        )
 
     def _stalled(self, event: Stalled) -> None:
         who = f"actor {event.path} at {_name(event.message)}" if event.path else "no actor's code"
@@ -61,7 +80,11 @@ class EventLog:
         _log.debug("where the event loop stood still:\n%s", event.stack)
 
     def _abandoned(self, event: Abandoned) -> None:
-        _log.warning("blocking job %s outlived actor %s; its thread goes on, its result will be dropped", event.job, event.path)
+        _log.warning(
+            "blocking job %s outlived actor %s; its thread goes on, its result will be dropped",
+            event.job,
+            event.path,
+        )
 
 
 def _name(message: object) -> str:

@@ -31,8 +31,12 @@ class Mailbox(msgspec.Struct, frozen=True, kw_only=True):
         if self.capacity < 1 or self.batch < 1 or self.stash < 0:
             raise ValueError(f"{self!r}: capacity and batch must be at least 1, stash at least 0")
         if self.overflow not in {"undelivered", "drop_oldest", "fail_system", "dead_letter"}:
-            raise ValueError(f"overflow {self.overflow!r} is none of 'undelivered', 'drop_oldest', 'fail_system'")
+            raise ValueError(
+                f"overflow {self.overflow!r} is none of 'undelivered', 'drop_oldest', 'fail_system'"
+            )
         if self.watermarks is not None:
             low, high = self.watermarks
             if not 0 <= low < high <= self.capacity:
-                raise ValueError(f"watermarks {self.watermarks} must be 0 <= low < high <= capacity ({self.capacity})")
+                raise ValueError(
+                    f"watermarks {self.watermarks} must be 0 <= low < high <= capacity ({self.capacity})"
+                )

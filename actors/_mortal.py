@@ -24,7 +24,20 @@ class Mortal:
     the same task work as usual.
     """
 
-    __slots__ = ("_deadline", "_kills", "_mourners", "cause", "inbox", "interrupt", "kernel", "reason", "spec", "state", "stop_asked", "task")
+    __slots__ = (
+        "_deadline",
+        "_kills",
+        "_mourners",
+        "cause",
+        "inbox",
+        "interrupt",
+        "kernel",
+        "reason",
+        "spec",
+        "state",
+        "stop_asked",
+        "task",
+    )
 
     inbox: Inbox
     task: asyncio.Task[Any]

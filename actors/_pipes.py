@@ -28,7 +28,9 @@ class Pipes:
         self._seconds: float = 0.0
         self.open: bool = True
 
-    def start(self, work: Awaitable[Any], done: Callable[[Any], Any], failed: Callable[[Exception], Any]) -> None:
+    def start(
+        self, work: Awaitable[Any], done: Callable[[Any], Any], failed: Callable[[Exception], Any]
+    ) -> None:
         """Await `work` in its own task, then queue the message of `done` or `failed`.
 
         Once closed, drop `work`.
@@ -36,7 +38,9 @@ class Pipes:
         if not self.open:
             _drop(work)
             return
-        task = self._inbox.kernel.tasks.start(self._run(work, done, failed), f"{self._inbox.owner.path} pipe")
+        task = self._inbox.kernel.tasks.start(
+            self._run(work, done, failed), f"{self._inbox.owner.path} pipe"
+        )
         self._tasks[task] = None
         task.add_done_callback(self._tasks.pop)
         # A task that is cancelled before its first step never awaits the work.
@@ -72,7 +76,9 @@ class Pipes:
         self.close()
         self._limit = self._inbox.kernel.deadlines.add(self, self._seconds)
 
-    async def _run(self, work: Awaitable[Any], done: Callable[[Any], Any], failed: Callable[[Exception], Any]) -> None:
+    async def _run(
+        self, work: Awaitable[Any], done: Callable[[Any], Any], failed: Callable[[Exception], Any]
+    ) -> None:
         outcome: Any
         try:
             outcome = await work

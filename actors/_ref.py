@@ -69,7 +69,13 @@ class Ref(Generic[M_contra]):
         """
         await self._inbox.put(message)
 
-    def ask(self, request: Callable[Concatenate[Reply[R], P], M_contra], /, *args: P.args, **kwargs: P.kwargs) -> Ask[R]:
+    def ask(
+        self,
+        request: Callable[Concatenate[Reply[R], P], M_contra],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> Ask[R]:
         """Send `request(reply, *args, **kwargs)` now, and return an awaitable of the reply.
 
         `request` is usually a message class with a `Reply[R]` as its first field. Call from the

@@ -48,11 +48,20 @@ class System:
     thread but those of abandoned jobs.
     """
 
-    def __init__(self, name: str, *, executor: Executor | None = None, ask_timeout: float = 5.0, stall_after: float | None = 0.05) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        executor: Executor | None = None,
+        ask_timeout: float = 5.0,
+        stall_after: float | None = 0.05,
+    ) -> None:
         if not name or "/" in name:
             raise ValueError(f"a system's name must be a non-empty string without '/', is {name!r}")
         if not ask_timeout > 0 or (stall_after is not None and not stall_after > 0):
-            raise ValueError(f"ask_timeout ({ask_timeout}) and stall_after ({stall_after}) are seconds and must be positive")
+            raise ValueError(
+                f"ask_timeout ({ask_timeout}) and stall_after ({stall_after}) are seconds and must be positive"
+            )
         self._name = name
         self._ask_timeout = ask_timeout
         self._stall_after = stall_after
@@ -70,7 +79,9 @@ class System:
 
     async def __aenter__(self) -> Self:
         if self._host is not None:
-            raise RuntimeError(f"actor system {self._name!r} has been entered already; make a new one")
+            raise RuntimeError(
+                f"actor system {self._name!r} has been entered already; make a new one"
+            )
         self._host = host = Host()
         loop = asyncio.get_running_loop()
         self._kernel = self._make_kernel(loop, Tasks(loop, host.interrupt))
@@ -91,7 +102,12 @@ class System:
             escalate=self._escalate,
         )
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         host, kernel = self._opened()
         own = host.leave(error)
         interrupted = isinstance(error, asyncio.CancelledError) and not own

@@ -38,7 +38,9 @@ class Tasks:
         self._context = contextvars.copy_context()
         self._done = self._ended
 
-    def start(self, work: Coroutine[Any, Any, None], name: str, member: Member | None = None) -> asyncio.Task[None]:
+    def start(
+        self, work: Coroutine[Any, Any, None], name: str, member: Member | None = None
+    ) -> asyncio.Task[None]:
         """Run `work` in a task; call `member.task_ended` when it is over."""
         task = self._loop.create_task(work, name=name)
         self._members[task] = member

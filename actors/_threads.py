@@ -40,7 +40,9 @@ class ThreadLane(Executor):
                 raise RuntimeError(f"threads of {self._name} are shut down")
             if self._idle <= len(self._jobs) and len(self._threads) < self._limit:
                 # First, as it may fail: a refused job must not be in the queue.
-                thread = threading.Thread(target=self._run, name=f"{self._name}-{len(self._threads)}", daemon=True)
+                thread = threading.Thread(
+                    target=self._run, name=f"{self._name}-{len(self._threads)}", daemon=True
+                )
                 thread.start()
                 self._threads.append(thread)
             self._jobs.append((future, lambda: fn(*args, **kwargs)))  # type: ignore[arg-type]  # the queue holds futures of all types

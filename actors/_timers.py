@@ -66,7 +66,14 @@ class _Timer(Due):
 
     handle: TimerHandle
 
-    def __init__(self, active: dict[str, _Timer], key: str, message: object, inbox: Inbox, period: float | None) -> None:
+    def __init__(
+        self,
+        active: dict[str, _Timer],
+        key: str,
+        message: object,
+        inbox: Inbox,
+        period: float | None,
+    ) -> None:
         self._active = active
         self._key = key
         self._message = message

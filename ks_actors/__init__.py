@@ -124,7 +124,16 @@ from ks_actors.processors import (
     Retry,
     ValueTransformer,
 )
-from ks_actors.records import PUT_RETURN_CODE_NOT_PUT, PUT_RETURN_CODE_VALID_TO_UNDEFINED, Batch, Headers, TaskId, VersionedRecord, Window, Windowed
+from ks_actors.records import (
+    PUT_RETURN_CODE_NOT_PUT,
+    PUT_RETURN_CODE_VALID_TO_UNDEFINED,
+    Batch,
+    Headers,
+    TaskId,
+    VersionedRecord,
+    Window,
+    Windowed,
+)
 from ks_actors.records import partition as partition_of
 from ks_actors.runtime import (
     InstanceState,

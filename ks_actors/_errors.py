@@ -95,7 +95,9 @@ class OffsetOutOfRange(LogError):
     """A position is outside of the partition's log: `begin` to `end`."""
 
     def __init__(self, partition: TopicPartition, position: int, begin: int, end: int) -> None:
-        super().__init__(f"{partition} holds offsets {begin} to {end}, position {position} is outside")
+        super().__init__(
+            f"{partition} holds offsets {begin} to {end}, position {position} is outside"
+        )
         self.partition: TopicPartition = partition
         self.position: int = position
         self.begin: int = begin
@@ -160,7 +162,14 @@ class LogCorrupted(LogError):
     one to continue at. Each is None when unknown.
     """
 
-    def __init__(self, text: str, *, partition: TopicPartition | None = None, offset: int | None = None, next_offset: int | None = None) -> None:
+    def __init__(
+        self,
+        text: str,
+        *,
+        partition: TopicPartition | None = None,
+        offset: int | None = None,
+        next_offset: int | None = None,
+    ) -> None:
         super().__init__(text)
         self.partition: TopicPartition | None = partition
         self.offset: int | None = offset
@@ -208,7 +217,14 @@ class UnknownStore(StateError):
 class QueryFailed(StateError):
     """A store, or a partition of it, cannot be read here and now; `reason` says why."""
 
-    def __init__(self, text: str, *, reason: FailureReason, store: str | None = None, partition: int | None = None) -> None:
+    def __init__(
+        self,
+        text: str,
+        *,
+        reason: FailureReason,
+        store: str | None = None,
+        partition: int | None = None,
+    ) -> None:
         super().__init__(text)
         self.reason: FailureReason = reason
         self.store: str | None = store
@@ -250,7 +266,13 @@ class StreamsError(KsActorsError):
     ) -> None:
         where = [
             f"{name} {value}"
-            for name, value in (("task", task), ("node", node), ("topic", topic), ("partition", partition), ("offset", offset))
+            for name, value in (
+                ("task", task),
+                ("node", node),
+                ("topic", topic),
+                ("partition", partition),
+                ("offset", offset),
+            )
             if value is not None
         ]
         super().__init__(f"{message} ({', '.join(where)})" if where else message)

@@ -7,4 +7,14 @@ from actors.testing._loop import VirtualLoop
 from actors.testing._probe import Probe
 from actors.testing._run import FailingSeed, explore, run
 
-__all__ = ["FailingSeed", "InlineExecutor", "ManualClock", "ManualTimer", "Probe", "TestKit", "VirtualLoop", "explore", "run"]
+__all__ = [
+    "FailingSeed",
+    "InlineExecutor",
+    "ManualClock",
+    "ManualTimer",
+    "Probe",
+    "TestKit",
+    "VirtualLoop",
+    "explore",
+    "run",
+]

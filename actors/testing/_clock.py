@@ -63,11 +63,23 @@ class ManualClock:
         """Return the seconds since the test began."""
         return self._now
 
-    def call_later(self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None) -> ManualTimer:
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[[Unpack[Ts]], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> ManualTimer:
         """Call `callback` when the time has advanced by `delay` seconds."""
         return self.call_at(self._now + delay, callback, *args, context=context)
 
-    def call_at(self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None) -> ManualTimer:
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[Unpack[Ts]], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> ManualTimer:
         """Call `callback` at the time `when`."""
         timer = ManualTimer(when, lambda: callback(*args), context)
         self._set += 1

@@ -45,9 +45,20 @@ class TestKit(System):
     __test__ = False  # not a test case, whatever its name says
 
     def __init__(
-        self, *, seed: int = 0, name: str = "test", executor: Executor | Literal["inline", "threads"] = "inline", ask_timeout: float = 5.0
+        self,
+        *,
+        seed: int = 0,
+        name: str = "test",
+        executor: Executor | Literal["inline", "threads"] = "inline",
+        ask_timeout: float = 5.0,
     ) -> None:
-        jobs = InlineExecutor() if executor == "inline" else executor if isinstance(executor, Executor) else None
+        jobs = (
+            InlineExecutor()
+            if executor == "inline"
+            else executor
+            if isinstance(executor, Executor)
+            else None
+        )
         super().__init__(name, executor=jobs, ask_timeout=ask_timeout, stall_after=None)
         self.seed = seed
         self.undelivered: list[Undelivered] = []
@@ -98,7 +109,12 @@ class TestKit(System):
         cell = self._family.begin(kernel, Spec(lambda: recorder), f"probe-{next(self._probes)}")
         return Probe(self, cell, recorder)
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         note = f"actors test kit: seed {self.seed}"
         try:
             async with self._time_goes_by():
@@ -110,7 +126,9 @@ class TestKit(System):
             error.add_note(note)
 
     def _make_kernel(self, loop: asyncio.AbstractEventLoop, tasks: Tasks) -> Kernel:
-        self._clock = clock = loop.clock if isinstance(loop, VirtualLoop) else ManualClock(self._settle)
+        self._clock = clock = (
+            loop.clock if isinstance(loop, VirtualLoop) else ManualClock(self._settle)
+        )
         return Kernel(
             tasks=tasks,
             clock=clock,

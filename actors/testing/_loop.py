@@ -45,11 +45,23 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     # Both return a ManualTimer: no asyncio.TimerHandle, but with all that asyncio uses of one.
 
-    def call_at(self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None) -> Any:
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[Unpack[Ts]], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> Any:
         """Call `callback` at the virtual time `when`."""
         return self.clock.call_at(when, callback, *args, context=context)
 
-    def call_later(self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None) -> Any:
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[[Unpack[Ts]], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> Any:
         """Call `callback` in `delay` virtual seconds."""
         return self.clock.call_later(delay, callback, *args, context=context)
 
@@ -59,7 +71,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._waiters.append(waiter)
         await waiter
 
-    def run_in_executor(self, executor: Executor | None, func: Callable[[Unpack[Ts]], T], *args: *Ts) -> asyncio.Future[T]:
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[Unpack[Ts]], T], *args: *Ts
+    ) -> asyncio.Future[T]:
         """Run `func` in a thread; the loop is not idle until it returns."""
         future = super().run_in_executor(executor, func, *args)
         self._jobs += 1
@@ -101,12 +115,23 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def _give_up(self) -> None:
         tasks = "".join(f"\n  {task!r}" for task in asyncio.all_tasks(self))
-        what = "only jobs in threads are under way" if self._jobs else "nothing is ready, due or under way"
-        raise RuntimeError(f"deadlock: {what}, and no other thread has called for {self._patience():g} s; tasks:{tasks}")
+        what = (
+            "only jobs in threads are under way"
+            if self._jobs
+            else "nothing is ready, due or under way"
+        )
+        raise RuntimeError(
+            f"deadlock: {what}, and no other thread has called for {self._patience():g} s; tasks:{tasks}"
+        )
 
 
 class _IdleSelector(selectors.DefaultSelector):
-    def __init__(self, on_idle: Callable[[], bool], patience: Callable[[], float | None], give_up: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        on_idle: Callable[[], bool],
+        patience: Callable[[], float | None],
+        give_up: Callable[[], None],
+    ) -> None:
         super().__init__()
         self._on_idle = on_idle
         self._patience = patience

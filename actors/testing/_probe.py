@@ -61,7 +61,9 @@ class Probe(Ref[M]):
         """
         new = self._recorder.new
         if not await self._until(lambda: bool(new), within):
-            raise AssertionError(self._explain(f"expected {kind.__name__} within {within:g} s, but nothing came"))
+            raise AssertionError(
+                self._explain(f"expected {kind.__name__} within {within:g} s, but nothing came")
+            )
         message = new.popleft()
         if not isinstance(message, kind):
             raise AssertionError(self._explain(f"expected {kind.__name__}, but {message!r} came"))  # noqa: TRY004 - a test's expectation
@@ -71,7 +73,9 @@ class Probe(Ref[M]):
         """Wait until the system is quiet; raise AssertionError for an unexpected message."""
         await self._kit.quiesce()
         if self._recorder.new:
-            raise AssertionError(self._explain(f"expected nothing, but {self._recorder.new[0]!r} came"))
+            raise AssertionError(
+                self._explain(f"expected nothing, but {self._recorder.new[0]!r} came")
+            )
 
     def watch(self, ref: Ref[Any], /) -> None:
         """Watch an actor, for `signals`."""
@@ -98,15 +102,26 @@ class Probe(Ref[M]):
         signals = self._recorder.signals
 
         def found() -> Terminated | None:
-            return next((signal for signal in signals if isinstance(signal, Terminated) and signal.ref == ref), None)
+            return next(
+                (
+                    signal
+                    for signal in signals
+                    if isinstance(signal, Terminated) and signal.ref == ref
+                ),
+                None,
+            )
 
         await self._until(lambda: found() is not None, within)
         end = found()
         if end is None:
-            raise AssertionError(self._explain(f"expected the end of {ref.path} within {within:g} s, but it lives"))
+            raise AssertionError(
+                self._explain(f"expected the end of {ref.path} within {within:g} s, but it lives")
+            )
         signals.remove(end)
         failures = self._kit.failures
-        failures[:] = [failure for failure in failures if getattr(failure, "path", None) != ref.path]
+        failures[:] = [
+            failure for failure in failures if getattr(failure, "path", None) != ref.path
+        ]
         return end
 
     async def _until(self, there: Callable[[], bool], within: float) -> bool:
@@ -123,6 +138,13 @@ class Probe(Ref[M]):
         lines = [f"probe {self.path}: {what} (seed {kit.seed}, time {kit.clock.time():g} s)"]
         lines += [f"  received before: {message!r}" for message in self._recorder.all]
         lines += [f"  failed: {failure!r}" for failure in kit.failures]
-        lines += [f"  undelivered: {each.message!r} to {each.path} ({each.reason})" for each in kit.undelivered]
-        lines += [f"  {info.path}: {info.state}, {info.depth} queued, handling {info.current}" for info in kit.tree() if info.depth or info.current]
+        lines += [
+            f"  undelivered: {each.message!r} to {each.path} ({each.reason})"
+            for each in kit.undelivered
+        ]
+        lines += [
+            f"  {info.path}: {info.state}, {info.depth} queued, handling {info.current}"
+            for info in kit.tree()
+            if info.depth or info.current
+        ]
         return "\n".join(lines)

@@ -24,7 +24,12 @@ class FailingSeed(msgspec.Struct, frozen=True):
     error: Exception
 
 
-def run(test: Callable[[TestKit], Awaitable[T]], *, seed: int = 0, executor: Executor | Literal["inline", "threads"] = "inline") -> T:
+def run(
+    test: Callable[[TestKit], Awaitable[T]],
+    *,
+    seed: int = 0,
+    executor: Executor | Literal["inline", "threads"] = "inline",
+) -> T:
     """Run `test` with a `TestKit` on a new `VirtualLoop`; return its result or raise its error."""
 
     async def main() -> T:
@@ -35,7 +40,9 @@ def run(test: Callable[[TestKit], Awaitable[T]], *, seed: int = 0, executor: Exe
         return runner.run(main())
 
 
-def explore(test: Callable[[TestKit], Awaitable[object]], *, runs: int = 100, seed: int = 0) -> FailingSeed | None:
+def explore(
+    test: Callable[[TestKit], Awaitable[object]], *, runs: int = 100, seed: int = 0
+) -> FailingSeed | None:
     """Run `test` with up to `runs` seeds, from `seed` on; return the first failure, or None."""
     for candidate in range(seed, seed + runs):
         try:

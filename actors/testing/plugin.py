@@ -25,15 +25,27 @@ _failed = pytest.StashKey[dict[str, list[int]]]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options."""
     group = parser.getgroup("actors")
-    group.addoption("--actors-seed", metavar="N", default="0", help="first seed of the actors' schedule: a number, or 'random' (default: 0)")
     group.addoption(
-        "--actors-runs", metavar="N", type=int, default=None, help="run each test that uses actor_kit with N seeds (default: its marker's, or 1)"
+        "--actors-seed",
+        metavar="N",
+        default="0",
+        help="first seed of the actors' schedule: a number, or 'random' (default: 0)",
+    )
+    group.addoption(
+        "--actors-runs",
+        metavar="N",
+        type=int,
+        default=None,
+        help="run each test that uses actor_kit with N seeds (default: its marker's, or 1)",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker, and choose the first seed once for all tests."""
-    config.addinivalue_line("markers", "actors(runs=N): run the test with N schedules of its actors, unless --actors-runs says otherwise")
+    config.addinivalue_line(
+        "markers",
+        "actors(runs=N): run the test with N schedules of its actors, unless --actors-runs says otherwise",
+    )
     text = str(config.getoption("--actors-seed"))
     if text == "random":
         config.option.actors_seed = str(random.randrange(1 << 31))  # noqa: S311 - a seed, not a secret
@@ -54,7 +66,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if SEED not in metafunc.fixturenames:
         return
     marker = metafunc.definition.get_closest_marker("actors")
-    runs = metafunc.config.getoption("--actors-runs") or (marker.kwargs.get("runs", 1) if marker else 1)
+    runs = metafunc.config.getoption("--actors-runs") or (
+        marker.kwargs.get("runs", 1) if marker else 1
+    )
     first = int(metafunc.config.option.actors_seed)
     seeds = range(first, first + runs)
     ids: Iterable[Any] = [pytest.HIDDEN_PARAM] if runs == 1 else [f"seed={seed}" for seed in seeds]
@@ -62,32 +76,46 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Print the command that repeats a failed test with its seed."""
     report = yield
-    params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    params = (
+        item.callspec.params
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+        else {}
+    )
     if report.failed and SEED in params:
         seed = int(str(params[SEED]))
         name = item.nodeid.partition("[")[0]
-        report.sections.append(("actors", f"seed {seed}; replay: pytest '{name}' --actors-seed={seed} --actors-runs=1"))
+        report.sections.append(
+            ("actors", f"seed {seed}; replay: pytest '{name}' --actors-seed={seed} --actors-runs=1")
+        )
         seeds = item.config.stash[_failed].setdefault(name, [])
         if seed not in seeds:
             seeds.append(seed)
     return report
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
     """List the failed seeds."""
     failed = config.stash[_failed]
     if failed:
         terminalreporter.section("actors: failing seeds")
         for name, seeds in failed.items():
             terminalreporter.line(f"{name}: {', '.join(map(str, seeds))}")
-            terminalreporter.line(f"  replay: pytest '{name}' --actors-seed={seeds[0]} --actors-runs=1")
+            terminalreporter.line(
+                f"  replay: pytest '{name}' --actors-seed={seeds[0]} --actors-runs=1"
+            )
 
 
 @pytest.hookimpl(optionalhook=True, wrapper=True)
-def pytest_asyncio_loop_factories(item: pytest.Item) -> Generator[None, LoopFactories | None, LoopFactories]:
+def pytest_asyncio_loop_factories(
+    item: pytest.Item,
+) -> Generator[None, LoopFactories | None, LoopFactories]:
     """Run tests with the kit on a virtual loop, all others on the project's loops."""
     chosen = yield
     if SEED in getattr(item, "fixturenames", ()):
@@ -108,7 +136,9 @@ except ImportError:
     @pytest.fixture
     def actor_kit() -> TestKit:
         """Raise a UsageError with the missing package."""
-        raise pytest.UsageError("the fixture actor_kit needs pytest-asyncio; install ks-actors[testing]")
+        raise pytest.UsageError(
+            "the fixture actor_kit needs pytest-asyncio; install ks-actors[testing]"
+        )
 else:
 
     @async_fixture(name="actor_kit")

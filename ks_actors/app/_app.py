@@ -91,7 +91,9 @@ class App(AppOrders):
         services: Iterable[AbstractAsyncContextManager[Any]] = (),
     ) -> None:
         super().__init__(topology, config, log, {} if topics is None else topics)
-        check_callbacks(on_state=on_state, uncaught_handler=uncaught_handler, task_priority=task_priority)
+        check_callbacks(
+            on_state=on_state, uncaught_handler=uncaught_handler, task_priority=task_priority
+        )
         check_listeners(restore_listener=restore_listener, standby_listener=standby_listener)
         self._given_system = system
         self._on_state = on_state
@@ -115,12 +117,16 @@ class App(AppOrders):
         self._metrics = Metrics()
         self._standing: PartitionStates | None = None
         self._crew = Workers(
-            config.client_id, input_buffer_bytes=config.input_buffer_max_bytes, uncommitted_bytes=config.statestore_uncommitted_max_bytes
+            config.client_id,
+            input_buffer_bytes=config.input_buffer_max_bytes,
+            uncommitted_bytes=config.statestore_uncommitted_max_bytes,
         )
         self._ended = asyncio.Event()
         # Set when nothing is left to close, some time after `_ended`.
         self._gone = asyncio.Event()
-        self._local = LocalStores(topology, config, setup=lambda: self._setup, state=lambda: self.state)
+        self._local = LocalStores(
+            topology, config, setup=lambda: self._setup, state=lambda: self.state
+        )
 
     # --- life -------------------------------------------------------------------------------------
 
@@ -128,7 +134,12 @@ class App(AppOrders):
         await self.start()
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         try:
             await self.close()
         except Exception:
@@ -143,7 +154,9 @@ class App(AppOrders):
         `close` does.
         """
         if self._begun:
-            raise NotRunning(f"app {self.config.application_id} has been started already; make a new one")
+            raise NotRunning(
+                f"app {self.config.application_id} has been started already; make a new one"
+            )
         self._check_wanted()
         tell_if_missing()
         self._begun = True
@@ -153,10 +166,17 @@ class App(AppOrders):
                 log = await self._open_in_time(stack)
                 system = self._given_system
                 if system is None:
-                    system = await stack.enter_async_context(System(f"ks-{self.config.application_id}"))
-                self._bare_log, self._log = log, patient(log, self.config.task_timeout_ms, self._closing)
+                    system = await stack.enter_async_context(
+                        System(f"ks-{self.config.application_id}")
+                    )
+                self._bare_log, self._log = (
+                    log,
+                    patient(log, self.config.task_timeout_ms, self._closing),
+                )
                 stack.push_async_exit(self._services)
-                ref = self._ref = await system.spawn(self._spec(self._log, system), f"app-{self.config.client_id}")
+                ref = self._ref = await system.spawn(
+                    self._spec(self._log, system), f"app-{self.config.client_id}"
+                )
                 stack.push_async_callback(system.stop, ref)
                 await self._begin(self._log, ref)
                 self._stack = stack.pop_all()
@@ -171,7 +191,9 @@ class App(AppOrders):
         """Open the log on the exit stack; once the app closes, within its deadline."""
         try:
             async with self._closing.timeout_at():
-                return await stack.enter_async_context(opened(self.config, self._given_log, self._note_log))
+                return await stack.enter_async_context(
+                    opened(self.config, self._given_log, self._note_log)
+                )
         except TimeoutError as late:
             if not self._closing.begun:
                 raise
@@ -206,7 +228,9 @@ class App(AppOrders):
             raise self._closed_early()
 
     def _closed_early(self) -> NotRunning:
-        return NotRunning(f"app {self.config.application_id} was closed before it had started; make a new one")
+        return NotRunning(
+            f"app {self.config.application_id} was closed before it had started; make a new one"
+        )
 
     def _spec(self, log: Log, system: System) -> Spec[m.InstanceMessage]:
         setup = self._setup = Environment(
@@ -219,9 +243,28 @@ class App(AppOrders):
             nodes=self._nodes,
         )
         standing = self._standing = PartitionStates(self._metrics, self._crew)
-        parts = Wiring(setup, log, self._metrics, progress=self._progress, priority=self._priority, standing=standing, closing=self._closing)
-        instance = self._instance = Instance(parts, setup, self._crew, self._metrics, uncaught=self._uncaught, on_state=self._note_state)
-        return Spec(lambda: instance, mailbox=INSTANCE_MAILBOX, stop_within=self.config.task_timeout_ms / 1000)
+        parts = Wiring(
+            setup,
+            log,
+            self._metrics,
+            progress=self._progress,
+            priority=self._priority,
+            standing=standing,
+            closing=self._closing,
+        )
+        instance = self._instance = Instance(
+            parts,
+            setup,
+            self._crew,
+            self._metrics,
+            uncaught=self._uncaught,
+            on_state=self._note_state,
+        )
+        return Spec(
+            lambda: instance,
+            mailbox=INSTANCE_MAILBOX,
+            stop_within=self.config.task_timeout_ms / 1000,
+        )
 
     def _note_state(self, new: InstanceState, old: InstanceState) -> None:
         if new in ENDS:
@@ -251,7 +294,9 @@ class App(AppOrders):
         """
         if timeout_ms is not None and timeout_ms < 0:
             raise ValueError(f"timeout_ms must not be negative, is {timeout_ms}")
-        self._closing.begin((self.config.close_timeout_ms if timeout_ms is None else timeout_ms) / 1000)
+        self._closing.begin(
+            (self.config.close_timeout_ms if timeout_ms is None else timeout_ms) / 1000
+        )
         starting = self._starting
         if self._stack is None:
             # A start in progress, or a later one, looks at these.
@@ -350,7 +395,11 @@ class App(AppOrders):
         """
         if self._instance is not None:
             return self._instance.waiting()
-        return () if self._starting is None else (wait_of_instance(self._asked, time.time_ns() // 1_000_000),)
+        return (
+            ()
+            if self._starting is None
+            else (wait_of_instance(self._asked, time.time_ns() // 1_000_000),)
+        )
 
     async def task_metrics(self) -> dict[TaskId, TaskMetrics]:
         """Return the metrics of each task with stores on this instance, standbys included.
@@ -387,9 +436,19 @@ class App(AppOrders):
         waits at most `timeout_ms` for a task that a thread processes. Raises UnknownStore, and
         QueryFailed for a store without timestamps.
         """
-        return StoreQueries(self._local, name, partition=partition, isolation=isolation, stale=stale, timestamped=timestamped, timeout_ms=timeout_ms)
+        return StoreQueries(
+            self._local,
+            name,
+            partition=partition,
+            isolation=isolation,
+            stale=stale,
+            timestamped=timestamped,
+            timeout_ms=timeout_ms,
+        )
 
-    async def query(self, request: StateQueryRequest[R], timeout_ms: int = 10_000) -> StateQueryResult[R]:
+    async def query(
+        self, request: StateQueryRequest[R], timeout_ms: int = 10_000
+    ) -> StateQueryResult[R]:
         """Query a store's partitions on this instance, with a bound on their position (KIP-796).
 
         Each partition gives its answer, or the reason why it has none. Raises UnknownStore and
@@ -405,7 +464,9 @@ class App(AppOrders):
         self._local.check_running()
         return await lags(self._local, self._log or self.log)
 
-    async def serve_stores(self, *, host: str = "127.0.0.1", port: int = 0, token: str | None = None) -> StoreEndpoint:
+    async def serve_stores(
+        self, *, host: str = "127.0.0.1", port: int = 0, token: str | None = None
+    ) -> StoreEndpoint:
         """Let other processes, such as Spark jobs, read the stores of this instance.
 
         Returns the endpoint, which serves until the app is closed. It is read only, and requires

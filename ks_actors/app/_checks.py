@@ -14,10 +14,21 @@ def check_topics(topics: Any) -> None:
     """Raise TopologyError unless the value is None, or partition counts by topic name."""
     if topics is None:
         return
-    check_kind(topics, Mapping, role="argument 'topics'", of="App", remedy='give a dict of names to numbers of partitions, such as {"in": 4}')
+    check_kind(
+        topics,
+        Mapping,
+        role="argument 'topics'",
+        of="App",
+        remedy='give a dict of names to numbers of partitions, such as {"in": 4}',
+    )
     for name, count in topics.items():
         check_kind(name, str, role="a name in argument 'topics'", of="App", remedy="give a str")
-        check_whole(count, role=f"the number of partitions of topic {name} in argument 'topics'", of="App", least=1)
+        check_whole(
+            count,
+            role=f"the number of partitions of topic {name} in argument 'topics'",
+            of="App",
+            least=1,
+        )
 
 
 def check_callbacks(*, on_state: Any, uncaught_handler: Any, task_priority: Any) -> None:
@@ -40,8 +51,12 @@ def _check_listener(listener: Any, kind: type[Any], role: str) -> None:
     for name in sorted(name for name in vars(kind) if name.startswith("on_")):
         method = getattr(listener, name, None)
         if not callable(method):
-            raise TopologyError(f"argument {role!r} of App is {listener!r}, which has no method {name}: give a {kind.__name__}")
-        check_function(method, _arguments(kind, name), role=f"method {name} of argument {role!r}", of="App")
+            raise TopologyError(
+                f"argument {role!r} of App is {listener!r}, which has no method {name}: give a {kind.__name__}"
+            )
+        check_function(
+            method, _arguments(kind, name), role=f"method {name} of argument {role!r}", of="App"
+        )
 
 
 def _arguments(kind: type[Any], name: str) -> int:

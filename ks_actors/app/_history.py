@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 class AppOverHistory:
     """The part of an App that needs no running tasks."""
 
-    def __init__(self, topology: Topology, config: StreamsConfig, log: Log | None, topics: Mapping[str, int]) -> None:
+    def __init__(
+        self, topology: Topology, config: StreamsConfig, log: Log | None, topics: Mapping[str, int]
+    ) -> None:
         remedy = "give a StreamsConfig; StreamsConfig.of(...) makes one of a dict"
         check_kind(config, StreamsConfig, role="argument 'config'", of="App", remedy=remedy)
         check_topology(topology, of="App")
@@ -56,7 +58,13 @@ class AppOverHistory:
             existing = await log.describe_topics(self._topics)
             # Another instance may be faster, or an unanswered attempt may have created them.
             with suppress(TopicExists):
-                await log.create_topics([NewTopic(name, partitions) for name, partitions in self._topics.items() if name not in existing])
+                await log.create_topics(
+                    [
+                        NewTopic(name, partitions)
+                        for name, partitions in self._topics.items()
+                        if name not in existing
+                    ]
+                )
 
     def _nodes(self, task: TaskId) -> Iterable[str]:
         return nodes_of(self._topology, task)
@@ -76,14 +84,33 @@ class AppOverHistory:
         Raises NotRunning for an app that was started.
         """
         if self._begun:
-            raise NotRunning(f"app {self.config.application_id} has been started: a backfill is for one that is not")
+            raise NotRunning(
+                f"app {self.config.application_id} has been started: a backfill is for one that is not"
+            )
         from ks_actors.batch import backfill as over_history  # noqa: PLC0415 - most apps have no use for it
 
-        to: Any = {"snapshot_uri": self.config.snapshot_uri, "log": self._given_log, "directory": directory, "engine": engine}
-        return await over_history(self._topology, self.config, until=until, allow=allow, spark=spark, progress=progress, **to)
+        to: Any = {
+            "snapshot_uri": self.config.snapshot_uri,
+            "log": self._given_log,
+            "directory": directory,
+            "engine": engine,
+        }
+        return await over_history(
+            self._topology,
+            self.config,
+            until=until,
+            allow=allow,
+            spark=spark,
+            progress=progress,
+            **to,
+        )
 
     async def publish(
-        self, done: Backfill, *, job: str = "backfill", progress: Callable[[TopicPartition, int], None] | None = None
+        self,
+        done: Backfill,
+        *,
+        job: str = "backfill",
+        progress: Callable[[TopicPartition, int], None] | None = None,
     ) -> dict[str, int]:
         """Write a backfill's output to its topics, once for each job.
 
@@ -91,7 +118,9 @@ class AppOverHistory:
         started: live output comes after history. Raises NotRunning for an app that was started.
         """
         if self._begun:
-            raise NotRunning(f"app {self.config.application_id} has been started: history is to be in its topics before that")
+            raise NotRunning(
+                f"app {self.config.application_id} has been started: history is to be in its topics before that"
+            )
         from ks_actors.batch import publish  # noqa: PLC0415 - most apps have no use for it
 
         return await publish(done, self.config, job=job, log=self._given_log, progress=progress)
@@ -126,10 +155,21 @@ class AppOverHistory:
         except ModuleNotFoundError as error:
             if error.name != "pyarrow":
                 raise
-            raise SparkUnavailable("Parquet needs pyarrow, which is not installed: pip install 'ks-actors[spark]'") from error
+            raise SparkUnavailable(
+                "Parquet needs pyarrow, which is not installed: pip install 'ks-actors[spark]'"
+            ) from error
 
         log = self._given_log or self._running_log()
-        return await export(self._topology, self.config, directory, log, tables=tables, topics=topics, raw=raw, types=types)
+        return await export(
+            self._topology,
+            self.config,
+            directory,
+            log,
+            tables=tables,
+            topics=topics,
+            raw=raw,
+            types=types,
+        )
 
     async def seed(self, uri: str, *, if_seeded: IfSeeded = "refuse") -> SnapshotManifest | None:
         """Load a snapshot into the application before its first start.
@@ -147,13 +187,22 @@ class AppOverHistory:
         StateLocked; LogError.
         """
         if self._begun:
-            raise NotRunning(f"app {self.config.application_id} has been started: hand state over before that")
+            raise NotRunning(
+                f"app {self.config.application_id} has been started: hand state over before that"
+            )
         async with opened(self.config, self._given_log) as log:
             await self._create_topics(log)
             setup = Environment(
-                self._topology, self.config, wall_time=lambda: time.time_ns() // 1_000_000, partitions=lambda _: None, nodes=self._nodes
+                self._topology,
+                self.config,
+                wall_time=lambda: time.time_ns() // 1_000_000,
+                partitions=lambda _: None,
+                nodes=self._nodes,
             )
-            specs = {subtopology.id: setup.store_specs(subtopology.stores) for subtopology in self._topology.subtopologies()}
+            specs = {
+                subtopology.id: setup.store_specs(subtopology.stores)
+                for subtopology in self._topology.subtopologies()
+            }
             return await Bootstrap(setup, log, specs).seed(uri, if_seeded)
 
     async def reset(
@@ -171,8 +220,16 @@ class AppOverHistory:
         Returns the changes. Raises NotRunning for an app that was started.
         """
         if self._begun:
-            raise NotRunning(f"app {self.config.application_id} has been started: reset it before that, with a new one")
+            raise NotRunning(
+                f"app {self.config.application_id} has been started: reset it before that, with a new one"
+            )
         options: Any = {"execute": execute, "force": force, "timeout_ms": timeout_ms}
         return await reset(
-            self.config, topology=self._topology, log=self._given_log, input_topics=input_topics, to=to, internal_topics=internal_topics, **options
+            self.config,
+            topology=self._topology,
+            log=self._given_log,
+            input_topics=input_topics,
+            to=to,
+            internal_topics=internal_topics,
+            **options,
         )

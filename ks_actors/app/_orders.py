@@ -115,7 +115,9 @@ class AppOrders(AppOverHistory):
         """
         self._running()
         assert self._instance is not None
-        await self._obeyed("commit", self._instance.commit("the application asks for it"), timeout_ms)
+        await self._obeyed(
+            "commit", self._instance.commit("the application asks for it"), timeout_ms
+        )
 
     async def snapshot(self, timeout_ms: int | None = None) -> SnapshotManifest:
         """Take a snapshot of this instance's active tasks at `snapshot_uri`; return its manifest.
@@ -131,7 +133,9 @@ class AppOrders(AppOverHistory):
         try:
             return await self._obeyed("take a snapshot", asked, timeout_ms)
         except NotRunning as ended:
-            raise SnapshotFailed(f"the app has ended in the middle of a snapshot: {ended.__cause__}") from ended.__cause__
+            raise SnapshotFailed(
+                f"the app has ended in the middle of a snapshot: {ended.__cause__}"
+            ) from ended.__cause__
 
     async def _obeyed(self, what: str, asked: Ask[T], timeout_ms: int | None) -> T:
         """Wait for the answer to an order.
@@ -146,10 +150,15 @@ class AppOrders(AppOverHistory):
             told = f"the app did not come to the order to {what} within {late.seconds * 1000:g} ms; it is {self.state.name}. The order is dropped"
             raise TaskTimeout(told) from late
         except ActorsError as ended:
-            raise NotRunning(f"the app ended before it came to the order to {what}: it is {self.state.name}") from ended
+            raise NotRunning(
+                f"the app ended before it came to the order to {what}: it is {self.state.name}"
+            ) from ended
 
     def _running(self) -> Ref[m.InstanceMessage]:
-        if self._ref is None or self.state not in {InstanceState.RUNNING, InstanceState.REBALANCING}:
+        if self._ref is None or self.state not in {
+            InstanceState.RUNNING,
+            InstanceState.REBALANCING,
+        }:
             raise NotRunning(f"the app is {self.state.name}; this needs it RUNNING")
         return self._ref
 
@@ -166,7 +175,9 @@ class AppOrders(AppOverHistory):
         """
         await self._wait_until_caught_up(timeout_ms, self._behind)
 
-    async def _wait_until_caught_up(self, timeout_ms: int, look: Callable[[], Awaitable[Behind]]) -> None:
+    async def _wait_until_caught_up(
+        self, timeout_ms: int, look: Callable[[], Awaitable[Behind]]
+    ) -> None:
         behind: Behind | None = None
         scope: asyncio.Timeout | None = None
         try:
@@ -174,7 +185,11 @@ class AppOrders(AppOverHistory):
                 while (behind := await look()).offsets > 0:
                     if self.state in ENDS:
                         raise self.error or NotRunning(f"the app is {self.state.name}")
-                    if behind.here and self.state is InstanceState.RUNNING and not self._metrics.committing:
+                    if (
+                        behind.here
+                        and self.state is InstanceState.RUNNING
+                        and not self._metrics.committing
+                    ):
                         # A failed commit is rolled back: the app repeats it, or ends.
                         with suppress(KsActorsError):
                             await self.commit()
@@ -198,15 +213,25 @@ class AppOrders(AppOverHistory):
         try:
             elsewhere = await watch.coverage.look()
         except LogError as error:
-            return Behind(1, f"the log did not tell how far other members of the group are: {error}", here=False)
+            return Behind(
+                1,
+                f"the log did not tell how far other members of the group are: {error}",
+                here=False,
+            )
         if elsewhere.behind:
             return Behind(elsewhere.behind, str(elsewhere), here=False)
         found = await self._behind_here()
-        return found if self._metrics.processed_total == processed else Behind(max(found.offsets, 1), found.told)
+        return (
+            found
+            if self._metrics.processed_total == processed
+            else Behind(max(found.offsets, 1), found.told)
+        )
 
     async def _behind_here(self) -> Behind:
         """Count the offsets left in the partitions of this instance."""
         if self._log is None or self._instance is None:
             raise NotRunning("the app has not been started")
-        offsets = await offsets_behind(self._metrics, self._log, self.config) or int(self.state is not InstanceState.RUNNING)
+        offsets = await offsets_behind(self._metrics, self._log, self.config) or int(
+            self.state is not InstanceState.RUNNING
+        )
         return Behind(offsets, f"{offsets} offsets are not processed or not committed")

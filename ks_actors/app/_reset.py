@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Final, final
 
 import msgspec
 
-from ks_actors._errors import ConfigError, IllegalGeneration, KsActorsError, ResetIncomplete, ResetRefused, StateLocked, UnknownTopicOrPartition
+from ks_actors._errors import (
+    ConfigError,
+    IllegalGeneration,
+    KsActorsError,
+    ResetIncomplete,
+    ResetRefused,
+    StateLocked,
+    UnknownTopicOrPartition,
+)
 from ks_actors.app._reset_plan import Planner
 from ks_actors.config import is_target, opened
 from ks_actors.lifecycle import run_in_thread
@@ -71,9 +79,13 @@ async def reset(
     `timeout_ms` are over in the middle.
     """
     if not is_target(to):
-        raise ConfigError(f"to is {to!r}: give 'earliest', 'latest', an offset, ShiftBy, a datetime, a timedelta, or offsets by partition")
+        raise ConfigError(
+            f"to is {to!r}: give 'earliest', 'latest', an offset, ShiftBy, a datetime, a timedelta, or offsets by partition"
+        )
     if log is None and config.log == "memory://":
-        raise ConfigError("a log in memory is gone with its process, there is nothing to reset: set bootstrap_servers, or log=embedded:///path")
+        raise ConfigError(
+            "a log in memory is gone with its process, there is nothing to reset: set bootstrap_servers, or log=embedded:///path"
+        )
     resetter = _Resetter(config, execute=execute, force=force)
     scope = asyncio.timeout(timeout_ms / 1000)
     try:
@@ -117,10 +129,17 @@ class _Resetter:
         )
 
     async def run(
-        self, log: Log, topology: Topology | None, input_topics: Collection[str] | None, to: ResetTo, internal_topics: Collection[str] | None
+        self,
+        log: Log,
+        topology: Topology | None,
+        input_topics: Collection[str] | None,
+        to: ResetTo,
+        internal_topics: Collection[str] | None,
     ) -> ResetPlan:
         if not isinstance(log, ManagesGroups):
-            raise ConfigError(f"{type(log).__name__} does not let groups be changed: it has not the methods of ks_actors.log.ManagesGroups")
+            raise ConfigError(
+                f"{type(log).__name__} does not let groups be changed: it has not the methods of ks_actors.log.ManagesGroups"
+            )
         self._check_apart(log)
         with self._state_held() as directory:
             self.step = "to look at the group"
@@ -139,7 +158,9 @@ class _Resetter:
         """Raise ResetRefused when the log itself would be deleted with the state."""
         place: Path | None = getattr(log, "directory", None)
         if place is not None and place.resolve().is_relative_to(self._directory.path.resolve()):
-            raise ResetRefused(f"the log in {place} lies in the state directory {self._directory.path}, which a reset deletes: move one of them")
+            raise ResetRefused(
+                f"the log in {place} lies in the state directory {self._directory.path}, which a reset deletes: move one of them"
+            )
 
     @contextmanager
     def _state_held(self) -> Iterator[Path | None]:
@@ -164,7 +185,9 @@ class _Resetter:
             except FileNotFoundError:
                 pass
             except BlockingIOError as error:
-                raise StateLocked(f"the state directory {path} is in use by an instance: stop it before the application is reset") from error
+                raise StateLocked(
+                    f"the state directory {path} is in use by an instance: stop it before the application is reset"
+                ) from error
         yield there
 
     async def _members(self, groups: ManagesGroups) -> list[GroupMember]:
@@ -180,13 +203,20 @@ class _Resetter:
         if members:
             self.step = "to remove members from the group"
             await groups.remove_members(self._id, members)
-            _log.warning("removed %d members from group %s: %s", len(members), self._id, ", ".join(map(str, members)))
+            _log.warning(
+                "removed %d members from group %s: %s",
+                len(members),
+                self._id,
+                ", ".join(map(str, members)),
+            )
         await self._check_empty(groups)
 
     async def _check_empty(self, groups: ManagesGroups) -> None:
         again = await groups.group_members(self._id)
         if again:
-            raise ResetRefused(f"members have come back to the group {self._id}: {', '.join(map(str, again))}: stop these processes")
+            raise ResetRefused(
+                f"members have come back to the group {self._id}: {', '.join(map(str, again))}: stop these processes"
+            )
 
     async def _carry_out(self, plan: ResetPlan, log: Log, groups: ManagesGroups) -> None:
         """Carry out the plan.
@@ -200,7 +230,10 @@ class _Resetter:
             # the last step, too.
             partitions = {each.partition for each in plan.offsets}
             now = (await groups.group_offsets(self._id)).items()
-            await groups.set_group_offsets(self._id, {partition: offset for partition, offset in now if partition in partitions})
+            await groups.set_group_offsets(
+                self._id,
+                {partition: offset for partition, offset in now if partition in partitions},
+            )
             if plan.state_directory is not None:
                 self.step = f"to delete the state in {plan.state_directory}"
                 # Noted before the step: even a failure may have changed a part.
@@ -217,13 +250,19 @@ class _Resetter:
                 try:
                     await log.delete_topics(plan.internal_topics)
                 except UnknownTopicOrPartition:
-                    _log.info("internal topics of %s were deleted by somebody else meanwhile", self._id)
+                    _log.info(
+                        "internal topics of %s were deleted by somebody else meanwhile", self._id
+                    )
                 self.step = "to see the group forget the offsets of the topics that are deleted"
                 await self._until_forgotten(groups, plan.internal_topics)
             self.step = "to set the offsets of the input topics"
-            await groups.set_group_offsets(self._id, {each.partition: OffsetAndMetadata(each.after) for each in plan.offsets})
+            await groups.set_group_offsets(
+                self._id, {each.partition: OffsetAndMetadata(each.after) for each in plan.offsets}
+            )
         except IllegalGeneration as error:
-            raise ResetRefused(f"the group {self._id} has got members meanwhile: stop all instances of the application ({error})") from error
+            raise ResetRefused(
+                f"the group {self._id} has got members meanwhile: stop all instances of the application ({error})"
+            ) from error
         except OSError as error:
             raise ResetRefused(f"{error}") from error
 
@@ -259,4 +298,8 @@ def _remove_if_empty(directory: Path) -> None:
         try:
             directory.rmdir()
         except OSError as error:
-            _log.debug("the state directory %s stays, as somebody has begun to use it: %s", directory, error)
+            _log.debug(
+                "the state directory %s stays, as somebody has begun to use it: %s",
+                directory,
+                error,
+            )

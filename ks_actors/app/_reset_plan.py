@@ -67,7 +67,14 @@ class ResetPlan(msgspec.Struct, frozen=True, kw_only=True):
 class Planner:
     """Find the topics, snapshots and offsets that a reset changes."""
 
-    def __init__(self, config: StreamsConfig, topology: Topology | None, log: Log, groups: ManagesGroups, wall_time: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        config: StreamsConfig,
+        topology: Topology | None,
+        log: Log,
+        groups: ManagesGroups,
+        wall_time: Callable[[], int],
+    ) -> None:
         self._config = config
         self._id: str = config.application_id
         self._topology = topology
@@ -89,11 +96,16 @@ class Planner:
         Raises ResetRefused for missing topics and offsets, and for topics that may belong to
         another application.
         """
-        existing = {topic.name: topic.partitions for topic in (await self._log.describe_topics(configs=False)).values()}
+        existing = {
+            topic.name: topic.partitions
+            for topic in (await self._log.describe_topics(configs=False)).values()
+        }
         committed = await self._groups.group_offsets(self._id)
         inputs = self._inputs(input_topics, existing, committed)
         topics = await self._internal_topics(internal, existing, inputs)
-        partitions = [TopicPartition(topic, number) for topic in inputs for number in range(existing[topic])]
+        partitions = [
+            TopicPartition(topic, number) for topic in inputs for number in range(existing[topic])
+        ]
         offsets = await self._offsets(partitions, committed, to)
         self._note_left(existing, inputs, topics, committed)
         return ResetPlan(
@@ -108,19 +120,34 @@ class Planner:
 
     # --- topics -----------------------------------------------------------------------------------
 
-    def _inputs(self, wanted: Collection[str] | None, existing: Mapping[str, int], committed: Iterable[TopicPartition]) -> list[str]:
+    def _inputs(
+        self,
+        wanted: Collection[str] | None,
+        existing: Mapping[str, int],
+        committed: Iterable[TopicPartition],
+    ) -> list[str]:
         """Return the topics that get new offsets.
 
         These are the given ones, else those that the topology reads, else those with a commit.
         """
         read = None if self._topology is None else self._read_by(self._topology, existing)
         if wanted is None:
-            found = {each.topic for each in committed if each.topic in existing and not self._is_internal(each.topic)} if read is None else read
+            found = (
+                {
+                    each.topic
+                    for each in committed
+                    if each.topic in existing and not self._is_internal(each.topic)
+                }
+                if read is None
+                else read
+            )
         else:
             found = set(wanted)
             foreign = [] if read is None else sorted(found - read)
             if foreign:
-                raise ResetRefused(f"the topology does not read {', '.join(foreign)} from the group's offsets: name topics that it reads")
+                raise ResetRefused(
+                    f"the topology does not read {', '.join(foreign)} from the group's offsets: name topics that it reads"
+                )
         missing = sorted(found - existing.keys())
         if missing:
             raise ResetRefused(
@@ -133,29 +160,52 @@ class Planner:
     def _read_by(topology: Topology, existing: Iterable[str]) -> set[str]:
         found: set[str] = set()
         for subtopology in topology.subtopologies():
-            found.update(topic for topic in subtopology.source_topics if topic not in topology.internal_topics)
-            found.update(topic for topic in existing for pattern in subtopology.source_patterns if pattern.fullmatch(topic))
+            found.update(
+                topic
+                for topic in subtopology.source_topics
+                if topic not in topology.internal_topics
+            )
+            found.update(
+                topic
+                for topic in existing
+                for pattern in subtopology.source_patterns
+                if pattern.fullmatch(topic)
+            )
         return found - topology.global_topics.keys()
 
     def _is_internal(self, topic: str) -> bool:
         return topic.startswith(f"{self._id}-") and _INTERNAL.fullmatch(topic) is not None
 
-    async def _internal_topics(self, wanted: Collection[str] | None, existing: Mapping[str, int], inputs: Collection[str]) -> list[str]:
+    async def _internal_topics(
+        self, wanted: Collection[str] | None, existing: Mapping[str, int], inputs: Collection[str]
+    ) -> list[str]:
         """Return the topics to delete.
 
         A name may begin with the id of another application, too: then the user has to name the
         topics.
         """
         named = self._names_of_topology()
-        found = {topic for topic in existing if (topic in named or self._is_internal(topic)) and topic not in inputs}
+        found = {
+            topic
+            for topic in existing
+            if (topic in named or self._is_internal(topic)) and topic not in inputs
+        }
         if wanted is not None:
             wrong = sorted(set(wanted) - found)
             if wrong:
                 there = ", ".join(sorted(found)) or "none"
-                raise ResetRefused(f"{', '.join(wrong)} are no internal topics of application {self._id}; nothing has changed. It has {there}")
+                raise ResetRefused(
+                    f"{', '.join(wrong)} are no internal topics of application {self._id}; nothing has changed. It has {there}"
+                )
             return sorted(set(wanted))
-        others = [group for group in await self._groups.group_ids() if group.startswith(f"{self._id}-")]
-        unclear = sorted(topic for topic in found - named if any(topic.startswith(f"{other}-") for other in others))
+        others = [
+            group for group in await self._groups.group_ids() if group.startswith(f"{self._id}-")
+        ]
+        unclear = sorted(
+            topic
+            for topic in found - named
+            if any(topic.startswith(f"{other}-") for other in others)
+        )
         if unclear:
             raise ResetRefused(
                 f"topics {', '.join(unclear)} may belong to another application, as there are groups {', '.join(others)}; nothing has changed. Name "
@@ -166,11 +216,25 @@ class Planner:
     def _names_of_topology(self) -> set[str]:
         if self._topology is None:
             return set()
-        stores = (spec.name for spec in self._topology.stores.values() if spec.logging and spec.source_topic is None)
-        return {f"{self._id}-{name}" for name in (*self._topology.internal_topics, *(f"{store}-changelog" for store in stores))}
+        stores = (
+            spec.name
+            for spec in self._topology.stores.values()
+            if spec.logging and spec.source_topic is None
+        )
+        return {
+            f"{self._id}-{name}"
+            for name in (
+                *self._topology.internal_topics,
+                *(f"{store}-changelog" for store in stores),
+            )
+        }
 
     def _note_left(
-        self, existing: Iterable[str], inputs: Collection[str], deleted: Collection[str], committed: Mapping[TopicPartition, OffsetAndMetadata]
+        self,
+        existing: Iterable[str],
+        inputs: Collection[str],
+        deleted: Collection[str],
+        committed: Mapping[TopicPartition, OffsetAndMetadata],
     ) -> None:
         letters = self._config.errors_dead_letter_queue_topic_name
         for topic in sorted(existing):
@@ -179,31 +243,47 @@ class Planner:
             if topic == letters:
                 self._left.append(f"topic {topic}: dead letters stay")
             elif self._is_internal(topic):
-                self._left.append(f"topic {topic}: it is not among the internal topics that are named")
+                self._left.append(
+                    f"topic {topic}: it is not among the internal topics that are named"
+                )
             elif topic.startswith(f"{self._id}-"):
                 self._left.append(f"topic {topic}: it is no internal topic")
         for topic in sorted({each.topic for each in committed} - set(deleted) - set(inputs)):
-            self._left.append(f"committed offsets of topic {topic}: it is not among the input topics")
+            self._left.append(
+                f"committed offsets of topic {topic}: it is not among the input topics"
+            )
 
     # --- offsets ----------------------------------------------------------------------------------
 
     async def _offsets(
-        self, partitions: Sequence[TopicPartition], committed: Mapping[TopicPartition, OffsetAndMetadata], to: ResetTo
+        self,
+        partitions: Sequence[TopicPartition],
+        committed: Mapping[TopicPartition, OffsetAndMetadata],
+        to: ResetTo,
     ) -> list[ResetOffset]:
         if not partitions:
             return []
         begins = await self._log.begin_offsets(partitions)
         ends = await self._log.end_offsets(partitions, IsolationLevel.READ_UNCOMMITTED)
-        before = {partition: committed[partition].offset for partition in partitions if partition in committed}
+        before = {
+            partition: committed[partition].offset
+            for partition in partitions
+            if partition in committed
+        }
         wanted: Mapping[TopicPartition, int]
         if isinstance(to, str):
             wanted = begins if to == "earliest" else ends
         elif isinstance(to, int):
             wanted = dict.fromkeys(partitions, to)
         elif isinstance(to, ShiftBy):
-            wanted = {partition: before.get(partition, ends[partition]) + to.offsets for partition in partitions}
+            wanted = {
+                partition: before.get(partition, ends[partition]) + to.offsets
+                for partition in partitions
+            }
         elif isinstance(to, datetime | timedelta):
-            wanted = await self._log.offsets_for_times(dict.fromkeys(partitions, milliseconds(to, self._wall_time())))
+            wanted = await self._log.offsets_for_times(
+                dict.fromkeys(partitions, milliseconds(to, self._wall_time()))
+            )
         else:
             wanted = self._by_partition(partitions, to)
         found = []
@@ -214,14 +294,24 @@ class Planner:
             found.append(ResetOffset(partition, before.get(partition), offset, note))
         return found
 
-    def _by_partition(self, partitions: Sequence[TopicPartition], to: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+    def _by_partition(
+        self, partitions: Sequence[TopicPartition], to: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, int]:
         given = {TopicPartition(*partition): offset for partition, offset in to.items()}
         missing = [str(partition) for partition in partitions if partition not in given]
         foreign = [str(partition) for partition in given if partition not in partitions]
         if missing or foreign:
             told = [f"offsets are missing for {', '.join(missing)}"] if missing else []
-            told += [f"offsets are given for {', '.join(foreign)}, which are not among the input topics"] if foreign else []
-            raise ResetRefused(f"the offsets by partition do not fit the input topics: {'; '.join(told)}; nothing has changed")
+            told += (
+                [
+                    f"offsets are given for {', '.join(foreign)}, which are not among the input topics"
+                ]
+                if foreign
+                else []
+            )
+            raise ResetRefused(
+                f"the offsets by partition do not fit the input topics: {'; '.join(told)}; nothing has changed"
+            )
         return given
 
     # --- snapshots --------------------------------------------------------------------------------
@@ -237,13 +327,21 @@ class Planner:
         try:
             found, refused = await run_in_thread(partial(find_snapshots, uri, self._id))
         except OSError as error:
-            raise ResetRefused(f"the snapshots at {uri} cannot be looked at: {error}; nothing has changed") from error
+            raise ResetRefused(
+                f"the snapshots at {uri} cannot be looked at: {error}; nothing has changed"
+            ) from error
         gone = []
         for snapshot in found:
-            stores = [stored for task in snapshot.manifest.tasks.values() for stored in task.stores.values()]
+            stores = [
+                stored
+                for task in snapshot.manifest.tasks.values()
+                for stored in task.stores.values()
+            ]
             if any(stored.next_offset is not None for stored in stores):
                 gone.append(str(snapshot.place))
             else:
-                self._left.append(f"snapshot {snapshot.place}: it is of a backfill, to be handed over by App.seed")
+                self._left.append(
+                    f"snapshot {snapshot.place}: it is of a backfill, to be handed over by App.seed"
+                )
         self._left += [f"a snapshot that cannot be read: {error}" for error in refused]
         return tuple(gone)

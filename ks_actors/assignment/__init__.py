@@ -8,7 +8,12 @@ and assignments.
 from __future__ import annotations
 
 from ks_actors.assignment._assignor import TaskAssignor
-from ks_actors.assignment._grouper import PartitionGrouper, Tasks, check_copartitioning, group_partitions
+from ks_actors.assignment._grouper import (
+    PartitionGrouper,
+    Tasks,
+    check_copartitioning,
+    group_partitions,
+)
 from ks_actors.assignment._info import (
     MemberState,
     TopologyInfo,

@@ -75,11 +75,25 @@ class TaskAssignor:
         self._check: Callable[[Mapping[str, int]], None] | None = check
 
     @classmethod
-    def of(cls, topology: TopologyInfo, *, replicas: int = 0, check: Callable[[Mapping[str, int]], None] | None = None) -> Self:
+    def of(
+        cls,
+        topology: TopologyInfo,
+        *,
+        replicas: int = 0,
+        check: Callable[[Mapping[str, int]], None] | None = None,
+    ) -> Self:
         """Return the assignor of a topology."""
-        return cls(topology.topics, topology.copartitioned, replicas=replicas, stateful=topology.stateful, check=check)
+        return cls(
+            topology.topics,
+            topology.copartitioned,
+            replicas=replicas,
+            stateful=topology.stateful,
+            check=check,
+        )
 
-    def __call__(self, members: Sequence[MemberInfo], partitions: Mapping[str, int]) -> Mapping[str, MemberAssignment]:
+    def __call__(
+        self, members: Sequence[MemberInfo], partitions: Mapping[str, int]
+    ) -> Mapping[str, MemberAssignment]:
         """Return each member's assignment, from all user data and the partition counts."""
         try:
             return self._assigned(members, partitions)
@@ -87,7 +101,9 @@ class TaskAssignor:
             _log.error("no tasks are assigned: %s", error)
             return {member.member_id: encode_problem(error) for member in members}
 
-    def _assigned(self, members: Sequence[MemberInfo], partitions: Mapping[str, int]) -> Mapping[str, MemberAssignment]:
+    def _assigned(
+        self, members: Sequence[MemberInfo], partitions: Mapping[str, int]
+    ) -> Mapping[str, MemberAssignment]:
         states = {member.member_id: decode_member(member.user_data) for member in members}
         versions = {member: state.topology or self._own for member, state in states.items()}
         problems: dict[str, KsActorsError] = {**admit(versions, states)}
@@ -97,57 +113,117 @@ class TaskAssignor:
                 try:
                     plans[topology] = self._tasks(topology, partitions)
                 except KsActorsError as error:
-                    problems.update(dict.fromkeys((each for each, other in versions.items() if other == topology), error))
+                    problems.update(
+                        dict.fromkeys(
+                            (each for each, other in versions.items() if other == topology), error
+                        )
+                    )
         if not plans:
             raise next(iter(problems.values()))
         if self._check is not None:
             self._check(partitions)
         for member, problem in problems.items():
             _log.error("no tasks are assigned to %s: %s", member, problem)
-        given = self._given({member: plans[topology] for member, topology in versions.items() if member not in problems}, states, versions)
-        return {**{member: encode_problem(problem) for member, problem in problems.items()}, **given}
+        given = self._given(
+            {
+                member: plans[topology]
+                for member, topology in versions.items()
+                if member not in problems
+            },
+            states,
+            versions,
+        )
+        return {
+            **{member: encode_problem(problem) for member, problem in problems.items()},
+            **given,
+        }
 
     def _tasks(self, topology: TopologyInfo, partitions: Mapping[str, int]) -> Tasks:
         check_copartitioning(topology.copartitioned, partitions)
         # A topic that matched a pattern may be gone: its member will notice.
         gone = {topic for topic in topology.matched if not partitions.get(topic)}
-        return self._grouper({number: [topic for topic in topics if topic not in gone] for number, topics in topology.topics.items()}, partitions)
+        return self._grouper(
+            {
+                number: [topic for topic in topics if topic not in gone]
+                for number, topics in topology.topics.items()
+            },
+            partitions,
+        )
 
     def _given(
-        self, tasks: Mapping[str, Tasks], states: Mapping[str, MemberState], versions: Mapping[str, TopologyInfo]
+        self,
+        tasks: Mapping[str, Tasks],
+        states: Mapping[str, MemberState],
+        versions: Mapping[str, TopologyInfo],
     ) -> dict[str, MemberAssignment]:
         """Return the assignments of members; `tasks` has the tasks that each may run."""
         known = {task for each in tasks.values() for task in each}
         owners = _owners(states, known)
-        owned = {member: [task for task, owner in owners.items() if owner == member] for member in tasks}
+        owned = {
+            member: [task for task, owner in owners.items() if owner == member] for member in tasks
+        }
         warm = _warm({member: states[member] for member in tasks}, owners, known)
         wanted: dict[str, list[TaskId]] = {member: [] for member in tasks}
         standbys: dict[str, set[TaskId]] = {member: set() for member in tasks}
         for able, some in _by_members(tasks):
             mine = {member: [task for task in owned[member] if task in some] for member in able}
-            state = {member: {task: offset for task, offset in warm[member].items() if task in some} for member in able}
+            state = {
+                member: {task: offset for task, offset in warm[member].items() if task in some}
+                for member in able
+            }
             found = self._assign(mine, some, state)
             # `assign` is replaceable, so verify its result.
             _check(found, mine, some)
             for member, more in found.items():
                 wanted[member] += more
-            free = {member: [task for task in found.get(member, ()) if owners.get(task, member) == member] for member in able}
-            stateful = {task for task in some if any(task.subtopology in versions[member].stateful for member in able)}
-            for member, standing in self._standbys({member: found.get(member, ()) for member in able}, free, stateful, state).items():
-                standbys[member] |= {task for task in standing if task.subtopology in versions[member].stateful}
+            free = {
+                member: [
+                    task for task in found.get(member, ()) if owners.get(task, member) == member
+                ]
+                for member in able
+            }
+            stateful = {
+                task
+                for task in some
+                if any(task.subtopology in versions[member].stateful for member in able)
+            }
+            for member, standing in self._standbys(
+                {member: found.get(member, ()) for member in able}, free, stateful, state
+            ).items():
+                standbys[member] |= {
+                    task for task in standing if task.subtopology in versions[member].stateful
+                }
         processes = {state.process_id for state in states.values()} - {""}
         # A task stays unassigned while its current owner is not its wanted one.
-        free = {member: [task for task in wanted[member] if owners.get(task, member) == member] for member in tasks}
-        return {member: encode_tasks({task: tasks[member][task] for task in free[member]}, processes, standbys[member]) for member in tasks}
+        free = {
+            member: [task for task in wanted[member] if owners.get(task, member) == member]
+            for member in tasks
+        }
+        return {
+            member: encode_tasks(
+                {task: tasks[member][task] for task in free[member]}, processes, standbys[member]
+            )
+            for member in tasks
+        }
 
     def _standbys(
-        self, wanted: Mapping[str, Collection[TaskId]], free: Mapping[str, Collection[TaskId]], stateful: Collection[TaskId], warm: Warm
+        self,
+        wanted: Mapping[str, Collection[TaskId]],
+        free: Mapping[str, Collection[TaskId]],
+        stateful: Collection[TaskId],
+        warm: Warm,
     ) -> Mapping[str, Collection[TaskId]]:
         if not self._replicas:
             return {}
         found = assign_standbys(wanted, stateful, self._replicas, warm)
         # A member that waits for a task is a standby for it meanwhile.
-        return {member: {*found[member], *set(stateful).intersection(wanted[member]).difference(free[member])} for member in wanted}
+        return {
+            member: {
+                *found[member],
+                *set(stateful).intersection(wanted[member]).difference(free[member]),
+            }
+            for member in wanted
+        }
 
 
 def _by_members(tasks: Mapping[str, Tasks]) -> Iterator[tuple[list[str], list[TaskId]]]:
@@ -181,23 +257,39 @@ def _owners(states: Mapping[str, MemberState], tasks: Collection[TaskId]) -> dic
     return {task: owner for task, (_, owner) in claims.items()}
 
 
-def _warm(states: Mapping[str, MemberState], owners: Mapping[TaskId, str], tasks: Collection[TaskId]) -> dict[str, dict[TaskId, int]]:
+def _warm(
+    states: Mapping[str, MemberState], owners: Mapping[TaskId, str], tasks: Collection[TaskId]
+) -> dict[str, dict[TaskId, int]]:
     """Return the state offsets of tasks by member; a task's owner has all of its state."""
     found: dict[str, dict[TaskId, int]] = {}
     for member, state in states.items():
-        held = {TaskId(subtopology, number): offset for subtopology, number, offset in state.offsets}
-        held.update((task, _ALL) for task in (TaskId(*each) for each in state.tasks) if owners.get(task) == member)
+        held = {
+            TaskId(subtopology, number): offset for subtopology, number, offset in state.offsets
+        }
+        held.update(
+            (task, _ALL)
+            for task in (TaskId(*each) for each in state.tasks)
+            if owners.get(task) == member
+        )
         found[member] = {task: offset for task, offset in held.items() if task in tasks}
     return found
 
 
-def _check(wanted: Mapping[str, Collection[TaskId]], members: Collection[str], tasks: Collection[TaskId]) -> None:
+def _check(
+    wanted: Mapping[str, Collection[TaskId]], members: Collection[str], tasks: Collection[TaskId]
+) -> None:
     """Raise StreamsError unless each task goes to exactly one of the members."""
     given = Counter(task for each in wanted.values() for task in each)
     wrong = [
-        *(f"{task} goes to {given[task]} members" for task in sorted(given.keys() | set(tasks)) if given[task] != 1 and task in tasks),
+        *(
+            f"{task} goes to {given[task]} members"
+            for task in sorted(given.keys() | set(tasks))
+            if given[task] != 1 and task in tasks
+        ),
         *(f"{task} is no task" for task in sorted(given.keys() - set(tasks))),
         *(f"{member} is no member" for member in sorted(wanted.keys() - set(members))),
     ]
     if wrong:
-        raise StreamsError(f"the task assignor has to give each task to one member: {', '.join(wrong)}")
+        raise StreamsError(
+            f"the task assignor has to give each task to one member: {', '.join(wrong)}"
+        )

@@ -20,16 +20,29 @@ A task's own partition is that of its changelogs.
 """
 
 
-def group_partitions(subtopologies: Mapping[int, Collection[str]], partitions: Mapping[str, int]) -> Tasks:
+def group_partitions(
+    subtopologies: Mapping[int, Collection[str]], partitions: Mapping[str, int]
+) -> Tasks:
     """Make as many tasks of each subtopology as its largest source topic has partitions.
 
     Partitions of one number go together. A topic with fewer partitions is missing in the tasks
     beyond them. Raises MissingSourceTopics, naming all topics that are not in `partitions`.
     """
-    if missing := sorted({topic for topics in subtopologies.values() for topic in topics if not partitions.get(topic)}):
-        raise MissingSourceTopics(f"topics to read from do not exist: {', '.join(missing)}; create them and start again")
+    if missing := sorted(
+        {
+            topic
+            for topics in subtopologies.values()
+            for topic in topics
+            if not partitions.get(topic)
+        }
+    ):
+        raise MissingSourceTopics(
+            f"topics to read from do not exist: {', '.join(missing)}; create them and start again"
+        )
     return {
-        TaskId(subtopology, number): tuple(TopicPartition(topic, number) for topic in sorted(topics) if number < partitions[topic])
+        TaskId(subtopology, number): tuple(
+            TopicPartition(topic, number) for topic in sorted(topics) if number < partitions[topic]
+        )
         for subtopology, topics in sorted(subtopologies.items())
         for number in range(max((partitions[topic] for topic in topics), default=0))
     }

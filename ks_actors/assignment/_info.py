@@ -43,7 +43,10 @@ class TopologyInfo(msgspec.Struct, frozen=True, array_like=True):
     ) -> TopologyInfo:
         """Return the info of a topology; equal topologies give equal results."""
         return cls(
-            tuple((number, tuple(sorted(topics)), number in stateful) for number, topics in sorted(subtopologies.items())),
+            tuple(
+                (number, tuple(sorted(topics)), number in stateful)
+                for number, topics in sorted(subtopologies.items())
+            ),
             tuple(sorted(tuple(sorted(group)) for group in copartitioned)),
             tuple(sorted(matched)),
         )
@@ -112,8 +115,13 @@ def encode_member(
     `offsets` are the state offsets of tasks that it does not own; `topology` is its own.
     """
     tasks = tuple(sorted((task.subtopology, task.partition) for task in owned))
-    held = tuple((task.subtopology, task.partition, offset) for task, offset in sorted((offsets or {}).items()))
-    return _encode(MemberState(VERSION, process_id, counter % 256, generation, tasks, held, topology))
+    held = tuple(
+        (task.subtopology, task.partition, offset)
+        for task, offset in sorted((offsets or {}).items())
+    )
+    return _encode(
+        MemberState(VERSION, process_id, counter % 256, generation, tasks, held, topology)
+    )
 
 
 def decode_member(user_data: bytes) -> MemberState:
@@ -129,16 +137,23 @@ def decode_member(user_data: bytes) -> MemberState:
 
 
 def encode_tasks(
-    tasks: Mapping[TaskId, tuple[TopicPartition, ...]], processes: Iterable[str] = (), standbys: Iterable[TaskId] = ()
+    tasks: Mapping[TaskId, tuple[TopicPartition, ...]],
+    processes: Iterable[str] = (),
+    standbys: Iterable[TaskId] = (),
 ) -> MemberAssignment:
     """Return the assignment of a member with these tasks and standbys.
 
     `processes` are the process ids of all members.
     """
-    listed = tuple((task.subtopology, task.partition, tuple((topic, number) for topic, number in tasks[task])) for task in sorted(tasks))
+    listed = tuple(
+        (task.subtopology, task.partition, tuple((topic, number) for topic, number in tasks[task]))
+        for task in sorted(tasks)
+    )
     partitions = tuple(partition for task in sorted(tasks) for partition in tasks[task])
     standing = tuple((task.subtopology, task.partition) for task in sorted(standbys))
-    return MemberAssignment(partitions, _encode(TaskList(VERSION, listed, None, tuple(sorted(processes)), standing)))
+    return MemberAssignment(
+        partitions, _encode(TaskList(VERSION, listed, None, tuple(sorted(processes)), standing))
+    )
 
 
 def encode_problem(error: Exception) -> MemberAssignment:
@@ -159,7 +174,11 @@ def decode_standbys(assignment: MemberAssignment) -> frozenset[TaskId]:
 def decode_processes(assignment: MemberAssignment) -> frozenset[str]:
     """Return the process ids of all members; empty when the leader does not send them."""
     try:
-        return frozenset(_decode_list(assignment.user_data).processes) if assignment.user_data else frozenset()
+        return (
+            frozenset(_decode_list(assignment.user_data).processes)
+            if assignment.user_data
+            else frozenset()
+        )
     except msgspec.MsgspecError:
         return frozenset()
 
@@ -175,8 +194,13 @@ def decode_tasks(assignment: MemberAssignment) -> dict[TaskId, tuple[TopicPartit
     try:
         told = _decode_list(assignment.user_data)
     except msgspec.MsgspecError as error:
-        raise SerializationError(f"the group's leader does not speak as ks-actors does: {error}; is the group's name in use elsewhere?") from error
+        raise SerializationError(
+            f"the group's leader does not speak as ks-actors does: {error}; is the group's name in use elsewhere?"
+        ) from error
     if told.problem is not None:
         kind, text = told.problem
         raise PROBLEMS.get(kind, StreamsError)(text)
-    return {TaskId(subtopology, number): tuple(TopicPartition(*each) for each in partitions) for subtopology, number, partitions in told.tasks}
+    return {
+        TaskId(subtopology, number): tuple(TopicPartition(*each) for each in partitions)
+        for subtopology, number, partitions in told.tasks
+    }

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 
 def assign_standbys(
-    active: Mapping[str, Collection[TaskId]], stateful: Collection[TaskId], replicas: int, warm: Warm
+    active: Mapping[str, Collection[TaskId]],
+    stateful: Collection[TaskId],
+    replicas: int,
+    warm: Warm,
 ) -> dict[str, tuple[TaskId, ...]]:
     """Return the standbys of each member of `active`, besides the tasks that it processes.
 
@@ -63,7 +66,11 @@ class _Standing:
 
     def holders(self, task: TaskId) -> list[str]:
         """Return the members that have a task's state and may be its standby, most state first."""
-        found = [member for member in self._load if self._may(member, task) and self._state(member, task) >= 0]
+        found = [
+            member
+            for member in self._load
+            if self._may(member, task) and self._state(member, task) >= 0
+        ]
         return sorted(found, key=lambda member: (-self._state(member, task), member))
 
     def best(self, task: TaskId) -> str:
@@ -134,7 +141,9 @@ class _Standing:
             default=None,
         )
 
-    def _steps(self, came: Mapping[str, tuple[TaskId, str]], source: str, taker: str) -> list[tuple[TaskId, str, str]]:
+    def _steps(
+        self, came: Mapping[str, tuple[TaskId, str]], source: str, taker: str
+    ) -> list[tuple[TaskId, str, str]]:
         steps = []
         while taker != source:
             task, giver = came[taker]

@@ -22,7 +22,9 @@ Every task goes to one of the members.
 _NOTHING: Mapping[TaskId, int] = {}
 
 
-def assign_sticky(owned: Mapping[str, Collection[TaskId]], tasks: Collection[TaskId], warm: Warm | None = None) -> dict[str, tuple[TaskId, ...]]:
+def assign_sticky(
+    owned: Mapping[str, Collection[TaskId]], tasks: Collection[TaskId], warm: Warm | None = None
+) -> dict[str, tuple[TaskId, ...]]:
     """Return the tasks for each member of `owned`: as even as possible, with the fewest moves.
 
     No member has two tasks more than another one. An unowned task goes to a member with its state
@@ -36,7 +38,12 @@ def assign_sticky(owned: Mapping[str, Collection[TaskId]], tasks: Collection[Tas
     warm = warm or {}
     share, extra = divmod(len(tasks), len(owned))
     kept = _owned_once(owned, tasks)
-    wanted = {task for member, have in kept.items() if len(have) <= share for task in warm.get(member, _NOTHING)}
+    wanted = {
+        task
+        for member, have in kept.items()
+        if len(have) <= share
+        for task in warm.get(member, _NOTHING)
+    }
     # Members with the most tasks may keep one more than their share: any task given up must move.
     for member in sorted(kept, key=lambda member: -len(kept[member])):
         more = min(extra, 1, max(0, len(kept[member]) - share))
@@ -48,7 +55,9 @@ def assign_sticky(owned: Mapping[str, Collection[TaskId]], tasks: Collection[Tas
     return {member: tuple(sorted(have)) for member, have in kept.items()}
 
 
-def _owned_once(owned: Mapping[str, Collection[TaskId]], tasks: Collection[TaskId]) -> dict[str, list[TaskId]]:
+def _owned_once(
+    owned: Mapping[str, Collection[TaskId]], tasks: Collection[TaskId]
+) -> dict[str, list[TaskId]]:
     """Return the tasks that each member owns, without those of earlier members."""
     left = set(tasks)
     kept: dict[str, list[TaskId]] = {}
@@ -86,7 +95,10 @@ class _Seats:
         Return the tasks without a member that has room.
         """
         holders = {
-            task: sorted((member for member in self._kept if task in warm.get(member, _NOTHING)), key=lambda member: (-warm[member][task], member))
+            task: sorted(
+                (member for member in self._kept if task in warm.get(member, _NOTHING)),
+                key=lambda member: (-warm[member][task], member),
+            )
             for task in tasks
         }
         given: dict[TaskId, str] = {}
@@ -94,7 +106,13 @@ class _Seats:
             self._place(task, holders, given, set())
         return [task for task in tasks if task not in given]
 
-    def _place(self, task: TaskId, holders: Mapping[TaskId, list[str]], given: dict[TaskId, str], asked: set[str]) -> bool:
+    def _place(
+        self,
+        task: TaskId,
+        holders: Mapping[TaskId, list[str]],
+        given: dict[TaskId, str],
+        asked: set[str],
+    ) -> bool:
         """Give a task to a member with its state.
 
         A full member may pass another task on to a further member that has that task's state.
@@ -110,7 +128,12 @@ class _Seats:
                 continue
             asked.add(member)
             for other in [each for each, holder in given.items() if holder == member]:
-                if self._place(other, {**holders, other: [each for each in holders[other] if each != member]}, given, asked):
+                if self._place(
+                    other,
+                    {**holders, other: [each for each in holders[other] if each != member]},
+                    given,
+                    asked,
+                ):
                     have = self._kept[member]
                     have[have.index(other)] = task
                     given[task] = member
@@ -119,9 +142,14 @@ class _Seats:
 
     def fill(self, tasks: Collection[TaskId]) -> None:
         """Give tasks to members with room, where their subtopologies are rarest."""
-        spread = {member: Counter(task.subtopology for task in have) for member, have in self._kept.items()}
+        spread = {
+            member: Counter(task.subtopology for task in have)
+            for member, have in self._kept.items()
+        }
         for task in tasks:
             room = [member for member in self._kept if self._has_room(member)]
-            member = min(room, key=lambda member: (spread[member][task.subtopology], len(self._kept[member])))
+            member = min(
+                room, key=lambda member: (spread[member][task.subtopology], len(self._kept[member]))
+            )
             self._give(task, member)
             spread[member][task.subtopology] += 1

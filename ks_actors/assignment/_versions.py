@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from ks_actors.assignment._info import MemberState, TopologyInfo
 
 
-def admit(topologies: Mapping[str, TopologyInfo], states: Mapping[str, MemberState]) -> dict[str, TopologyError]:
+def admit(
+    topologies: Mapping[str, TopologyInfo], states: Mapping[str, MemberState]
+) -> dict[str, TopologyError]:
     """Return the members with a topology that cannot run beside the others, each with the error.
 
     Two versions can run side by side when a task means the same in both. Each topic that both read
@@ -21,11 +23,15 @@ def admit(topologies: Mapping[str, TopologyInfo], states: Mapping[str, MemberSta
     """
     refused: dict[str, TopologyError] = {}
     admitted: list[TopologyInfo] = []
-    for member in sorted(topologies, key=lambda member: (not _has_been_here(states[member]), member)):
+    for member in sorted(
+        topologies, key=lambda member: (not _has_been_here(states[member]), member)
+    ):
         mine = topologies[member]
         if mine in admitted:
             continue
-        conflict = next((found for theirs in admitted if (found := _conflict(mine, theirs)) is not None), None)
+        conflict = next(
+            (found for theirs in admitted if (found := _conflict(mine, theirs)) is not None), None
+        )
         if conflict is None:
             admitted.append(mine)
             continue

@@ -15,7 +15,19 @@ from urllib.parse import quote
 
 from ks_actors._errors import ConfigError, JobCancelled
 from ks_actors.batch._reading import Bounds, LogAddress, SharedLog, address_of
-from ks_actors.batch.backfill import Backfill, Recipe, RowFiles, Target, TaskRun, commit_snapshot, make_plan, make_setup, new_snapshot, probe, tell
+from ks_actors.batch.backfill import (
+    Backfill,
+    Recipe,
+    RowFiles,
+    Target,
+    TaskRun,
+    commit_snapshot,
+    make_plan,
+    make_setup,
+    new_snapshot,
+    probe,
+    tell,
+)
 from ks_actors.batch.spark import on_spark
 from ks_actors.config import opened
 from ks_actors.lifecycle import run_in_thread
@@ -78,14 +90,22 @@ async def backfill(
     check_serdes(topology, key=config.default_key_serde, value=config.default_value_serde)
     address = _address(config, log) if engine == "spark" else None
     async with opened(config, log) as used:
-        place = Path(await asyncio.to_thread(partial(tempfile.mkdtemp, prefix="ks-actors-backfill-", dir=directory)))
+        place = Path(
+            await asyncio.to_thread(
+                partial(tempfile.mkdtemp, prefix="ks-actors-backfill-", dir=directory)
+            )
+        )
         try:
-            plan = await make_plan(used, topology, config, _bounds(until), allow, snapshot=snapshot_uri is not None)
+            plan = await make_plan(
+                used, topology, config, _bounds(until), allow, snapshot=snapshot_uri is not None
+            )
             recipe = Recipe(topology, config, plan, "wall_clock" in allow)
             await asyncio.to_thread(probe, recipe)
             if address is not None:
                 return await on_spark(recipe, address, place, snapshot_uri, progress, spark, began)
-            local = _Local(recipe, SharedLog(used, asyncio.get_running_loop()), place, snapshot_uri, progress)
+            local = _Local(
+                recipe, SharedLog(used, asyncio.get_running_loop()), place, snapshot_uri, progress
+            )
             async with AsyncExitStack() as services:
                 await enter_services(services, topology)
                 return await run_in_thread(partial(local.run, began), local.given_up.set)
@@ -97,7 +117,11 @@ async def backfill(
 def _address(config: StreamsConfig, log: Log | None) -> LogAddress:
     """Return the address of the log for Spark's processes. Raises ConfigError for one in memory."""
     if isinstance(log, EmbeddedLog):
-        address = LogAddress("memory://" if log.directory is None else f"embedded://{quote(str(log.directory.absolute()))}")
+        address = LogAddress(
+            "memory://"
+            if log.directory is None
+            else f"embedded://{quote(str(log.directory.absolute()))}"
+        )
     else:
         address = address_of(config)
     address.open()  # Check the address now; this does not start the log.
@@ -120,14 +144,21 @@ class _Local:
     """The tasks of a backfill, run one by one in a single thread."""
 
     def __init__(
-        self, recipe: Recipe, log: SharedLog, directory: Path, snapshot_uri: str | None, progress: Callable[[BackfillProgress], None] | None
+        self,
+        recipe: Recipe,
+        log: SharedLog,
+        directory: Path,
+        snapshot_uri: str | None,
+        progress: Callable[[BackfillProgress], None] | None,
     ) -> None:
         self._recipe = recipe
         self._log = log
         self._directory = directory
         self._progress = progress
         self._setup: Environment = make_setup(recipe.topology, recipe.config, recipe.plan.counts)
-        self._snapshot: SnapshotWriter | None = None if snapshot_uri is None else new_snapshot(self._setup, snapshot_uri)
+        self._snapshot: SnapshotWriter | None = (
+            None if snapshot_uri is None else new_snapshot(self._setup, snapshot_uri)
+        )
         self._files = RowFiles(directory / "rows")
         self._done: list[TaskDone] = []
         self._told: float = 0.0
@@ -147,7 +178,14 @@ class _Local:
                 self._snapshot.abort()
             raise
         sinks = frozenset(where.topic for where in self._files.partitions) - plan.repartitions
-        return Backfill(tuple(self._done), manifest, self._files, sinks, self._directory, time.perf_counter() - began)
+        return Backfill(
+            tuple(self._done),
+            manifest,
+            self._files,
+            sinks,
+            self._directory,
+            time.perf_counter() - began,
+        )
 
     def _run_stage(self, stage: Stage) -> None:
         for work in stage.tasks:
@@ -175,7 +213,9 @@ class _Local:
         try:
             for written in run.run():
                 if self.given_up.is_set():
-                    raise JobCancelled(f"the backfill of {self._recipe.config.application_id} was given up in task {work.task}")
+                    raise JobCancelled(
+                        f"the backfill of {self._recipe.config.application_id} was given up in task {work.task}"
+                    )
                 writer.write(written)
                 self._tell(run)
         finally:

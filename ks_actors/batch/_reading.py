@@ -10,7 +10,13 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from ks_actors._errors import ConfigError, LogError, LogTimeout, OffsetOutOfRange, UnknownTopicOrPartition
+from ks_actors._errors import (
+    ConfigError,
+    LogError,
+    LogTimeout,
+    OffsetOutOfRange,
+    UnknownTopicOrPartition,
+)
 from ks_actors.config import SCHEME, kafka_options
 from ks_actors.log import IsolationLevel, kafka_log
 from ks_actors.log.embedded import EmbeddedLog
@@ -62,10 +68,14 @@ class LogAddress(msgspec.Struct, frozen=True):
     def open(self) -> Log:
         """Return the log, read-only and not started. Raises ConfigError for one in memory."""
         if self.url.startswith(SCHEME):
-            return kafka_log(self.url.removeprefix(SCHEME), **{"client_id": "ks-actors-batch", **self.options})
+            return kafka_log(
+                self.url.removeprefix(SCHEME), **{"client_id": "ks-actors-batch", **self.options}
+            )
         parts = urlsplit(self.url)
         if parts.scheme != "embedded" or parts.netloc or not parts.path:
-            raise ConfigError(f"{self.url!r} is no log that another process can read: use embedded:///path or kafka://host:port")
+            raise ConfigError(
+                f"{self.url!r} is no log that another process can read: use embedded:///path or kafka://host:port"
+            )
         return EmbeddedLog(Path(unquote(parts.path)), read_only=True)
 
 
@@ -84,7 +94,10 @@ class LogRange(msgspec.Struct, frozen=True):
 
     def split(self, most: int) -> list[LogRange]:
         """Split the range into pieces of at most `most` offsets."""
-        return [LogRange(self.topic, self.partition, at, min(at + most, self.end)) for at in range(self.start, self.end, most)]
+        return [
+            LogRange(self.topic, self.partition, at, min(at + most, self.end))
+            for at in range(self.start, self.end, most)
+        ]
 
 
 @final
@@ -97,7 +110,9 @@ class LogReader:
     def __init__(self, address: LogAddress) -> None:
         self._address = address
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="ks-batch-log", daemon=True)
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="ks-batch-log", daemon=True
+        )
         self._log: Log | None = None
 
     def __enter__(self) -> LogReader:
@@ -205,7 +220,9 @@ class SharedLog:
                 yield batch
 
 
-def _read_from(log: Log, run: Run, what: LogRange, at: int) -> Generator[tuple[Batch, int], None, None]:
+def _read_from(
+    log: Log, run: Run, what: LogRange, at: int
+) -> Generator[tuple[Batch, int], None, None]:
     where = TopicPartition(what.topic, what.partition)
     fetcher = run(_fetcher(log, where, at))
     try:
@@ -217,7 +234,9 @@ def _read_from(log: Log, run: Run, what: LogRange, at: int) -> Generator[tuple[B
                 yield _until(one.batch, what.end), at
             silent = 0.0 if fetched else silent + _WAIT_MS / 1000
             if silent >= _SILENCE_SECONDS:
-                raise LogTimeout(f"{where} gave nothing at offset {at} for {silent:g} s, and is to be read to {what.end}")
+                raise LogTimeout(
+                    f"{where} gave nothing at offset {at} for {silent:g} s, and is to be read to {what.end}"
+                )
     finally:
         run(fetcher.close())
 
@@ -270,16 +289,28 @@ async def plan_ranges(log: Log, topics: Iterable[str], bounds: Bounds) -> list[L
     Raises OffsetOutOfRange for offsets that do not exist.
     """
     counts = await partition_counts(log, topics)
-    partitions = [TopicPartition(name, number) for name, count in counts.items() for number in range(count)]
+    partitions = [
+        TopicPartition(name, number) for name, count in counts.items() for number in range(count)
+    ]
     begins = await log.begin_offsets(partitions)
     ends = await log.end_offsets(partitions, IsolationLevel.READ_COMMITTED)
-    first = {} if bounds.from_ms is None else await log.offsets_for_times(dict.fromkeys(partitions, bounds.from_ms))
-    last = {} if bounds.until_ms is None else await log.offsets_for_times(dict.fromkeys(partitions, bounds.until_ms))
+    first = (
+        {}
+        if bounds.from_ms is None
+        else await log.offsets_for_times(dict.fromkeys(partitions, bounds.from_ms))
+    )
+    last = (
+        {}
+        if bounds.until_ms is None
+        else await log.offsets_for_times(dict.fromkeys(partitions, bounds.until_ms))
+    )
     ranges = []
     for where in partitions:
         topic, number = where
         # Records beyond the end are uncommitted, or arrived after the end was read.
-        start = bounds.starts.get(topic, {}).get(number, min(first.get(where, begins[where]), ends[where]))
+        start = bounds.starts.get(topic, {}).get(
+            number, min(first.get(where, begins[where]), ends[where])
+        )
         end = bounds.ends.get(topic, {}).get(number, min(last.get(where, ends[where]), ends[where]))
         for offset in (start, end):
             if not begins[where] <= offset <= ends[where]:

@@ -13,7 +13,9 @@ from pyspark import cloudpickle
 from ks_actors import serdes
 from ks_actors._errors import BatchError
 
-_CONSTANTS = {id(value): name for name, value in vars(serdes).items() if isinstance(value, serdes.Serde)}
+_CONSTANTS = {
+    id(value): name for name, value in vars(serdes).items() if isinstance(value, serdes.Serde)
+}
 _ENCODERS = (msgspec.json.Encoder, msgspec.msgpack.Encoder)
 _Base: Any = cloudpickle.Pickler  # which has no types
 _DECODERS = (msgspec.json.Decoder, msgspec.msgpack.Decoder)
@@ -29,14 +31,22 @@ class _Pickler(_Base):  # type: ignore[misc]  # as it says
         if isinstance(obj, struct.Struct):
             return struct.Struct, (obj.format,)
         if isinstance(obj, _ENCODERS):
-            return _encoder, (type(obj), obj.enc_hook, obj.decimal_format, obj.uuid_format, obj.order)
+            return _encoder, (
+                type(obj),
+                obj.enc_hook,
+                obj.decimal_format,
+                obj.uuid_format,
+                obj.order,
+            )
         if isinstance(obj, _DECODERS):
             return _decoder, (type(obj), obj.type, obj.strict, obj.dec_hook)
         return super().reducer_override(obj)
 
 
 def _encoder(kind: Any, enc_hook: Any, decimal_format: Any, uuid_format: Any, order: Any) -> Any:
-    return kind(enc_hook=enc_hook, decimal_format=decimal_format, uuid_format=uuid_format, order=order)
+    return kind(
+        enc_hook=enc_hook, decimal_format=decimal_format, uuid_format=uuid_format, order=order
+    )
 
 
 def _decoder(kind: Any, type_: Any, strict: bool, dec_hook: Any) -> Any:

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _CARRIED = re.compile(r"<<ks-actors:([A-Za-z0-9+/=]+)>>")
-_TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(.*?)(?=\n\s*\n|\n\tat |\Z)", re.DOTALL)
+_TRACEBACK = re.compile(
+    r"Traceback \(most recent call last\):\n(.*?)(?=\n\s*\n|\n\tat |\Z)", re.DOTALL
+)
 _JAVA = re.compile(r"\n\t(?:at |\.\.\. ).*")
 _LONGEST = 64_000
 
@@ -73,13 +75,19 @@ def _pack(error: Exception) -> str | None:
 
 
 def _told(error: Exception) -> _Told | None:
-    arguments = tuple(each if isinstance(each, str | int | float | None) else str(each) for each in error.args)
+    arguments = tuple(
+        each if isinstance(each, str | int | float | None) else str(each) for each in error.args
+    )
     told = _Told(type(error).__name__, arguments)
     if isinstance(error, StreamsError):
         task = None if error.task is None else str(error.task)
-        told = _Told(told.kind, arguments, task, error.node, error.topic, error.partition, error.offset)
+        told = _Told(
+            told.kind, arguments, task, error.node, error.topic, error.partition, error.offset
+        )
     made = _made(told)
-    return told if made is not None and type(made) is type(error) and str(made) == str(error) else None
+    return (
+        told if made is not None and type(made) is type(error) and str(made) == str(error) else None
+    )
 
 
 def _made(told: _Told) -> Exception | None:
@@ -94,7 +102,12 @@ def _made(told: _Told) -> Exception | None:
         error = kind(*told.arguments)
         if isinstance(error, StreamsError):
             error.task = None if told.task is None else TaskId.parse(told.task)
-            error.node, error.topic, error.partition, error.offset = told.node, told.topic, told.partition, told.offset
+            error.node, error.topic, error.partition, error.offset = (
+                told.node,
+                told.topic,
+                told.partition,
+                told.offset,
+            )
     except (TypeError, ValueError, AttributeError):
         return None
     return error
@@ -117,16 +130,24 @@ def translated(error: Exception, name: str, kind: str = "job") -> JobFailed:
     if tracebacks:
         said = _CARRIED.sub("", tracebacks[-1])
         # The error follows the indented frames; modules and outer functions precede its class name.
-        kind, colon, what = next((line for line in said.splitlines() if line[:1].strip()), "").partition(": ")
+        kind, colon, what = next(
+            (line for line in said.splitlines() if line[:1].strip()), ""
+        ).partition(": ")
         if kind:
-            return _failed(job, f"{kind.rpartition('.')[2]}{colon}{what}", SparkError(f"in a task of Spark's:\n{said}"))
+            return _failed(
+                job,
+                f"{kind.rpartition('.')[2]}{colon}{what}",
+                SparkError(f"in a task of Spark's:\n{said}"),
+            )
     cause = SparkError(_JAVA.sub("", text)) if type(error).__module__.startswith("py4j") else error
     return _failed(job, f"{type(error).__name__}: {first_line(error)}", cause)
 
 
 def died(name: str, kind: str = "job") -> JobFailed:
     """Return the failure of a job after its Spark session died."""
-    return JobFailed(f"{kind} {name} has failed: Spark has ended in the middle of it. What comes next gets a new session")
+    return JobFailed(
+        f"{kind} {name} has failed: Spark has ended in the middle of it. What comes next gets a new session"
+    )
 
 
 def _unpack(packed: str) -> Exception | None:

@@ -23,5 +23,7 @@ def main() -> None:
         if sys.argv[1:] == ["--version"]:
             sys.stdout.write(f"{_VERSION}\n")
             return
-        raise SystemExit(f"ks-actors: the command line needs the package {package}: pip install 'ks-actors[cli]'") from None
+        raise SystemExit(
+            f"ks-actors: the command line needs the package {package}: pip install 'ks-actors[cli]'"
+        ) from None
     ks_actors()

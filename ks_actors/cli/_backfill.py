@@ -57,7 +57,9 @@ def _spark(master: str | None, pairs: tuple[str, ...]) -> SparkSettings | None:
             raise click.UsageError("--spark-conf is about Spark: say by --spark which one")
         return None
     try:
-        return SparkSettings(master=master, conf=cast("dict[str, str]", settings(pairs, "--spark-conf")))
+        return SparkSettings(
+            master=master, conf=cast("dict[str, str]", settings(pairs, "--spark-conf"))
+        )
     except KsActorsError as error:
         raise click.UsageError(str(error)) from error
 
@@ -71,15 +73,50 @@ def _spark(master: str | None, pairs: tuple[str, ...]) -> SparkSettings | None:
     callback=_until,
     help="Stop before the first record that is as late: 2013-12-01T00:00 (UTC), or ms; or at an offset: orders-0=100. Again for more partitions.",
 )
-@click.option("--allow", type=click.Choice(CHOICES), multiple=True, help="What may differ from a stream. Again for more.")
-@click.option("--spark", metavar="MASTER", help="Run on Spark: local[*], spark://host:port, yarn, k8s://… or sc://host:port.")
-@click.option("--spark-conf", "spark_conf", metavar="NAME=VALUE", multiple=True, help="A setting of Spark's own. Again for more.")
-@click.option("--parquet", type=click.Path(file_okay=False, path_type=Path), help="Write what goes to topics there, as Parquet.")
 @click.option(
-    "--publish", "job", is_flag=False, flag_value="backfill", metavar="[JOB]", help="Write it to the topics, once for each job of that name."
+    "--allow",
+    type=click.Choice(CHOICES),
+    multiple=True,
+    help="What may differ from a stream. Again for more.",
 )
-@click.option("--conf", "-c", metavar="NAME=VALUE", multiple=True, help="A setting, such as snapshot_uri=/snapshots. Again for more.")
-@click.option("--config", "file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Settings from a .toml or .properties file.")
+@click.option(
+    "--spark",
+    metavar="MASTER",
+    help="Run on Spark: local[*], spark://host:port, yarn, k8s://… or sc://host:port.",
+)
+@click.option(
+    "--spark-conf",
+    "spark_conf",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="A setting of Spark's own. Again for more.",
+)
+@click.option(
+    "--parquet",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write what goes to topics there, as Parquet.",
+)
+@click.option(
+    "--publish",
+    "job",
+    is_flag=False,
+    flag_value="backfill",
+    metavar="[JOB]",
+    help="Write it to the topics, once for each job of that name.",
+)
+@click.option(
+    "--conf",
+    "-c",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="A setting, such as snapshot_uri=/snapshots. Again for more.",
+)
+@click.option(
+    "--config",
+    "file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Settings from a .toml or .properties file.",
+)
 @click.option("--quiet", "-q", is_flag=True, help="Show no progress.")
 def backfill(
     target: str,
@@ -106,11 +143,18 @@ def backfill(
     try:
         asyncio.run(_run(app, until, allow, (parquet, job), console, on))
     except KsActorsError as error:
-        raise click.ClickException(f"{app.config.application_id}: {type(error).__name__}: {error}") from error
+        raise click.ClickException(
+            f"{app.config.application_id}: {type(error).__name__}: {error}"
+        ) from error
 
 
 async def _run(
-    app: App, until: Until, allow: Sequence[Choice], outputs: tuple[Path | None, str | None], console: Console, spark: SparkSettings | None
+    app: App,
+    until: Until,
+    allow: Sequence[Choice],
+    outputs: tuple[Path | None, str | None],
+    console: Console,
+    spark: SparkSettings | None,
 ) -> None:
     parquet, job = outputs
     columns = (
@@ -124,10 +168,26 @@ async def _run(
         bar = bars.add_task("backfill", total=None, records=0, spark="")
 
         def show(progress: BackfillProgress) -> None:
-            known = f", {progress.spark_done} of {progress.spark_known} of Spark's tasks" if progress.spark_known else ""
-            bars.update(bar, completed=progress.tasks_done, total=progress.tasks, records=progress.records, spark=known)
+            known = (
+                f", {progress.spark_done} of {progress.spark_known} of Spark's tasks"
+                if progress.spark_known
+                else ""
+            )
+            bars.update(
+                bar,
+                completed=progress.tasks_done,
+                total=progress.tasks,
+                records=progress.records,
+                spark=known,
+            )
 
-        done = await app.backfill(until=until, allow=allow, engine="local" if spark is None else "spark", spark=spark, progress=show)
+        done = await app.backfill(
+            until=until,
+            allow=allow,
+            engine="local" if spark is None else "spark",
+            spark=spark,
+            progress=show,
+        )
     with done:
         counts = {} if parquet is None else await asyncio.to_thread(done.to_parquet, parquet)
         published = {} if job is None else await app.publish(done, job=job)
@@ -138,9 +198,15 @@ async def _run(
 def _summary(done: Backfill, counts: dict[str, int], published: dict[str, int]) -> list[str]:
     dropped = sum(task.dropped for task in done.tasks)
     rate = done.records / done.seconds if done.seconds else 0
-    lines = [f"{done.records:,} records in {done.seconds:.1f} s ({rate:,.0f}/s) by {len(done.tasks)} tasks, {dropped:,} left out"]
+    lines = [
+        f"{done.records:,} records in {done.seconds:.1f} s ({rate:,.0f}/s) by {len(done.tasks)} tasks, {dropped:,} left out"
+    ]
     if done.snapshot is not None:
-        rows = sum(store.rows for task in done.snapshot.tasks.values() for store in task.stores.values())
+        rows = sum(
+            store.rows for task in done.snapshot.tasks.values() for store in task.stores.values()
+        )
         lines.append(f"snapshot {done.snapshot.name}: {rows:,} rows")
     lines += [f"{topic}: {count:,} records" for topic, count in sorted(counts.items())]
-    return lines + [f"{topic}: {count:,} records published" for topic, count in sorted(published.items())]
+    return lines + [
+        f"{topic}: {count:,} records published" for topic, count in sorted(published.items())
+    ]

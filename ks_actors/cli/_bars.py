@@ -50,7 +50,13 @@ class Restoring(RestoreListener):
         with suppress(LogError):
             self._show.ends(partition, await self._ends(partition))
 
-    def on_batch_restored(self, partition: TopicPartition, store: str, end: int, count: int) -> None:  # noqa: ARG002 - the listener's
+    def on_batch_restored(
+        self,
+        partition: TopicPartition,
+        store: str,  # noqa: ARG002 - part of the contract
+        end: int,
+        count: int,
+    ) -> None:
         """Advance the bar."""
         self._show.move(partition, end, count)
 
@@ -60,7 +66,9 @@ class Restoring(RestoreListener):
 
     def on_restore_suspended(self, partition: TopicPartition, store: str, total: int) -> None:
         """End the bar; print that restoring stopped early."""
-        self._show.end(partition, f"no longer restoring {_name(store, partition)}, after {total:,} records")
+        self._show.end(
+            partition, f"no longer restoring {_name(store, partition)}, after {total:,} records"
+        )
 
 
 @final
@@ -87,9 +95,19 @@ class Following(StandbyUpdateListener):
         self._show.ends(partition, current_end)
         self._show.move(partition, end, count)
 
-    def on_update_suspended(self, partition: TopicPartition, store: str, offset: int, current_end: int, reason: SuspendReason) -> None:
+    def on_update_suspended(
+        self,
+        partition: TopicPartition,
+        store: str,
+        offset: int,
+        current_end: int,
+        reason: SuspendReason,
+    ) -> None:
         """End the bar; print the reason."""
-        self._show.end(partition, f"standby {_name(store, partition)}: {reason.value} at {offset:,} of {current_end:,}")
+        self._show.end(
+            partition,
+            f"standby {_name(store, partition)}: {reason.value} at {offset:,} of {current_end:,}",
+        )
 
 
 @final
@@ -99,7 +117,9 @@ class Bars:
     If `console` is no terminal, print at most one line per partition every `seconds`.
     """
 
-    def __init__(self, console: Console, seconds: float = 5.0, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self, console: Console, seconds: float = 5.0, clock: Callable[[], float] = monotonic
+    ) -> None:
         self._console = console
         self._seconds = seconds
         self._clock = clock
@@ -124,7 +144,12 @@ class Bars:
             self._live.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         if self._live is not None:
             self._live.stop()
 

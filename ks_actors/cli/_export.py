@@ -17,13 +17,44 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("target", metavar="MODULE:NAME")
-@click.option("--table", "tables", metavar="STORE", multiple=True, help="A table, by the name of its store. Again for more.")
+@click.option(
+    "--table",
+    "tables",
+    metavar="STORE",
+    multiple=True,
+    help="A table, by the name of its store. Again for more.",
+)
 @click.option("--topic", "topics", metavar="TOPIC", multiple=True, help="A topic. Again for more.")
-@click.option("--to", "directory", type=click.Path(file_okay=False, path_type=Path), required=True, help="Where: NAME/PARTITION.parquet below it.")
+@click.option(
+    "--to",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    required=True,
+    help="Where: NAME/PARTITION.parquet below it.",
+)
 @click.option("--raw", is_flag=True, help="Leave keys and values as bytes.")
-@click.option("--conf", "-c", metavar="NAME=VALUE", multiple=True, help="A setting, such as log=kafka://host:9092. Again for more.")
-@click.option("--config", "file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Settings from a .toml or .properties file.")
-def export(target: str, tables: Sequence[str], topics: Sequence[str], directory: Path, raw: bool, conf: tuple[str, ...], file: Path | None) -> None:
+@click.option(
+    "--conf",
+    "-c",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="A setting, such as log=kafka://host:9092. Again for more.",
+)
+@click.option(
+    "--config",
+    "file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Settings from a .toml or .properties file.",
+)
+def export(
+    target: str,
+    tables: Sequence[str],
+    topics: Sequence[str],
+    directory: Path,
+    raw: bool,
+    conf: tuple[str, ...],
+    file: Path | None,
+) -> None:
     """Write the committed part of tables and topics to Parquet files.
 
     A table is the last value of each key in the changelog of its store. The topology's serdes
@@ -36,6 +67,8 @@ def export(target: str, tables: Sequence[str], topics: Sequence[str], directory:
     try:
         counts = asyncio.run(app.export(directory, tables=tables, topics=topics, raw=raw))
     except KsActorsError as error:
-        raise click.ClickException(f"{app.config.application_id}: {type(error).__name__}: {error}") from error
+        raise click.ClickException(
+            f"{app.config.application_id}: {type(error).__name__}: {error}"
+        ) from error
     for name, count in counts.items():
         click.echo(f"{name}: {count:,} rows")

@@ -23,16 +23,23 @@ if TYPE_CHECKING:
     from ks_actors.app import App, ResetPlan
     from ks_actors.config import ResetTo
 
-_DURATION: Final = re.compile(r"([-+]?)P(?:([-+]?\d+)D)?(?:T(?:([-+]?\d+)H)?(?:([-+]?\d+)M)?(?:([-+]?\d+(?:\.\d{1,9})?)S)?)?", re.IGNORECASE)
+_DURATION: Final = re.compile(
+    r"([-+]?)P(?:([-+]?\d+)D)?(?:T(?:([-+]?\d+)H)?(?:([-+]?\d+)M)?(?:([-+]?\d+(?:\.\d{1,9})?)S)?)?",
+    re.IGNORECASE,
+)
 _COLUMNS: Final = 3
 
 
-def _duration(context: click.Context, parameter: click.Parameter, value: str | None) -> timedelta | None:
+def _duration(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> timedelta | None:
     if value is None:
         return None
     found = _DURATION.fullmatch(value)
     if found is None or not any(found.groups()[1:]) or value.upper().endswith("T"):
-        raise click.BadParameter("is no duration such as PT2H, P1DT30M or PT0.5S", context, parameter)
+        raise click.BadParameter(
+            "is no duration such as PT2H, P1DT30M or PT0.5S", context, parameter
+        )
     days, hours, minutes, seconds = (float(each or 0) for each in found.groups()[1:])
     try:
         length = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
@@ -41,16 +48,24 @@ def _duration(context: click.Context, parameter: click.Parameter, value: str | N
     return -length if found[1] == "-" else length
 
 
-def _datetime(context: click.Context, parameter: click.Parameter, value: str | None) -> datetime | None:
+def _datetime(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> datetime | None:
     if value is None:
         return None
     try:
         return datetime.fromisoformat(value)
     except ValueError:
-        raise click.BadParameter("is no time such as 2026-11-25T00:00:00.000 (UTC) or 2026-11-25T00:00:00.000+01:00", context, parameter) from None
+        raise click.BadParameter(
+            "is no time such as 2026-11-25T00:00:00.000 (UTC) or 2026-11-25T00:00:00.000+01:00",
+            context,
+            parameter,
+        ) from None
 
 
-def _plan_file(context: click.Context, parameter: click.Parameter, file: Path | None) -> dict[TopicPartition, int] | None:
+def _plan_file(
+    context: click.Context, parameter: click.Parameter, file: Path | None
+) -> dict[TopicPartition, int] | None:
     """Parse lines `topic,partition,offset`, as `kafka-consumer-groups --export` writes them."""
     if file is None:
         return None
@@ -62,16 +77,25 @@ def _plan_file(context: click.Context, parameter: click.Parameter, file: Path | 
             try:
                 if len(row) != _COLUMNS:
                     raise ValueError
-                partition, offset = TopicPartition(row[0].strip().strip('"'), int(row[1])), int(row[2])
+                partition, offset = (
+                    TopicPartition(row[0].strip().strip('"'), int(row[1])),
+                    int(row[2]),
+                )
             except ValueError:
-                raise click.BadParameter(f"{file}, line {number}: expected topic,partition,offset", context, parameter) from None
+                raise click.BadParameter(
+                    f"{file}, line {number}: expected topic,partition,offset", context, parameter
+                ) from None
             if partition in offsets:
-                raise click.BadParameter(f"{file}, line {number}: {partition} is there twice", context, parameter)
+                raise click.BadParameter(
+                    f"{file}, line {number}: {partition} is there twice", context, parameter
+                )
             offsets[partition] = offset
     return offsets
 
 
-def _names(context: click.Context, parameter: click.Parameter, values: Sequence[str]) -> list[str] | None:
+def _names(
+    context: click.Context, parameter: click.Parameter, values: Sequence[str]
+) -> list[str] | None:
     found = [name.strip() for value in values for name in value.split(",") if name.strip()]
     if values and not found:
         raise click.BadParameter("names no topic", context, parameter)
@@ -82,25 +106,96 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command()
-@click.option("--app", "target", metavar="MODULE:NAME", help="The app, or its topology: tells settings, input topics and internal topics.")
+@click.option(
+    "--app",
+    "target",
+    metavar="MODULE:NAME",
+    help="The app, or its topology: tells settings, input topics and internal topics.",
+)
 @click.option("--application-id", metavar="ID", help="The id of the application.")
-@click.option("--bootstrap-server", "--bootstrap-servers", "servers", metavar="HOST:PORT", help="The Kafka of the application.")
-@click.option("--input-topics", metavar="TOPICS", multiple=True, callback=_names, help="Topics whose offsets are set: a,b. Default: see above.")
-@click.option("--internal-topics", metavar="TOPICS", multiple=True, callback=_names, help="Delete these internal topics only: a,b.")
-@click.option("--to-earliest", is_flag=True, help="Begin with the first record that there is (the default).")
+@click.option(
+    "--bootstrap-server",
+    "--bootstrap-servers",
+    "servers",
+    metavar="HOST:PORT",
+    help="The Kafka of the application.",
+)
+@click.option(
+    "--input-topics",
+    metavar="TOPICS",
+    multiple=True,
+    callback=_names,
+    help="Topics whose offsets are set: a,b. Default: see above.",
+)
+@click.option(
+    "--internal-topics",
+    metavar="TOPICS",
+    multiple=True,
+    callback=_names,
+    help="Delete these internal topics only: a,b.",
+)
+@click.option(
+    "--to-earliest", is_flag=True, help="Begin with the first record that there is (the default)."
+)
 @click.option("--to-latest", is_flag=True, help="Begin with the next record that comes.")
 @click.option("--to-offset", type=int, metavar="N", help="Begin at this offset of each partition.")
-@click.option("--to-datetime", metavar="TIME", callback=_datetime, help="Begin at the first record as late: 2026-11-25T00:00:00.000, UTC.")
-@click.option("--by-duration", metavar="PnDTnHnMnS", callback=_duration, help="Begin at the first record of so long ago: PT2H.")
-@click.option("--shift-by", type=int, metavar="N", help="Begin so many offsets further than what is committed; back: -100.")
-@click.option("--from-file", type=_FILE, callback=_plan_file, help="Begin at the offsets of a file with lines of topic,partition,offset.")
-@click.option("--state-dir", type=click.Path(file_okay=False, path_type=Path), help="Where the state is: ID below it is deleted.")
-@click.option("--conf", "-c", metavar="NAME=VALUE", multiple=True, help="A setting, such as security.protocol=SSL. Again for more.")
-@click.option("--config", "--command-config", "file", type=_FILE, help="Settings from a .toml or .properties file.")
+@click.option(
+    "--to-datetime",
+    metavar="TIME",
+    callback=_datetime,
+    help="Begin at the first record as late: 2026-11-25T00:00:00.000, UTC.",
+)
+@click.option(
+    "--by-duration",
+    metavar="PnDTnHnMnS",
+    callback=_duration,
+    help="Begin at the first record of so long ago: PT2H.",
+)
+@click.option(
+    "--shift-by",
+    type=int,
+    metavar="N",
+    help="Begin so many offsets further than what is committed; back: -100.",
+)
+@click.option(
+    "--from-file",
+    type=_FILE,
+    callback=_plan_file,
+    help="Begin at the offsets of a file with lines of topic,partition,offset.",
+)
+@click.option(
+    "--state-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where the state is: ID below it is deleted.",
+)
+@click.option(
+    "--conf",
+    "-c",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="A setting, such as security.protocol=SSL. Again for more.",
+)
+@click.option(
+    "--config",
+    "--command-config",
+    "file",
+    type=_FILE,
+    help="Settings from a .toml or .properties file.",
+)
 @click.option("--execute", is_flag=True, help="Do it. Without this nothing is changed.")
 @click.option("--dry-run", is_flag=True, help="Change nothing (the default).")
-@click.option("--force", is_flag=True, help="Remove members from the group: those that have died, and whose session is not over.")
-@click.option("--timeout-ms", type=click.IntRange(1), default=120_000, show_default=True, help="How long all of it may take.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Remove members from the group: those that have died, and whose session is not over.",
+)
+@click.option(
+    "--timeout-ms",
+    type=click.IntRange(1),
+    default=120_000,
+    show_default=True,
+    help="How long all of it may take.",
+)
 @click.pass_context
 def reset(context: click.Context, /, **_: object) -> None:
     """Set an application back, so that its next start counts from the beginning.
@@ -137,7 +232,9 @@ def reset(context: click.Context, /, **_: object) -> None:
     except KeyboardInterrupt:
         if not options["execute"]:
             raise
-        raise _Incomplete(f"{config.application_id}: interrupted; run the reset again before the application is started") from None
+        raise _Incomplete(
+            f"{config.application_id}: interrupted; run the reset again before the application is started"
+        ) from None
     except KsActorsError as error:
         kind = _Incomplete if isinstance(error, ResetIncomplete) else click.ClickException
         raise kind(f"{config.application_id}: {type(error).__name__}: {error}") from error
@@ -162,7 +259,9 @@ def _target(context: click.Context) -> ResetTo:
     if options["shift_by"] is not None:
         flags["--shift-by"] = ShiftBy(options["shift_by"])
     flags |= {
-        f"--{name.replace('_', '-')}": options[name] for name in ("to_offset", "to_datetime", "by_duration", "from_file") if options[name] is not None
+        f"--{name.replace('_', '-')}": options[name]
+        for name in ("to_offset", "to_datetime", "by_duration", "from_file")
+        if options[name] is not None
     }
     if len(flags) > 1:
         raise click.UsageError(f"{', '.join(flags)} contradict each other: give one of them")
@@ -182,7 +281,9 @@ def _config(options: dict[str, Any]) -> tuple[App | None, StreamsConfig]:
         else:
             app = app_of(options["target"], pairs, options["file"])
             config = app.config
-        return app, config if options["state_dir"] is None else config.replace(state_dir=options["state_dir"])
+        return app, config if options["state_dir"] is None else config.replace(
+            state_dir=options["state_dir"]
+        )
     except KsActorsError as error:
         raise click.UsageError(str(error)) from error
 
@@ -201,7 +302,12 @@ def _table(plan: ResetPlan) -> list[str]:
     if changes:
         rows.insert(0, ("STEP", "OF", "FROM", "TO", ""))
         widths = [max(len(row[column]) for row in rows) for column in range(4)]
-        lines += ["  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[4]]).rstrip() for row in rows]
+        lines += [
+            "  ".join(
+                [*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[4]]
+            ).rstrip()
+            for row in rows
+        ]
     return lines + [f"left: {each}" for each in plan.left]
 
 

@@ -24,10 +24,25 @@ LEVELS = ("debug", "info", "warning", "error")
 @click.command()
 @click.argument("target", metavar="MODULE:NAME")
 @click.option(
-    "--conf", "-c", metavar="NAME=VALUE", multiple=True, help="A setting: commit_interval_ms=500, or commit.interval.ms=500. Again for more."
+    "--conf",
+    "-c",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="A setting: commit_interval_ms=500, or commit.interval.ms=500. Again for more.",
 )
-@click.option("--config", "file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Settings from a .toml or .properties file.")
-@click.option("--log-level", type=click.Choice(LEVELS), default="warning", show_default=True, help="What is logged to stderr.")
+@click.option(
+    "--config",
+    "file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Settings from a .toml or .properties file.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(LEVELS),
+    default="warning",
+    show_default=True,
+    help="What is logged to stderr.",
+)
 @click.option("--quiet", "-q", is_flag=True, help="Show no progress.")
 def run(target: str, conf: tuple[str, ...], file: Path | None, log_level: str, quiet: bool) -> None:
     """Run an app until SIGINT or SIGTERM, or until it ends by itself.
@@ -40,7 +55,9 @@ def run(target: str, conf: tuple[str, ...], file: Path | None, log_level: str, q
     The first signal commits and closes. Exit codes: 0 closed by a signal or by itself, 1 the app
     ended with an error, 2 wrong command line.
     """
-    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(
+        level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
     app = app_of(target, conf, file)
     console = Console(stderr=True, quiet=quiet)
     with Bars(console) as bars:
@@ -48,7 +65,9 @@ def run(target: str, conf: tuple[str, ...], file: Path | None, log_level: str, q
         try:
             app.main()
         except KsActorsError as error:
-            raise click.ClickException(f"{app.config.application_id} has ended: {type(error).__name__}: {error}") from error
+            raise click.ClickException(
+                f"{app.config.application_id} has ended: {type(error).__name__}: {error}"
+            ) from error
 
 
 def _show(app: App, bars: Bars) -> None:

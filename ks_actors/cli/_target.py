@@ -36,7 +36,9 @@ def load(target: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or not (module == error.name or module.startswith(f"{error.name}.")):
             raise  # the module exists, but imports a missing one
-        raise click.UsageError(f"there is no module {module}: neither in {here} nor installed") from error
+        raise click.UsageError(
+            f"there is no module {module}: neither in {here} nor installed"
+        ) from error
     for part in name.split("."):
         try:
             found = getattr(found, part)
@@ -82,7 +84,9 @@ def app_of(target: str, conf: Iterable[str], file: Path | None) -> App:
         found = build()
     if isinstance(found, Topology):
         return App(found, _config(given, file))
-    raise click.UsageError(f"{target} is neither App nor Topology, nor makes one: it is {type(found).__name__}")
+    raise click.UsageError(
+        f"{target} is neither App nor Topology, nor makes one: it is {type(found).__name__}"
+    )
 
 
 def _takes_config(function: Any) -> bool:
@@ -90,7 +94,10 @@ def _takes_config(function: Any) -> bool:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return False
-    return any(parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD for parameter in parameters)
+    return any(
+        parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
+        for parameter in parameters
+    )
 
 
 def _config(given: Keywords, file: Path | None) -> StreamsConfig:

@@ -7,4 +7,6 @@ from typing import Final
 
 from ks_actors.kernel import missing
 
-VERSION: Final = f"ks-actors, version {version('ks-actors')}" + (f", without its kernel in C, which is slower: {missing}" if missing else "")
+VERSION: Final = f"ks-actors, version {version('ks-actors')}" + (
+    f", without its kernel in C, which is slower: {missing}" if missing else ""
+)

@@ -18,7 +18,11 @@ from ks_actors.config._sources import Given, from_environment, from_file, from_m
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ks_actors.config._exception_handlers import DeserializationExceptionHandler, ProcessingExceptionHandler, ProductionExceptionHandler
+    from ks_actors.config._exception_handlers import (
+        DeserializationExceptionHandler,
+        ProcessingExceptionHandler,
+        ProductionExceptionHandler,
+    )
     from ks_actors.config._settings import Keywords, Options, Settings
     from ks_actors.log import IsolationLevel
     from ks_actors.serdes import Serde
@@ -347,7 +351,11 @@ class StreamsConfig:
         return self._made(*self._given, from_mapping(settings, "keyword"))
 
     def __repr__(self) -> str:
-        said = (f"{name}={_shown(name, getattr(self, name))}" for name in SETTINGS if self.origins[name] != "default")
+        said = (
+            f"{name}={_shown(name, getattr(self, name))}"
+            for name in SETTINGS
+            if self.origins[name] != "default"
+        )
         return f"StreamsConfig({', '.join(said)})"
 
     @classmethod
@@ -374,7 +382,11 @@ class StreamsConfig:
             count = f"{len(problems)} settings are" if len(problems) > 1 else "a setting is"
             raise ConfigError("\n  ".join((f"{count} wrong:", *problems)))
         origins = {name: latest[name].origin if name in latest else "default" for name in SETTINGS}
-        for name, value in {**values, "origins": MappingProxyType(origins), "_given": sources}.items():
+        for name, value in {
+            **values,
+            "origins": MappingProxyType(origins),
+            "_given": sources,
+        }.items():
             # The dataclass is frozen.
             object.__setattr__(self, name, value)
 
@@ -385,9 +397,13 @@ def _recognized(source: Source, problems: list[str]) -> dict[str, Given]:
     for entry in source:
         name = ALIASES.get(entry.name, entry.name)
         if name not in SETTINGS:
-            problems.append(f"{entry.name} ({entry.origin}): {unsupported(entry.name) or _unknown(entry.name)}")
+            problems.append(
+                f"{entry.name} ({entry.origin}): {unsupported(entry.name) or _unknown(entry.name)}"
+            )
         elif name in found and found[name].name != entry.name:
-            problems.append(f"{entry.name} ({entry.origin}): is another name of {found[name].name}, which is given too")
+            problems.append(
+                f"{entry.name} ({entry.origin}): is another name of {found[name].name}, which is given too"
+            )
         else:
             found[name] = entry
     return found

@@ -55,7 +55,9 @@ class Response(msgspec.Struct, frozen=True):
             return answer
         if isinstance(answer, HandlerResponse):
             return cls(answer)
-        raise TypeError(f"an exception handler answers HandlerResponse.FAIL, HandlerResponse.RESUME or a Response; this one answered {answer!r}")
+        raise TypeError(
+            f"an exception handler answers HandlerResponse.FAIL, HandlerResponse.RESUME or a Response; this one answered {answer!r}"
+        )
 
 
 class FailedRecord(msgspec.Struct, frozen=True):
@@ -111,7 +113,9 @@ def dead_letter(topic: str, context: ErrorContext, error: BaseException) -> Dead
     """
     kind = type(error)
     told = {
-        "exception": kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}",
+        "exception": kind.__qualname__
+        if kind.__module__ == "builtins"
+        else f"{kind.__module__}.{kind.__qualname__}",
         "message": str(error),
         "stacktrace": _stack(error),
         "topic": context.topic,
@@ -119,8 +123,17 @@ def dead_letter(topic: str, context: ErrorContext, error: BaseException) -> Dead
         "offset": str(context.offset),
     }
     # Invalid UTF-8 in a message (half a surrogate pair from bad input) must not break the report.
-    headers = tuple((_PREFIX + name, None if text is None else text.encode(errors="backslashreplace")) for name, text in told.items())
-    return DeadLetter(topic, context.source_raw_key, context.source_raw_value, max(0, context.timestamp), context.headers + headers)
+    headers = tuple(
+        (_PREFIX + name, None if text is None else text.encode(errors="backslashreplace"))
+        for name, text in told.items()
+    )
+    return DeadLetter(
+        topic,
+        context.source_raw_key,
+        context.source_raw_value,
+        max(0, context.timestamp),
+        context.headers + headers,
+    )
 
 
 def _stack(error: BaseException) -> str:
@@ -143,7 +156,9 @@ def _stack(error: BaseException) -> str:
 class DeserializationExceptionHandler(Protocol):
     """A function that decides about a record with an unreadable key or value."""
 
-    def __call__(self, context: ErrorContext, record: FailedRecord, error: Exception, /) -> HandlerResponse | Response:
+    def __call__(
+        self, context: ErrorContext, record: FailedRecord, error: Exception, /
+    ) -> HandlerResponse | Response:
         """Answer; an error raised here ends processing."""
         ...
 
@@ -154,7 +169,9 @@ class ProcessingExceptionHandler(Protocol):
     `record` is None in a punctuation.
     """
 
-    def __call__(self, context: ErrorContext, record: FailedRecord | None, error: Exception, /) -> HandlerResponse | Response:
+    def __call__(
+        self, context: ErrorContext, record: FailedRecord | None, error: Exception, /
+    ) -> HandlerResponse | Response:
         """Answer; an error raised here ends processing."""
         ...
 
@@ -162,15 +179,24 @@ class ProcessingExceptionHandler(Protocol):
 class ProductionExceptionHandler(Protocol):
     """A function that decides about a record that cannot be serialized, or that the log refused."""
 
-    def __call__(self, context: ErrorContext, record: FailedRecord, error: Exception, /) -> HandlerResponse | Response:
+    def __call__(
+        self, context: ErrorContext, record: FailedRecord, error: Exception, /
+    ) -> HandlerResponse | Response:
         """Answer; an error raised here ends processing."""
         ...
 
 
-ExceptionHandler: TypeAlias = DeserializationExceptionHandler | ProcessingExceptionHandler | ProductionExceptionHandler
+ExceptionHandler: TypeAlias = (
+    DeserializationExceptionHandler | ProcessingExceptionHandler | ProductionExceptionHandler
+)
 
 
-def log_and_fail(context: ErrorContext, record: FailedRecord | None, error: Exception, /) -> Response:  # noqa: ARG001 - what a handler is given
+def log_and_fail(
+    context: ErrorContext,
+    record: FailedRecord | None,  # noqa: ARG001 - part of the contract
+    error: Exception,
+    /,
+) -> Response:
     """Log an error and end processing. The default of all handlers.
 
     The source record goes to the dead letter queue if there is one.
@@ -179,7 +205,12 @@ def log_and_fail(context: ErrorContext, record: FailedRecord | None, error: Exce
     return Response(HandlerResponse.FAIL, context.dead_letters(error))
 
 
-def log_and_continue(context: ErrorContext, record: FailedRecord | None, error: Exception, /) -> Response:  # noqa: ARG001 - likewise
+def log_and_continue(
+    context: ErrorContext,
+    record: FailedRecord | None,  # noqa: ARG001 - part of the contract
+    error: Exception,
+    /,
+) -> Response:
     """Log a warning and continue without the record.
 
     The source record goes to the dead letter queue if there is one.
@@ -189,5 +220,16 @@ def log_and_continue(context: ErrorContext, record: FailedRecord | None, error: 
 
 
 def _tell(level: int, context: ErrorContext, error: Exception) -> None:
-    where = (context.processor_node_id, context.task_id, context.topic, context.partition, context.offset)
-    _log.log(level, "a record failed at node %s, task %s, topic %s, partition %s, offset %s", *where, exc_info=error)
+    where = (
+        context.processor_node_id,
+        context.task_id,
+        context.topic,
+        context.partition,
+        context.offset,
+    )
+    _log.log(
+        level,
+        "a record failed at node %s, task %s, topic %s, partition %s, offset %s",
+        *where,
+        exc_info=error,
+    )

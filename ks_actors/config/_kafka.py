@@ -15,7 +15,8 @@ _LAST_PORT = 65_535
 # The default of KafkaOptions; a shorter task timeout does not lower it.
 _DELIVERY_MS = 300_000
 _JAAS = re.compile(
-    r"\s*([\w.]+)\s+(?:required|requisite|sufficient|optional)((?:\s+[\w.]+\s*=\s*(?:\"(?:[^\"\\]|\\.)*\"|[^\s\";]+))*)\s*;?\s*", re.DOTALL
+    r"\s*([\w.]+)\s+(?:required|requisite|sufficient|optional)((?:\s+[\w.]+\s*=\s*(?:\"(?:[^\"\\]|\\.)*\"|[^\s\";]+))*)\s*;?\s*",
+    re.DOTALL,
 )
 _JAAS_OPTION = re.compile(r"([\w.]+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|([^\s\";]+))", re.DOTALL)
 _LOGINS = ("PlainLoginModule", "ScramLoginModule")
@@ -51,7 +52,11 @@ _SSL = tuple(name for name in CONNECTION if name.startswith("ssl_"))
 
 def servers(value: Any) -> str:
     """Parse `host:port,host:port`, or a list of such; the default port is 9092."""
-    text = ",".join(value) if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value) else value
+    text = (
+        ",".join(value)
+        if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
+        else value
+    )
     if not isinstance(text, str) or not text.strip():
         raise ValueError("is no list of servers: expected host:port,host:port")
     found = [each.strip() for each in text.split(",")]
@@ -69,8 +74,13 @@ def jaas(value: Any) -> tuple[str, str]:
     """
     match = _JAAS.fullmatch(value) if isinstance(value, str) else None
     if match is None or match[1].rpartition(".")[2] not in _LOGINS:
-        raise ValueError(f'is no login that is known: expected {" or ".join(_LOGINS)} required username="…" password="…";')
-    found = {option[1]: option[3] if option[2] is None else re.sub(r"\\(.)", r"\1", option[2]) for option in _JAAS_OPTION.finditer(match[2])}
+        raise ValueError(
+            f'is no login that is known: expected {" or ".join(_LOGINS)} required username="…" password="…";'
+        )
+    found = {
+        option[1]: option[3] if option[2] is None else re.sub(r"\\(.)", r"\1", option[2])
+        for option in _JAAS_OPTION.finditer(match[2])
+    }
     if set(found) != {"username", "password"}:
         raise ValueError("has to have a username and a password, and nothing else")
     return found["username"], found["password"]
@@ -79,7 +89,9 @@ def jaas(value: Any) -> tuple[str, str]:
 def pem(value: Any) -> str:
     """Accept PEM, the only type of key files that Python reads."""
     if not isinstance(value, str) or value.upper() != "PEM":
-        raise ValueError("is not PEM, the only type that is supported: convert the store by keytool and openssl")
+        raise ValueError(
+            "is not PEM, the only type that is supported: convert the store by keytool and openssl"
+        )
     return "PEM"
 
 
@@ -94,23 +106,41 @@ def kafka_contradictions(values: Mapping[str, Any], given: Collection[str]) -> l
     """Return the contradictions among Kafka's settings."""
     if not values["log"].startswith(SCHEME):
         where = values["log"]
-        wrong = [f"bootstrap_servers: are given, and so is log, {where}: set one of them"] if "bootstrap_servers" in given else []
+        wrong = (
+            [f"bootstrap_servers: are given, and so is log, {where}: set one of them"]
+            if "bootstrap_servers" in given
+            else []
+        )
         return wrong + [
-            f"{name}: is a setting of Kafka, and log is {where}: set bootstrap_servers, or leave it out" for name in CONNECTION if name in given
+            f"{name}: is a setting of Kafka, and log is {where}: set bootstrap_servers, or leave it out"
+            for name in CONNECTION
+            if name in given
         ]
     wrong = []
     if "bootstrap_servers" in given and "log" in given:
         wrong.append("bootstrap_servers: are given, and so is log: set one of them")
     protocol = values["security_protocol"]
     if not protocol.startswith("SASL"):
-        wrong += [f"{name}: is about logging in, and security_protocol is {protocol}: set it to SASL_SSL" for name in _SASL if name in given]
+        wrong += [
+            f"{name}: is about logging in, and security_protocol is {protocol}: set it to SASL_SSL"
+            for name in _SASL
+            if name in given
+        ]
     else:
         wrong += _login(given)
     if not protocol.endswith("SSL"):
         other = "SASL_SSL" if protocol.startswith("SASL") else "SSL"
-        wrong += [f"{name}: is about TLS, and security_protocol is {protocol}: set it to {other}" for name in _SSL if name in given]
+        wrong += [
+            f"{name}: is about TLS, and security_protocol is {protocol}: set it to {other}"
+            for name in _SSL
+            if name in given
+        ]
     if "ssl_keystore_location" not in given:
-        wrong += [f"{name}: needs ssl_keystore_location" for name in ("ssl_key_location", "ssl_key_password") if name in given]
+        wrong += [
+            f"{name}: needs ssl_keystore_location"
+            for name in ("ssl_key_location", "ssl_key_password")
+            if name in given
+        ]
     return wrong
 
 
@@ -119,5 +149,12 @@ def _login(given: Collection[str]) -> list[str]:
         return ["sasl_mechanism: is required for SASL: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512"]
     pair = {"sasl_username", "sasl_password"} & set(given)
     if "sasl_jaas_config" in given:
-        return [f"{name}: is given, and so is sasl_jaas_config: set one of them" for name in sorted(pair)]
-    return [f"{name}: is required for SASL, or sasl_jaas_config" for name in ("sasl_username", "sasl_password") if name not in pair]
+        return [
+            f"{name}: is given, and so is sasl_jaas_config: set one of them"
+            for name in sorted(pair)
+        ]
+    return [
+        f"{name}: is required for SASL, or sasl_jaas_config"
+        for name in ("sasl_username", "sasl_password")
+        if name not in pair
+    ]

@@ -22,7 +22,9 @@ def open_configured(config: StreamsConfig) -> Log:
         return open_log(config.log)
     from ks_actors.log import kafka_log  # noqa: PLC0415 - likewise
 
-    return kafka_log(config.log.removeprefix(SCHEME), client_id=config.client_id, **kafka_options(config))
+    return kafka_log(
+        config.log.removeprefix(SCHEME), client_id=config.client_id, **kafka_options(config)
+    )
 
 
 def kafka_options(config: StreamsConfig) -> dict[str, Any]:
@@ -54,7 +56,9 @@ def kafka_options(config: StreamsConfig) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def opened(config: StreamsConfig, log: Log | None = None, made: Callable[[Log], None] | None = None) -> AsyncIterator[Log]:
+async def opened(
+    config: StreamsConfig, log: Log | None = None, made: Callable[[Log], None] | None = None
+) -> AsyncIterator[Log]:
     """Yield the given log as it is, or else the config's, open during the block.
 
     Calls `made` with the log before its start. Raises ConfigError, and the errors of the start.

@@ -50,7 +50,8 @@ JAVA: dict[str, Any] = {
     JAVA_ERRORS + "DefaultProductionExceptionHandler": handlers.log_and_fail,
     JAVA_PROCESSOR + "FailOnInvalidTimestamp": timestamps.FailOnInvalidTimestamp,
     JAVA_PROCESSOR + "LogAndSkipOnInvalidTimestamp": timestamps.LogAndSkipOnInvalidTimestamp,
-    JAVA_PROCESSOR + "UsePartitionTimeOnInvalidTimestamp": timestamps.UsePartitionTimeOnInvalidTimestamp,
+    JAVA_PROCESSOR
+    + "UsePartitionTimeOnInvalidTimestamp": timestamps.UsePartitionTimeOnInvalidTimestamp,
     JAVA_PROCESSOR + "WallclockTimestampExtractor": timestamps.WallclockTimestampExtractor,
 }
 """Names in a Java app's .properties file for objects that exist here, too."""
@@ -77,7 +78,9 @@ def whole_number(least: int, *, unlimited: bool = False) -> Callable[[Any], int]
         if not isinstance(value, int) or isinstance(value, bool):
             raise ValueError("is no whole number")  # noqa: TRY004 - one kind of error for all that is wrong with a value
         if value < least and not (unlimited and value == -1):
-            raise ValueError(f"is less than {least}" + (" (and not -1, no limit)" if unlimited else ""))
+            raise ValueError(
+                f"is less than {least}" + (" (and not -1, no limit)" if unlimited else "")
+            )
         if value > LAST_INT:
             raise ValueError(f"is more than {LAST_INT}")
         return value
@@ -110,7 +113,11 @@ def text(value: Any) -> str:
 def topic_name(value: Any) -> str:
     """Accept a valid topic name."""
     name = text(value)
-    if not re.fullmatch(r"[a-zA-Z0-9._-]+", name) or name in {".", ".."} or len(name) > LONGEST_TOPIC:
+    if (
+        not re.fullmatch(r"[a-zA-Z0-9._-]+", name)
+        or name in {".", ".."}
+        or len(name) > LONGEST_TOPIC
+    ):
         raise ValueError(
             f"is no name for a topic: these have 1 to {LONGEST_TOPIC} letters, digits, dots, underscores and hyphens, and are not . or .."
         )
@@ -153,7 +160,11 @@ def function(value: Any) -> Any:
 
 def handler(value: Any) -> Any:
     """Accept an exception handler, its name, or one of the words fail and continue."""
-    return RESPONSES[value.lower()] if isinstance(value, str) and value.lower() in RESPONSES else _fitting(function(value), 3)
+    return (
+        RESPONSES[value.lower()]
+        if isinstance(value, str) and value.lower() in RESPONSES
+        else _fitting(function(value), 3)
+    )
 
 
 def extractor(value: Any) -> Any:

@@ -17,7 +17,14 @@ class ShiftBy(msgspec.Struct, frozen=True):
     offsets: int
 
 
-ResetTo: TypeAlias = Literal["earliest", "latest"] | int | ShiftBy | datetime | timedelta | Mapping[TopicPartition, int]
+ResetTo: TypeAlias = (
+    Literal["earliest", "latest"]
+    | int
+    | ShiftBy
+    | datetime
+    | timedelta
+    | Mapping[TopicPartition, int]
+)
 """The new start of a group.
 
 The first or the last offset, an offset, a shift, a time (UTC unless it has a zone), a duration
@@ -31,7 +38,9 @@ def is_target(to: object) -> bool:
     """Return whether the value is a valid target."""
     if isinstance(to, str):
         return to in {"earliest", "latest"}
-    return isinstance(to, int | ShiftBy | datetime | timedelta | Mapping) and not isinstance(to, bool)
+    return isinstance(to, int | ShiftBy | datetime | timedelta | Mapping) and not isinstance(
+        to, bool
+    )
 
 
 def milliseconds(to: datetime | timedelta, now_ms: int) -> int:

@@ -27,7 +27,11 @@ from ks_actors.topology import FailOnInvalidTimestamp, optimization
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from ks_actors.config._exception_handlers import DeserializationExceptionHandler, ProcessingExceptionHandler, ProductionExceptionHandler
+    from ks_actors.config._exception_handlers import (
+        DeserializationExceptionHandler,
+        ProcessingExceptionHandler,
+        ProductionExceptionHandler,
+    )
     from ks_actors.serdes import Serde
     from ks_actors.topology import TimestampExtractor
 
@@ -149,8 +153,15 @@ SETTINGS: dict[str, Setting] = {
     "application_id": Setting(topic_name, _is(None)),
     "client_id": Setting(text, lambda values: values["application_id"]),
     "bootstrap_servers": Setting(servers, _is(None)),
-    "log": Setting(log_url, lambda values: f"{SCHEME}{values['bootstrap_servers']}" if values["bootstrap_servers"] else "memory://"),
-    "security_protocol": Setting(one_of(**{name.lower(): name for name in _PROTOCOLS}), _is("PLAINTEXT")),
+    "log": Setting(
+        log_url,
+        lambda values: (
+            f"{SCHEME}{values['bootstrap_servers']}" if values["bootstrap_servers"] else "memory://"
+        ),
+    ),
+    "security_protocol": Setting(
+        one_of(**{name.lower(): name for name in _PROTOCOLS}), _is("PLAINTEXT")
+    ),
     "sasl_mechanism": Setting(one_of(**{name.lower(): name for name in _MECHANISMS}), _is(None)),
     "sasl_username": Setting(text, _is(None)),
     "sasl_password": Setting(text, _is(None)),
@@ -169,15 +180,22 @@ SETTINGS: dict[str, Setting] = {
     "reconnect_backoff_max_ms": Setting(whole_number(0), _is(200)),
     "connections_max_idle_ms": Setting(whole_number(1), _is(540_000)),
     "replication_factor": Setting(whole_number(1, unlimited=True), _is(-1)),
-    "producer_compression_type": Setting(one_of(**{name: name for name in _COMPRESSIONS}), _is("none")),
+    "producer_compression_type": Setting(
+        one_of(**{name: name for name in _COMPRESSIONS}), _is("none")
+    ),
     "group_instance_id": Setting(optional(text), _is(None)),
     "state_dir": Setting(directory, lambda _: Path(tempfile.gettempdir()) / "ks-actors"),
     "state_cleanup_delay_ms": Setting(whole_number(1), _is(600_000)),
     "state_cleanup_dir_max_age_ms": Setting(whole_number(0, unlimited=True), _is(-1)),
     "num_stream_threads": Setting(whole_number(1), _is(1)),
     "num_standby_replicas": Setting(whole_number(0), _is(0)),
-    "processing_guarantee": Setting(one_of(**{each.value: each for each in ProcessingGuarantee}), _is(ProcessingGuarantee.AT_LEAST_ONCE)),
-    "commit_interval_ms": Setting(whole_number(0), lambda values: 100 if _exactly_once(values) else 30_000),
+    "processing_guarantee": Setting(
+        one_of(**{each.value: each for each in ProcessingGuarantee}),
+        _is(ProcessingGuarantee.AT_LEAST_ONCE),
+    ),
+    "commit_interval_ms": Setting(
+        whole_number(0), lambda values: 100 if _exactly_once(values) else 30_000
+    ),
     "max_task_idle_ms": Setting(whole_number(-1), _is(0)),
     "buffered_records_per_partition": Setting(whole_number(1), _is(5_000)),
     "input_buffer_max_bytes": Setting(whole_number(1, unlimited=True), _is(512 << 20)),
@@ -195,9 +213,15 @@ SETTINGS: dict[str, Setting] = {
     "default_dsl_store": Setting(one_of(rocksdb="rocksdb", in_memory="in_memory"), _is("rocksdb")),
     "default_state_isolation_level": Setting(
         one_of(**{each.value: each for each in IsolationLevel}),
-        lambda values: IsolationLevel.READ_COMMITTED if _exactly_once(values) else IsolationLevel.READ_UNCOMMITTED,
+        lambda values: (
+            IsolationLevel.READ_COMMITTED
+            if _exactly_once(values)
+            else IsolationLevel.READ_UNCOMMITTED
+        ),
     ),
-    "auto_offset_reset": Setting(one_of(earliest="earliest", latest="latest", none="none"), _is("earliest")),
+    "auto_offset_reset": Setting(
+        one_of(earliest="earliest", latest="latest", none="none"), _is("earliest")
+    ),
     "task_timeout_ms": Setting(whole_number(0), _is(300_000)),
     "close_timeout_ms": Setting(whole_number(0), _is(30_000)),
     "stall_warning_ms": Setting(whole_number(-1), _is(10_000)),
@@ -217,7 +241,9 @@ SETTINGS: dict[str, Setting] = {
     "windowstore_changelog_additional_retention_ms": Setting(whole_number(0), _is(86_400_000)),
     "max_drain_ms": Setting(whole_number(0), _is(60_000)),
     "worker_slice_ms": Setting(whole_number(1), _is(5)),
-    "metrics_recording_level": Setting(one_of(info="INFO", debug="DEBUG", trace="TRACE"), _is("INFO")),
+    "metrics_recording_level": Setting(
+        one_of(info="INFO", debug="DEBUG", trace="TRACE"), _is("INFO")
+    ),
 }
 
 

@@ -41,7 +41,10 @@ def from_environment(environ: Mapping[str, str], prefix: str) -> tuple[Given, ..
     `prefix` ends with an underscore. Skips the kernel's switches.
     """
     names = sorted(name for name in environ if name.startswith(prefix) and name not in SWITCHES)
-    return tuple(Given(name.removeprefix(prefix).lower(), environ[name], f"environment {name}") for name in names)
+    return tuple(
+        Given(name.removeprefix(prefix).lower(), environ[name], f"environment {name}")
+        for name in names
+    )
 
 
 def from_file(path: Path) -> tuple[Given, ...]:
@@ -55,7 +58,9 @@ def from_file(path: Path) -> tuple[Given, ...]:
     try:
         text = path.read_text(encoding="utf-8")
         if path.suffix == ".properties":
-            return tuple(Given(canonical(name), value, path.name) for name, value in parse_properties(text))
+            return tuple(
+                Given(canonical(name), value, path.name) for name, value in parse_properties(text)
+            )
         content = tomllib.loads(text)
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from error

@@ -11,7 +11,14 @@ from ks_actors.dsl._stream_stream_joins import StreamJoined
 from ks_actors.dsl._suppressed import BufferConfig, Suppressed
 from ks_actors.dsl._table import GlobalTable, Table
 from ks_actors.dsl._windowed import TimeWindowedStream
-from ks_actors.dsl._windows import EmitStrategy, JoinWindows, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+from ks_actors.dsl._windows import (
+    EmitStrategy,
+    JoinWindows,
+    SessionWindows,
+    SlidingWindows,
+    TimeWindows,
+    UnlimitedWindows,
+)
 from ks_actors.records import Window, Windowed
 
 __all__ = [

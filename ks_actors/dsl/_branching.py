@@ -35,7 +35,9 @@ class BranchedStream(Generic[K, V]):
         self._ended: bool = False
         self._node: Any = graph.add_processor(self._name, self._operator, source.node)
 
-    def branch(self, predicate: Callable[[K, V], object], name: str | None = None) -> BranchedStream[K, V]:
+    def branch(
+        self, predicate: Callable[[K, V], object], name: str | None = None
+    ) -> BranchedStream[K, V]:
         """Add a branch for records for which predicate(key, value) holds and no earlier one did."""
         check_function(predicate, 2, role="predicate", of=f"split {self._name}")
         number = len(self._operator.branches) + 1
@@ -59,12 +61,21 @@ class BranchedStream(Generic[K, V]):
         graph = source.graph
         child = valid_name(f"{self._name}{number if name is None else name}")
         if self._ended:
-            raise TopologyError(f"split {self._name} has ended, branch {child} comes too late: add it before the default branch")
+            raise TopologyError(
+                f"split {self._name} has ended, branch {child} comes too late: add it before the default branch"
+            )
         if child in self._branches:
-            raise TopologyError(f"split {self._name} has a branch {child} already: give every branch a name of its own")
+            raise TopologyError(
+                f"split {self._name} has a branch {child} already: give every branch a name of its own"
+            )
         graph.new_processor_name(child)  # Use up the number, as any other node does.
         node = graph.add_processor(child, PassThrough(), self._node)
         self._branches[child] = _stream.Stream(
-            graph, node, source.sources, key=source.key, value=source.value, repartition_required=source.repartition_required
+            graph,
+            node,
+            source.sources,
+            key=source.key,
+            value=source.value,
+            repartition_required=source.repartition_required,
         )
         return child

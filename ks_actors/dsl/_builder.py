@@ -36,10 +36,18 @@ class StreamsBuilder:
         self._graph: GraphBuilder = GraphBuilder()
 
     @overload
-    def stream(self, topics: str | Sequence[str] | re.Pattern[str], consumed: None = None) -> Stream[Any, Any]: ...
+    def stream(
+        self, topics: str | Sequence[str] | re.Pattern[str], consumed: None = None
+    ) -> Stream[Any, Any]: ...
     @overload
-    def stream(self, topics: str | Sequence[str] | re.Pattern[str], consumed: Consumed[K, V]) -> Stream[K, V]: ...
-    def stream(self, topics: str | Sequence[str] | re.Pattern[str], consumed: Consumed[Any, Any] | None = None) -> Stream[Any, Any]:
+    def stream(
+        self, topics: str | Sequence[str] | re.Pattern[str], consumed: Consumed[K, V]
+    ) -> Stream[K, V]: ...
+    def stream(
+        self,
+        topics: str | Sequence[str] | re.Pattern[str],
+        consumed: Consumed[Any, Any] | None = None,
+    ) -> Stream[Any, Any]:
         """Read a topic, several, or all that match a pattern in full, as a stream of records.
 
         The same topics can be read more than once.
@@ -59,42 +67,90 @@ class StreamsBuilder:
             )
 
         node = self._graph.attach(StreamSource(name, write, wanted, options.offset_reset))
-        return _stream.Stream(self._graph, node, frozenset((name,)), key=options.key, value=options.value)
+        return _stream.Stream(
+            self._graph, node, frozenset((name,)), key=options.key, value=options.value
+        )
 
     @overload
-    def table(self, topic: str, consumed: None = None, materialized: Materialized[Any, Any] | None = None) -> Table[Any, Any]: ...
+    def table(
+        self, topic: str, consumed: None = None, materialized: Materialized[Any, Any] | None = None
+    ) -> Table[Any, Any]: ...
     @overload
-    def table(self, topic: str, consumed: Consumed[K, V], materialized: Materialized[K, V] | None = None) -> Table[K, V]: ...
-    def table(self, topic: str, consumed: Consumed[Any, Any] | None = None, materialized: Materialized[Any, Any] | None = None) -> Table[Any, Any]:
+    def table(
+        self, topic: str, consumed: Consumed[K, V], materialized: Materialized[K, V] | None = None
+    ) -> Table[K, V]: ...
+    def table(
+        self,
+        topic: str,
+        consumed: Consumed[Any, Any] | None = None,
+        materialized: Materialized[Any, Any] | None = None,
+    ) -> Table[Any, Any]:
         """Read a topic as a table: the latest value of each key, None deletes.
 
         It is stored if an operation needs the store, or if it is materialized by name.
         """
-        return _table.source_table(self._graph, topic, check_options(consumed, Consumed, of=f"table of topic {topic}"), materialized)
+        return _table.source_table(
+            self._graph,
+            topic,
+            check_options(consumed, Consumed, of=f"table of topic {topic}"),
+            materialized,
+        )
 
     @overload
-    def global_table(self, topic: str, consumed: None = None, materialized: Materialized[Any, Any] | None = None) -> GlobalTable[Any, Any]: ...
+    def global_table(
+        self, topic: str, consumed: None = None, materialized: Materialized[Any, Any] | None = None
+    ) -> GlobalTable[Any, Any]: ...
     @overload
-    def global_table(self, topic: str, consumed: Consumed[K, V], materialized: Materialized[K, V] | None = None) -> GlobalTable[K, V]: ...
-    def global_table(self, topic: str, consumed: Consumed[K, V] | None = None, materialized: Materialized[K, V] | None = None) -> GlobalTable[K, V]:
+    def global_table(
+        self, topic: str, consumed: Consumed[K, V], materialized: Materialized[K, V] | None = None
+    ) -> GlobalTable[K, V]: ...
+    def global_table(
+        self,
+        topic: str,
+        consumed: Consumed[K, V] | None = None,
+        materialized: Materialized[K, V] | None = None,
+    ) -> GlobalTable[K, V]:
         """Read all partitions of a topic into a table that every instance has whole.
 
         Joins with it need no copartitioning.
         """
-        return _table.global_table(self._graph, topic, check_options(consumed, Consumed, of=f"global_table of topic {topic}"), materialized)
+        return _table.global_table(
+            self._graph,
+            topic,
+            check_options(consumed, Consumed, of=f"global_table of topic {topic}"),
+            materialized,
+        )
 
     def add_state_store(self, spec: StoreSpec) -> StreamsBuilder:
         """Add a store; processors connect to it by name."""
-        check_kind(spec, StoreSpec, role="argument 'spec'", of="add_state_store", remedy="give one that ks_actors.stores makes")
+        check_kind(
+            spec,
+            StoreSpec,
+            role="argument 'spec'",
+            of="add_state_store",
+            remedy="give one that ks_actors.stores makes",
+        )
         self._graph.add_store(spec)
         return self
 
-    def add_global_store(self, spec: StoreSpec, topic: str, supplier: AnySupplier, consumed: Consumed[Any, Any] | None = None) -> StreamsBuilder:
+    def add_global_store(
+        self,
+        spec: StoreSpec,
+        topic: str,
+        supplier: AnySupplier,
+        consumed: Consumed[Any, Any] | None = None,
+    ) -> StreamsBuilder:
         """Add a store that every instance fills with all of a topic, through its own processor.
 
         All other processors can read it, unconnected.
         """
-        check_kind(spec, StoreSpec, role="argument 'spec'", of="add_global_store", remedy="give one that ks_actors.stores makes")
+        check_kind(
+            spec,
+            StoreSpec,
+            role="argument 'spec'",
+            of="add_global_store",
+            remedy="give one that ks_actors.stores makes",
+        )
         valid_topic(topic, f"global store {spec.name}")
         options = check_options(consumed, Consumed, of=f"global store {spec.name}")
         source = self._graph.suffixed_or(options.name, "-source", "KSTREAM-SOURCE-")
@@ -121,7 +177,9 @@ class StreamsBuilder:
         Without a config it is not optimized. You can call it again after further operations; the
         new topology has them too.
         """
-        topology = self._graph.build(frozenset() if config is None else wanted_by(config.topology_optimization), optimize)
+        topology = self._graph.build(
+            frozenset() if config is None else wanted_by(config.topology_optimization), optimize
+        )
         if config is not None:
             check_serdes(topology, key=config.default_key_serde, value=config.default_value_serde)
         return topology

@@ -52,17 +52,27 @@ class CogroupedStream(Generic[K, A]):
         """Return the operation's name in errors."""
         return next(iter(self._aggregators)).called(f"cogrouped {operation}", name)
 
-    def cogroup(self, grouped: GroupedStream[K, V], aggregator: Callable[[K, V, A], A | None]) -> CogroupedStream[K, A]:
+    def cogroup(
+        self, grouped: GroupedStream[K, V], aggregator: Callable[[K, V, A], A | None]
+    ) -> CogroupedStream[K, A]:
         """Add a stream with its `aggregator(key, value, aggregate)`; return self."""
         remedy = "give a GroupedStream, which group_by and group_by_key return"
-        check_kind(grouped, _grouped.GroupedStream, role="argument 'grouped'", of="cogroup", remedy=remedy)
+        check_kind(
+            grouped, _grouped.GroupedStream, role="argument 'grouped'", of="cogroup", remedy=remedy
+        )
         of = grouped.called("cogroup", None)
         self.graph.check_same(grouped.graph, of)
         check_function(aggregator, 3, role="aggregator", of=of)
         self._aggregators[grouped] = aggregator
         return self
 
-    def aggregate(self, initializer: Callable[[], A], materialized: Materialized[K, A] | None = None, *, name: str | None = None) -> Table[K, A]:
+    def aggregate(
+        self,
+        initializer: Callable[[], A],
+        materialized: Materialized[K, A] | None = None,
+        *,
+        name: str | None = None,
+    ) -> Table[K, A]:
         """Return the table of aggregates; each key begins with the result of `initializer()`.
 
         Records without key or value are dropped.
@@ -77,13 +87,23 @@ class CogroupedStream(Generic[K, A]):
 
         node, sources, merged = self.build(stored, name, logic)
         spec = stored.spec
-        return _table.Table(self.graph, node, sources, spec.key, spec.value, merged, store_name=spec.name if stored.named else None)
+        return _table.Table(
+            self.graph,
+            node,
+            sources,
+            spec.key,
+            spec.value,
+            merged,
+            store_name=spec.name if stored.named else None,
+        )
 
     @overload
     def windowed_by(self, windows: Windows) -> TimeWindowedCogroupedStream[K, A]: ...
     @overload
     def windowed_by(self, windows: SessionWindows) -> SessionWindowedCogroupedStream[K, A]: ...
-    def windowed_by(self, windows: Windows | SessionWindows) -> TimeWindowedCogroupedStream[K, A] | SessionWindowedCogroupedStream[K, A]:
+    def windowed_by(
+        self, windows: Windows | SessionWindows
+    ) -> TimeWindowedCogroupedStream[K, A] | SessionWindowedCogroupedStream[K, A]:
         """Group further: by windows of the records' timestamps, or by sessions."""
         check_windows(windows, self.called("windowed_by", None))
         if isinstance(windows, SessionWindows):
@@ -91,7 +111,10 @@ class CogroupedStream(Generic[K, A]):
         return TimeWindowedCogroupedStream(self, windows)
 
     def build(
-        self, stored: Stored, name: str | None, logic: Callable[[Callable[[Any, Any, Any], Any]], Logic]
+        self,
+        stored: Stored,
+        name: str | None,
+        logic: Callable[[Callable[[Any, Any, Any], Any]], Logic],
     ) -> tuple[GraphNode, frozenset[str], PassLogic]:
         """Add a node for each stream, and the merge node; return the latter.
 
@@ -115,10 +138,14 @@ class CogroupedStream(Generic[K, A]):
                 self._parents[grouped] = grouped.node
                 continue
             # Made in any case: the counter advances, even if the node is not used.
-            repartition = self.graph.new_repartition(grouped.name or stored.spec.name, grouped.key, grouped.value)
+            repartition = self.graph.new_repartition(
+                grouped.name or stored.spec.name, grouped.key, grouped.value
+            )
             if grouped not in self._parents:
                 self._parents[grouped] = self.graph.attach(repartition, grouped.node)
-        self.graph.copartition(frozenset().union(*(grouped.sources for grouped in self._aggregators)))
+        self.graph.copartition(
+            frozenset().union(*(grouped.sources for grouped in self._aggregators))
+        )
 
 
 class TimeWindowedCogroupedStream(Generic[K, A]):
@@ -129,7 +156,11 @@ class TimeWindowedCogroupedStream(Generic[K, A]):
         self._windows: Windows = windows
 
     def aggregate(
-        self, initializer: Callable[[], A], materialized: Materialized[K, A] | None = None, *, name: str | None = None
+        self,
+        initializer: Callable[[], A],
+        materialized: Materialized[K, A] | None = None,
+        *,
+        name: str | None = None,
     ) -> Table[Windowed[K], A]:
         """Return the table of aggregates of each key and window.
 
@@ -140,10 +171,14 @@ class TimeWindowedCogroupedStream(Generic[K, A]):
         check_function(initializer, 0, role="initializer", of=of)
         check_materialized(materialized, of)
         cogrouped, windows = self._cogrouped, self._windows
-        stored = window_store(cogrouped.graph, materialized, AGGREGATE, key=cogrouped.key, value=None, windows=windows)
+        stored = window_store(
+            cogrouped.graph, materialized, AGGREGATE, key=cogrouped.key, value=None, windows=windows
+        )
 
         def logic(aggregator: Callable[[Any, Any, Any], Any]) -> Logic:
-            return _windowed.windowed_aggregate(windows, EmitStrategy.ON_WINDOW_UPDATE, stored, initializer, aggregator)
+            return _windowed.windowed_aggregate(
+                windows, EmitStrategy.ON_WINDOW_UPDATE, stored, initializer, aggregator
+            )
 
         node, sources, merged = cogrouped.build(stored, name, logic)
         spec = stored.spec

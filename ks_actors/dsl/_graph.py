@@ -18,7 +18,15 @@ if TYPE_CHECKING:
     from ks_actors.processors.api import Operator
     from ks_actors.topology import Partitioner, StoreSpec
 
-__all__ = ["GraphBuilder", "GraphNode", "Repartition", "StreamJoin", "StreamSource", "named_or_behind", "valid_name"]
+__all__ = [
+    "GraphBuilder",
+    "GraphNode",
+    "Repartition",
+    "StreamJoin",
+    "StreamSource",
+    "named_or_behind",
+    "valid_name",
+]
 
 Write: TypeAlias = Callable[[Topology, tuple[str, ...]], None]
 """Add one node of the graph to the topology, given the names of its parents there.
@@ -38,7 +46,18 @@ class GraphNode:
     operation changes keys or values, or merges streams.
     """
 
-    __slots__ = ("changes_key", "changes_value", "children", "joins_value", "merges", "name", "parents", "priority", "relaxed_null_keys", "write")
+    __slots__ = (
+        "changes_key",
+        "changes_value",
+        "children",
+        "joins_value",
+        "merges",
+        "name",
+        "parents",
+        "priority",
+        "relaxed_null_keys",
+        "write",
+    )
 
     def __init__(self, name: str, write: Write) -> None:
         self.name: str = name
@@ -70,7 +89,13 @@ class StreamSource(GraphNode):
 
     __slots__ = ("offset_reset", "topics")
 
-    def __init__(self, name: str, write: Write, topics: tuple[str, ...] | re.Pattern[str], offset_reset: str | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        write: Write,
+        topics: tuple[str, ...] | re.Pattern[str],
+        offset_reset: str | None,
+    ) -> None:
         super().__init__(name, write)
         self.topics: tuple[str, ...] | re.Pattern[str] = topics
         self.offset_reset: str | None = offset_reset
@@ -153,7 +178,9 @@ class GraphBuilder:
     def check_same(self, other: GraphBuilder, of: str) -> None:
         """Raise TopologyError if an argument was made by another builder."""
         if other is not self:
-            raise TopologyError(f"{of} is given a stream or table of another StreamsBuilder: make both by the same builder")
+            raise TopologyError(
+                f"{of} is given a stream or table of another StreamsBuilder: make both by the same builder"
+            )
 
     def attach(self, node: GraphNode, *parents: GraphNode) -> GraphNode:
         """Put a node below its parents (none given: below the root).
@@ -219,11 +246,15 @@ class GraphBuilder:
         source = self.new_processor_name("KSTREAM-SOURCE-")
         # A name of the user's own goes into the names of the nodes, as in Kafka Streams.
         if not _GENERATED.fullmatch(prefix):
-            sink, keep, source = (valid_name(f"{topic}-{kind}") for kind in ("sink", "filter", "source"))
+            sink, keep, source = (
+                valid_name(f"{topic}-{kind}") for kind in ("sink", "filter", "source")
+            )
 
         def write(topology: Topology, above: tuple[str, ...]) -> None:
             topology.add_internal_topic(topic, partitions=partitions)
-            topology.add_operator(keep, PassThrough() if node.keep_null_keys else DropNullKeys(), *above)
+            topology.add_operator(
+                keep, PassThrough() if node.keep_null_keys else DropNullKeys(), *above
+            )
             topology.add_sink(sink, topic, keep, key=key, value=value, partitioner=partitioner)
             topology.add_source(source, topic, key=key, value=value)
 
@@ -239,9 +270,16 @@ class GraphBuilder:
 
     def recopartition(self, old: str, new: str) -> None:
         """Replace one source node by another in the copartition groups."""
-        self._copartitioned = [frozenset(new if name == old else name for name in group) for group in self._copartitioned]
+        self._copartitioned = [
+            frozenset(new if name == old else name for name in group)
+            for group in self._copartitioned
+        ]
 
-    def build(self, optimizations: frozenset[str], optimize: Callable[[GraphBuilder, frozenset[str]], None]) -> Topology:
+    def build(
+        self,
+        optimizations: frozenset[str],
+        optimize: Callable[[GraphBuilder, frozenset[str]], None],
+    ) -> Topology:
         """Return a new topology, optimized. The graph stays unchanged, and can grow further."""
         # The optimizer changes the links: keep the present ones, to restore them below.
         index, copartitioned = self._index, self._copartitioned
@@ -268,7 +306,9 @@ class GraphBuilder:
             # Write a node once, and after all of its parents.
             if node in written or not written.issuperset(node.parents):
                 continue
-            node.write(topology, tuple(parent.name for parent in node.parents if parent is not self.root))
+            node.write(
+                topology, tuple(parent.name for parent in node.parents if parent is not self.root)
+            )
             written.add(node)
             for child in node.children:
                 heappush(waiting, (child.priority, next(turn), child))
@@ -282,7 +322,9 @@ class GraphBuilder:
             if not isinstance(node, StreamSource):
                 continue
             topics = node.topics
-            keys: tuple[Any, ...] = ((topics.pattern, topics.flags),) if isinstance(topics, re.Pattern) else topics
+            keys: tuple[Any, ...] = (
+                ((topics.pattern, topics.flags),) if isinstance(topics, re.Pattern) else topics
+            )
             for key in keys:
                 main = first.setdefault(key, node)
                 if main is node:

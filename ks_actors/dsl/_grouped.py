@@ -63,7 +63,9 @@ class GroupedStream(Generic[K, V]):
         self.repartition_required: bool = repartition_required
         self._repartition: Repartition | None = None
 
-    def count(self, materialized: Materialized[K, int] | None = None, *, name: str | None = None) -> Table[K, int]:
+    def count(
+        self, materialized: Materialized[K, int] | None = None, *, name: str | None = None
+    ) -> Table[K, int]:
         """Return the table of the number of records per key.
 
         Records without key or value are dropped and not counted.
@@ -80,7 +82,13 @@ class GroupedStream(Generic[K, V]):
 
         return self._table(named, stored, AggregateLogic(stored.spec, make, StoreView(store)))
 
-    def reduce(self, reducer: Callable[[V, V], V | None], materialized: Materialized[K, V] | None = None, *, name: str | None = None) -> Table[K, V]:
+    def reduce(
+        self,
+        reducer: Callable[[V, V], V | None],
+        materialized: Materialized[K, V] | None = None,
+        *,
+        name: str | None = None,
+    ) -> Table[K, V]:
         """Return the table of `reducer(aggregate, value)` over the values of each key.
 
         The first value is the first aggregate. A result of None deletes the row. Records without
@@ -124,7 +132,9 @@ class GroupedStream(Generic[K, V]):
     def windowed_by(self, windows: Windows) -> TimeWindowedStream[K, V]: ...
     @overload
     def windowed_by(self, windows: SessionWindows) -> SessionWindowedStream[K, V]: ...
-    def windowed_by(self, windows: Windows | SessionWindows) -> TimeWindowedStream[K, V] | SessionWindowedStream[K, V]:
+    def windowed_by(
+        self, windows: Windows | SessionWindows
+    ) -> TimeWindowedStream[K, V] | SessionWindowedStream[K, V]:
         """Group further: by windows of the records' timestamps, or by sessions."""
         check_windows(windows, self.called("windowed_by", None))
         if isinstance(windows, SessionWindows):
@@ -150,24 +160,40 @@ class GroupedStream(Generic[K, V]):
         if not self.repartition_required:
             return add_logic(self.graph, name, logic, self.node), self.sources
         # Made in any case: the counter advances as in Kafka Streams, even if the node is not used.
-        repartition = self.graph.new_repartition(self.name or stored.spec.name, self.key, self.value)
+        repartition = self.graph.new_repartition(
+            self.name or stored.spec.name, self.key, self.value
+        )
         if self._repartition is None or self.name is None:
             self._repartition = repartition
         self.graph.attach(self._repartition, self.node)
-        return add_logic(self.graph, name, logic, self._repartition), frozenset({self._repartition.name})
+        return add_logic(self.graph, name, logic, self._repartition), frozenset(
+            {self._repartition.name}
+        )
 
     def _table(self, name: str, stored: Stored, logic: Logic) -> Table[K, Any]:
         node, sources = self.build(name, stored, logic)
         spec = stored.spec
-        return _table.Table(self.graph, node, sources, spec.key, spec.value, logic, store_name=spec.name if stored.named else None)
+        return _table.Table(
+            self.graph,
+            node,
+            sources,
+            spec.key,
+            spec.value,
+            logic,
+            store_name=spec.name if stored.named else None,
+        )
 
 
-def stream_aggregate(stored: Stored, initializer: Callable[[], Any], aggregator: Callable[[Any, Any, Any], Any]) -> AggregateLogic:
+def stream_aggregate(
+    stored: Stored, initializer: Callable[[], Any], aggregator: Callable[[Any, Any, Any], Any]
+) -> AggregateLogic:
     """Return the logic of an aggregated stream."""
     spec = stored.spec
 
     def make(send_old: bool) -> Operator:
-        return StreamAggregate(store=spec.name, initializer=initializer, aggregator=aggregator, send_old=send_old)
+        return StreamAggregate(
+            store=spec.name, initializer=initializer, aggregator=aggregator, send_old=send_old
+        )
 
     return AggregateLogic(spec, make, StoreView(spec.name))
 
@@ -175,7 +201,14 @@ def stream_aggregate(stored: Stored, initializer: Callable[[], Any], aggregator:
 class GroupedTable(Generic[K, V]):
     """A table with its rows grouped by another key. Made by `Table.group_by`."""
 
-    def __init__(self, graph: GraphBuilder, node: GraphNode, key: Serde[K] | None, value: Serde[V] | None, name: str | None) -> None:
+    def __init__(
+        self,
+        graph: GraphBuilder,
+        node: GraphNode,
+        key: Serde[K] | None,
+        value: Serde[V] | None,
+        name: str | None,
+    ) -> None:
         self.graph: GraphBuilder = graph
         self.node: GraphNode = node
         self.key: Serde[K] | None = key
@@ -183,11 +216,17 @@ class GroupedTable(Generic[K, V]):
         self.name: str | None = name
         self._repartition: GraphNode | None = None
 
-    def count(self, materialized: Materialized[K, int] | None = None, *, name: str | None = None) -> Table[K, int]:
+    def count(
+        self, materialized: Materialized[K, int] | None = None, *, name: str | None = None
+    ) -> Table[K, int]:
         """Return the table of the number of rows per group."""
         check_materialized(materialized, named_or_behind("count", name, self.node))
-        stored = key_value_store(self.graph, materialized, _TABLE_AGGREGATE, key=self.key, value=LONG)
-        return self._table(name, _TABLE_AGGREGATE, stored, table_aggregate(stored.spec, int, _one_more, _one_less))
+        stored = key_value_store(
+            self.graph, materialized, _TABLE_AGGREGATE, key=self.key, value=LONG
+        )
+        return self._table(
+            name, _TABLE_AGGREGATE, stored, table_aggregate(stored.spec, int, _one_more, _one_less)
+        )
 
     def reduce(
         self,
@@ -206,8 +245,12 @@ class GroupedTable(Generic[K, V]):
         check_function(adder, 2, role="adder", of=of)
         check_function(subtractor, 2, role="subtractor", of=of)
         check_materialized(materialized, of)
-        stored = key_value_store(self.graph, materialized, _TABLE_AGGREGATE, key=self.key, value=self.value)
-        return self._table(name, _TABLE_REDUCE, stored, table_reduce(stored.spec, adder, subtractor))
+        stored = key_value_store(
+            self.graph, materialized, _TABLE_AGGREGATE, key=self.key, value=self.value
+        )
+        return self._table(
+            name, _TABLE_REDUCE, stored, table_reduce(stored.spec, adder, subtractor)
+        )
 
     def aggregate(
         self,
@@ -228,8 +271,15 @@ class GroupedTable(Generic[K, V]):
         check_function(adder, 3, role="adder", of=of)
         check_function(subtractor, 3, role="subtractor", of=of)
         check_materialized(materialized, of)
-        stored = key_value_store(self.graph, materialized, _TABLE_AGGREGATE, key=self.key, value=None)
-        return self._table(name, _TABLE_AGGREGATE, stored, table_aggregate(stored.spec, initializer, adder, subtractor))
+        stored = key_value_store(
+            self.graph, materialized, _TABLE_AGGREGATE, key=self.key, value=None
+        )
+        return self._table(
+            name,
+            _TABLE_AGGREGATE,
+            stored,
+            table_aggregate(stored.spec, initializer, adder, subtractor),
+        )
 
     def _table(self, name: str | None, prefix: str, stored: Stored, logic: Logic) -> Table[K, Any]:
         sink = self.graph.suffixed_or(name, "-sink", "KSTREAM-SINK-")
@@ -238,15 +288,27 @@ class GroupedTable(Generic[K, V]):
         spec = stored.spec
         topic = f"{self.name or spec.name}-repartition"
         if self._repartition is None or self.name is None:
-            self._repartition = self.graph.add_node(source, self._writer(topic, sink, source), self.node)
+            self._repartition = self.graph.add_node(
+                source, self._writer(topic, sink, source), self.node
+            )
         else:
             self.graph.attach(self._repartition, self.node)
         repartition = self._repartition
         node = add_logic(self.graph, named, logic, repartition)
         queryable = spec.name if stored.named else None
-        return _table.Table(self.graph, node, frozenset({repartition.name}), spec.key, spec.value, logic, store_name=queryable)
+        return _table.Table(
+            self.graph,
+            node,
+            frozenset({repartition.name}),
+            spec.key,
+            spec.value,
+            logic,
+            store_name=queryable,
+        )
 
-    def _writer(self, topic: str, sink: str, source: str) -> Callable[[Topology, tuple[str, ...]], None]:
+    def _writer(
+        self, topic: str, sink: str, source: str
+    ) -> Callable[[Topology, tuple[str, ...]], None]:
         key, value = self.key, ChangeSerde(self.value)
 
         def write(topology: Topology, above: tuple[str, ...]) -> None:

@@ -26,7 +26,12 @@ _KEYED = 3
 
 
 def stream_table_join(
-    stream: Stream[Any, Any], table: Table[Any, Any], joiner: Callable[..., Any], joined: Joined[Any, Any, Any] | None, *, left: bool
+    stream: Stream[Any, Any],
+    table: Table[Any, Any],
+    joiner: Callable[..., Any],
+    joined: Joined[Any, Any, Any] | None,
+    *,
+    left: bool,
 ) -> Stream[Any, Any]:
     """Join a stream, repartitioned if necessary, with a table with as many partitions."""
     of = named_or_behind("left_join" if left else "join", None, stream.node)
@@ -46,8 +51,17 @@ def stream_table_join(
     else:
         _check_grace(name, table, options.grace_ms)
         buffer = _buffer(name, options.key or stream.key, options.value or stream.value)
-        operator = BufferedStreamTableJoin(view=view, joiner=joiner, store=buffer.name, grace_ms=options.grace_ms, keyed=keyed, left=left)
-        node = graph.add_processor(name, operator, stream.node, stores=(buffer,), connected=view.stores)
+        operator = BufferedStreamTableJoin(
+            view=view,
+            joiner=joiner,
+            store=buffer.name,
+            grace_ms=options.grace_ms,
+            keyed=keyed,
+            left=left,
+        )
+        node = graph.add_processor(
+            name, operator, stream.node, stores=(buffer,), connected=view.stores
+        )
     node.relaxed_null_keys = left
     return _stream.Stream(graph, node, sources, key=options.key or stream.key)
 
@@ -55,13 +69,23 @@ def stream_table_join(
 def _check_grace(name: str, table: Table[Any, Any], grace_ms: int) -> None:
     history_ms = table.history_ms
     if history_ms is None:
-        raise TopologyError(f"join {name} has a grace period, but its table has no history: give it Materialized(history_retention_ms=…)")
+        raise TopologyError(
+            f"join {name} has a grace period, but its table has no history: give it Materialized(history_retention_ms=…)"
+        )
     if not 0 <= grace_ms <= history_ms:
-        raise TopologyError(f"join {name} cannot wait for {grace_ms} ms: its table keeps history for {history_ms} ms; give 0 to as many as that")
+        raise TopologyError(
+            f"join {name} cannot wait for {grace_ms} ms: its table keeps history for {history_ms} ms; give 0 to as many as that"
+        )
 
 
 def _buffer(name: str, key: Any, value: Any) -> StoreSpec:
-    return StoreSpec(name=f"{name}-Buffer", kind=StoreKind.KEY_VALUE, key=WaitingKeySerde(key), value=HeldSerde(value), type="rocksdb")
+    return StoreSpec(
+        name=f"{name}-Buffer",
+        kind=StoreKind.KEY_VALUE,
+        key=WaitingKeySerde(key),
+        value=HeldSerde(value),
+        type="rocksdb",
+    )
 
 
 def stream_global_table_join(
@@ -79,9 +103,17 @@ def stream_global_table_join(
     keyed = check_function(joiner, 2, _KEYED, role="joiner", of=of) == _KEYED
     check_function(key_selector, 2, role="key_selector", of=of)
     named = graph.name_or(name, _LEFT_JOIN)  # The same prefix for every join, as in Kafka Streams.
-    operator = StreamTableJoin(view=table.view(), joiner=joiner, keyed=keyed, left=left, select=key_selector)
+    operator = StreamTableJoin(
+        view=table.view(), joiner=joiner, keyed=keyed, left=left, select=key_selector
+    )
     node = graph.add_processor(named, operator, stream.node)
     node.relaxed_null_keys = left
     node.joins_value = True
     node.changes_value = stream.value is not None
-    return _stream.Stream(graph, node, stream.sources, key=stream.key, repartition_required=stream.repartition_required)
+    return _stream.Stream(
+        graph,
+        node,
+        stream.sources,
+        key=stream.key,
+        repartition_required=stream.repartition_required,
+    )

@@ -62,11 +62,15 @@ class Logic(Protocol):
         ...
 
 
-def add_logic(graph: GraphBuilder, name: str, logic: Logic, *parents: GraphNode, connected: Sequence[str] = ()) -> GraphNode:
+def add_logic(
+    graph: GraphBuilder, name: str, logic: Logic, *parents: GraphNode, connected: Sequence[str] = ()
+) -> GraphNode:
     """Add the node of a table."""
 
     def write(topology: Topology, above: tuple[str, ...]) -> None:
-        topology.add_operator(name, logic.operator(), *above, stores=logic.stores(), connected=connected)
+        topology.add_operator(
+            name, logic.operator(), *above, stores=logic.stores(), connected=connected
+        )
 
     return graph.add_node(name, write, *parents)
 
@@ -141,17 +145,28 @@ class AggregateLogic:
 
 
 def table_aggregate(
-    spec: StoreSpec, initializer: Callable[[], Any], adder: Callable[[Any, Any, Any], Any], subtractor: Callable[[Any, Any, Any], Any]
+    spec: StoreSpec,
+    initializer: Callable[[], Any],
+    adder: Callable[[Any, Any, Any], Any],
+    subtractor: Callable[[Any, Any, Any], Any],
 ) -> AggregateLogic:
     """Return the logic of an aggregated grouped table."""
 
     def make(send_old: bool) -> Operator:
-        return TableAggregate(store=spec.name, initializer=initializer, adder=adder, subtractor=subtractor, send_old=send_old)
+        return TableAggregate(
+            store=spec.name,
+            initializer=initializer,
+            adder=adder,
+            subtractor=subtractor,
+            send_old=send_old,
+        )
 
     return AggregateLogic(spec, make, StoreView(spec.name))
 
 
-def table_reduce(spec: StoreSpec, adder: Callable[[Any, Any], Any], subtractor: Callable[[Any, Any], Any]) -> AggregateLogic:
+def table_reduce(
+    spec: StoreSpec, adder: Callable[[Any, Any], Any], subtractor: Callable[[Any, Any], Any]
+) -> AggregateLogic:
     """Return the logic of a reduced grouped table."""
 
     def make(send_old: bool) -> Operator:
@@ -204,7 +219,14 @@ class FilterLogic(_DerivedLogic):
     to nothing.
     """
 
-    def __init__(self, parent: Table[Any, Any], spec: StoreSpec | None, predicate: Callable[[Any, Any], object], *, negated: bool) -> None:
+    def __init__(
+        self,
+        parent: Table[Any, Any],
+        spec: StoreSpec | None,
+        predicate: Callable[[Any, Any], object],
+        *,
+        negated: bool,
+    ) -> None:
         super().__init__(parent, spec)
         self._predicate: Callable[[Any, Any], object] = predicate
         self._negated: bool = negated
@@ -213,7 +235,13 @@ class FilterLogic(_DerivedLogic):
     def operator(self) -> Operator:
         """Make the operator."""
         store = None if self.spec is None else self.spec.name
-        return TableFilter(predicate=self._predicate, negated=self._negated, store=store, send_old=self._send_old, versioned=self._of_versions)
+        return TableFilter(
+            predicate=self._predicate,
+            negated=self._negated,
+            store=store,
+            send_old=self._send_old,
+            versioned=self._of_versions,
+        )
 
     def _compute(self, parent: View) -> View:
         return FilterView(parent, self._predicate, self._negated)
@@ -222,7 +250,14 @@ class FilterLogic(_DerivedLogic):
 class MapLogic(_DerivedLogic):
     """A table with mapped values."""
 
-    def __init__(self, parent: Table[Any, Any], spec: StoreSpec | None, mapper: Callable[..., Any], *, keyed: bool) -> None:
+    def __init__(
+        self,
+        parent: Table[Any, Any],
+        spec: StoreSpec | None,
+        mapper: Callable[..., Any],
+        *,
+        keyed: bool,
+    ) -> None:
         super().__init__(parent, spec)
         self._mapper: Callable[..., Any] = mapper
         self._keyed: bool = keyed
@@ -230,7 +265,13 @@ class MapLogic(_DerivedLogic):
     def operator(self) -> Operator:
         """Make the operator."""
         store = None if self.spec is None else self.spec.name
-        return TableMapValues(mapper=self._mapper, keyed=self._keyed, store=store, send_old=self._send_old, versioned=self._of_versions)
+        return TableMapValues(
+            mapper=self._mapper,
+            keyed=self._keyed,
+            store=store,
+            send_old=self._send_old,
+            versioned=self._of_versions,
+        )
 
     def _compute(self, parent: View) -> View:
         return MapView(parent, self._mapper, self._keyed)
@@ -243,7 +284,13 @@ class JoinSideLogic:
     """
 
     def __init__(
-        self, mine: Table[Any, Any], theirs: Table[Any, Any], joiner: Callable[[Any, Any], Any], *, mine_optional: bool, theirs_optional: bool
+        self,
+        mine: Table[Any, Any],
+        theirs: Table[Any, Any],
+        joiner: Callable[[Any, Any], Any],
+        *,
+        mine_optional: bool,
+        theirs_optional: bool,
     ) -> None:
         self._tables: tuple[Table[Any, Any], Table[Any, Any]] = (mine, theirs)
         self._mine: View = mine.view()
@@ -270,7 +317,13 @@ class JoinSideLogic:
 
     def view(self) -> View:
         """Return the join of both views."""
-        return JoinView(self._mine, self._theirs, self._joiner, left_optional=self._mine_optional, right_optional=self._theirs_optional)
+        return JoinView(
+            self._mine,
+            self._theirs,
+            self._joiner,
+            left_optional=self._mine_optional,
+            right_optional=self._theirs_optional,
+        )
 
     @property
     def history_ms(self) -> int | None:
@@ -295,7 +348,9 @@ class JoinLogic:
 
     def operator(self) -> Operator:
         """Make the operator."""
-        return TableJoinMerge(store=None if self.spec is None else self.spec.name, send_old=self._send_old)
+        return TableJoinMerge(
+            store=None if self.spec is None else self.spec.name, send_old=self._send_old
+        )
 
     def stores(self) -> Sequence[StoreSpec]:
         """Return the store, if there is one."""
@@ -353,7 +408,11 @@ class TransformLogic(_DerivedLogic):
     """A table with values that a user's object computes."""
 
     def __init__(
-        self, parent: Table[Any, Any], spec: StoreSpec | None, supplier: Callable[[], ValueTransformer[Any, Any, Any]], connected: tuple[str, ...]
+        self,
+        parent: Table[Any, Any],
+        spec: StoreSpec | None,
+        supplier: Callable[[], ValueTransformer[Any, Any, Any]],
+        connected: tuple[str, ...],
     ) -> None:
         super().__init__(parent, spec)
         self._supplier: Callable[[], ValueTransformer[Any, Any, Any]] = supplier
@@ -361,7 +420,11 @@ class TransformLogic(_DerivedLogic):
 
     def operator(self) -> Operator:
         """Make the operator."""
-        return TableTransformValues(supplier=self._supplier, store=None if self.spec is None else self.spec.name, send_old=self._send_old)
+        return TableTransformValues(
+            supplier=self._supplier,
+            store=None if self.spec is None else self.spec.name,
+            send_old=self._send_old,
+        )
 
     def _compute(self, parent: View) -> View:
         return TransformView(parent, self._supplier, self._connected)

@@ -30,14 +30,26 @@ def check_materialized(materialized: Materialized[Any, Any] | None, of: str) -> 
     check_options(materialized, Materialized, of=of)
 
 
-def key_value_store(graph: GraphBuilder, materialized: Materialized[Any, Any] | None, prefix: str, *, key: Any, value: Any) -> Stored:
+def key_value_store(
+    graph: GraphBuilder,
+    materialized: Materialized[Any, Any] | None,
+    prefix: str,
+    *,
+    key: Any,
+    value: Any,
+) -> Stored:
     """Describe the key-value store of a table.
 
     `key` and `value` are the serdes that `materialized` lacks; without a name it gets a new one.
     """
     name, named = _name(graph, materialized, prefix)
     if materialized is None:
-        return Stored(StoreSpec(name=name, kind=StoreKind.TIMESTAMPED_KEY_VALUE, key=key, value=value, caching=True), named)
+        return Stored(
+            StoreSpec(
+                name=name, kind=StoreKind.TIMESTAMPED_KEY_VALUE, key=key, value=value, caching=True
+            ),
+            named,
+        )
     if materialized.history_retention_ms is not None:
         spec = versioned_key_value(
             name,
@@ -67,7 +79,9 @@ def key_value_store(graph: GraphBuilder, materialized: Materialized[Any, Any] | 
 def without_history(materialized: Materialized[Any, Any] | None, what: str) -> None:
     """Raise TopologyError when a versioned store is requested where none is possible."""
     if materialized is not None and materialized.history_retention_ms is not None:
-        raise TopologyError(f"{what} cannot be versioned: leave out Materialized(history_retention_ms=…)")
+        raise TopologyError(
+            f"{what} cannot be versioned: leave out Materialized(history_retention_ms=…)"
+        )
 
 
 def history_ms(spec: StoreSpec) -> int | None:
@@ -75,7 +89,15 @@ def history_ms(spec: StoreSpec) -> int | None:
     return spec.history_retention_ms if spec.kind is StoreKind.VERSIONED else None
 
 
-def window_store(graph: GraphBuilder, materialized: Materialized[Any, Any] | None, prefix: str, *, key: Any, value: Any, windows: Windows) -> Stored:
+def window_store(
+    graph: GraphBuilder,
+    materialized: Materialized[Any, Any] | None,
+    prefix: str,
+    *,
+    key: Any,
+    value: Any,
+    windows: Windows,
+) -> Stored:
     """Describe the window store of a table.
 
     It keeps results for as long as windows take records, or for the retention of `materialized`.
@@ -97,7 +119,14 @@ def window_store(graph: GraphBuilder, materialized: Materialized[Any, Any] | Non
 
 
 def session_store(
-    graph: GraphBuilder, materialized: Materialized[Any, Any] | None, prefix: str, *, key: Any, value: Any, windows: SessionWindows, on_close: bool
+    graph: GraphBuilder,
+    materialized: Materialized[Any, Any] | None,
+    prefix: str,
+    *,
+    key: Any,
+    value: Any,
+    windows: SessionWindows,
+    on_close: bool,
 ) -> Stored:
     """Describe the session store of a table.
 
@@ -111,14 +140,27 @@ def session_store(
     retention_ms = _retention(spec.name, materialized, windows.keep_ms, "inactivity gap and grace")
     if on_close:
         wanted = None if materialized is None else materialized.retention_ms
-        retention_ms = max(retention_ms, windows.keep_ms + 1 + (windows.inactivity_gap_ms if wanted is None else 0))
+        retention_ms = max(
+            retention_ms, windows.keep_ms + 1 + (windows.inactivity_gap_ms if wanted is None else 0)
+        )
     spare_ms = max(0, windows.need_ms - retention_ms)
-    return Stored(msgspec.structs.replace(spec, kind=StoreKind.SESSION, retention_ms=retention_ms, spare_ms=spare_ms), named)
+    return Stored(
+        msgspec.structs.replace(
+            spec, kind=StoreKind.SESSION, retention_ms=retention_ms, spare_ms=spare_ms
+        ),
+        named,
+    )
 
 
-def _retention(name: str, materialized: Materialized[Any, Any] | None, keep_ms: int, what: str) -> int:
+def _retention(
+    name: str, materialized: Materialized[Any, Any] | None, keep_ms: int, what: str
+) -> int:
     """Return how long windows are kept, in ms."""
-    retention = keep_ms if materialized is None or materialized.retention_ms is None else materialized.retention_ms
+    retention = (
+        keep_ms
+        if materialized is None or materialized.retention_ms is None
+        else materialized.retention_ms
+    )
     if retention < keep_ms:
         raise TopologyError(
             f"store {name} is to keep windows for {retention} ms, but they are needed for {keep_ms} ms (of {what}): "
@@ -127,7 +169,14 @@ def _retention(name: str, materialized: Materialized[Any, Any] | None, keep_ms: 
     return retention
 
 
-def optional_store(graph: GraphBuilder, materialized: Materialized[Any, Any] | None, prefix: str, *, key: Any, value: Any) -> StoreSpec | None:
+def optional_store(
+    graph: GraphBuilder,
+    materialized: Materialized[Any, Any] | None,
+    prefix: str,
+    *,
+    key: Any,
+    value: Any,
+) -> StoreSpec | None:
     """Describe the store of an operation that has one only if it is named.
 
     The counter advances for options without a name, as in Kafka Streams.
@@ -141,7 +190,9 @@ def optional_store(graph: GraphBuilder, materialized: Materialized[Any, Any] | N
     return key_value_store(graph, materialized, prefix, key=key, value=value).spec
 
 
-def _name(graph: GraphBuilder, materialized: Materialized[Any, Any] | None, prefix: str) -> tuple[str, bool]:
+def _name(
+    graph: GraphBuilder, materialized: Materialized[Any, Any] | None, prefix: str
+) -> tuple[str, bool]:
     if materialized is None or materialized.name is None:
         return graph.new_store_name(prefix), False
     return valid_name(materialized.name), True

@@ -57,7 +57,9 @@ def _changes_if_typed(node: GraphNode) -> bool:
     return _changes(node) or node.joins_value
 
 
-def _hoisted(graph: GraphBuilder, groups: dict[GraphNode, list[Repartition]]) -> dict[GraphNode, list[Repartition]]:
+def _hoisted(
+    graph: GraphBuilder, groups: dict[GraphNode, list[Repartition]]
+) -> dict[GraphNode, list[Repartition]]:
     """Return the groups with repartitions after a merge of streams assigned to the merge.
 
     One repartition must follow the merge, not the nodes above it.
@@ -68,11 +70,14 @@ def _hoisted(graph: GraphBuilder, groups: dict[GraphNode, list[Repartition]]) ->
             found[merge] = [
                 changer
                 for changer, repartitions in groups.items()
-                if all(_below(each, merge) is not None for each in repartitions) and _below(merge, changer) is not None
+                if all(_below(each, merge) is not None for each in repartitions)
+                and _below(merge, changer) is not None
             ]
     hoisted = dict(groups)
     for merge, changers in found.items():
-        hoisted[merge] = list(dict.fromkeys(each for changer in changers for each in groups[changer]))
+        hoisted[merge] = list(
+            dict.fromkeys(each for changer in changers for each in groups[changer])
+        )
     for changer in {changer for changers in found.values() for changer in changers}:
         del hoisted[changer]
     return hoisted
@@ -83,7 +88,11 @@ def _merge(graph: GraphBuilder, changer: GraphNode, repartitions: list[Repartiti
 
     It takes the name of the first one's topic.
     """
-    one = graph.new_repartition(repartitions[0].topic, _first(each.key for each in repartitions), _first(each.value for each in repartitions))
+    one = graph.new_repartition(
+        repartitions[0].topic,
+        _first(each.key for each in repartitions),
+        _first(each.value for each in repartitions),
+    )
     # Written right after the node that changes keys.
     one.priority = changer.priority
     for each in repartitions:

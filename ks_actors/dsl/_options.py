@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ks_actors.processors.api import check_configs, check_flag, check_function, check_one_of, check_serde, check_whole
+from ks_actors.processors.api import (
+    check_configs,
+    check_flag,
+    check_function,
+    check_one_of,
+    check_serde,
+    check_whole,
+)
 from ks_actors.topology import valid_name
 
 if TYPE_CHECKING:
@@ -38,7 +45,9 @@ class Consumed(Generic[K, V]):
         _check_name(self)
         if self.timestamp_extractor is not None:
             check_function(self.timestamp_extractor, 2, role="timestamp_extractor", of="Consumed")
-        check_one_of(self.offset_reset, ("earliest", "latest", None), role="offset_reset", of="Consumed")
+        check_one_of(
+            self.offset_reset, ("earliest", "latest", None), role="offset_reset", of="Consumed"
+        )
 
 
 @dataclass(frozen=True)
@@ -141,8 +150,13 @@ class Materialized(Generic[K, V]):
     def __post_init__(self) -> None:
         _check_serdes(self, "key", "value")
         _check_name(self)
-        check_one_of(self.store_type, ("rocksdb", "in_memory", None), role="store_type", of="Materialized")
-        for role, ms in (("retention_ms", self.retention_ms), ("history_retention_ms", self.history_retention_ms)):
+        check_one_of(
+            self.store_type, ("rocksdb", "in_memory", None), role="store_type", of="Materialized"
+        )
+        for role, ms in (
+            ("retention_ms", self.retention_ms),
+            ("history_retention_ms", self.history_retention_ms),
+        ):
             if ms is not None:
                 check_whole(ms, role=role, of="Materialized", least=0)
         for role, flag in (("logging", self.logging), ("caching", self.caching)):

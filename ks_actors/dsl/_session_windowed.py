@@ -8,7 +8,11 @@ from ks_actors.dsl import _cogroup, _grouped, _table
 from ks_actors.dsl._logic import AggregateLogic
 from ks_actors.dsl._materialize import check_materialized, session_store
 from ks_actors.dsl._windows import EmitStrategy, check_emit
-from ks_actors.processors.aggregates import FinalSessionAggregate, SessionAggregate, SessionAggregation
+from ks_actors.processors.aggregates import (
+    FinalSessionAggregate,
+    SessionAggregate,
+    SessionAggregation,
+)
 from ks_actors.processors.api import check_function
 from ks_actors.processors.tables import SessionView
 from ks_actors.serdes import LONG, SessionWindowedSerde
@@ -41,7 +45,12 @@ class SessionWindowedStream(Generic[K, V]):
     value are not. `Materialized(retention_ms=…)` keeps results longer than gap and grace demand.
     """
 
-    def __init__(self, grouped: GroupedStream[K, V], windows: SessionWindows, emit: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE) -> None:
+    def __init__(
+        self,
+        grouped: GroupedStream[K, V],
+        windows: SessionWindows,
+        emit: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE,
+    ) -> None:
         self._grouped: GroupedStream[K, V] = grouped
         self._windows: SessionWindows = windows
         self._emit: EmitStrategy = emit
@@ -55,7 +64,9 @@ class SessionWindowedStream(Generic[K, V]):
         check_emit(emit, self._grouped.called("emit_strategy", None))
         return SessionWindowedStream(self._grouped, self._windows, emit)
 
-    def count(self, materialized: Materialized[K, int] | None = None, *, name: str | None = None) -> Table[Windowed[K], int]:
+    def count(
+        self, materialized: Materialized[K, int] | None = None, *, name: str | None = None
+    ) -> Table[Windowed[K], int]:
         """Return the table of the number of records per session."""
         check_materialized(materialized, self._grouped.called("count", name))
         if materialized is not None and materialized.name is None:
@@ -64,7 +75,11 @@ class SessionWindowedStream(Generic[K, V]):
         return self._aggregate(_grouped.AGGREGATE, materialized, name, LONG, None, None, None)
 
     def reduce(
-        self, reducer: Callable[[V, V], V | None], materialized: Materialized[K, V] | None = None, *, name: str | None = None
+        self,
+        reducer: Callable[[V, V], V | None],
+        materialized: Materialized[K, V] | None = None,
+        *,
+        name: str | None = None,
     ) -> Table[Windowed[K], V]:
         """Return the table of `reducer(aggregate, value)` over the values of each session.
 
@@ -74,7 +89,9 @@ class SessionWindowedStream(Generic[K, V]):
         of = self._grouped.called("reduce", name)
         check_function(reducer, 2, role="reducer", of=of)
         check_materialized(materialized, of)
-        return self._aggregate(_grouped.REDUCE, materialized, name, self._grouped.value, None, reducer, None)
+        return self._aggregate(
+            _grouped.REDUCE, materialized, name, self._grouped.value, None, reducer, None
+        )
 
     def aggregate(
         self,
@@ -96,7 +113,9 @@ class SessionWindowedStream(Generic[K, V]):
         check_function(aggregator, 3, role="aggregator", of=of)
         check_function(merger, 3, role="merger", of=of)
         check_materialized(materialized, of)
-        return self._aggregate(_grouped.AGGREGATE, materialized, name, None, initializer, aggregator, merger)
+        return self._aggregate(
+            _grouped.AGGREGATE, materialized, name, None, initializer, aggregator, merger
+        )
 
     def _aggregate(
         self,
@@ -110,7 +129,15 @@ class SessionWindowedStream(Generic[K, V]):
     ) -> Table[Windowed[K], Any]:
         grouped, windows = self._grouped, self._windows
         on_close = self._emit is EmitStrategy.ON_WINDOW_CLOSE
-        stored = session_store(grouped.graph, materialized, prefix, key=grouped.key, value=value, windows=windows, on_close=on_close)
+        stored = session_store(
+            grouped.graph,
+            materialized,
+            prefix,
+            key=grouped.key,
+            value=value,
+            windows=windows,
+            on_close=on_close,
+        )
         named = grouped.graph.name_or(name, prefix)
         logic = session_aggregate(windows, self._emit, stored, initializer, aggregator, merger)
         node, sources = grouped.build(named, stored, logic)
@@ -152,10 +179,20 @@ class SessionWindowedCogroupedStream(Generic[K, A]):
         check_function(merger, 3, role="merger", of=of)
         check_materialized(materialized, of)
         cogrouped, windows = self._cogrouped, self._windows
-        stored = session_store(cogrouped.graph, materialized, _cogroup.AGGREGATE, key=cogrouped.key, value=None, windows=windows, on_close=False)
+        stored = session_store(
+            cogrouped.graph,
+            materialized,
+            _cogroup.AGGREGATE,
+            key=cogrouped.key,
+            value=None,
+            windows=windows,
+            on_close=False,
+        )
 
         def logic(aggregator: Callable[[Any, Any, Any], Any]) -> Logic:
-            return session_aggregate(windows, EmitStrategy.ON_WINDOW_UPDATE, stored, initializer, aggregator, merger)
+            return session_aggregate(
+                windows, EmitStrategy.ON_WINDOW_UPDATE, stored, initializer, aggregator, merger
+            )
 
         node, sources, merged = cogrouped.build(stored, name, logic)
         spec = stored.spec
@@ -197,6 +234,10 @@ def session_aggregate(
             merger=merger,
             send_old=send_old,
         )
-        return FinalSessionAggregate(aggregation) if emit is EmitStrategy.ON_WINDOW_CLOSE else SessionAggregate(aggregation)
+        return (
+            FinalSessionAggregate(aggregation)
+            if emit is EmitStrategy.ON_WINDOW_CLOSE
+            else SessionAggregate(aggregation)
+        )
 
     return AggregateLogic(spec, make, SessionView(spec.name))

@@ -10,8 +10,28 @@ from ks_actors.dsl import _branching, _grouped, _stream_joins, _table
 from ks_actors.dsl._graph import named_or_behind
 from ks_actors.dsl._options import Grouped, Produced, Repartitioned
 from ks_actors.dsl._windowed_partitioner import default_partitioner
-from ks_actors.processors.api import ProcessorOperator, async_options, check_function, check_kind, check_names, check_options, check_whole, options_of
-from ks_actors.processors.stateless import Batched, Filter, FlatMap, FlatMapValues, ForEach, Map, MapValues, PassThrough, Peek, SelectKey
+from ks_actors.processors.api import (
+    ProcessorOperator,
+    async_options,
+    check_function,
+    check_kind,
+    check_names,
+    check_options,
+    check_whole,
+    options_of,
+)
+from ks_actors.processors.stateless import (
+    Batched,
+    Filter,
+    FlatMap,
+    FlatMapValues,
+    ForEach,
+    Map,
+    MapValues,
+    PassThrough,
+    Peek,
+    SelectKey,
+)
 from ks_actors.topology import valid_name, valid_topic
 
 if TYPE_CHECKING:
@@ -23,7 +43,14 @@ if TYPE_CHECKING:
     from ks_actors.dsl._grouped import GroupedStream
     from ks_actors.dsl._options import Materialized
     from ks_actors.dsl._table import Table
-    from ks_actors.processors.api import AsyncArguments, FixedKeyProcessor, Operator, Processor, Record, Retry
+    from ks_actors.processors.api import (
+        AsyncArguments,
+        FixedKeyProcessor,
+        Operator,
+        Processor,
+        Record,
+        Retry,
+    )
     from ks_actors.serdes import Serde
     from ks_actors.topology import TopicExtractor, Topology
 
@@ -37,13 +64,10 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
     """A stream of records, each a fact of its own.
 
     Operations return other streams; nothing runs before the topology does. Functions are called
-    with (key, value) unless stated otherwise. Those of filter, map, flat_map, peek and foreach may
-    be `async def`: then `max_in_flight`, `order`, `timeout_ms` and `retry` control the calls, see
-    AsyncOptions. Every operation takes a `name` for its node.
-
-    Serdes are passed on as far as types are known to stay the same. An operation that may change
-    the key drops the key's serde. The stream is then repartitioned before the next operation that
-    needs equal keys in one place.
+    with (key, value) unless stated otherwise. Those of stateless operations may be `async def`:
+    `max_in_flight`, `order`, `timeout_ms` and `retry` then control the calls, see AsyncOptions.
+    Serdes are passed on while types are known to stay the same. An operation that may change the
+    key drops its serde, and the next one that needs equal keys in one place repartitions.
     """
 
     def __init__(
@@ -64,30 +88,72 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
         self.repartition_required: bool = repartition_required
         self._own_repartition: Repartition | None = None
 
-    def filter(self, predicate: Callable[[K, V], object], *, name: str | None = None, **options: Unpack[AsyncArguments]) -> Stream[K, V]:
+    def filter(
+        self,
+        predicate: Callable[[K, V], object],
+        *,
+        name: str | None = None,
+        **options: Unpack[AsyncArguments],
+    ) -> Stream[K, V]:
         """Keep the records for which predicate(key, value) holds."""
-        check_function(predicate, 2, role="predicate", of=self._called("filter", name), awaited=True)
+        check_function(
+            predicate, 2, role="predicate", of=self._called("filter", name), awaited=True
+        )
         return self._filter(predicate, name, options, negate=False)
 
-    def filter_not(self, predicate: Callable[[K, V], object], *, name: str | None = None, **options: Unpack[AsyncArguments]) -> Stream[K, V]:
+    def filter_not(
+        self,
+        predicate: Callable[[K, V], object],
+        *,
+        name: str | None = None,
+        **options: Unpack[AsyncArguments],
+    ) -> Stream[K, V]:
         """Keep the records for which predicate(key, value) does not hold."""
-        check_function(predicate, 2, role="predicate", of=self._called("filter_not", name), awaited=True)
+        check_function(
+            predicate, 2, role="predicate", of=self._called("filter_not", name), awaited=True
+        )
         return self._filter(predicate, name, options, negate=True)
 
     @overload
-    def map_values(self, mapper: Callable[[V], Awaitable[V2]], *, name: str | None = None, **options: Unpack[AsyncArguments]) -> Stream[K, V2]: ...
+    def map_values(
+        self,
+        mapper: Callable[[V], Awaitable[V2]],
+        *,
+        name: str | None = None,
+        **options: Unpack[AsyncArguments],
+    ) -> Stream[K, V2]: ...
     @overload
-    def map_values(self, mapper: Callable[[K, V], Awaitable[V2]], *, name: str | None = None, **options: Unpack[AsyncArguments]) -> Stream[K, V2]: ...
+    def map_values(
+        self,
+        mapper: Callable[[K, V], Awaitable[V2]],
+        *,
+        name: str | None = None,
+        **options: Unpack[AsyncArguments],
+    ) -> Stream[K, V2]: ...
     @overload
-    def map_values(self, mapper: Callable[[V], V2], *, name: str | None = None) -> Stream[K, V2]: ...
+    def map_values(
+        self, mapper: Callable[[V], V2], *, name: str | None = None
+    ) -> Stream[K, V2]: ...
     @overload
-    def map_values(self, mapper: Callable[[K, V], V2], *, name: str | None = None) -> Stream[K, V2]: ...
-    def map_values(self, mapper: Callable[..., Any], *, name: str | None = None, **options: Unpack[AsyncArguments]) -> Stream[K, Any]:
+    def map_values(
+        self, mapper: Callable[[K, V], V2], *, name: str | None = None
+    ) -> Stream[K, V2]: ...
+    def map_values(
+        self,
+        mapper: Callable[..., Any],
+        *,
+        name: str | None = None,
+        **options: Unpack[AsyncArguments],
+    ) -> Stream[K, Any]:
         """Replace values by mapper(value) or mapper(key, value), depending on its parameters."""
         of = self._called("map_values", name)
         with_key = check_function(mapper, 1, 2, role="mapper", of=of, awaited=True) == 2  # noqa: PLR2004 - key and value
         name = self.graph.name_or(name, "KSTREAM-MAPVALUES-")
-        return self._next(name, MapValues(mapper, async_options(mapper, options, name), with_key=with_key), key=self.key)
+        return self._next(
+            name,
+            MapValues(mapper, async_options(mapper, options, name), with_key=with_key),
+            key=self.key,
+        )
 
     def map(
         self,
@@ -103,18 +169,38 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
 
     @overload
     def flat_map_values(
-        self, mapper: Callable[[V], Iterable[V2] | Awaitable[Iterable[V2]]], *, name: str | None = None, **options: Unpack[AsyncArguments]
+        self,
+        mapper: Callable[[V], Iterable[V2] | Awaitable[Iterable[V2]]],
+        *,
+        name: str | None = None,
+        **options: Unpack[AsyncArguments],
     ) -> Stream[K, V2]: ...
     @overload
     def flat_map_values(
-        self, mapper: Callable[[K, V], Iterable[V2] | Awaitable[Iterable[V2]]], *, name: str | None = None, **options: Unpack[AsyncArguments]
+        self,
+        mapper: Callable[[K, V], Iterable[V2] | Awaitable[Iterable[V2]]],
+        *,
+        name: str | None = None,
+        **options: Unpack[AsyncArguments],
     ) -> Stream[K, V2]: ...
-    def flat_map_values(self, mapper: Callable[..., Any], *, name: str | None = None, **options: Unpack[AsyncArguments]) -> Stream[K, Any]:
+    def flat_map_values(
+        self,
+        mapper: Callable[..., Any],
+        *,
+        name: str | None = None,
+        **options: Unpack[AsyncArguments],
+    ) -> Stream[K, Any]:
         """Replace each record by one for each value of mapper(value) or mapper(key, value)."""
         of = self._called("flat_map_values", name)
-        with_key = check_function(mapper, 1, 2, role="mapper", of=of, awaited=True, iterated=True) == 2  # noqa: PLR2004 - key and value
+        with_key = (
+            check_function(mapper, 1, 2, role="mapper", of=of, awaited=True, iterated=True) == 2  # noqa: PLR2004 - key and value
+        )
         name = self.graph.name_or(name, "KSTREAM-FLATMAPVALUES-")
-        return self._next(name, FlatMapValues(mapper, async_options(mapper, options, name), with_key=with_key), key=self.key)
+        return self._next(
+            name,
+            FlatMapValues(mapper, async_options(mapper, options, name), with_key=with_key),
+            key=self.key,
+        )
 
     def flat_map(
         self,
@@ -124,33 +210,70 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
         **options: Unpack[AsyncArguments],
     ) -> Stream[K2, V2]:
         """Replace each record by all the pairs that mapper(key, value) returns."""
-        check_function(mapper, 2, role="mapper", of=self._called("flat_map", name), awaited=True, iterated=True)
+        check_function(
+            mapper, 2, role="mapper", of=self._called("flat_map", name), awaited=True, iterated=True
+        )
         name = self.graph.name_or(name, "KSTREAM-FLATMAP-")
         return self._next(name, FlatMap(mapper, async_options(mapper, options, name)), rekeyed=True)
 
     @overload
     def select_key(
-        self, selector: Callable[[K, V], Awaitable[K2]], *, name: str | None = None, **options: Unpack[AsyncArguments]
+        self,
+        selector: Callable[[K, V], Awaitable[K2]],
+        *,
+        name: str | None = None,
+        **options: Unpack[AsyncArguments],
     ) -> Stream[K2, V]: ...
     @overload
-    def select_key(self, selector: Callable[[K, V], K2], *, name: str | None = None) -> Stream[K2, V]: ...
-    def select_key(self, selector: Callable[..., Any], *, name: str | None = None, **options: Unpack[AsyncArguments]) -> Stream[Any, V]:
+    def select_key(
+        self, selector: Callable[[K, V], K2], *, name: str | None = None
+    ) -> Stream[K2, V]: ...
+    def select_key(
+        self,
+        selector: Callable[..., Any],
+        *,
+        name: str | None = None,
+        **options: Unpack[AsyncArguments],
+    ) -> Stream[Any, V]:
         """Replace keys by selector(key, value)."""
-        check_function(selector, 2, role="selector", of=self._called("select_key", name), awaited=True)
+        check_function(
+            selector, 2, role="selector", of=self._called("select_key", name), awaited=True
+        )
         name = self.graph.name_or(name, "KSTREAM-KEY-SELECT-")
-        return self._next(name, SelectKey(selector, async_options(selector, options, name)), value=self.value, rekeyed=True)
+        return self._next(
+            name,
+            SelectKey(selector, async_options(selector, options, name)),
+            value=self.value,
+            rekeyed=True,
+        )
 
-    def peek(self, action: Callable[[K, V], object], *, name: str | None = None, **options: Unpack[AsyncArguments]) -> Stream[K, V]:
+    def peek(
+        self,
+        action: Callable[[K, V], object],
+        *,
+        name: str | None = None,
+        **options: Unpack[AsyncArguments],
+    ) -> Stream[K, V]:
         """Call action(key, value) for each record, and forward it."""
         check_function(action, 2, role="action", of=self._called("peek", name), awaited=True)
         name = self.graph.name_or(name, "KSTREAM-PEEK-")
-        return self._next(name, Peek(action, async_options(action, options, name)), key=self.key, value=self.value)
+        return self._next(
+            name, Peek(action, async_options(action, options, name)), key=self.key, value=self.value
+        )
 
-    def foreach(self, action: Callable[[K, V], object], *, name: str | None = None, **options: Unpack[AsyncArguments]) -> None:
+    def foreach(
+        self,
+        action: Callable[[K, V], object],
+        *,
+        name: str | None = None,
+        **options: Unpack[AsyncArguments],
+    ) -> None:
         """Call action(key, value) for each record, and forward nothing."""
         check_function(action, 2, role="action", of=self._called("foreach", name), awaited=True)
         name = self.graph.name_or(name, "KSTREAM-FOREACH-")
-        self.graph.add_processor(name, ForEach(action, async_options(action, options, name)), self.node)
+        self.graph.add_processor(
+            name, ForEach(action, async_options(action, options, name)), self.node
+        )
 
     def print(
         self,
@@ -185,7 +308,13 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
         Each of the two keeps its order; there is no order between them.
         """
         of = self._called("merge", name)
-        check_kind(other, Stream, role="argument 'other'", of=of, remedy="give a Stream; make one of a table by to_stream()")
+        check_kind(
+            other,
+            Stream,
+            role="argument 'other'",
+            of=of,
+            remedy="give a Stream; make one of a table by to_stream()",
+        )
         self.graph.check_same(other.graph, of)
         name = self.graph.name_or(name, "KSTREAM-MERGE-")
         node = self.graph.add_processor(name, PassThrough(), self.node, other.node)
@@ -205,19 +334,29 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
 
         The options set the number of partitions and the partitioner.
         """
-        options: Repartitioned[K, V] = check_options(repartitioned, Repartitioned, of=self._called("repartition", None))
-        name = self.graph.new_processor_name("KSTREAM-REPARTITION-") if options.name is None else options.name
+        options: Repartitioned[K, V] = check_options(
+            repartitioned, Repartitioned, of=self._called("repartition", None)
+        )
+        name = (
+            self.graph.new_processor_name("KSTREAM-REPARTITION-")
+            if options.name is None
+            else options.name
+        )
         key = options.key or self.key
         value = options.value or self.value
         partitioner = options.partitioner or default_partitioner(key)
-        node = self.graph.new_repartition(name, key, value, partitioner=partitioner, partitions=options.partitions)
+        node = self.graph.new_repartition(
+            name, key, value, partitioner=partitioner, partitions=options.partitions
+        )
         # The user asked for this topic: the optimizer must keep it.
         node.mergeable = False
         self.graph.attach(node, self.node)
         return Stream(self.graph, node, frozenset((node.name,)), key=key, value=value)
 
     @overload
-    def to(self: Stream[K, V2 | None], topic: str | TopicExtractor, produced: Produced[K, V2]) -> None: ...
+    def to(
+        self: Stream[K, V2 | None], topic: str | TopicExtractor, produced: Produced[K, V2]
+    ) -> None: ...
     @overload
     def to(self, topic: str | TopicExtractor, produced: Produced[K, V] | None = None) -> None: ...
     def to(self, topic: str | TopicExtractor, produced: Produced[Any, Any] | None = None) -> None:
@@ -241,28 +380,54 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
 
         self.graph.add_node(name, write, self.node)
 
-    def to_table(self, materialized: Materialized[K, V] | None = None, *, name: str | None = None) -> Table[K, V]:
+    def to_table(
+        self, materialized: Materialized[K, V] | None = None, *, name: str | None = None
+    ) -> Table[K, V]:
         """Take the records as updates of a table: the latest value of each key, None deletes."""
         return _table.stream_to_table(self, materialized, name)
 
-    def group_by(self, selector: Callable[[K, V], K2], grouped: Grouped[K2, V] | None = None) -> GroupedStream[K2, V]:
+    def group_by(
+        self, selector: Callable[[K, V], K2], grouped: Grouped[K2, V] | None = None
+    ) -> GroupedStream[K2, V]:
         """Group the records by selector(key, value); those for which it is None are dropped."""
         of = self._called("group_by", None)
-        options = Grouped(value=self.value) if grouped is None else check_options(grouped, Grouped, of=of)
+        options = (
+            Grouped(value=self.value) if grouped is None else check_options(grouped, Grouped, of=of)
+        )
         check_function(selector, 2, role="selector", of=of, awaited=True)
         name = self.graph.name_or(options.name, "KSTREAM-KEY-SELECT-")
-        node = self.graph.add_processor(name, SelectKey(selector, async_options(selector, {}, name)), self.node)
+        node = self.graph.add_processor(
+            name, SelectKey(selector, async_options(selector, {}, name)), self.node
+        )
         node.changes_key = True
-        return _grouped.GroupedStream(self.graph, node, self.sources, options.key, options.value, options.name, repartition_required=True)
+        return _grouped.GroupedStream(
+            self.graph,
+            node,
+            self.sources,
+            options.key,
+            options.value,
+            options.name,
+            repartition_required=True,
+        )
 
     def group_by_key(self, grouped: Grouped[K, V] | None = None) -> GroupedStream[K, V]:
         """Group the records by their key.
 
         They are repartitioned only if an earlier operation may have changed the key.
         """
-        options = Grouped(self.key, self.value) if grouped is None else check_options(grouped, Grouped, of=self._called("group_by_key", None))
+        options = (
+            Grouped(self.key, self.value)
+            if grouped is None
+            else check_options(grouped, Grouped, of=self._called("group_by_key", None))
+        )
         return _grouped.GroupedStream(
-            self.graph, self.node, self.sources, options.key, options.value, options.name, repartition_required=self.repartition_required
+            self.graph,
+            self.node,
+            self.sources,
+            options.key,
+            options.value,
+            options.name,
+            repartition_required=self.repartition_required,
         )
 
     def process(
@@ -289,11 +454,15 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
 
         No repartition is necessary after it.
         """
-        return self._process(supplier, stores, name, "KSTREAM-PROCESSVALUES-", options, keeps_key=True)
+        return self._process(
+            supplier, stores, name, "KSTREAM-PROCESSVALUES-", options, keeps_key=True
+        )
 
     def batch(
         self,
-        function: Callable[[list[Record[K, V]]], Iterable[Record[K2, V2]] | Awaitable[Iterable[Record[K2, V2]]]],
+        function: Callable[
+            [list[Record[K, V]]], Iterable[Record[K2, V2]] | Awaitable[Iterable[Record[K2, V2]]]
+        ],
         *,
         max_records: int = 10_000,
         max_wait_ms: int = 1_000,
@@ -314,27 +483,55 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
         that takes longer fails when it returns. A failed call is a failure of each of its records.
         `SparkBridge.function` makes functions that run on Spark.
         """
-        check_function(function, 1, role="function", of=self._called("batch", name), awaited=True, iterated=True)
+        check_function(
+            function,
+            1,
+            role="function",
+            of=self._called("batch", name),
+            awaited=True,
+            iterated=True,
+        )
         name = self.graph.name_or(name, "KSTREAM-BATCH-")
-        run = options_of({"max_in_flight": max_in_flight, "order": "partition", "timeout_ms": timeout_ms, "retry": retry}, name)
-        for role, count, least in (("max_records", max_records, 1), ("max_wait_ms", max_wait_ms, 0)):
+        run = options_of(
+            {
+                "max_in_flight": max_in_flight,
+                "order": "partition",
+                "timeout_ms": timeout_ms,
+                "retry": retry,
+            },
+            name,
+        )
+        for role, count, least in (
+            ("max_records", max_records, 1),
+            ("max_wait_ms", max_wait_ms, 0),
+        ):
             check_whole(count, role=role, of=name, least=least)
         return self._next(name, Batched(function, max_records, max_wait_ms, run), rekeyed=True)
 
-    def repartition_for_join(self, name: str | None, key: Serde[K] | None, value: Serde[V] | None) -> Stream[K, V]:
+    def repartition_for_join(
+        self, name: str | None, key: Serde[K] | None, value: Serde[V] | None
+    ) -> Stream[K, V]:
         """Return the stream after a repartition topic.
 
         Without a name, all joins of this stream share one topic.
         """
         # Made in any case: the counter advances, even if the node is not used.
-        node = self.graph.new_repartition(self.node.name if name is None else name, key or self.key, value or self.value)
+        node = self.graph.new_repartition(
+            self.node.name if name is None else name, key or self.key, value or self.value
+        )
         if name is None and self._own_repartition is not None:
             node = self._own_repartition
         else:
             self.graph.attach(node, self.node)
             if name is None:
                 self._own_repartition = node
-        return Stream(self.graph, node, frozenset((node.name,)), key=key or self.key, value=value or self.value)
+        return Stream(
+            self.graph,
+            node,
+            frozenset((node.name,)),
+            key=key or self.key,
+            value=value or self.value,
+        )
 
     def _called(self, operation: str, name: str | None) -> str:
         return named_or_behind(operation, name, self.node)
@@ -351,9 +548,23 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
         node = self.graph.add_processor(name, operator, self.node)
         node.changes_key = rekeyed
         node.changes_value = isinstance(operator, MapValues | FlatMapValues)
-        return Stream(self.graph, node, self.sources, key=key, value=value, repartition_required=rekeyed or self.repartition_required)
+        return Stream(
+            self.graph,
+            node,
+            self.sources,
+            key=key,
+            value=value,
+            repartition_required=rekeyed or self.repartition_required,
+        )
 
-    def _filter(self, predicate: Callable[[K, V], object], name: str | None, options: AsyncArguments, *, negate: bool) -> Stream[K, V]:
+    def _filter(
+        self,
+        predicate: Callable[[K, V], object],
+        name: str | None,
+        options: AsyncArguments,
+        *,
+        negate: bool,
+    ) -> Stream[K, V]:
         name = self.graph.name_or(name, "KSTREAM-FILTER-")
         operator = Filter(predicate, async_options(predicate, options, name), negate=negate)
         return self._next(name, operator, key=self.key, value=self.value)
@@ -370,9 +581,19 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
     ) -> Stream[Any, Any]:
         name = self.graph.new_processor_name(prefix) if name is None else valid_name(name)
         check_names(stores, role="a name of a store", of=f"processor {name}")
-        operator = ProcessorOperator(name, supplier, options_of(options, name) if options else None, fixed_key=keeps_key)
-        node = self.graph.add_processor(name, operator, self.node, stores=operator.stores, connected=stores)
+        operator = ProcessorOperator(
+            name, supplier, options_of(options, name) if options else None, fixed_key=keeps_key
+        )
+        node = self.graph.add_processor(
+            name, operator, self.node, stores=operator.stores, connected=stores
+        )
         node.changes_key, node.changes_value = not keeps_key, True
         # A processor may forward any key.
         required = self.repartition_required if keeps_key else True
-        return Stream(self.graph, node, self.sources, key=self.key if keeps_key else None, repartition_required=required)
+        return Stream(
+            self.graph,
+            node,
+            self.sources,
+            key=self.key if keeps_key else None,
+            repartition_required=required,
+        )

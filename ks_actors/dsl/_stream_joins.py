@@ -34,24 +34,49 @@ class StreamJoins(Generic[K, V]):
     """
 
     @overload
-    def join(self, other: Table[K, W], joiner: Callable[[V, W], R], joined: Joined[K, V, W] | None = None) -> Stream[K, R]: ...
-    @overload
-    def join(self, other: Table[K, W], joiner: Callable[[K, V, W], R], joined: Joined[K, V, W] | None = None) -> Stream[K, R]: ...
-    @overload
     def join(
-        self, other: GlobalTable[GK, W], key_selector: Callable[[K, V], GK | None], joiner: Callable[[V, W], R], *, name: str | None = None
+        self, other: Table[K, W], joiner: Callable[[V, W], R], joined: Joined[K, V, W] | None = None
     ) -> Stream[K, R]: ...
     @overload
     def join(
-        self, other: GlobalTable[GK, W], key_selector: Callable[[K, V], GK | None], joiner: Callable[[K, V, W], R], *, name: str | None = None
+        self,
+        other: Table[K, W],
+        joiner: Callable[[K, V, W], R],
+        joined: Joined[K, V, W] | None = None,
     ) -> Stream[K, R]: ...
     @overload
     def join(
-        self, other: Stream[K, W], joiner: Callable[[V, W], R], windows: JoinWindows, joined: StreamJoined[K, V, W] | None = None
+        self,
+        other: GlobalTable[GK, W],
+        key_selector: Callable[[K, V], GK | None],
+        joiner: Callable[[V, W], R],
+        *,
+        name: str | None = None,
     ) -> Stream[K, R]: ...
     @overload
     def join(
-        self, other: Stream[K, W], joiner: Callable[[K, V, W], R], windows: JoinWindows, joined: StreamJoined[K, V, W] | None = None
+        self,
+        other: GlobalTable[GK, W],
+        key_selector: Callable[[K, V], GK | None],
+        joiner: Callable[[K, V, W], R],
+        *,
+        name: str | None = None,
+    ) -> Stream[K, R]: ...
+    @overload
+    def join(
+        self,
+        other: Stream[K, W],
+        joiner: Callable[[V, W], R],
+        windows: JoinWindows,
+        joined: StreamJoined[K, V, W] | None = None,
+    ) -> Stream[K, R]: ...
+    @overload
+    def join(
+        self,
+        other: Stream[K, W],
+        joiner: Callable[[K, V, W], R],
+        windows: JoinWindows,
+        joined: StreamJoined[K, V, W] | None = None,
     ) -> Stream[K, R]: ...
     def join(self, other: Any, *functions: Any, **options: Any) -> Stream[K, Any]:
         """Join records with a table's row for their key; without a match there is no result.
@@ -64,24 +89,52 @@ class StreamJoins(Generic[K, V]):
         return self._join(other, functions, options, left=False)
 
     @overload
-    def left_join(self, other: Table[K, W], joiner: Callable[[V, W | None], R], joined: Joined[K, V, W] | None = None) -> Stream[K, R]: ...
-    @overload
-    def left_join(self, other: Table[K, W], joiner: Callable[[K, V, W | None], R], joined: Joined[K, V, W] | None = None) -> Stream[K, R]: ...
-    @overload
     def left_join(
-        self, other: GlobalTable[GK, W], key_selector: Callable[[K, V], GK | None], joiner: Callable[[V, W | None], R], *, name: str | None = None
+        self,
+        other: Table[K, W],
+        joiner: Callable[[V, W | None], R],
+        joined: Joined[K, V, W] | None = None,
     ) -> Stream[K, R]: ...
     @overload
     def left_join(
-        self, other: GlobalTable[GK, W], key_selector: Callable[[K, V], GK | None], joiner: Callable[[K, V, W | None], R], *, name: str | None = None
+        self,
+        other: Table[K, W],
+        joiner: Callable[[K, V, W | None], R],
+        joined: Joined[K, V, W] | None = None,
     ) -> Stream[K, R]: ...
     @overload
     def left_join(
-        self, other: Stream[K, W], joiner: Callable[[V, W | None], R], windows: JoinWindows, joined: StreamJoined[K, V, W] | None = None
+        self,
+        other: GlobalTable[GK, W],
+        key_selector: Callable[[K, V], GK | None],
+        joiner: Callable[[V, W | None], R],
+        *,
+        name: str | None = None,
     ) -> Stream[K, R]: ...
     @overload
     def left_join(
-        self, other: Stream[K, W], joiner: Callable[[K, V, W | None], R], windows: JoinWindows, joined: StreamJoined[K, V, W] | None = None
+        self,
+        other: GlobalTable[GK, W],
+        key_selector: Callable[[K, V], GK | None],
+        joiner: Callable[[K, V, W | None], R],
+        *,
+        name: str | None = None,
+    ) -> Stream[K, R]: ...
+    @overload
+    def left_join(
+        self,
+        other: Stream[K, W],
+        joiner: Callable[[V, W | None], R],
+        windows: JoinWindows,
+        joined: StreamJoined[K, V, W] | None = None,
+    ) -> Stream[K, R]: ...
+    @overload
+    def left_join(
+        self,
+        other: Stream[K, W],
+        joiner: Callable[[K, V, W | None], R],
+        windows: JoinWindows,
+        joined: StreamJoined[K, V, W] | None = None,
     ) -> Stream[K, R]: ...
     def left_join(self, other: Any, *functions: Any, **options: Any) -> Stream[K, Any]:
         """Join as `join` does, and give the joiner None where there is no match.
@@ -93,20 +146,38 @@ class StreamJoins(Generic[K, V]):
 
     @overload
     def outer_join(
-        self, other: Stream[K, W], joiner: Callable[[V | None, W | None], R], windows: JoinWindows, joined: StreamJoined[K, V, W] | None = None
+        self,
+        other: Stream[K, W],
+        joiner: Callable[[V | None, W | None], R],
+        windows: JoinWindows,
+        joined: StreamJoined[K, V, W] | None = None,
     ) -> Stream[K, R]: ...
     @overload
     def outer_join(
-        self, other: Stream[K, W], joiner: Callable[[K, V | None, W | None], R], windows: JoinWindows, joined: StreamJoined[K, V, W] | None = None
+        self,
+        other: Stream[K, W],
+        joiner: Callable[[K, V | None, W | None], R],
+        windows: JoinWindows,
+        joined: StreamJoined[K, V, W] | None = None,
     ) -> Stream[K, R]: ...
-    def outer_join(self, other: Any, joiner: Any, windows: JoinWindows, joined: StreamJoined[Any, Any, Any] | None = None) -> Stream[K, Any]:
+    def outer_join(
+        self,
+        other: Any,
+        joiner: Any,
+        windows: JoinWindows,
+        joined: StreamJoined[Any, Any, Any] | None = None,
+    ) -> Stream[K, Any]:
         """Join two streams as `left_join` does, from both sides.
 
         Every record of either stream has a result.
         """
-        return _stream_stream_joins.join(cast("Stream[K, V]", self), other, joiner, windows, joined, left=True, outer=True)
+        return _stream_stream_joins.join(
+            cast("Stream[K, V]", self), other, joiner, windows, joined, left=True, outer=True
+        )
 
-    def _join(self, other: Any, functions: tuple[Any, ...], options: dict[str, Any], *, left: bool) -> Stream[K, Any]:
+    def _join(
+        self, other: Any, functions: tuple[Any, ...], options: dict[str, Any], *, left: bool
+    ) -> Stream[K, Any]:
         stream = cast("Stream[K, V]", self)
         if isinstance(other, _table.GlobalTable):
             return _global(stream, other, *functions, left=left, **options)
@@ -114,7 +185,9 @@ class StreamJoins(Generic[K, V]):
             return _local(stream, other, *functions, left=left, **options)
         if isinstance(other, StreamJoins):
             return _streams(stream, other, *functions, left=left, **options)
-        raise TopologyError(f"stream {stream.node.name} cannot be joined with {other!r}: give a Table, a GlobalTable or a Stream")
+        raise TopologyError(
+            f"stream {stream.node.name} cannot be joined with {other!r}: give a Table, a GlobalTable or a Stream"
+        )
 
 
 def _streams(
@@ -133,9 +206,26 @@ def _streams(
     return _stream_stream_joins.join(stream, other, joiner, windows, joined, left=left)
 
 
-def _local(stream: Stream[Any, Any], table: Any, joiner: Any, joined: Joined[Any, Any, Any] | None = None, *, left: bool) -> Stream[Any, Any]:
+def _local(
+    stream: Stream[Any, Any],
+    table: Any,
+    joiner: Any,
+    joined: Joined[Any, Any, Any] | None = None,
+    *,
+    left: bool,
+) -> Stream[Any, Any]:
     return _joins.stream_table_join(stream, table, joiner, joined, left=left)
 
 
-def _global(stream: Stream[Any, Any], table: Any, key_selector: Any, joiner: Any, *, left: bool, name: str | None = None) -> Stream[Any, Any]:
-    return _joins.stream_global_table_join(stream, table, key_selector, joiner, left=left, name=name)
+def _global(
+    stream: Stream[Any, Any],
+    table: Any,
+    key_selector: Any,
+    joiner: Any,
+    *,
+    left: bool,
+    name: str | None = None,
+) -> Stream[Any, Any]:
+    return _joins.stream_global_table_join(
+        stream, table, key_selector, joiner, left=left, name=name
+    )

@@ -8,8 +8,23 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
 from ks_actors.dsl import _stream
 from ks_actors.dsl._graph import StreamJoin, named_or_behind
 from ks_actors.dsl._windows import JoinWindows
-from ks_actors.processors.api import check_configs, check_flag, check_function, check_kind, check_one_of, check_options, check_serde
-from ks_actors.processors.joins import JoinWindow, PendingKeySerde, PendingValuesSerde, SelfJoin, StreamJoinSide, Trackers
+from ks_actors.processors.api import (
+    check_configs,
+    check_flag,
+    check_function,
+    check_kind,
+    check_one_of,
+    check_options,
+    check_serde,
+)
+from ks_actors.processors.joins import (
+    JoinWindow,
+    PendingKeySerde,
+    PendingValuesSerde,
+    SelfJoin,
+    StreamJoinSide,
+    Trackers,
+)
 from ks_actors.processors.stateless import PassThrough
 from ks_actors.topology import StoreKind, StoreSpec, valid_name
 
@@ -52,7 +67,9 @@ class StreamJoined(Generic[K, V, W]):
         for name in (self.name, self.store_name):
             if name is not None:
                 valid_name(name)
-        check_one_of(self.store_type, ("rocksdb", "in_memory", None), role="store_type", of="StreamJoined")
+        check_one_of(
+            self.store_type, ("rocksdb", "in_memory", None), role="store_type", of="StreamJoined"
+        )
         check_flag(self.logging, role="logging", of="StreamJoined")
         check_configs(self.changelog_configs, role="changelog_configs", of="StreamJoined")
 
@@ -68,17 +85,29 @@ def join(
     outer: bool = False,
 ) -> Stream[Any, Any]:
     """Join two streams; `left` keeps unmatched records of `this` one, `outer` those of both."""
-    of = named_or_behind("outer_join" if outer else "left_join" if left else "join", None, this.node)
+    of = named_or_behind(
+        "outer_join" if outer else "left_join" if left else "join", None, this.node
+    )
     check_kind(other, _stream.Stream, role="argument 'other'", of=of, remedy="give a Stream")
     this.graph.check_same(other.graph, of)
-    check_kind(windows, JoinWindows, role="argument 'windows'", of=of, remedy="give JoinWindows.of_time_difference_with_no_grace(...) or another one")
+    check_kind(
+        windows,
+        JoinWindows,
+        role="argument 'windows'",
+        of=of,
+        remedy="give JoinWindows.of_time_difference_with_no_grace(...) or another one",
+    )
     options = check_options(joined, StreamJoined, of=of)
     keyed = check_function(joiner, 2, _KEYED, role="joiner", of=of) == _KEYED
     graph, name = this.graph, options.name
     if this.repartition_required:
-        this = this.repartition_for_join(None if name is None else f"{name}-left", options.key, options.value)
+        this = this.repartition_for_join(
+            None if name is None else f"{name}-left", options.key, options.value
+        )
     if other.repartition_required:
-        other = other.repartition_for_join(None if name is None else f"{name}-right", options.key, options.other_value)
+        other = other.repartition_for_join(
+            None if name is None else f"{name}-right", options.key, options.other_value
+        )
     sources = this.sources | other.sources
     graph.copartition(sources)
     key = options.key or this.key or other.key
@@ -87,9 +116,15 @@ def join(
     names = _Names.of(graph, options, left=left, outer=outer)
     this_store = _window_store(names.this_store, windows, options, key, value)
     other_store = _window_store(names.other_store, windows, options, key, other_value)
-    graph.add_processor(names.this_window, JoinWindow(store=this_store.name), this.node, stores=[this_store])
-    graph.add_processor(names.other_window, JoinWindow(store=other_store.name), other.node, stores=[other_store])
-    pending = [_pending_store(names.pending_store, options, key, value, other_value)] if left else []
+    graph.add_processor(
+        names.this_window, JoinWindow(store=this_store.name), this.node, stores=[this_store]
+    )
+    graph.add_processor(
+        names.other_window, JoinWindow(store=other_store.name), other.node, stores=[other_store]
+    )
+    pending = (
+        [_pending_store(names.pending_store, options, key, value, other_value)] if left else []
+    )
     trackers = Trackers()
 
     def side(store: StoreSpec, *, of_left: bool) -> StreamJoinSide:
@@ -118,8 +153,18 @@ def join(
             )
             topology.add_operator(names.merge, with_itself, names.this_window, stores=[this_store])
             return
-        topology.add_operator(names.this, side(other_store, of_left=True), names.this_window, stores=[other_store, *pending])
-        topology.add_operator(names.other, side(this_store, of_left=False), names.other_window, stores=[this_store, *pending])
+        topology.add_operator(
+            names.this,
+            side(other_store, of_left=True),
+            names.this_window,
+            stores=[other_store, *pending],
+        )
+        topology.add_operator(
+            names.other,
+            side(this_store, of_left=False),
+            names.other_window,
+            stores=[this_store, *pending],
+        )
         topology.add_operator(names.merge, PassThrough(), names.this, names.other)
 
     node = StreamJoin(names.merge, write, (names.this_window, names.other_window))
@@ -141,23 +186,42 @@ class _Names(NamedTuple):
     pending_store: str
 
     @classmethod
-    def of(cls, graph: GraphBuilder, options: StreamJoined[Any, Any, Any], *, left: bool, outer: bool) -> Self:
+    def of(
+        cls, graph: GraphBuilder, options: StreamJoined[Any, Any, Any], *, left: bool, outer: bool
+    ) -> Self:
         """Take the next names; given names get the same suffixes as in Kafka Streams."""
         name, base = options.name, options.store_name
-        windows = [graph.suffixed_or(name, suffix, "KSTREAM-WINDOWED-") for suffix in ("-this-windowed", "-other-windowed")]
-        suffixes = ("-outer-this-join" if outer else "-this-join", "-outer-other-join" if left else "-other-join")
-        prefixes = ("KSTREAM-OUTERTHIS-" if outer else "KSTREAM-JOINTHIS-", "KSTREAM-OUTEROTHER-" if left else "KSTREAM-JOINOTHER-")
+        windows = [
+            graph.suffixed_or(name, suffix, "KSTREAM-WINDOWED-")
+            for suffix in ("-this-windowed", "-other-windowed")
+        ]
+        suffixes = (
+            "-outer-this-join" if outer else "-this-join",
+            "-outer-other-join" if left else "-other-join",
+        )
+        prefixes = (
+            "KSTREAM-OUTERTHIS-" if outer else "KSTREAM-JOINTHIS-",
+            "KSTREAM-OUTEROTHER-" if left else "KSTREAM-JOINOTHER-",
+        )
         numbers = [graph.new_processor_name(prefix) for prefix in prefixes]
         nodes = numbers if name is None else [name + suffix for suffix in suffixes]
         bases = numbers if base is None else [base + suffix for suffix in suffixes]
         shared = "-outer-shared-join" if outer else "-left-shared-join"
-        pending = "KSTREAM-OUTERSHARED-" + numbers[0].rpartition("-")[2] if base is None else base + shared
+        pending = (
+            "KSTREAM-OUTERSHARED-" + numbers[0].rpartition("-")[2]
+            if base is None
+            else base + shared
+        )
         merge = graph.suffixed_or(name, "-merge", "KSTREAM-MERGE-")
         stores = [f"{store}-store" for store in (*bases, pending)]
-        return cls(windows[0], windows[1], nodes[0], nodes[1], merge, stores[0], stores[1], stores[2])
+        return cls(
+            windows[0], windows[1], nodes[0], nodes[1], merge, stores[0], stores[1], stores[2]
+        )
 
 
-def _window_store(name: str, windows: JoinWindows, options: StreamJoined[Any, Any, Any], key: Any, value: Any) -> StoreSpec:
+def _window_store(
+    name: str, windows: JoinWindows, options: StreamJoined[Any, Any, Any], key: Any, value: Any
+) -> StoreSpec:
     return StoreSpec(
         name=name,
         kind=StoreKind.WINDOW,
@@ -175,7 +239,9 @@ def _window_store(name: str, windows: JoinWindows, options: StreamJoined[Any, An
     )
 
 
-def _pending_store(name: str, options: StreamJoined[Any, Any, Any], key: Any, value: Any, other_value: Any) -> StoreSpec:
+def _pending_store(
+    name: str, options: StreamJoined[Any, Any, Any], key: Any, value: Any, other_value: Any
+) -> StoreSpec:
     return StoreSpec(
         name=name,
         kind=StoreKind.KEY_VALUE,

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, final
 from ks_actors._errors import TopologyError
 from ks_actors.dsl import _table
 from ks_actors.dsl._logic import add_logic
-from ks_actors.processors.api import check_configs, check_flag, check_kind, check_one_of, check_whole
+from ks_actors.processors.api import (
+    check_configs,
+    check_flag,
+    check_kind,
+    check_one_of,
+    check_whole,
+)
 from ks_actors.processors.tables import HeldSerde, Suppress, SuppressView
 from ks_actors.topology import StoreKind, StoreSpec, valid_name
 
@@ -44,7 +50,9 @@ class BufferConfig:
         for name, limit in (("max_records", self.max_records), ("max_bytes", self.max_bytes)):
             if limit is not None:
                 check_whole(limit, role=name, of="BufferConfig", least=0)
-        check_one_of(self.when_full, ("emit_early", "shut_down"), role="when_full", of="BufferConfig")
+        check_one_of(
+            self.when_full, ("emit_early", "shut_down"), role="when_full", of="BufferConfig"
+        )
         check_flag(self.logging, role="logging", of="BufferConfig")
         check_configs(self.changelog_configs, role="changelog_configs", of="BufferConfig")
 
@@ -69,7 +77,13 @@ class Suppressed:
     def __post_init__(self) -> None:
         if self.wait_ms is not None:
             check_whole(self.wait_ms, role="wait_ms", of="Suppressed", least=0)
-        check_kind(self.buffer, BufferConfig, role="buffer", of="Suppressed", remedy="give a BufferConfig, such as BufferConfig.unbounded()")
+        check_kind(
+            self.buffer,
+            BufferConfig,
+            role="buffer",
+            of="Suppressed",
+            remedy="give a BufferConfig, such as BufferConfig.unbounded()",
+        )
         if self.name is not None:
             valid_name(self.name)
 
@@ -85,9 +99,19 @@ class Suppressed:
         Deleted results are not forwarded. The buffer must not emit early: that would make more than
         one result.
         """
-        check_kind(buffer, BufferConfig, role="buffer", of="Suppressed", remedy="give a BufferConfig, such as BufferConfig.unbounded()")
-        if buffer.when_full == "emit_early" and (buffer.max_records is not None or buffer.max_bytes is not None):
-            raise TopologyError("a buffer that emits early cannot wait until windows close: let it shut down when it is full, or lift its limits")
+        check_kind(
+            buffer,
+            BufferConfig,
+            role="buffer",
+            of="Suppressed",
+            remedy="give a BufferConfig, such as BufferConfig.unbounded()",
+        )
+        if buffer.when_full == "emit_early" and (
+            buffer.max_records is not None or buffer.max_bytes is not None
+        ):
+            raise TopologyError(
+                "a buffer that emits early cannot wait until windows close: let it shut down when it is full, or lift its limits"
+            )
         return cls(None, buffer)
 
     def with_name(self, name: str) -> Suppressed:
@@ -98,7 +122,9 @@ class Suppressed:
 class SuppressLogic:
     """A table with suppressed changes; it needs old values to know the last sent ones."""
 
-    def __init__(self, parent: Table[Any, Any], spec: StoreSpec, suppressed: Suppressed, wait_ms: int) -> None:
+    def __init__(
+        self, parent: Table[Any, Any], spec: StoreSpec, suppressed: Suppressed, wait_ms: int
+    ) -> None:
         self._parent: Table[Any, Any] = parent
         self._spec: StoreSpec = spec
         self._suppressed: Suppressed = suppressed
@@ -139,12 +165,20 @@ def suppress(table: Table[K, V], suppressed: Suppressed) -> Table[K, V]:
     """Hold back the changes of a table."""
     graph, buffer = table.graph, suppressed.buffer
     if table.has_versioned_store:
-        raise TopologyError(f"table {table.node.name} has a versioned store: its changes cannot be held back, suppress a table without history")
-    name = graph.new_processor_name(_SUPPRESS) if suppressed.name is None else valid_name(suppressed.name)
+        raise TopologyError(
+            f"table {table.node.name} has a versioned store: its changes cannot be held back, suppress a table without history"
+        )
+    name = (
+        graph.new_processor_name(_SUPPRESS)
+        if suppressed.name is None
+        else valid_name(suppressed.name)
+    )
     wait_ms = suppressed.wait_ms
     if wait_ms is None:
         if table.grace_ms is None:
-            raise TopologyError(f"table {table.node.name} has no windows that could close: take Suppressed.until_time_limit, or aggregate by windows")
+            raise TopologyError(
+                f"table {table.node.name} has no windows that could close: take Suppressed.until_time_limit, or aggregate by windows"
+            )
         wait_ms = table.grace_ms
     spec = StoreSpec(
         name=graph.new_store_name(_SUPPRESS) if suppressed.name is None else f"{name}-store",
@@ -157,4 +191,12 @@ def suppress(table: Table[K, V], suppressed: Suppressed) -> Table[K, V]:
     )
     logic = SuppressLogic(table, spec, suppressed, wait_ms)
     node = add_logic(graph, name, logic, table.node)
-    return _table.Table(graph, node, frozenset({table.node.name}), table.key, table.value, logic, grace_ms=table.grace_ms)
+    return _table.Table(
+        graph,
+        node,
+        frozenset({table.node.name}),
+        table.key,
+        table.value,
+        logic,
+        grace_ms=table.grace_ms,
+    )

@@ -9,7 +9,13 @@ import msgspec
 from ks_actors.dsl import _grouped, _stream, _suppressed, _table_joins
 from ks_actors.dsl._graph import named_or_behind
 from ks_actors.dsl._logic import FilterLogic, MapLogic, SourceLogic, TransformLogic, add_logic
-from ks_actors.dsl._materialize import check_materialized, history_ms, key_value_store, optional_store, without_history
+from ks_actors.dsl._materialize import (
+    check_materialized,
+    history_ms,
+    key_value_store,
+    optional_store,
+    without_history,
+)
 from ks_actors.dsl._options import Grouped
 from ks_actors.processors.aggregates import TableSelect
 from ks_actors.processors.api import check_function, check_kind, check_options, check_supplier
@@ -106,7 +112,13 @@ class Table(Generic[K, V]):
         self._sends_old = self._sends_old or self._logic.send_old(force=force)
         return self._sends_old
 
-    def filter(self, predicate: Callable[[K, V], object], materialized: Materialized[K, V] | None = None, *, name: str | None = None) -> Table[K, V]:
+    def filter(
+        self,
+        predicate: Callable[[K, V], object],
+        materialized: Materialized[K, V] | None = None,
+        *,
+        name: str | None = None,
+    ) -> Table[K, V]:
         """Return the table of rows for which `predicate(key, value)` is true.
 
         A row that no longer passes is deleted in it.
@@ -114,7 +126,11 @@ class Table(Generic[K, V]):
         return self._filter(predicate, materialized, name, negated=False)
 
     def filter_not(
-        self, predicate: Callable[[K, V], object], materialized: Materialized[K, V] | None = None, *, name: str | None = None
+        self,
+        predicate: Callable[[K, V], object],
+        materialized: Materialized[K, V] | None = None,
+        *,
+        name: str | None = None,
     ) -> Table[K, V]:
         """Return the table of rows for which `predicate(key, value)` is false.
 
@@ -124,14 +140,26 @@ class Table(Generic[K, V]):
 
     @overload
     def map_values(
-        self, mapper: Callable[[V], V2 | None], materialized: Materialized[K, V2] | None = None, *, name: str | None = None
+        self,
+        mapper: Callable[[V], V2 | None],
+        materialized: Materialized[K, V2] | None = None,
+        *,
+        name: str | None = None,
     ) -> Table[K, V2]: ...
     @overload
     def map_values(
-        self, mapper: Callable[[K, V], V2 | None], materialized: Materialized[K, V2] | None = None, *, name: str | None = None
+        self,
+        mapper: Callable[[K, V], V2 | None],
+        materialized: Materialized[K, V2] | None = None,
+        *,
+        name: str | None = None,
     ) -> Table[K, V2]: ...
     def map_values(
-        self, mapper: Callable[..., V2 | None], materialized: Materialized[K, V2] | None = None, *, name: str | None = None
+        self,
+        mapper: Callable[..., V2 | None],
+        materialized: Materialized[K, V2] | None = None,
+        *,
+        name: str | None = None,
     ) -> Table[K, V2]:
         """Return the table with values `mapper(value)`, or `mapper(key, value)`; None is no row.
 
@@ -143,7 +171,9 @@ class Table(Generic[K, V]):
         spec = optional_store(self.graph, materialized, _MAP_VALUES, key=self.key, value=None)
         named = self.graph.name_or(name, _MAP_VALUES)
         logic = MapLogic(self, spec, mapper, keyed=keyed)
-        return self._derived(named, logic, materialized, None if materialized is None else materialized.value)
+        return self._derived(
+            named, logic, materialized, None if materialized is None else materialized.value
+        )
 
     def transform_values(
         self,
@@ -158,18 +188,30 @@ class Table(Generic[K, V]):
         """
         of = self._called("transform_values", name)
         transformer = check_supplier(supplier, role="supplier", of=of)
-        check_kind(transformer, ValueTransformer, role="supplier", of=of, remedy="supply an object of a subclass of ValueTransformer")
+        check_kind(
+            transformer,
+            ValueTransformer,
+            role="supplier",
+            of=of,
+            remedy="supply an object of a subclass of ValueTransformer",
+        )
         check_materialized(materialized, of)
         spec = optional_store(self.graph, materialized, "", key=self.key, value=None)
         named = self.graph.name_or(name, _TRANSFORM_VALUES)
         logic = TransformLogic(self, spec, supplier, stores)
-        return self._derived(named, logic, materialized, None if materialized is None else materialized.value, stores)
+        return self._derived(
+            named, logic, materialized, None if materialized is None else materialized.value, stores
+        )
 
     @overload
     def to_stream(self, *, name: str | None = None) -> Stream[K, V | None]: ...
     @overload
-    def to_stream(self, key_mapper: Callable[[K, V | None], K2], *, name: str | None = None) -> Stream[K2, V | None]: ...
-    def to_stream(self, key_mapper: Callable[[K, V | None], K2] | None = None, *, name: str | None = None) -> Stream[Any, V | None]:
+    def to_stream(
+        self, key_mapper: Callable[[K, V | None], K2], *, name: str | None = None
+    ) -> Stream[K2, V | None]: ...
+    def to_stream(
+        self, key_mapper: Callable[[K, V | None], K2] | None = None, *, name: str | None = None
+    ) -> Stream[Any, V | None]:
         """Return the stream of changes: every new value, None where a row is deleted.
 
         With `key_mapper(key, value)` the records get other keys.
@@ -178,10 +220,16 @@ class Table(Generic[K, V]):
             check_function(key_mapper, 2, role="key_mapper", of=self._called("to_stream", name))
         named = self.graph.name_or(name, _TO_STREAM)
         node = self.graph.add_processor(named, ToStream(), self.node)
-        stream: Stream[Any, Any] = _stream.Stream(self.graph, node, self.sources, key=self.key, value=self.value)
+        stream: Stream[Any, Any] = _stream.Stream(
+            self.graph, node, self.sources, key=self.key, value=self.value
+        )
         return stream if key_mapper is None else stream.select_key(key_mapper)
 
-    def group_by(self, selector: Callable[[K, V], tuple[K2, V2] | None], grouped: Grouped[K2, V2] | None = None) -> GroupedTable[K2, V2]:
+    def group_by(
+        self,
+        selector: Callable[[K, V], tuple[K2, V2] | None],
+        grouped: Grouped[K2, V2] | None = None,
+    ) -> GroupedTable[K2, V2]:
         """Group rows by another key: `selector(key, value)` returns it with the value to aggregate.
 
         None, or a None in the pair, is no group. The rows go through a repartition topic; `grouped`
@@ -192,12 +240,19 @@ class Table(Generic[K, V]):
         options: Grouped[K2, V2] = check_options(grouped, Grouped, of=of)
         check_function(selector, 2, role="selector", of=of)
         named = self.graph.name_or(options.name, _SELECT)
-        node = self.graph.add_processor(named, TableSelect(selector=selector, versioned=self.history_ms is not None), self.node)
+        node = self.graph.add_processor(
+            named, TableSelect(selector=selector, versioned=self.history_ms is not None), self.node
+        )
         self.send_old(force=True)
         return _grouped.GroupedTable(self.graph, node, options.key, options.value, options.name)
 
     def join(
-        self, other: Table[K, VO], joiner: Callable[[V, VO], V2 | None], materialized: Materialized[K, V2] | None = None, *, name: str | None = None
+        self,
+        other: Table[K, VO],
+        joiner: Callable[[V, VO], V2 | None],
+        materialized: Materialized[K, V2] | None = None,
+        *,
+        name: str | None = None,
     ) -> Table[K, V2]:
         """Return the table of rows that both tables have.
 
@@ -239,14 +294,25 @@ class Table(Generic[K, V]):
         Then forward the latest change of each key.
         """
         remedy = "give Suppressed.until_time_limit(...) or Suppressed.until_window_closes(...)"
-        check_kind(suppressed, _suppressed.Suppressed, role="argument 'suppressed'", of=self._called("suppress", None), remedy=remedy)
+        check_kind(
+            suppressed,
+            _suppressed.Suppressed,
+            role="argument 'suppressed'",
+            of=self._called("suppress", None),
+            remedy=remedy,
+        )
         return _suppressed.suppress(self, suppressed)
 
     def _called(self, operation: str, name: str | None) -> str:
         return named_or_behind(operation, name, self.node)
 
     def _filter(
-        self, predicate: Callable[[K, V], object], materialized: Materialized[K, V] | None, name: str | None, *, negated: bool
+        self,
+        predicate: Callable[[K, V], object],
+        materialized: Materialized[K, V] | None,
+        name: str | None,
+        *,
+        negated: bool,
     ) -> Table[K, V]:
         of = self._called("filter_not" if negated else "filter", name)
         check_function(predicate, 2, role="predicate", of=of)
@@ -254,7 +320,9 @@ class Table(Generic[K, V]):
         spec = optional_store(self.graph, materialized, _FILTER, key=self.key, value=self.value)
         named = self.graph.name_or(name, _FILTER)
         logic = FilterLogic(self, spec, predicate, negated=negated)
-        return self._derived(named, logic, materialized, (materialized and materialized.value) or self.value)
+        return self._derived(
+            named, logic, materialized, (materialized and materialized.value) or self.value
+        )
 
     def _derived(
         self,
@@ -267,7 +335,16 @@ class Table(Generic[K, V]):
         key = (materialized and materialized.key) or self.key
         node = add_logic(self.graph, name, logic, self.node, connected=connected)
         store = None if logic.spec is None else logic.spec.name
-        return Table(self.graph, node, self.sources, key, value, logic, store_name=store, grace_ms=self.grace_ms)
+        return Table(
+            self.graph,
+            node,
+            self.sources,
+            key,
+            value,
+            logic,
+            store_name=store,
+            grace_ms=self.grace_ms,
+        )
 
 
 class GlobalTable(Generic[K, V]):
@@ -290,11 +367,18 @@ class GlobalTable(Generic[K, V]):
         return StoreView(self._store)
 
 
-def source_table(graph: GraphBuilder, topic: str, consumed: Consumed[K, V], materialized: Materialized[K, V] | None) -> Table[K, V]:
+def source_table(
+    graph: GraphBuilder,
+    topic: str,
+    consumed: Consumed[K, V],
+    materialized: Materialized[K, V] | None,
+) -> Table[K, V]:
     """Read a topic as a table."""
     valid_topic(topic, "table")
     check_materialized(materialized, f"table of topic {topic}")
-    spec, named = key_value_store(graph, materialized, f"{topic}-", key=consumed.key, value=consumed.value)
+    spec, named = key_value_store(
+        graph, materialized, f"{topic}-", key=consumed.key, value=consumed.value
+    )
     source = graph.suffixed_or(consumed.name, "-source", _STREAM_SOURCE)
     name = graph.name_or(consumed.name, _SOURCE)
     logic = SourceLogic(spec, stored=named or history_ms(spec) is not None)
@@ -311,19 +395,36 @@ def source_table(graph: GraphBuilder, topic: str, consumed: Consumed[K, V], mate
         stores = logic.stores()
         # The source topic serves as the changelog.
         if REUSE_SOURCE_TOPICS in (topology.optimizations or ()):
-            stores = tuple(msgspec.structs.replace(store, logging=True, source_topic=topic) for store in stores)
+            stores = tuple(
+                msgspec.structs.replace(store, logging=True, source_topic=topic) for store in stores
+            )
         topology.add_operator(name, logic.operator(), source, stores=stores)
 
     node = graph.add_node(name, write)
-    return Table(graph, node, frozenset({source}), spec.key, spec.value, logic, store_name=spec.name if named else None)
+    return Table(
+        graph,
+        node,
+        frozenset({source}),
+        spec.key,
+        spec.value,
+        logic,
+        store_name=spec.name if named else None,
+    )
 
 
-def global_table(graph: GraphBuilder, topic: str, consumed: Consumed[K, V], materialized: Materialized[K, V] | None) -> GlobalTable[K, V]:
+def global_table(
+    graph: GraphBuilder,
+    topic: str,
+    consumed: Consumed[K, V],
+    materialized: Materialized[K, V] | None,
+) -> GlobalTable[K, V]:
     """Read a topic as a global table."""
     valid_topic(topic, "global_table")
     check_materialized(materialized, f"global_table of topic {topic}")
     without_history(materialized, "a global table")
-    spec, named = key_value_store(graph, materialized, f"{topic}-", key=consumed.key, value=consumed.value)
+    spec, named = key_value_store(
+        graph, materialized, f"{topic}-", key=consumed.key, value=consumed.value
+    )
     # No node is downstream, so the cache is useless.
     spec = msgspec.structs.replace(spec, caching=False)
     source = graph.suffixed_or(consumed.name, "-source", _STREAM_SOURCE)
@@ -345,16 +446,22 @@ def global_table(graph: GraphBuilder, topic: str, consumed: Consumed[K, V], mate
     return GlobalTable(spec.name, named=named)
 
 
-def stream_to_table(stream: Stream[K, V], materialized: Materialized[K, V] | None, name: str | None) -> Table[K, V]:
+def stream_to_table(
+    stream: Stream[K, V], materialized: Materialized[K, V] | None, name: str | None
+) -> Table[K, V]:
     """Take a stream as a table: repartitioned, if its keys may have changed."""
     graph = stream.graph
     check_materialized(materialized, named_or_behind("to_table", name, stream.node))
     named = graph.name_or(name, _TO_TABLE)
-    spec, stored = key_value_store(graph, materialized, _TO_TABLE, key=stream.key, value=stream.value)
+    spec, stored = key_value_store(
+        graph, materialized, _TO_TABLE, key=stream.key, value=stream.value
+    )
     parent, sources = stream.node, stream.sources
     if stream.repartition_required:
         parent = graph.attach(graph.new_repartition(named, spec.key, spec.value), stream.node)
         sources = frozenset({parent.name})
     logic = SourceLogic(spec, stored=stored or history_ms(spec) is not None)
     node = add_logic(graph, named, logic, parent)
-    return Table(graph, node, sources, spec.key, spec.value, logic, store_name=spec.name if stored else None)
+    return Table(
+        graph, node, sources, spec.key, spec.value, logic, store_name=spec.name if stored else None
+    )

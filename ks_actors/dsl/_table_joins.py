@@ -38,12 +38,24 @@ def join(
     result is stored.
     """
     graph = this.graph
-    of = named_or_behind("outer_join" if outer else "left_join" if left else "join", name, this.node)
-    check_kind(other, _table.Table, role="argument 'other'", of=of, remedy="give a Table; make one of a stream by to_table()")
+    of = named_or_behind(
+        "outer_join" if outer else "left_join" if left else "join", name, this.node
+    )
+    check_kind(
+        other,
+        _table.Table,
+        role="argument 'other'",
+        of=of,
+        remedy="give a Table; make one of a stream by to_table()",
+    )
     graph.check_same(other.graph, of)
     check_function(joiner, 2, role="joiner", of=of)
     check_materialized(materialized, of)
-    stored = None if materialized is None else key_value_store(graph, materialized, _MERGE, key=this.key, value=None)
+    stored = (
+        None
+        if materialized is None
+        else key_value_store(graph, materialized, _MERGE, key=this.key, value=None)
+    )
     merge_name = graph.name_or(name, _MERGE)
     sources = this.sources | other.sources
     graph.copartition(sources)
@@ -56,7 +68,9 @@ def join(
         return joiner(mine, theirs)
 
     this_side = JoinSideLogic(this, other, joiner, mine_optional=outer, theirs_optional=left)
-    other_side = JoinSideLogic(other, this, reversed_joiner, mine_optional=left, theirs_optional=outer)
+    other_side = JoinSideLogic(
+        other, this, reversed_joiner, mine_optional=left, theirs_optional=outer
+    )
     this_name = graph.suffixed_or(name, "-join-this", _THIS)
     other_name = graph.suffixed_or(name, "-join-other", _OTHER)
     logic = JoinLogic(this_side, other_side, None if stored is None else stored.spec)
@@ -66,11 +80,15 @@ def join(
     def write(topology: Topology, _: tuple[str, ...]) -> None:
         topology.add_operator(this_name, this_side.operator(), this.node.name)
         topology.add_operator(other_name, other_side.operator(), other.node.name)
-        topology.add_operator(merge_name, logic.operator(), this_name, other_name, stores=logic.stores())
+        topology.add_operator(
+            merge_name, logic.operator(), this_name, other_name, stores=logic.stores()
+        )
         topology.connect_processor_and_state_stores(this_name, *other_stores)
         topology.connect_processor_and_state_stores(other_name, *this_stores)
 
     node = graph.add_node(merge_name, write, this.node, other.node)
     if stored is None:
         return _table.Table(graph, node, sources, this.key, None, logic)
-    return _table.Table(graph, node, sources, stored.spec.key, stored.spec.value, logic, store_name=stored.spec.name)
+    return _table.Table(
+        graph, node, sources, stored.spec.key, stored.spec.value, logic, store_name=stored.spec.name
+    )

@@ -8,8 +8,20 @@ from ks_actors._errors import TopologyError
 from ks_actors.dsl import _grouped, _table
 from ks_actors.dsl._logic import AggregateLogic
 from ks_actors.dsl._materialize import check_materialized, window_store
-from ks_actors.dsl._windows import EmitStrategy, SlidingWindows, TimeWindows, UnlimitedWindows, check_emit
-from ks_actors.processors.aggregates import FinalWindowedAggregate, SlidingAggregate, UnlimitedAggregate, WindowAggregation, WindowedAggregate
+from ks_actors.dsl._windows import (
+    EmitStrategy,
+    SlidingWindows,
+    TimeWindows,
+    UnlimitedWindows,
+    check_emit,
+)
+from ks_actors.processors.aggregates import (
+    FinalWindowedAggregate,
+    SlidingAggregate,
+    UnlimitedAggregate,
+    WindowAggregation,
+    WindowedAggregate,
+)
 from ks_actors.processors.api import check_function
 from ks_actors.processors.tables import WindowView
 from ks_actors.serdes import LONG, WindowedSerde
@@ -39,7 +51,12 @@ class TimeWindowedStream(Generic[K, V]):
     `Materialized(retention_ms=…)` keeps results longer than window and grace demand.
     """
 
-    def __init__(self, grouped: GroupedStream[K, V], windows: Windows, emit: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE) -> None:
+    def __init__(
+        self,
+        grouped: GroupedStream[K, V],
+        windows: Windows,
+        emit: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE,
+    ) -> None:
         self._grouped: GroupedStream[K, V] = grouped
         self._windows: Windows = windows
         self._emit: EmitStrategy = emit
@@ -52,10 +69,14 @@ class TimeWindowedStream(Generic[K, V]):
         """
         check_emit(emit, self._grouped.called("emit_strategy", None))
         if emit is EmitStrategy.ON_WINDOW_CLOSE and isinstance(self._windows, UnlimitedWindows):
-            raise TopologyError("an unlimited window never closes: take EmitStrategy.ON_WINDOW_UPDATE, or TimeWindows")
+            raise TopologyError(
+                "an unlimited window never closes: take EmitStrategy.ON_WINDOW_UPDATE, or TimeWindows"
+            )
         return TimeWindowedStream(self._grouped, self._windows, emit)
 
-    def count(self, materialized: Materialized[K, int] | None = None, *, name: str | None = None) -> Table[Windowed[K], int]:
+    def count(
+        self, materialized: Materialized[K, int] | None = None, *, name: str | None = None
+    ) -> Table[Windowed[K], int]:
         """Return the table of the number of records per key and window."""
         check_materialized(materialized, self._grouped.called("count", name))
         if materialized is not None and materialized.name is None:
@@ -64,7 +85,11 @@ class TimeWindowedStream(Generic[K, V]):
         return self._aggregate(_grouped.AGGREGATE, materialized, name, LONG, None, None)
 
     def reduce(
-        self, reducer: Callable[[V, V], V | None], materialized: Materialized[K, V] | None = None, *, name: str | None = None
+        self,
+        reducer: Callable[[V, V], V | None],
+        materialized: Materialized[K, V] | None = None,
+        *,
+        name: str | None = None,
     ) -> Table[Windowed[K], V]:
         """Return the table of `reducer(aggregate, value)` over the values of each key and window.
 
@@ -73,7 +98,9 @@ class TimeWindowedStream(Generic[K, V]):
         of = self._grouped.called("reduce", name)
         check_function(reducer, 2, role="reducer", of=of)
         check_materialized(materialized, of)
-        return self._aggregate(_grouped.REDUCE, materialized, name, self._grouped.value, None, reducer)
+        return self._aggregate(
+            _grouped.REDUCE, materialized, name, self._grouped.value, None, reducer
+        )
 
     def aggregate(
         self,
@@ -91,7 +118,9 @@ class TimeWindowedStream(Generic[K, V]):
         check_function(initializer, 0, role="initializer", of=of)
         check_function(aggregator, 3, role="aggregator", of=of)
         check_materialized(materialized, of)
-        return self._aggregate(_grouped.AGGREGATE, materialized, name, None, initializer, aggregator)
+        return self._aggregate(
+            _grouped.AGGREGATE, materialized, name, None, initializer, aggregator
+        )
 
     def _aggregate(
         self,
@@ -103,7 +132,9 @@ class TimeWindowedStream(Generic[K, V]):
         aggregator: Callable[..., Any] | None,
     ) -> Table[Windowed[K], Any]:
         grouped, windows = self._grouped, self._windows
-        stored = window_store(grouped.graph, materialized, prefix, key=grouped.key, value=value, windows=windows)
+        stored = window_store(
+            grouped.graph, materialized, prefix, key=grouped.key, value=value, windows=windows
+        )
         named = grouped.graph.name_or(name, prefix)
         logic = windowed_aggregate(windows, self._emit, stored, initializer, aggregator)
         node, sources = grouped.build(named, stored, logic)
@@ -149,6 +180,10 @@ def windowed_aggregate(
             return UnlimitedAggregate(aggregation, windows.start_ms)
         if isinstance(windows, SlidingWindows):
             return SlidingAggregate(aggregation, on_close=emit is EmitStrategy.ON_WINDOW_CLOSE)
-        return FinalWindowedAggregate(aggregation) if emit is EmitStrategy.ON_WINDOW_CLOSE else WindowedAggregate(aggregation)
+        return (
+            FinalWindowedAggregate(aggregation)
+            if emit is EmitStrategy.ON_WINDOW_CLOSE
+            else WindowedAggregate(aggregation)
+        )
 
     return AggregateLogic(spec, make, WindowView(spec.name))

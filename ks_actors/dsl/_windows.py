@@ -42,7 +42,9 @@ class TimeWindows:
         if self.grace_ms < 0:
             raise TopologyError(f"grace_ms is {self.grace_ms}, give 0 or more")
         if not 0 < self.advance_ms <= self.size_ms:
-            raise TopologyError(f"windows of {self.size_ms} ms advance by 1 to {self.size_ms} ms, advance_ms is {self.advance_ms}")
+            raise TopologyError(
+                f"windows of {self.size_ms} ms advance by 1 to {self.size_ms} ms, advance_ms is {self.advance_ms}"
+            )
 
     @classmethod
     def of_size_with_no_grace(cls, size_ms: int) -> TimeWindows:
@@ -88,7 +90,9 @@ class SlidingWindows:
     def __post_init__(self) -> None:
         _check_ms(self, "time_difference_ms", "grace_ms")
         if self.time_difference_ms < 1:
-            raise TopologyError(f"a window lasts at least 1 ms, time_difference_ms is {self.time_difference_ms}")
+            raise TopologyError(
+                f"a window lasts at least 1 ms, time_difference_ms is {self.time_difference_ms}"
+            )
         if self.grace_ms < 0:
             raise TopologyError(f"grace_ms is {self.grace_ms}, give 0 or more")
 
@@ -138,7 +142,9 @@ class UnlimitedWindows:
     def __post_init__(self) -> None:
         _check_ms(self, "start_ms")
         if self.start_ms < 0:
-            raise TopologyError(f"a window cannot begin before the epoch, start_ms is {self.start_ms}")
+            raise TopologyError(
+                f"a window cannot begin before the epoch, start_ms is {self.start_ms}"
+            )
 
     @classmethod
     def of(cls) -> UnlimitedWindows:
@@ -239,7 +245,9 @@ class JoinWindows:
     def __post_init__(self) -> None:
         _check_ms(self, "before_ms", "after_ms", "grace_ms")
         if self.before_ms + self.after_ms < 0:
-            raise TopologyError(f"records from {self.before_ms} ms before to {self.after_ms} ms after are none: the sum must not be negative")
+            raise TopologyError(
+                f"records from {self.before_ms} ms before to {self.after_ms} ms after are none: the sum must not be negative"
+            )
         if self.grace_ms < 0:
             raise TopologyError(f"grace_ms is {self.grace_ms}, give 0 or more")
 
@@ -290,4 +298,10 @@ def check_windows(windows: Any, of: str) -> None:
 
 def check_emit(emit: Any, of: str) -> None:
     """Raise TopologyError unless the argument is an EmitStrategy."""
-    check_kind(emit, EmitStrategy, role="argument 'emit'", of=of, remedy="give EmitStrategy.ON_WINDOW_UPDATE or EmitStrategy.ON_WINDOW_CLOSE")
+    check_kind(
+        emit,
+        EmitStrategy,
+        role="argument 'emit'",
+        of=of,
+        remedy="give EmitStrategy.ON_WINDOW_UPDATE or EmitStrategy.ON_WINDOW_CLOSE",
+    )

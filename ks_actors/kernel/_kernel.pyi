@@ -18,8 +18,22 @@ This changes nothing but speed.
 """
 
 def read_records(
-    data: Buffer, at: int, count: int, base_offset: int, base_time: int, append_time: bool, with_offsets: bool, /
-) -> tuple[int, list[bytes | None], list[bytes | None], list[int], list[tuple[tuple[str, bytes | None], ...]] | None, list[int] | None]:
+    data: Buffer,
+    at: int,
+    count: int,
+    base_offset: int,
+    base_time: int,
+    append_time: bool,
+    with_offsets: bool,
+    /,
+) -> tuple[
+    int,
+    list[bytes | None],
+    list[bytes | None],
+    list[int],
+    list[tuple[tuple[str, bytes | None], ...]] | None,
+    list[int] | None,
+]:
     """Read `count` uncompressed records of a record batch (message format v2) from position `at`.
 
     Returns the position after them, keys, values, and timestamps (ms: `base_time` plus the record's
@@ -48,7 +62,11 @@ def write_records(
     """
 
 def write_changes(
-    store: tuple[dict[Any, Any], dict[Any, Any], dict[Any, int]], handles: list[Any], forms: tuple[int, int, int], limit: int, /
+    store: tuple[dict[Any, Any], dict[Any, Any], dict[Any, int]],
+    handles: list[Any],
+    forms: tuple[int, int, int],
+    limit: int,
+    /,
 ) -> tuple[bytes, int, int] | None:
     """Write a store's frozen changes as changelog records.
 
@@ -69,7 +87,11 @@ def write_changes(
     """
 
 def engine_rows(
-    store: tuple[dict[Any, Any], dict[Any, Any], dict[Any, Any]], handles: list[Any], forms: tuple[int, int, int, bool, int], prefix: bytes, /
+    store: tuple[dict[Any, Any], dict[Any, Any], dict[Any, Any]],
+    handles: list[Any],
+    forms: tuple[int, int, int, bool, int],
+    prefix: bytes,
+    /,
 ) -> list[tuple[bytes, bytes]] | None:
     """Return a store's committed changes as rows of its engine, in the order of their keys.
 
@@ -94,7 +116,9 @@ def partitions(keys: list[bytes], count: int, /) -> list[int]:
     Raises TypeError for keys that are not bytes.
     """
 
-def scatter(numbers: list[int], count: int, columns: list[list[Any]], /) -> list[list[list[Any] | None]]:
+def scatter(
+    numbers: list[int], count: int, columns: list[list[Any]], /
+) -> list[list[list[Any] | None]]:
     """Split each column by number: a list for each number below `count`, in order.
 
     It is None for numbers that do not occur.
@@ -127,7 +151,9 @@ def absent(view: dict[Any, Any], keys: list[Any], start: int, /) -> list[Any]:
     Plain keys are str, bytes or int. Raises the errors of comparing keys.
     """
 
-def entry_columns(view: dict[Any, Any], dirty: dict[Any, Any], keys: list[Any], /) -> tuple[list[Any], list[int]] | None:
+def entry_columns(
+    view: dict[Any, Any], dirty: dict[Any, Any], keys: list[Any], /
+) -> tuple[list[Any], list[int]] | None:
     """Return the values and the timestamps of entries: from `dirty`, or else from `view`.
 
     None when a key is in neither, or its entry is no pair. Raises the errors of comparing keys.
@@ -164,7 +190,13 @@ def windowed(kind: type[_T], keys: list[Any], windows: list[Any], /) -> list[_T]
     `tuple.__new__` cannot make objects.
     """
 
-def window_values(dicts: dict[Any, dict[Any, Any]], dirty: dict[Any, Any], handles: list[tuple[Any, int]], by_start: bool, /) -> list[Any] | None:
+def window_values(
+    dicts: dict[Any, dict[Any, Any]],
+    dirty: dict[Any, Any],
+    handles: list[tuple[Any, int]],
+    by_start: bool,
+    /,
+) -> list[Any] | None:
     """Return the value of each pair of key and start: from `dirty`, or else from `dicts`.
 
     None when one is in neither. `dicts` are by key, then start, or the other way round with
@@ -184,7 +216,14 @@ def window_keys(keys: list[Any], starts: list[int], sequences: list[int] | None,
     TypeError for other keys, UnicodeEncodeError for invalid text, OverflowError for larger numbers.
     """
 
-def add_places(index: dict[Any, int | list[int]], keys: list[Any], starts: array[int], base: int, numbers: list[int], /) -> list[int]:
+def add_places(
+    index: dict[Any, int | list[int]],
+    keys: list[Any],
+    starts: array[int],
+    base: int,
+    numbers: list[int],
+    /,
+) -> list[int]:
     """Add the rows from place `base` on to `index`; `numbers` are their places.
 
     The index has for each key the place of its only row, or the places of all, by start. Equal keys
@@ -242,7 +281,9 @@ class Rows:
     def add(self, key: Any, start: int, sequence: int, value: Any, time: int, /) -> None:
         """Add a row. Raises TypeError, ValueError, UnicodeEncodeError."""
 
-    def add_all(self, keys: list[Any], starts: list[int], sequences: list[int], values: list[Any], /) -> None:
+    def add_all(
+        self, keys: list[Any], starts: list[int], sequences: list[int], values: list[Any], /
+    ) -> None:
         """Add rows with their starts as times: all of them, or none when it raises."""
 
     def replace(self, place: int, value: Any, time: int, /) -> None:
@@ -263,7 +304,16 @@ class Rows:
     def entries(self, key: Any, first: int, last: int, /) -> list[tuple[int, tuple[Any, int]]]:
         """Return start, value and time of a key's rows that start from `first` to `last`."""
 
-    def meet(self, keys: list[Any], times: list[int], before: int, after: int, limits: list[int] | None, met: list[tuple[int, int, Any]], /) -> None:
+    def meet(
+        self,
+        keys: list[Any],
+        times: list[int],
+        before: int,
+        after: int,
+        limits: list[int] | None,
+        met: list[tuple[int, int, Any]],
+        /,
+    ) -> None:
         """Do the same as the function `meet`, without rows that start at a key's limit or before."""
 
     def column(self, which: int, first: int, last: int, /) -> list[Any]:
@@ -276,7 +326,9 @@ class Rows:
     def names(self, first: int, last: int, /) -> list[bytes]:
         """Return the changelog keys of rows `first` to before `last`, like `window_keys`."""
 
-    def write(self, first: int, last: int, limit: int, header: int, /) -> tuple[bytearray, int, int, int]:
+    def write(
+        self, first: int, last: int, limit: int, header: int, /
+    ) -> tuple[bytearray, int, int, int]:
         """Write the changelog records of rows `first` to before `last` as `write_records` does.
 
         There must be at least one; `header` is at most 4096.

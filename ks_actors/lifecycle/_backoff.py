@@ -44,7 +44,9 @@ class TaskBackoff:
     """
 
     def __init__(self) -> None:
-        self._failed: dict[tuple[TaskId | None, str | None, int | None], tuple[int, RetryBackoff]] = {}
+        self._failed: dict[
+            tuple[TaskId | None, str | None, int | None], tuple[int, RetryBackoff]
+        ] = {}
 
     def next(self, task: TaskId | None, cause: Exception, now: float) -> float:
         """Return the pause in seconds of a task that failed by `cause`; None is an unknown task."""

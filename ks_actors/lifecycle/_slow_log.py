@@ -27,7 +27,9 @@ _log = logging.getLogger("ks_actors")
 
 async def warn_if_slow(who: str, what: str, work: Awaitable[T]) -> T:
     """Log a warning when an await takes longer than ten seconds."""
-    told = asyncio.get_running_loop().call_later(_SECONDS, _log.warning, "%s waits for %s, for %g s by now", who, what, _SECONDS)
+    told = asyncio.get_running_loop().call_later(
+        _SECONDS, _log.warning, "%s waits for %s, for %g s by now", who, what, _SECONDS
+    )
     try:
         return await work
     finally:
@@ -57,7 +59,14 @@ class LogRetries:
         """Return retries for a part of the time."""
         return LogRetries(self.seconds * part, self._closing)
 
-    async def ask(self, what: str, call: Callable[[], Awaitable[T]], about: Collection[object] = (), *, waits: float = 0.0) -> T:
+    async def ask(
+        self,
+        what: str,
+        call: Callable[[], Awaitable[T]],
+        about: Collection[object] = (),
+        *,
+        waits: float = 0.0,
+    ) -> T:
         """Make a call until it does not raise LogTimeout.
 
         `waits` are the seconds that it may take even if all is well. Raises NoAnswer, and the
@@ -65,7 +74,9 @@ class LogRetries:
         """
         return await self._ask(what, call, about, again=True, waits=waits)
 
-    async def ask_once(self, what: str, call: Callable[[], Awaitable[T]], about: Collection[object] = ()) -> T:
+    async def ask_once(
+        self, what: str, call: Callable[[], Awaitable[T]], about: Collection[object] = ()
+    ) -> T:
         """Make a call that must not be repeated, as it may have had its effect.
 
         Raises NoAnswer, and the call's errors.
@@ -78,12 +89,25 @@ class LogRetries:
         A warning reports a goodbye without an answer: the other side finds out by a timeout.
         """
         try:
-            async with self._closing.timeout_at(asyncio.get_running_loop().time() + max(self.seconds, _ONE_CALL_SECONDS)):
+            async with self._closing.timeout_at(
+                asyncio.get_running_loop().time() + max(self.seconds, _ONE_CALL_SECONDS)
+            ):
                 await call()
         except TimeoutError:
-            _log.warning("the log did not answer in time when it was told that the app %s; it has to find out by a timeout", what)
+            _log.warning(
+                "the log did not answer in time when it was told that the app %s; it has to find out by a timeout",
+                what,
+            )
 
-    async def _ask(self, what: str, call: Callable[[], Awaitable[T]], about: Collection[object], *, again: bool, waits: float) -> T:
+    async def _ask(
+        self,
+        what: str,
+        call: Callable[[], Awaitable[T]],
+        about: Collection[object],
+        *,
+        again: bool,
+        waits: float,
+    ) -> T:
         if self._closing.over:
             raise NoAnswer(
                 f"the log was not asked {told(what, about)}: the app closes, and the {self._closing.seconds:g} s are over that it may take"
@@ -91,7 +115,9 @@ class LogRetries:
         clock = asyncio.get_running_loop().time
         began = clock()
         deadline = began + self.seconds
-        end = began + waits + (self.seconds if self.seconds >= _LEAST_SECONDS else _ONE_CALL_SECONDS)
+        end = (
+            began + waits + (self.seconds if self.seconds >= _LEAST_SECONDS else _ONE_CALL_SECONDS)
+        )
         pause = _FIRST_PAUSE
         last: LogTimeout | None = None
         while True:
@@ -113,7 +139,9 @@ class LogRetries:
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def _too_late(self, what: str, about: Collection[object], last: LogTimeout | None, seconds: float) -> NoAnswer:
+    def _too_late(
+        self, what: str, about: Collection[object], last: LogTimeout | None, seconds: float
+    ) -> NoAnswer:
         reason = last or "there was no answer at all"
         advice = "raise close_timeout_ms" if self._closing.begun else "raise task_timeout_ms"
         return NoAnswer(

@@ -21,17 +21,25 @@ class Transitions(Generic[E]):
     """
 
     def __init__(self, table: Mapping[E, Iterable[E]]) -> None:
-        self._legal: dict[E, frozenset[E]] = {state: frozenset(targets) for state, targets in table.items()}
+        self._legal: dict[E, frozenset[E]] = {
+            state: frozenset(targets) for state, targets in table.items()
+        }
         if not self._legal:
             raise ValueError("a table of transitions has at least one state")
         kind = type(next(iter(self._legal)))
         named = {*self._legal, *(target for targets in self._legal.values() for target in targets)}
         if strange := [state for state in named if type(state) is not kind]:
-            raise ValueError(f"a table of transitions of {kind.__name__} knows no {', '.join(map(str, strange))}")
+            raise ValueError(
+                f"a table of transitions of {kind.__name__} knows no {', '.join(map(str, strange))}"
+            )
         if missing := [state.name for state in kind if state not in self._legal]:
-            raise ValueError(f"a table of transitions has all states of {kind.__name__}, {', '.join(missing)} missing")
+            raise ValueError(
+                f"a table of transitions has all states of {kind.__name__}, {', '.join(missing)} missing"
+            )
 
-    def start(self, state: E, *, name: str = "", on_change: Callable[[E, E], None] | None = None) -> Cycle[E]:
+    def start(
+        self, state: E, *, name: str = "", on_change: Callable[[E, E], None] | None = None
+    ) -> Cycle[E]:
         """Begin a life in `state`.
 
         `name` names it in errors; `on_change(old, new)` is called after each transition.
@@ -47,7 +55,13 @@ class Transitions(Generic[E]):
 class Cycle(Generic[E]):
     """One life in progress; made by `Transitions.start`."""
 
-    def __init__(self, transitions: Transitions[E], state: E, name: str, on_change: Callable[[E, E], None] | None) -> None:
+    def __init__(
+        self,
+        transitions: Transitions[E],
+        state: E,
+        name: str,
+        on_change: Callable[[E, E], None] | None,
+    ) -> None:
         self._transitions: Transitions[E] = transitions
         self._state: E = state
         self._name: str = name
@@ -75,7 +89,9 @@ class Cycle(Generic[E]):
         legal = self._transitions.legal(old)
         if new not in legal:
             ways = ", ".join(sorted(state.name for state in legal))
-            raise IllegalTransition(f"{self._name} cannot go from {old.name} to {new.name}; {f'only to {ways}' if ways else 'it has ended'}")
+            raise IllegalTransition(
+                f"{self._name} cannot go from {old.name} to {new.name}; {f'only to {ways}' if ways else 'it has ended'}"
+            )
         self._state = new
         if self._on_change is not None:
             self._on_change(old, new)

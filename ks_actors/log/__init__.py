@@ -5,7 +5,18 @@ from ks_actors.log._groups import TellsGroups as TellsGroups
 from ks_actors.log._lease import Lease
 from ks_actors.log._open import kafka_log as kafka_log
 from ks_actors.log._open import open_log
-from ks_actors.log._port import Assignor, Fetcher, Log, Membership, MembershipEvent, NewMember, Producer, TransactionalProducer, Writer, WritesBytes
+from ks_actors.log._port import (
+    Assignor,
+    Fetcher,
+    Log,
+    Membership,
+    MembershipEvent,
+    NewMember,
+    Producer,
+    TransactionalProducer,
+    Writer,
+    WritesBytes,
+)
 from ks_actors.log._port import TellsOutages as TellsOutages
 from ks_actors.log._retrying_log import PatientLog as PatientLog
 from ks_actors.log._retrying_log import patient as patient

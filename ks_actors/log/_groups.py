@@ -62,7 +62,9 @@ class ManagesGroups(TellsGroups, Protocol):
         """
         ...
 
-    async def set_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], /) -> None:
+    async def set_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], /
+    ) -> None:
         """Commit offsets for a group without members, all in one request.
 
         Raises IllegalGeneration when the group has members.

@@ -31,13 +31,19 @@ def open_log(url: str) -> Log:
     parts = urlsplit(url)
     if parts.scheme == "memory":
         if url != "memory://":
-            raise ConfigError(f"logs in memory have no names, and {url!r} has one: use 'memory://', and share a log by handing on the object")
+            raise ConfigError(
+                f"logs in memory have no names, and {url!r} has one: use 'memory://', and share a log by handing on the object"
+            )
         return EmbeddedLog()
     if parts.scheme == "embedded":
         if parts.netloc or not parts.path or parts.query or parts.fragment:
-            raise ConfigError(f"{url!r} names no directory: use three slashes and an absolute path, 'embedded:///path'")
+            raise ConfigError(
+                f"{url!r} names no directory: use three slashes and an absolute path, 'embedded:///path'"
+            )
         return EmbeddedLog(Path(unquote(parts.path)))
-    raise ConfigError(f"{url!r} is no log that can be opened: use 'memory://', 'embedded:///path' or 'kafka://host:port'")
+    raise ConfigError(
+        f"{url!r} is no log that can be opened: use 'memory://', 'embedded:///path' or 'kafka://host:port'"
+    )
 
 
 def kafka_log(servers: str, *, client_id: str = "ks-actors", **options: Any) -> Log:
@@ -50,5 +56,7 @@ def kafka_log(servers: str, *, client_id: str = "ks-actors", **options: Any) -> 
     except ModuleNotFoundError as missing:
         if missing.name != "aiokafka":
             raise
-        raise ConfigError("Kafka is reached by the package aiokafka, which is not installed: pip install 'ks-actors[kafka]'") from missing
+        raise ConfigError(
+            "Kafka is reached by the package aiokafka, which is not installed: pip install 'ks-actors[kafka]'"
+        ) from missing
     return KafkaLog(servers, options=KafkaOptions(**options), client_id=client_id)

@@ -115,7 +115,9 @@ class TransactionalProducer(Writer, Protocol):
     A producer fenced by a newer one of its transactional id gets Fenced from every call.
     """
 
-    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata, /) -> None:
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata, /
+    ) -> None:
         """Make the sent records and the group's `offsets` visible at once.
 
         Raises Fenced, IllegalGeneration (the group has a new generation), TransactionAborted: then
@@ -143,7 +145,9 @@ class Membership(Protocol):
         """Wait for the next event of the membership. Raises LogClosed after `leave`."""
         ...
 
-    def revoked(self, user_data: bytes | None = None, topics: Collection[str] | None = None, /) -> None:
+    def revoked(
+        self, user_data: bytes | None = None, topics: Collection[str] | None = None, /
+    ) -> None:
         """Report that the partitions of the last Revoked are released: the rebalance may continue.
 
         Given user data and topics replace the member's previous ones.
@@ -154,7 +158,9 @@ class Membership(Protocol):
         """Ask for a new assignment, with new user data, and new topics if given."""
         ...
 
-    async def committed(self, partitions: Iterable[TopicPartition], /) -> Mapping[TopicPartition, OffsetAndMetadata]:
+    async def committed(
+        self, partitions: Iterable[TopicPartition], /
+    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
         """Return the group's committed offsets, without partitions that have none.
 
         Waits for open transactions (require_stable).
@@ -181,7 +187,9 @@ class Membership(Protocol):
         ...
 
 
-Assignor: TypeAlias = "Callable[[Sequence[MemberInfo], Mapping[str, int]], Mapping[str, MemberAssignment]]"
+Assignor: TypeAlias = (
+    "Callable[[Sequence[MemberInfo], Mapping[str, int]], Mapping[str, MemberAssignment]]"
+)
 """The assignment function, called on the leader, in any thread.
 
 It maps members, and the partition counts of all their topics, to assignments by member id. It
@@ -264,7 +272,9 @@ class Log(Protocol):
         """Return a new fetcher without partitions."""
         ...
 
-    async def producer(self, *, client_id: str, lease: Lease | None = None, topics: Collection[str] = ()) -> Producer:
+    async def producer(
+        self, *, client_id: str, lease: Lease | None = None, topics: Collection[str] = ()
+    ) -> Producer:
         """Return a new idempotent producer; with a lease, it writes only while the lease holds.
 
         `topics` are the known target topics: their lookups need not wait for records.
@@ -272,7 +282,12 @@ class Log(Protocol):
         ...
 
     async def transactional_producer(
-        self, transactional_id: str, *, client_id: str, timeout_ms: int, scope: TransactionScope | None = None
+        self,
+        transactional_id: str,
+        *,
+        client_id: str,
+        timeout_ms: int,
+        scope: TransactionScope | None = None,
     ) -> TransactionalProducer:
         """Return a producer of that id; fence all earlier ones and abort their open transactions.
 
@@ -300,7 +315,9 @@ class Log(Protocol):
         """Delete topics. Raises UnknownTopicOrPartition."""
         ...
 
-    async def describe_topics(self, names: Iterable[str] | None = None, /, *, configs: bool = True) -> Mapping[str, TopicDescription]:
+    async def describe_topics(
+        self, names: Iterable[str] | None = None, /, *, configs: bool = True
+    ) -> Mapping[str, TopicDescription]:
         """Return the topics that exist among `names`; for None, all topics.
 
         Without `configs` theirs are left empty, which may be faster.
@@ -311,18 +328,24 @@ class Log(Protocol):
         """Delete all records below the given offsets."""
         ...
 
-    async def begin_offsets(self, partitions: Iterable[TopicPartition], /) -> Mapping[TopicPartition, int]:
+    async def begin_offsets(
+        self, partitions: Iterable[TopicPartition], /
+    ) -> Mapping[TopicPartition, int]:
         """Return the first available offset of each partition. Raises UnknownTopicOrPartition."""
         ...
 
-    async def end_offsets(self, partitions: Iterable[TopicPartition], isolation: IsolationLevel, /) -> Mapping[TopicPartition, int]:
+    async def end_offsets(
+        self, partitions: Iterable[TopicPartition], isolation: IsolationLevel, /
+    ) -> Mapping[TopicPartition, int]:
         """Return the offset after the last record (READ_COMMITTED: the last stable offset).
 
         Raises UnknownTopicOrPartition.
         """
         ...
 
-    async def offsets_for_times(self, times: Mapping[TopicPartition, int], /) -> Mapping[TopicPartition, int]:
+    async def offsets_for_times(
+        self, times: Mapping[TopicPartition, int], /
+    ) -> Mapping[TopicPartition, int]:
         """Return the first offset at or after each time (ms).
 
         A partition without such a record gets its end offset.

@@ -43,7 +43,9 @@ def patient(log: Log, timeout_ms: int, closing: Closing | None = None) -> Patien
     While the app is `closing`, every call ends by that deadline, and so do readers, writers and
     members.
     """
-    return (_PatientLogOfBytes if isinstance(log, WritesBytes) else PatientLog)(log, LogRetries(timeout_ms / 1000, closing))
+    return (_PatientLogOfBytes if isinstance(log, WritesBytes) else PatientLog)(
+        log, LogRetries(timeout_ms / 1000, closing)
+    )
 
 
 class PatientLog:
@@ -73,58 +75,105 @@ class PatientLog:
         """Return a new fetcher."""
         return _Fetcher(self._patience, self._log.fetcher(client_id=client_id, isolation=isolation))
 
-    async def producer(self, *, client_id: str, lease: Lease | None = None, topics: Collection[str] = ()) -> Producer:
+    async def producer(
+        self, *, client_id: str, lease: Lease | None = None, topics: Collection[str] = ()
+    ) -> Producer:
         """Return a new producer."""
-        made = await self._patience.ask("for a producer id", lambda: self._log.producer(client_id=client_id, lease=lease, topics=topics))
+        made = await self._patience.ask(
+            "for a producer id",
+            lambda: self._log.producer(client_id=client_id, lease=lease, topics=topics),
+        )
         return _Producer(self._patience, made)
 
     async def transactional_producer(
-        self, transactional_id: str, *, client_id: str, timeout_ms: int, scope: TransactionScope | None = None
+        self,
+        transactional_id: str,
+        *,
+        client_id: str,
+        timeout_ms: int,
+        scope: TransactionScope | None = None,
     ) -> TransactionalProducer:
         """Return a producer of that id."""
         made = await self._patience.ask(
             f"for a producer of transactional id {transactional_id}",
-            lambda: self._log.transactional_producer(transactional_id, client_id=client_id, timeout_ms=timeout_ms, scope=scope),
+            lambda: self._log.transactional_producer(
+                transactional_id, client_id=client_id, timeout_ms=timeout_ms, scope=scope
+            ),
         )
         return _TransactionalProducer(self._patience, made, transactional_id)
 
     async def join(self, group_id: str, member: NewMember, /) -> Membership:
         """Join a group."""
-        return _Membership(self._patience, await self._patience.ask(f"to join group {group_id}", lambda: self._log.join(group_id, member)))
+        return _Membership(
+            self._patience,
+            await self._patience.ask(
+                f"to join group {group_id}", lambda: self._log.join(group_id, member)
+            ),
+        )
 
     async def create_topics(self, topics: Iterable[NewTopic], /) -> None:
         """Create topics."""
         wanted = tuple(topics)
-        await self._patience.ask("to create", lambda: self._log.create_topics(wanted), [topic.name for topic in wanted])
+        await self._patience.ask(
+            "to create", lambda: self._log.create_topics(wanted), [topic.name for topic in wanted]
+        )
 
     async def delete_topics(self, names: Iterable[str], /) -> None:
         """Delete topics."""
         wanted = tuple(names)
         await self._patience.ask("to delete", lambda: self._log.delete_topics(wanted), wanted)
 
-    async def describe_topics(self, names: Iterable[str] | None = None, /, *, configs: bool = True) -> Mapping[str, TopicDescription]:
+    async def describe_topics(
+        self, names: Iterable[str] | None = None, /, *, configs: bool = True
+    ) -> Mapping[str, TopicDescription]:
         """Return the topics that exist."""
         wanted = None if names is None else tuple(names)
         ask = self._patience.ask
-        return await ask("to describe", lambda: self._log.describe_topics(wanted, configs=configs), ("all topics",) if wanted is None else wanted)
+        return await ask(
+            "to describe",
+            lambda: self._log.describe_topics(wanted, configs=configs),
+            ("all topics",) if wanted is None else wanted,
+        )
 
     async def delete_records(self, before: Mapping[TopicPartition, int], /) -> None:
         """Delete records."""
-        await self._patience.ask("to delete records of", lambda: self._log.delete_records(before), before)
+        await self._patience.ask(
+            "to delete records of", lambda: self._log.delete_records(before), before
+        )
 
-    async def begin_offsets(self, partitions: Iterable[TopicPartition], /) -> Mapping[TopicPartition, int]:
+    async def begin_offsets(
+        self, partitions: Iterable[TopicPartition], /
+    ) -> Mapping[TopicPartition, int]:
         """Return the first offsets."""
         wanted = tuple(partitions)
-        return await self._patience.ask("for the first offsets of", lambda: self._log.begin_offsets(wanted), wanted) if wanted else {}
+        return (
+            await self._patience.ask(
+                "for the first offsets of", lambda: self._log.begin_offsets(wanted), wanted
+            )
+            if wanted
+            else {}
+        )
 
-    async def end_offsets(self, partitions: Iterable[TopicPartition], isolation: IsolationLevel, /) -> Mapping[TopicPartition, int]:
+    async def end_offsets(
+        self, partitions: Iterable[TopicPartition], isolation: IsolationLevel, /
+    ) -> Mapping[TopicPartition, int]:
         """Return the offsets after the last records."""
         wanted = tuple(partitions)
-        return await self._patience.ask("for the end offsets of", lambda: self._log.end_offsets(wanted, isolation), wanted) if wanted else {}
+        return (
+            await self._patience.ask(
+                "for the end offsets of", lambda: self._log.end_offsets(wanted, isolation), wanted
+            )
+            if wanted
+            else {}
+        )
 
-    async def offsets_for_times(self, times: Mapping[TopicPartition, int], /) -> Mapping[TopicPartition, int]:
+    async def offsets_for_times(
+        self, times: Mapping[TopicPartition, int], /
+    ) -> Mapping[TopicPartition, int]:
         """Return the first offsets at or after times."""
-        return await self._patience.ask("for the offsets at times of", lambda: self._log.offsets_for_times(times), times)
+        return await self._patience.ask(
+            "for the offsets at times of", lambda: self._log.offsets_for_times(times), times
+        )
 
 
 class _PatientLogOfBytes(PatientLog):
@@ -151,7 +200,9 @@ class _Fetcher:
 
     async def fetch(self, *, max_wait_ms: int, max_records: int = 10_000) -> Sequence[Fetched]:
         call = partial(self._inner.fetch, max_wait_ms=max_wait_ms, max_records=max_records)
-        return await self._patience.ask("for records of", call, self._assigned, waits=max_wait_ms / 1000)
+        return await self._patience.ask(
+            "for records of", call, self._assigned, waits=max_wait_ms / 1000
+        )
 
     async def close(self) -> None:
         await self._patience.end("closes a reader", self._inner.close)
@@ -164,7 +215,9 @@ class _Writer:
 
     async def send(self, batches: Sequence[Outgoing], /) -> Sequence[int]:
         what = "to write records for"
-        return await self._patience.ask_once(what, lambda: self._writer.send(batches), {outgoing.partition for outgoing in batches})
+        return await self._patience.ask_once(
+            what, lambda: self._writer.send(batches), {outgoing.partition for outgoing in batches}
+        )
 
     async def close(self) -> None:
         await self._patience.end("closes a producer", self._writer.close)
@@ -182,13 +235,21 @@ class _TransactionalProducer(_Writer):
         self._inner = inner
         self._name = name
 
-    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata, /) -> None:
-        await self._patience.ask(f"to commit a transaction of {self._name} with offsets of", lambda: self._inner.commit(offsets, group), offsets)
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata, /
+    ) -> None:
+        await self._patience.ask(
+            f"to commit a transaction of {self._name} with offsets of",
+            lambda: self._inner.commit(offsets, group),
+            offsets,
+        )
 
     async def abort(self) -> None:
         # The committer waits for the collector, which repeats this: answer before its whole timeout
         # has passed.
-        await self._patience.share(_SHARE).ask_once(f"to abort a transaction of {self._name}", self._inner.abort)
+        await self._patience.share(_SHARE).ask_once(
+            f"to abort a transaction of {self._name}", self._inner.abort
+        )
 
 
 class _Membership:
@@ -206,12 +267,22 @@ class _Membership:
     async def event(self) -> MembershipEvent:
         return await self._inner.event()
 
-    async def committed(self, partitions: Iterable[TopicPartition], /) -> Mapping[TopicPartition, OffsetAndMetadata]:
+    async def committed(
+        self, partitions: Iterable[TopicPartition], /
+    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
         wanted = tuple(partitions)
-        return await self._patience.ask("for the committed offsets of", lambda: self._inner.committed(wanted), wanted) if wanted else {}
+        return (
+            await self._patience.ask(
+                "for the committed offsets of", lambda: self._inner.committed(wanted), wanted
+            )
+            if wanted
+            else {}
+        )
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], /) -> None:
-        await self._patience.ask("to commit offsets of", lambda: self._inner.commit(offsets), offsets)
+        await self._patience.ask(
+            "to commit offsets of", lambda: self._inner.commit(offsets), offsets
+        )
 
     async def leave(self) -> None:
         await self._end(self._inner.leave)

@@ -56,7 +56,9 @@ R = TypeVar("R")
 TIMED: Final = (TimestampedKeyQuery, TimestampedRangeQuery)
 
 
-async def answer(local: LocalStores, request: StateQueryRequest[R], timeout_ms: int) -> StateQueryResult[R]:
+async def answer(
+    local: LocalStores, request: StateQueryRequest[R], timeout_ms: int
+) -> StateQueryResult[R]:
     """Ask all partitions that the request names.
 
     Raises UnknownStore and NotRunning; all other failures are part of the result.
@@ -67,20 +69,28 @@ async def answer(local: LocalStores, request: StateQueryRequest[R], timeout_ms: 
         return StateQueryResult({}, await _global(local, request, timeout_ms))
     results: dict[int, QueryResult[Any]] = {}
     wanted = request.partitions
-    numbers = sorted(wanted) if wanted is not None else [part.partition for part in local.parts(request.store)]
+    numbers = (
+        sorted(wanted)
+        if wanted is not None
+        else [part.partition for part in local.parts(request.store)]
+    )
     for number in numbers:
         results[number] = await _one(local, request, number, timeout_ms)
     return StateQueryResult(results)
 
 
-async def _global(local: LocalStores, request: StateQueryRequest[Any], timeout_ms: int) -> QueryResult[Any]:
+async def _global(
+    local: LocalStores, request: StateQueryRequest[Any], timeout_ms: int
+) -> QueryResult[Any]:
     try:
         return await _ask(local, request, local.global_part(request.store), timeout_ms)
     except QueryFailed as failed:
         return QueryResult(None, failed.reason, str(failed))
 
 
-async def _one(local: LocalStores, request: StateQueryRequest[Any], number: int, timeout_ms: int) -> QueryResult[Any]:
+async def _one(
+    local: LocalStores, request: StateQueryRequest[Any], number: int, timeout_ms: int
+) -> QueryResult[Any]:
     try:
         part = local.part(request.store, number)
         if part is None:
@@ -108,7 +118,9 @@ class _Moment:
         self.position = part.position(committed=self._committed)
         if request.require_active or request.bound.is_unbounded:
             return read(reader)
-        if not request.bound.admits(reached := part.reached(committed=self._committed), part.partition):
+        if not request.bound.admits(
+            reached := part.reached(committed=self._committed), part.partition
+        ):
             raise QueryFailed(
                 f"partition {part.partition} of store {request.store} is at {reached!r}, not yet up to {request.bound!r}",
                 reason=FailureReason.NOT_UP_TO_BOUND,
@@ -118,7 +130,9 @@ class _Moment:
         return read(reader)
 
 
-async def _ask(local: LocalStores, request: StateQueryRequest[Any], part: Part, timeout_ms: int) -> QueryResult[Any]:
+async def _ask(
+    local: LocalStores, request: StateQueryRequest[Any], part: Part, timeout_ms: int
+) -> QueryResult[Any]:
     began = perf_counter()
     committed = local.committed(request.isolation)
     moment = _Moment(request, part, committed=committed)
@@ -138,18 +152,30 @@ async def _ask(local: LocalStores, request: StateQueryRequest[Any], part: Part, 
         failure, text = failed.reason, str(failed)
     except Exception as error:  # noqa: BLE001 - a serde, for one: told to whoever asks
         failure = FailureReason.STORE_EXCEPTION
-        text = str(error) if isinstance(error, KsActorsError) else f"store {request.store} failed to answer {request.query!r}: {error!r}"
-    info = (f"partition {part.partition}, {part.role.value}: {(perf_counter() - began) * 1e6:.0f} µs",) if request.execution_info else ()
+        text = (
+            str(error)
+            if isinstance(error, KsActorsError)
+            else f"store {request.store} failed to answer {request.query!r}: {error!r}"
+        )
+    info = (
+        (f"partition {part.partition}, {part.role.value}: {(perf_counter() - began) * 1e6:.0f} µs",)
+        if request.execution_info
+        else ()
+    )
     return QueryResult(value, failure, text, position=moment.position, execution_info=info)
 
 
-async def _rows(local: LocalStores, part: Part, scan: Scan, moment: _Moment, timeout_ms: int) -> list[Any]:
+async def _rows(
+    local: LocalStores, part: Part, scan: Scan, moment: _Moment, timeout_ms: int
+) -> list[Any]:
     def begin(reader: Any) -> Rows:
         rows: Rows = moment(scan.begin, reader)
         return rows
 
     found: list[Any] = []
-    async for rows in slices(local, [part], Scan(begin, scan.show, reverse=scan.reverse), timeout_ms):
+    async for rows in slices(
+        local, [part], Scan(begin, scan.show, reverse=scan.reverse), timeout_ms
+    ):
         found += rows
     return found
 
@@ -176,7 +202,9 @@ def _how_key_value(query: object, *, committed: bool, entry: Callable[[Any], Any
 def _how_windows(query: object, *, committed: bool, entry: Callable[[Any], Any]) -> How | None:
     match query:
         case WindowKeyQuery(key, time_from, time_to):
-            return window_key_scan(key, time_from, time_to, committed=committed, reverse=False, entry=entry)
+            return window_key_scan(
+                key, time_from, time_to, committed=committed, reverse=False, entry=entry
+            )
         case WindowRangeQuery(time_from, time_to):
             return window_scan(time_from, time_to, committed=committed, reverse=False, entry=entry)
     return None
@@ -185,9 +213,19 @@ def _how_windows(query: object, *, committed: bool, entry: Callable[[Any], Any])
 def _how_sessions(query: object, *, committed: bool, entry: Callable[[Any], Any]) -> How | None:
     match query:
         case SessionKeyQuery(key, earliest_end, latest_start):
-            return session_key_scan(key, earliest_end, latest_start, committed=committed, reverse=False, entry=entry)
+            return session_key_scan(
+                key, earliest_end, latest_start, committed=committed, reverse=False, entry=entry
+            )
         case SessionRangeQuery(low, high, earliest_end, latest_start):
-            return session_scan(low, high, earliest_end, latest_start, committed=committed, reverse=False, entry=entry)
+            return session_scan(
+                low,
+                high,
+                earliest_end,
+                latest_start,
+                committed=committed,
+                reverse=False,
+                entry=entry,
+            )
     return None
 
 
@@ -196,7 +234,9 @@ def _how_versioned(query: object, *, committed: bool, entry: Callable[[Any], Any
         case VersionedKeyQuery(key, as_of):
             return lambda reader: reader.get(key, as_of, committed=committed)
         case MultiVersionedKeyQuery(key, time_from, time_to, descending):
-            return lambda reader: reader.versions(key, time_from, time_to, committed=committed, reverse=descending)
+            return lambda reader: reader.versions(
+                key, time_from, time_to, committed=committed, reverse=descending
+            )
     return None
 
 
@@ -230,8 +270,13 @@ async def lags(local: LocalStores, log: Log) -> dict[str, dict[int, LagInfo]]:
         active = resident.role is Role.ACTIVE
         for name in resident.stores.logged:
             changelog = TopicPartition(setup.changelog(name), resident.task.partition)
-            currents[name, resident.task.partition] = (changelog, None if active else resident.stores.next_offset(name) or 0)
-    ends = await log.end_offsets([changelog for changelog, _ in currents.values()], IsolationLevel.READ_UNCOMMITTED)
+            currents[name, resident.task.partition] = (
+                changelog,
+                None if active else resident.stores.next_offset(name) or 0,
+            )
+    ends = await log.end_offsets(
+        [changelog for changelog, _ in currents.values()], IsolationLevel.READ_UNCOMMITTED
+    )
     found: dict[str, dict[int, LagInfo]] = {}
     for (name, partition), (changelog, current) in sorted(currents.items()):
         end = ends[changelog]

@@ -134,7 +134,12 @@ class LocalStores:
     """Find the stores of this instance by name, and explain why one is missing."""
 
     def __init__(
-        self, topology: Topology, config: StreamsConfig, *, setup: Callable[[], Environment | None], state: Callable[[], InstanceState]
+        self,
+        topology: Topology,
+        config: StreamsConfig,
+        *,
+        setup: Callable[[], Environment | None],
+        state: Callable[[], InstanceState],
     ) -> None:
         self._topology = topology
         self._setup = setup
@@ -173,7 +178,11 @@ class LocalStores:
         """Raise NotRunning unless stores can be read."""
         state = self._state()
         if state not in {InstanceState.RUNNING, InstanceState.REBALANCING}:
-            told = "its stores can be read once it is started" if state is InstanceState.CREATED else "its stores can no longer be read"
+            told = (
+                "its stores can be read once it is started"
+                if state is InstanceState.CREATED
+                else "its stores can no longer be read"
+            )
             raise NotRunning(f"the app is {state.name}: {told}")
 
     def resident(self, task: TaskId) -> RegisteredStores | None:
@@ -185,19 +194,33 @@ class LocalStores:
         setup = self.setup()
         if self._topics is None:
             self._topics = setup.subtopology_topics()
-        return max((setup.partitions(topic) or 0 for topic in self._topics.get(self._subtopology(store), ())), default=0)
+        return max(
+            (
+                setup.partitions(topic) or 0
+                for topic in self._topics.get(self._subtopology(store), ())
+            ),
+            default=0,
+        )
 
     def _subtopology(self, store: str) -> int:
         """Return the subtopology of a store; if none, a negative number that no task has."""
         if self._subtopologies is None:
-            self._subtopologies = {name: subtopology.id for subtopology in self._topology.subtopologies() for name in subtopology.stores}
+            self._subtopologies = {
+                name: subtopology.id
+                for subtopology in self._topology.subtopologies()
+                for name in subtopology.stores
+            }
         return self._subtopologies.get(store, _NOWHERE)
 
     def global_part(self, store: str) -> Part:
         """Return a global store by name; raises QueryFailed when it is not open."""
         resident = self.resident(GLOBAL_TASK)
         if resident is None:
-            raise QueryFailed(f"global store {store} is not open: the app is starting, or ending", reason=FailureReason.NOT_PRESENT, store=store)
+            raise QueryFailed(
+                f"global store {store} is not open: the app is starting, or ending",
+                reason=FailureReason.NOT_PRESENT,
+                store=store,
+            )
         return self._part(store, resident)
 
     def part(self, store: str, partition: int) -> Part | None:
@@ -219,7 +242,11 @@ class LocalStores:
     def parts(self, store: str) -> list[Part]:
         """Return all partitions of a store that are here."""
         subtopology = self._subtopology(store)
-        return [self._part(store, resident) for resident in self.setup().residents if resident.task.subtopology == subtopology]
+        return [
+            self._part(store, resident)
+            for resident in self.setup().residents
+            if resident.task.subtopology == subtopology
+        ]
 
     def _part(self, store: str, resident: RegisteredStores) -> Part:
         return Part(self, resident, reader_of(resident.stores.kept(store)))
@@ -238,7 +265,9 @@ class LocalStores:
             part = self.part(store, partition)
             found = [] if part is None else [part]
         if not found:
-            what = f"store {store}" if partition is None else f"partition {partition} of store {store}"
+            what = (
+                f"store {store}" if partition is None else f"partition {partition} of store {store}"
+            )
             raise QueryFailed(
                 f"{what} is not on this instance, or not yet: ask another one, or again",
                 reason=FailureReason.NOT_PRESENT,

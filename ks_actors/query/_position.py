@@ -34,7 +34,10 @@ class Position:
         A partition may be a string of digits, as in JSON.
         """
         position = cls()
-        position._offsets = {topic: {int(partition): offset for partition, offset in within.items()} for topic, within in offsets.items()}
+        position._offsets = {
+            topic: {int(partition): offset for partition, offset in within.items()}
+            for topic, within in offsets.items()
+        }
         return position
 
     @property
@@ -71,7 +74,9 @@ class Position:
         return isinstance(other, Position) and self._offsets == other._offsets
 
     def __hash__(self) -> int:
-        return hash(frozenset((topic, frozenset(within.items())) for topic, within in self._offsets.items()))
+        return hash(
+            frozenset((topic, frozenset(within.items())) for topic, within in self._offsets.items())
+        )
 
     def __repr__(self) -> str:
         return f"Position.of({self._offsets!r})"
@@ -119,4 +124,8 @@ class PositionBound:
         return hash(self.position)
 
     def __repr__(self) -> str:
-        return "PositionBound.unbounded()" if self.is_unbounded else f"PositionBound.at({self.position!r})"
+        return (
+            "PositionBound.unbounded()"
+            if self.is_unbounded
+            else f"PositionBound.at({self.position!r})"
+        )

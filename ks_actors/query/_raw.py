@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 from ks_actors._errors import FailureReason, QueryFailed
 from ks_actors.query._scan import Scan
 from ks_actors.records import Batch
-from ks_actors.state import SUFFIXES, CustomReader, KeyValueReader, SessionReader, VersionedReader, log_batch
+from ks_actors.state import (
+    SUFFIXES,
+    CustomReader,
+    KeyValueReader,
+    SessionReader,
+    VersionedReader,
+    log_batch,
+)
 from ks_actors.topology import StoreKind
 
 if TYPE_CHECKING:
@@ -26,7 +33,9 @@ def _key_scan(low: bytes, high: bytes, *, committed: bool) -> Scan:
     return Scan(lambda reader: reader.scan(low, high, committed=committed, reverse=False), _whole)
 
 
-def raw_scans(part: Part, kind: StoreKind, keys: Sequence[bytes] | None, *, committed: bool) -> list[Scan]:
+def raw_scans(
+    part: Part, kind: StoreKind, keys: Sequence[bytes] | None, *, committed: bool
+) -> list[Scan]:
     """Return the scans of a partition: one, or one for each key where that is less.
 
     Raises QueryFailed for kinds that cannot be scanned.
@@ -43,11 +52,24 @@ def raw_scans(part: Part, kind: StoreKind, keys: Sequence[bytes] | None, *, comm
         bounds = [(b"", b"")] if keys is None else [(key, key + b"\0") for key in sorted(set(keys))]
         return [_key_scan(low, high, committed=committed) for low, high in bounds]
     if isinstance(reader, SessionReader):
-        return [Scan(lambda reader: reader.find_range((b"", b""), 0, _LATEST, committed=committed, reverse=False), _whole)]
-    return [Scan(lambda reader: reader.fetch_all(0, _LATEST, committed=committed, reverse=False), _whole)]
+        return [
+            Scan(
+                lambda reader: reader.find_range(
+                    (b"", b""), 0, _LATEST, committed=committed, reverse=False
+                ),
+                _whole,
+            )
+        ]
+    return [
+        Scan(
+            lambda reader: reader.fetch_all(0, _LATEST, committed=committed, reverse=False), _whole
+        )
+    ]
 
 
-def raw_batch(part: Part, kind: StoreKind, rows: Sequence[Any], keys: frozenset[bytes] | None) -> Batch:
+def raw_batch(
+    part: Part, kind: StoreKind, rows: Sequence[Any], keys: frozenset[bytes] | None
+) -> Batch:
     """Return scanned rows in the form of the changelog.
 
     Of stores with windows only those of `keys`, if given.
@@ -55,8 +77,14 @@ def raw_batch(part: Part, kind: StoreKind, rows: Sequence[Any], keys: frozenset[
     reader = part.reader
     if isinstance(reader, SessionReader):
         codec, pack = reader.store._codec, SUFFIXES[StoreKind.SESSION].pack
-        named = [reader.key_bytes(key) + pack(window.end, window.start) for _, (key, window), _ in rows]
-        found = Batch(named, [codec.value(entry[0]) for _, _, entry in rows], [entry[1] for _, _, entry in rows])
+        named = [
+            reader.key_bytes(key) + pack(window.end, window.start) for _, (key, window), _ in rows
+        ]
+        found = Batch(
+            named,
+            [codec.value(entry[0]) for _, _, entry in rows],
+            [entry[1] for _, _, entry in rows],
+        )
     else:
         found = log_batch(reader.store, rows)
     if keys is None or kind not in SUFFIXES:

@@ -56,7 +56,9 @@ class RangeQuery(_Question, Query[list[tuple[Any, Any]]], frozen=True):
     descending: bool = False
 
 
-class TimestampedRangeQuery(_Question, Query[list[tuple[Any, ValueAndTimestamp[Any]]]], frozen=True):
+class TimestampedRangeQuery(
+    _Question, Query[list[tuple[Any, ValueAndTimestamp[Any]]]], frozen=True
+):
     """The same as RangeQuery with timestamps, in a store that has them."""
 
     low: Any = None

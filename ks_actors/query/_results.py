@@ -51,7 +51,11 @@ class QueryResult(Generic[R]):
         return self._value
 
     def __repr__(self) -> str:
-        what = f"value={self._value!r:.200}" if self.failure is None else f"{self.failure.name}: {self.message}"
+        what = (
+            f"value={self._value!r:.200}"
+            if self.failure is None
+            else f"{self.failure.name}: {self.message}"
+        )
         return f"<QueryResult {what}, {self.position!r}>"
 
 
@@ -61,7 +65,11 @@ class StateQueryResult(Generic[R]):
 
     __slots__ = ("global_result", "partition_results")
 
-    def __init__(self, partition_results: Mapping[int, QueryResult[R]], global_result: QueryResult[R] | None = None) -> None:
+    def __init__(
+        self,
+        partition_results: Mapping[int, QueryResult[R]],
+        global_result: QueryResult[R] | None = None,
+    ) -> None:
         self.partition_results: Mapping[int, QueryResult[R]] = partition_results
         self.global_result: QueryResult[R] | None = global_result
 
@@ -71,7 +79,11 @@ class StateQueryResult(Generic[R]):
 
         Raises ValueError when several have.
         """
-        found = [result for result in self.partition_results.values() if result.is_success and result.value is not None]
+        found = [
+            result
+            for result in self.partition_results.values()
+            if result.is_success and result.value is not None
+        ]
         if len(found) > 1:
             raise ValueError(f"{len(found)} partitions have an answer, not one: {self!r}")
         return found[0] if found else None

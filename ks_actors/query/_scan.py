@@ -61,13 +61,21 @@ class Scan:
     `begin` captures a reader's rows at that moment, `show` makes the caller's row of one.
     """
 
-    def __init__(self, begin: Callable[[Any], Rows], show: Callable[[tuple[Any, Any, Any]], Any], *, reverse: bool = False) -> None:
+    def __init__(
+        self,
+        begin: Callable[[Any], Rows],
+        show: Callable[[tuple[Any, Any, Any]], Any],
+        *,
+        reverse: bool = False,
+    ) -> None:
         self.begin: Callable[[Any], Rows] = begin
         self.show: Callable[[tuple[Any, Any, Any]], Any] = show
         self.reverse: bool = reverse
 
 
-async def slices(local: LocalStores, parts: list[Part], scan: Scan, timeout_ms: int) -> AsyncGenerator[list[Any], None]:
+async def slices(
+    local: LocalStores, parts: list[Part], scan: Scan, timeout_ms: int
+) -> AsyncGenerator[list[Any], None]:
     """Return the rows of some partitions, merged, a slice at a time.
 
     Raises QueryFailed when one of them leaves.
@@ -105,7 +113,12 @@ def _telling(part: Part, rows: Rows) -> Iterator[Any]:
         yield from rows
     except StoreClosed as closed:
         part.check()
-        raise QueryFailed(str(closed), reason=FailureReason.STORE_EXCEPTION, store=part.reader.name, partition=part.partition) from closed
+        raise QueryFailed(
+            str(closed),
+            reason=FailureReason.STORE_EXCEPTION,
+            store=part.reader.name,
+            partition=part.partition,
+        ) from closed
 
 
 async def _take(local: LocalStores, part: Part, steps: Iterator[None]) -> None:
@@ -121,7 +134,9 @@ def _step(local: LocalStores, steps: Iterator[None]) -> bool:
     return any(local.now() - began >= SLICE_SECONDS for _ in steps)
 
 
-def _some(local: LocalStores, rows: Iterator[Any], found: list[Any], show: Callable[[Any], Any]) -> bool:
+def _some(
+    local: LocalStores, rows: Iterator[Any], found: list[Any], show: Callable[[Any], Any]
+) -> bool:
     """Take rows for the time of a slice; return whether there may be more."""
     began = local.now()
     for count, row in enumerate(rows, 1):

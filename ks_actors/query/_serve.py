@@ -61,7 +61,9 @@ class StoreEndpoint:
     `close`, or with an `async with` block.
     """
 
-    def __init__(self, local: LocalStores, changelog: Callable[[str], str], token: str | None) -> None:
+    def __init__(
+        self, local: LocalStores, changelog: Callable[[str], str], token: str | None
+    ) -> None:
         self.address: str = ""
         self.token: str = token or secrets.token_urlsafe(_TOKEN_BYTES)
         self._local = local
@@ -97,12 +99,25 @@ class StoreEndpoint:
         self._connections.add(task)
         try:
             if len(self._connections) > _CONNECTIONS:
-                await _send(writer, Refused("QueryFailed", f"{_CONNECTIONS} others read from this app: come again"))
+                await _send(
+                    writer,
+                    Refused("QueryFailed", f"{_CONNECTIONS} others read from this app: come again"),
+                )
             elif await self._knows(reader, writer):
                 while (request := await _receive(reader, _IDLE_SECONDS)) is not None:
                     await self._answer(request, writer)
-        except (OSError, EOFError, ValueError, msgspec.MsgspecError) as error:  # an OSError is a TimeoutError, too
-            _log.info("a reader of stores at %s is let go: %s: %s", self.address, type(error).__name__, error)
+        except (
+            OSError,
+            EOFError,
+            ValueError,
+            msgspec.MsgspecError,
+        ) as error:  # an OSError is a TimeoutError, too
+            _log.info(
+                "a reader of stores at %s is let go: %s: %s",
+                self.address,
+                type(error).__name__,
+                error,
+            )
             writer.transport.abort()
         except asyncio.CancelledError:
             writer.transport.abort()  # by `close`; this is a task of its own
@@ -113,11 +128,21 @@ class StoreEndpoint:
     async def _knows(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         hello = await _receive(reader, _HELLO_SECONDS)
         # The time of the comparison must not reveal how much of a guessed token is right.
-        if not isinstance(hello, Hello) or not compare_digest(hello.token.encode(), self.token.encode()):
-            await _send(writer, Refused("ConfigError", "token: this is not the token of the app's stores"))
+        if not isinstance(hello, Hello) or not compare_digest(
+            hello.token.encode(), self.token.encode()
+        ):
+            await _send(
+                writer, Refused("ConfigError", "token: this is not the token of the app's stores")
+            )
             return False
         if hello.version != VERSION:
-            await _send(writer, Refused("ConfigError", f"the app speaks version {VERSION} of this protocol, not {hello.version}: use one ks_actors"))
+            await _send(
+                writer,
+                Refused(
+                    "ConfigError",
+                    f"the app speaks version {VERSION} of this protocol, not {hello.version}: use one ks_actors",
+                ),
+            )
             return False
         await _send(writer, Welcome())
         return True
@@ -157,7 +182,9 @@ class StoreEndpoint:
             for scan in raw_scans(part, kind, request.keys, committed=committed):
                 async for rows in slices(local, [part], scan, _QUERY_TIMEOUT_MS):
                     for at in range(0, len(rows), _ENCODED_AT_ONCE):
-                        await frames.add(raw_batch(part, kind, rows[at : at + _ENCODED_AT_ONCE], keys))
+                        await frames.add(
+                            raw_batch(part, kind, rows[at : at + _ENCODED_AT_ONCE], keys)
+                        )
                     if writer.is_closing():
                         raise ConnectionResetError("whoever asked has gone")
                 if local.now() - began >= SLICE_SECONDS:  # key scans never pause
@@ -250,7 +277,9 @@ async def _receive(reader: asyncio.StreamReader, seconds: float) -> Request | No
         return request
 
 
-async def serve(local: LocalStores, changelog: Callable[[str], str], *, host: str, port: int, token: str | None) -> StoreEndpoint:
+async def serve(
+    local: LocalStores, changelog: Callable[[str], str], *, host: str, port: int, token: str | None
+) -> StoreEndpoint:
     """Return an endpoint that takes connections.
 
     Raises OSError when the address is not available.

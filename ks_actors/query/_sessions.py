@@ -11,19 +11,44 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def session_key_scan(key: Any, earliest_end: int, latest_start: int, *, committed: bool, reverse: bool, entry: Callable[[Any], Any]) -> Scan:
+def session_key_scan(
+    key: Any,
+    earliest_end: int,
+    latest_start: int,
+    *,
+    committed: bool,
+    reverse: bool,
+    entry: Callable[[Any], Any],
+) -> Scan:
     """Return the scan of a key's sessions that overlap with a span of time."""
     return Scan(
-        lambda reader: reader.find(key, earliest_end, latest_start, committed=committed, reverse=reverse),
+        lambda reader: reader.find(
+            key, earliest_end, latest_start, committed=committed, reverse=reverse
+        ),
         lambda row: (Windowed(*row[1]), entry(row[2])),
         reverse=reverse,
     )
 
 
-def session_scan(low: Any, high: Any, earliest_end: int, latest_start: int, *, committed: bool, reverse: bool, entry: Callable[[Any], Any]) -> Scan:
+def session_scan(
+    low: Any,
+    high: Any,
+    earliest_end: int,
+    latest_start: int,
+    *,
+    committed: bool,
+    reverse: bool,
+    entry: Callable[[Any], Any],
+) -> Scan:
     """Return the scan of a key range's sessions that overlap with a span of time."""
     return Scan(
-        lambda reader: reader.find_range(reader.bounds(low, high), earliest_end, latest_start, committed=committed, reverse=reverse),
+        lambda reader: reader.find_range(
+            reader.bounds(low, high),
+            earliest_end,
+            latest_start,
+            committed=committed,
+            reverse=reverse,
+        ),
         lambda row: (Windowed(*row[1]), entry(row[2])),
         reverse=reverse,
     )

@@ -8,7 +8,14 @@ from ks_actors._errors import FailureReason, QueryFailed
 from ks_actors.query._scan import Scan, StoreScan, slices
 from ks_actors.query._sessions import session_key_scan, session_scan
 from ks_actors.records import partition as partition_of
-from ks_actors.state import TIMESTAMPED, KeyValueReader, SessionReader, ValueAndTimestamp, VersionedReader, WindowReader
+from ks_actors.state import (
+    TIMESTAMPED,
+    KeyValueReader,
+    SessionReader,
+    ValueAndTimestamp,
+    VersionedReader,
+    WindowReader,
+)
 from ks_actors.topology import StoreKind
 
 if TYPE_CHECKING:
@@ -75,7 +82,9 @@ class StoreQueries:
         self._committed: bool = local.committed(isolation)
         self._stale = stale
         self._timeout_ms = timeout_ms
-        self._entry: Callable[[Any], Any] = as_it_is if self._spec.kind in VERSIONED else with_time if timestamped else plain
+        self._entry: Callable[[Any], Any] = (
+            as_it_is if self._spec.kind in VERSIONED else with_time if timestamped else plain
+        )
         if timestamped and self._spec.kind not in TIMESTAMPED:
             raise self._unknown("with timestamps: it has none")
 
@@ -86,7 +95,9 @@ class StoreQueries:
 
     def _unknown(self, what: str) -> QueryFailed:
         return QueryFailed(
-            f"store {self.name}, a {self._spec.kind.value} store, cannot be asked {what}", reason=FailureReason.UNKNOWN_QUERY_TYPE, store=self.name
+            f"store {self.name}, a {self._spec.kind.value} store, cannot be asked {what}",
+            reason=FailureReason.UNKNOWN_QUERY_TYPE,
+            store=self.name,
         )
 
     def _must_be(self, kinds: frozenset[StoreKind], what: str) -> None:
@@ -120,7 +131,12 @@ class StoreQueries:
         return await self._first(key, read)
 
     async def versions(
-        self, key: Any, time_from: int | None = None, time_to: int | None = None, *, descending: bool = False
+        self,
+        key: Any,
+        time_from: int | None = None,
+        time_to: int | None = None,
+        *,
+        descending: bool = False,
     ) -> list[VersionedRecord[Any]]:
         """Return the versions of `key` that were valid at some time in a range, by time.
 
@@ -131,7 +147,10 @@ class StoreQueries:
         committed = self._committed
 
         def read(reader: VersionedReader) -> list[VersionedRecord[Any]] | None:
-            return reader.versions(key, time_from, time_to, committed=committed, reverse=descending) or None
+            return (
+                reader.versions(key, time_from, time_to, committed=committed, reverse=descending)
+                or None
+            )
 
         found: list[VersionedRecord[Any]] | None = await self._first(key, read)
         return found or []
@@ -185,15 +204,21 @@ class StoreQueries:
 
     def _range(self, low: Any, high: Any, *, reverse: bool) -> StoreScan[tuple[Any, Any]]:
         self._must_be(KEY_VALUE, "a range of keys")
-        return self._scan(range_scan(low, high, committed=self._committed, reverse=reverse, entry=self._entry))
+        return self._scan(
+            range_scan(low, high, committed=self._committed, reverse=reverse, entry=self._entry)
+        )
 
-    def prefix_scan(self, prefix: Any, prefix_serializer: Callable[[Any], bytes] | None = None) -> StoreScan[tuple[Any, Any]]:
+    def prefix_scan(
+        self, prefix: Any, prefix_serializer: Callable[[Any], bytes] | None = None
+    ) -> StoreScan[tuple[Any, Any]]:
         """Scan the keys with the bytes of `prefix` at their start.
 
         `prefix_serializer` encodes the prefix; the default is the key's serde.
         """
         self._must_be(KEY_VALUE, "a prefix of keys")
-        return self._scan(prefix_scan(prefix, prefix_serializer, committed=self._committed, entry=self._entry))
+        return self._scan(
+            prefix_scan(prefix, prefix_serializer, committed=self._committed, entry=self._entry)
+        )
 
     def all(self) -> StoreScan[Any]:
         """Scan all keys and values, in the order of the keys' bytes, or as `fetch_all` does."""
@@ -205,7 +230,11 @@ class StoreQueries:
         """Scan all keys and values in reverse order."""
         if self._spec.kind in SESSIONS:
             return self.backward_find_sessions_range(None, None)
-        return self.reverse_range(None, None) if self._spec.kind in KEY_VALUE else self.backward_fetch_all(0, LATEST)
+        return (
+            self.reverse_range(None, None)
+            if self._spec.kind in KEY_VALUE
+            else self.backward_fetch_all(0, LATEST)
+        )
 
     async def approximate_num_entries(self) -> int:
         """Return the approximate number of keys on this instance.
@@ -246,8 +275,12 @@ class StoreQueries:
     @overload
     def backward_fetch(self, key: Any) -> StoreScan[tuple[Windowed[Any], Any]]: ...
     @overload
-    def backward_fetch(self, key: Any, time_from: int, time_to: int) -> StoreScan[tuple[int, Any]]: ...
-    def backward_fetch(self, key: Any, time_from: int = 0, time_to: int | None = None) -> StoreScan[Any]:
+    def backward_fetch(
+        self, key: Any, time_from: int, time_to: int
+    ) -> StoreScan[tuple[int, Any]]: ...
+    def backward_fetch(
+        self, key: Any, time_from: int = 0, time_to: int | None = None
+    ) -> StoreScan[Any]:
         """Scan start and value of a key's windows, the latest first.
 
         They start from `time_from` to `time_to`, inclusive. Or scan sessions, see `fetch`.
@@ -257,8 +290,20 @@ class StoreQueries:
         self._must_be(WINDOWS, "a window")
         return self._fetch(key, time_from, time_to, reverse=True)
 
-    def _fetch(self, key: Any, time_from: int, time_to: int, *, reverse: bool) -> StoreScan[tuple[int, Any]]:
-        return self._scan_key(key, window_key_scan(key, time_from, time_to, committed=self._committed, reverse=reverse, entry=self._entry))
+    def _fetch(
+        self, key: Any, time_from: int, time_to: int, *, reverse: bool
+    ) -> StoreScan[tuple[int, Any]]:
+        return self._scan_key(
+            key,
+            window_key_scan(
+                key,
+                time_from,
+                time_to,
+                committed=self._committed,
+                reverse=reverse,
+                entry=self._entry,
+            ),
+        )
 
     def _scan_key(self, key: Any, scan: Scan) -> StoreScan[Any]:
 
@@ -280,13 +325,21 @@ class StoreQueries:
         """
         return self._fetch_all(time_from, time_to, reverse=False)
 
-    def backward_fetch_all(self, time_from: int, time_to: int) -> StoreScan[tuple[tuple[Any, int], Any]]:
+    def backward_fetch_all(
+        self, time_from: int, time_to: int
+    ) -> StoreScan[tuple[tuple[Any, int], Any]]:
         """Scan like `fetch_all`, in reverse order."""
         return self._fetch_all(time_from, time_to, reverse=True)
 
-    def _fetch_all(self, time_from: int, time_to: int, *, reverse: bool) -> StoreScan[tuple[tuple[Any, int], Any]]:
+    def _fetch_all(
+        self, time_from: int, time_to: int, *, reverse: bool
+    ) -> StoreScan[tuple[tuple[Any, int], Any]]:
         self._must_be(WINDOWS, "windows")
-        return self._scan(window_scan(time_from, time_to, committed=self._committed, reverse=reverse, entry=self._entry))
+        return self._scan(
+            window_scan(
+                time_from, time_to, committed=self._committed, reverse=reverse, entry=self._entry
+            )
+        )
 
     # Sessions.
 
@@ -303,23 +356,38 @@ class StoreQueries:
 
         return await self._first(key, read)
 
-    def find_sessions(self, key: Any, earliest_end: int, latest_start: int) -> StoreScan[tuple[Windowed[Any], Any]]:
+    def find_sessions(
+        self, key: Any, earliest_end: int, latest_start: int
+    ) -> StoreScan[tuple[Windowed[Any], Any]]:
         """Scan the key's sessions in a span of time, the earliest first.
 
         They end at `earliest_end` (ms) or later, and start at `latest_start` or earlier.
         """
         return self._find_sessions(key, earliest_end, latest_start, reverse=False)
 
-    def backward_find_sessions(self, key: Any, earliest_end: int, latest_start: int) -> StoreScan[tuple[Windowed[Any], Any]]:
+    def backward_find_sessions(
+        self, key: Any, earliest_end: int, latest_start: int
+    ) -> StoreScan[tuple[Windowed[Any], Any]]:
         """Scan like `find_sessions`, the latest first."""
         return self._find_sessions(key, earliest_end, latest_start, reverse=True)
 
-    def _find_sessions(self, key: Any, earliest_end: int, latest_start: int, *, reverse: bool) -> StoreScan[tuple[Windowed[Any], Any]]:
+    def _find_sessions(
+        self, key: Any, earliest_end: int, latest_start: int, *, reverse: bool
+    ) -> StoreScan[tuple[Windowed[Any], Any]]:
         self._must_be(SESSIONS, "sessions")
-        scan = session_key_scan(key, earliest_end, latest_start, committed=self._committed, reverse=reverse, entry=self._entry)
+        scan = session_key_scan(
+            key,
+            earliest_end,
+            latest_start,
+            committed=self._committed,
+            reverse=reverse,
+            entry=self._entry,
+        )
         return self._scan_key(key, scan)
 
-    def find_sessions_range(self, low: Any, high: Any, earliest_end: int = 0, latest_start: int = LATEST) -> StoreScan[tuple[Windowed[Any], Any]]:
+    def find_sessions_range(
+        self, low: Any, high: Any, earliest_end: int = 0, latest_start: int = LATEST
+    ) -> StoreScan[tuple[Windowed[Any], Any]]:
         """Scan the sessions of the keys from `low` to `high`, inclusive, that overlap.
 
         See `find_sessions` for the span of time. The order is that of the store's own scan.
@@ -332,9 +400,21 @@ class StoreQueries:
         """Scan like `find_sessions_range`, in reverse order."""
         return self._find_range(low, high, earliest_end, latest_start, reverse=True)
 
-    def _find_range(self, low: Any, high: Any, earliest_end: int, latest_start: int, *, reverse: bool) -> StoreScan[tuple[Windowed[Any], Any]]:
+    def _find_range(
+        self, low: Any, high: Any, earliest_end: int, latest_start: int, *, reverse: bool
+    ) -> StoreScan[tuple[Windowed[Any], Any]]:
         self._must_be(SESSIONS, "sessions")
-        return self._scan(session_scan(low, high, earliest_end, latest_start, committed=self._committed, reverse=reverse, entry=self._entry))
+        return self._scan(
+            session_scan(
+                low,
+                high,
+                earliest_end,
+                latest_start,
+                committed=self._committed,
+                reverse=reverse,
+                entry=self._entry,
+            )
+        )
 
     def _scan(self, scan: Scan) -> StoreScan[Any]:
         local, name = self._local, self.name
@@ -352,7 +432,9 @@ def _count(reader: Any) -> int:
     return count
 
 
-def range_scan(low: Any, high: Any, *, committed: bool, reverse: bool, entry: Callable[[Any], Any]) -> Scan:
+def range_scan(
+    low: Any, high: Any, *, committed: bool, reverse: bool, entry: Callable[[Any], Any]
+) -> Scan:
     """Return the scan of a range of keys."""
     return Scan(
         lambda reader: reader.scan(*reader.bounds(low, high), committed=committed, reverse=reverse),
@@ -361,15 +443,31 @@ def range_scan(low: Any, high: Any, *, committed: bool, reverse: bool, entry: Ca
     )
 
 
-def prefix_scan(prefix: Any, serializer: Callable[[Any], bytes] | None, *, committed: bool, entry: Callable[[Any], Any]) -> Scan:
+def prefix_scan(
+    prefix: Any,
+    serializer: Callable[[Any], bytes] | None,
+    *,
+    committed: bool,
+    entry: Callable[[Any], Any],
+) -> Scan:
     """Return the scan of keys with a prefix."""
     return Scan(
-        lambda reader: reader.scan(*reader.prefix_bounds(prefix, serializer), committed=committed, reverse=False),
+        lambda reader: reader.scan(
+            *reader.prefix_bounds(prefix, serializer), committed=committed, reverse=False
+        ),
         lambda row: (row[1], entry(row[2])),
     )
 
 
-def window_key_scan(key: Any, time_from: int, time_to: int, *, committed: bool, reverse: bool, entry: Callable[[Any], Any]) -> Scan:
+def window_key_scan(
+    key: Any,
+    time_from: int,
+    time_to: int,
+    *,
+    committed: bool,
+    reverse: bool,
+    entry: Callable[[Any], Any],
+) -> Scan:
     """Return the scan of a key's windows."""
     return Scan(
         lambda reader: reader.fetch(key, time_from, time_to, committed=committed, reverse=reverse),
@@ -378,7 +476,9 @@ def window_key_scan(key: Any, time_from: int, time_to: int, *, committed: bool, 
     )
 
 
-def window_scan(time_from: int, time_to: int, *, committed: bool, reverse: bool, entry: Callable[[Any], Any]) -> Scan:
+def window_scan(
+    time_from: int, time_to: int, *, committed: bool, reverse: bool, entry: Callable[[Any], Any]
+) -> Scan:
     """Return the scan of windows of all keys."""
     return Scan(
         lambda reader: reader.fetch_all(time_from, time_to, committed=committed, reverse=reverse),

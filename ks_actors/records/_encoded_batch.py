@@ -28,7 +28,9 @@ class EncodedBatch(LazyBatch):
         self._latest: int = latest
 
     def _columns(self) -> Columns:
-        _, keys, values, timestamps, _, _ = _kernel.read_records(self._data, 0, self._count, 0, self._first, False, False)
+        _, keys, values, timestamps, _, _ = _kernel.read_records(
+            self._data, 0, self._count, 0, self._first, False, False
+        )
         return keys, values, timestamps
 
     def __len__(self) -> int:
@@ -45,5 +47,7 @@ class EncodedBatch(LazyBatch):
             written = bytearray(header)
             written += self._data
             return written, self._count, self._first, self._latest
-        found: tuple[bytearray, int, int, int] = _kernel.write_records(self.keys, self.values, self.timestamps, None, start, limit, header)
+        found: tuple[bytearray, int, int, int] = _kernel.write_records(
+            self.keys, self.values, self.timestamps, None, start, limit, header
+        )
         return found

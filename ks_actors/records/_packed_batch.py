@@ -31,7 +31,11 @@ class PackedBatch(LazyBatch):
 
     def _columns(self) -> Columns:
         rows, first, last = self._rows, self._first, self._last
-        return rows.names(first, last), rows.column(_CONTENT, first, last), rows.column(_TIME, first, last)
+        return (
+            rows.names(first, last),
+            rows.column(_CONTENT, first, last),
+            rows.column(_TIME, first, last),
+        )
 
     def __len__(self) -> int:
         return self._last - self._first

@@ -44,7 +44,9 @@ def partitions_of(keys: Sequence[bytes], partitions: int) -> list[int]:
     if partitions == 1:
         return [0] * len(keys)
     if _kernel is not None:
-        hashed: list[int] = _kernel.partitions(keys if type(keys) is list else list(keys), partitions)
+        hashed: list[int] = _kernel.partitions(
+            keys if type(keys) is list else list(keys), partitions
+        )
         return hashed
     if len(keys) < FEW:
         return [(_murmur2(key) & POSITIVE) % partitions for key in keys]
@@ -91,7 +93,10 @@ class Partitioner:
             self._rest = REST
         computed = dict(zip(unknown, partitions_of(unknown, self.partitions), strict=True))
         known.update(computed)
-        return [computed[key] if where is None else where for key, where in zip(keys, found, strict=True)]
+        return [
+            computed[key] if where is None else where
+            for key, where in zip(keys, found, strict=True)
+        ]
 
     def one(self, key: bytes) -> int:
         """Return the partition of one key, and remember it."""
@@ -149,7 +154,13 @@ def _murmur2_batch(keys: Sequence[bytes]) -> Any:
         rest *= multiplier
         rest ^= mixed
     odd = np.flatnonzero(sizes & 3)
-    value[odd] = (value[odd] ^ (word_at[offsets[odd]] & np.array((0, 0xFF, 0xFFFF, 0xFFFFFF), dtype=np.uint32)[sizes[odd] & 3])) * multiplier
+    value[odd] = (
+        value[odd]
+        ^ (
+            word_at[offsets[odd]]
+            & np.array((0, 0xFF, 0xFFFF, 0xFFFFFF), dtype=np.uint32)[sizes[odd] & 3]
+        )
+    ) * multiplier
     value ^= value >> np.uint32(13)
     value *= multiplier
     value ^= value >> np.uint32(15)

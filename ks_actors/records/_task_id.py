@@ -21,7 +21,9 @@ class TaskId(msgspec.Struct, frozen=True, order=True):
         """Parse `<subtopology>_<partition>`; raise ValueError for other texts."""
         subtopology, separator, partition = text.partition("_")
         if not (separator and subtopology.isdecimal() and partition.isdecimal()):
-            raise ValueError(f"{text!r} is no task id; expected <subtopology>_<partition>, such as 0_1")
+            raise ValueError(
+                f"{text!r} is no task id; expected <subtopology>_<partition>, such as 0_1"
+            )
         return cls(int(subtopology), int(partition))
 
     def __str__(self) -> str:

@@ -13,7 +13,18 @@ from ks_actors.serdes._columns import has_form as has_form
 from ks_actors.serdes._defaults import is_told as is_told
 from ks_actors.serdes._defaults import with_default as with_default
 from ks_actors.serdes._lists import list_of
-from ks_actors.serdes._scalars import BOOLEAN, BYTES, DOUBLE, FLOAT, INTEGER, LONG, SHORT, STRING, UUID, VOID
+from ks_actors.serdes._scalars import (
+    BOOLEAN,
+    BYTES,
+    DOUBLE,
+    FLOAT,
+    INTEGER,
+    LONG,
+    SHORT,
+    STRING,
+    UUID,
+    VOID,
+)
 from ks_actors.serdes._serde import Serde
 from ks_actors.serdes._structured import json, msgpack
 from ks_actors.serdes._windowed import SessionWindowedSerde as SessionWindowedSerde

@@ -68,7 +68,9 @@ def of_type(type_: Any) -> AsRead | None:
     """
     names: dict[str, Any] = {"is_text": is_text}
     expression = _told(inspect.type_info(type_), "value", names, frozenset())
-    found: AsRead | None = None if expression is None else eval(f"lambda value: {expression}", names)  # noqa: S307 - made below, of names of fields
+    found: AsRead | None = (
+        None if expression is None else eval(f"lambda value: {expression}", names)  # noqa: S307 - made below, of names of fields
+    )
     return found
 
 
@@ -86,7 +88,9 @@ Bounds and patterns would be checked by decoding only.
 """
 
 
-def _told(info: inspect.Type, place: str, names: dict[str, Any], around: frozenset[int]) -> str | None:
+def _told(
+    info: inspect.Type, place: str, names: dict[str, Any], around: frozenset[int]
+) -> str | None:
     """Return an expression that is true when the object at a place is read back unchanged.
 
     Types that it refers to are added to `names`.
@@ -98,14 +102,25 @@ def _told(info: inspect.Type, place: str, names: dict[str, Any], around: frozens
     match info:
         case inspect.TupleType():
             parts = [f"type({place}) is tuple and len({place}) == {len(info.item_types)}"]
-            parts += [_told(item, f"{place}[{index}]", names, around) for index, item in enumerate(info.item_types)]
+            parts += [
+                _told(item, f"{place}[{index}]", names, around)
+                for index, item in enumerate(info.item_types)
+            ]
         case inspect.VarTupleType(min_length=None, max_length=None):
             each = _told(info.item_type, "each", names, around)
             parts = [f"type({place}) is tuple", each and f"all([{each} for each in {place}])"]
-        case inspect.StructType() | inspect.DataclassType() if not hasattr(info.cls, "__post_init__") and get_origin(info.cls) is None:
+        case inspect.StructType() | inspect.DataclassType() if (
+            not hasattr(info.cls, "__post_init__") and get_origin(info.cls) is None
+        ):
             name = f"cls{len(names)}"
             names[name] = info.cls
-            parts = [f"type({place}) is {name}", *(_told(field.type, f"{place}.{field.name}", names, around) for field in info.fields)]
+            parts = [
+                f"type({place}) is {name}",
+                *(
+                    _told(field.type, f"{place}.{field.name}", names, around)
+                    for field in info.fields
+                ),
+            ]
         case inspect.UnionType():
             parts = [_told(part, place, names, around) for part in info.types]
             return None if None in parts else f"({' or '.join(f'({part})' for part in parts)})"

@@ -23,4 +23,6 @@ def with_default(serde: Serde[Any] | None, default: Serde[Any] | None) -> Serde[
 
 def is_told(serde: Any) -> bool:
     """Return whether this is a complete serde: no wrapped serde waits for the app's default."""
-    return serde is not None and all(is_told(getattr(serde, part)) for part in _WRAPPED if hasattr(serde, part))
+    return serde is not None and all(
+        is_told(getattr(serde, part)) for part in _WRAPPED if hasattr(serde, part)
+    )

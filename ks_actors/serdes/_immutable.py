@@ -47,7 +47,9 @@ def _immutable(info: inspect.Type, seen: set[int]) -> bool:
             parts = list(info.item_types)
         case inspect.VarTupleType() | inspect.FrozenSetType():
             parts = [info.item_type]
-        case inspect.NamedTupleType() | inspect.StructType() | inspect.DataclassType() if _frozen(get_origin(info.cls) or info.cls):
+        case inspect.NamedTupleType() | inspect.StructType() | inspect.DataclassType() if _frozen(
+            get_origin(info.cls) or info.cls
+        ):
             parts = [field.type for field in info.fields]
         case _:
             return isinstance(info, SCALARS)

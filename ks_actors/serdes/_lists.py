@@ -18,7 +18,14 @@ COUNT = struct.Struct(">i")
 NULL = COUNT.pack(-1)
 CONSTANT_SIZE = b"\x00"
 VARIABLE_SIZE = b"\x01"
-SIZES: dict[Serde[Any], int] = {SHORT: 2, INTEGER: 4, FLOAT: 4, LONG: 8, DOUBLE: 8, UUID: UUID_LENGTH}
+SIZES: dict[Serde[Any], int] = {
+    SHORT: 2,
+    INTEGER: 4,
+    FLOAT: 4,
+    LONG: 8,
+    DOUBLE: 8,
+    UUID: UUID_LENGTH,
+}
 
 
 def list_of(inner: Serde[T]) -> Serde[list[T]]:
@@ -43,7 +50,9 @@ class _ListSerde(Serde[list[T]]):
         def serialize_constant(values: list[T]) -> bytes:
             nulls = [i for i, value in enumerate(values) if value is None]
             items = [item(value) for value in values if value is not None]
-            return b"".join((CONSTANT_SIZE, count(len(nulls)), *map(count, nulls), count(len(values)), *items))
+            return b"".join(
+                (CONSTANT_SIZE, count(len(nulls)), *map(count, nulls), count(len(values)), *items)
+            )
 
         def serialize_variable(values: list[T]) -> bytes:
             parts = [VARIABLE_SIZE, count(len(values))]
@@ -88,13 +97,17 @@ class _Reader:
 
     def count(self) -> int:
         if (count := self.number()) < 0:
-            raise SerializationError(f"a list of {len(self.data)} bytes counts {count} before byte {self.at}")
+            raise SerializationError(
+                f"a list of {len(self.data)} bytes counts {count} before byte {self.at}"
+            )
         return count
 
     def take(self, size: int) -> bytes:
         end = self.at + size
         if size < 0 or end > len(self.data):
-            raise SerializationError(f"a list of {len(self.data)} bytes wants {size} more at byte {self.at}")
+            raise SerializationError(
+                f"a list of {len(self.data)} bytes wants {size} more at byte {self.at}"
+            )
         taken = self.data[self.at : end]
         self.at = end
         return taken

@@ -46,7 +46,9 @@ def _number(name: str, form: str, as_read: AsRead | None, *, faithful: bool) -> 
     if form == ">q":
         has_form(pack, "encode_longs")
         has_form(deserialize, "decode_longs")
-    return FunctionSerde(pack, deserialize, faithful=faithful, immutable=True, name=name, as_read=as_read)
+    return FunctionSerde(
+        pack, deserialize, faithful=faithful, immutable=True, name=name, as_read=as_read
+    )
 
 
 class _Booleans(dict[Any, Any]):
@@ -83,10 +85,14 @@ def _not_void(value: object) -> Any:
     raise SerializationError(f"VOID has null and nothing else, got {value!r}")
 
 
-STRING: Serde[str] = FunctionSerde(str.encode, bytes.decode, faithful=True, immutable=True, name="STRING", as_read=is_text)
+STRING: Serde[str] = FunctionSerde(
+    str.encode, bytes.decode, faithful=True, immutable=True, name="STRING", as_read=is_text
+)
 """Text as UTF-8. Bytes that are not UTF-8 are bad data (Java would put U+FFFD in their place)."""
 
-BYTES: Serde[bytes] = FunctionSerde(bytes.__bytes__, bytes.__bytes__, faithful=True, immutable=True, name="BYTES", as_read=is_bytes)
+BYTES: Serde[bytes] = FunctionSerde(
+    bytes.__bytes__, bytes.__bytes__, faithful=True, immutable=True, name="BYTES", as_read=is_bytes
+)
 """Bytes unchanged; other types, bytearray too, are refused."""
 
 SHORT: Serde[int] = _number("SHORT", ">h", whole_number(16), faithful=True)
@@ -115,7 +121,14 @@ BOOLEAN: Serde[bool] = FunctionSerde(
 )
 """One byte, 1 or 0."""
 
-UUID: Serde[uuid.UUID] = FunctionSerde(_uuid_serializer(), _uuid_deserializer(), faithful=True, immutable=True, name="UUID", as_read=is_uuid)
+UUID: Serde[uuid.UUID] = FunctionSerde(
+    _uuid_serializer(),
+    _uuid_deserializer(),
+    faithful=True,
+    immutable=True,
+    name="UUID",
+    as_read=is_uuid,
+)
 """A UUID as its 36 characters, as Java writes it."""
 
 VOID: Serde[None] = FunctionSerde(_not_void, _not_void, faithful=True, immutable=True, name="VOID")

@@ -53,11 +53,22 @@ class Serde(ABC, Generic[T]):
         name: str = "of two functions",
     ) -> Serde[T]:
         """Return a serde made of two functions, the same for all topics; `name` is for its repr."""
-        given: tuple[tuple[str, Any], ...] = (("serialize", serialize), ("deserialize", deserialize))
+        given: tuple[tuple[str, Any], ...] = (
+            ("serialize", serialize),
+            ("deserialize", deserialize),
+        )
         for role, function in given:
-            if not callable(function) or inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-                raise TopologyError(f"{role} of Serde.of is {function!r}: give a plain function of one argument")
-        return FunctionSerde(serialize, deserialize, faithful=faithful, immutable=immutable, name=name)
+            if (
+                not callable(function)
+                or inspect.iscoroutinefunction(function)
+                or inspect.isasyncgenfunction(function)
+            ):
+                raise TopologyError(
+                    f"{role} of Serde.of is {function!r}: give a plain function of one argument"
+                )
+        return FunctionSerde(
+            serialize, deserialize, faithful=faithful, immutable=immutable, name=name
+        )
 
 
 @final
@@ -101,5 +112,7 @@ class FunctionSerde(Serde[T]):
 def checked_inner(inner: Any, of: str) -> Any:
     """Return a serde to wrap; raise TopologyError if it is none."""
     if not isinstance(inner, Serde):
-        raise TopologyError(f"inner of {of} is {inner!r}, which is no serde: give an object of ks_actors.serdes")
+        raise TopologyError(
+            f"inner of {of} is {inner!r}, which is no serde: give an object of ks_actors.serdes"
+        )
     return inner

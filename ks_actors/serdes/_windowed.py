@@ -89,7 +89,11 @@ class WindowedSerde(WindowedKeySerde[K]):
 
     def deserializer(self, topic: str, *, is_key: bool = False) -> Callable[[bytes], Windowed[K]]:
         """Return the function for `topic`, around the inner serde's."""
-        key, size, unpack = self._told().deserializer(topic, is_key=is_key), self._size, START.unpack
+        key, size, unpack = (
+            self._told().deserializer(topic, is_key=is_key),
+            self._size,
+            START.unpack,
+        )
         # Make named tuples by tuple's own constructor: theirs would take as long as all the rest.
         new = tuple.__new__
 
@@ -97,7 +101,9 @@ class WindowedSerde(WindowedKeySerde[K]):
             try:
                 (start,) = unpack(data[-8:])
             except struct.error:
-                raise SerializationError(f"a windowed key ends with a time of 8 bytes, got {len(data)} in all: {data!r}") from None
+                raise SerializationError(
+                    f"a windowed key ends with a time of 8 bytes, got {len(data)} in all: {data!r}"
+                ) from None
             end = start + size
             return new(Windowed, (key(data[:-8]), new(Window, (start, min(end, LAST_INSTANT)))))
 
@@ -142,7 +148,9 @@ class SessionWindowedSerde(WindowedKeySerde[K]):
             try:
                 end, start = unpack(data[-16:])
             except struct.error:
-                raise SerializationError(f"a key with a session ends with two times of 8 bytes, got {len(data)} in all: {data!r}") from None
+                raise SerializationError(
+                    f"a key with a session ends with two times of 8 bytes, got {len(data)} in all: {data!r}"
+                ) from None
             return new(Windowed, (key(data[:-16]), new(Window, (start, end))))
 
         return deserialize

@@ -2,7 +2,14 @@
 
 from ks_actors.snapshots._manifest import MANIFEST as MANIFEST
 from ks_actors.snapshots._manifest import SUFFIXES as SUFFIXES
-from ks_actors.snapshots._manifest import DataFile, Shape, SnapshotManifest, SourcePosition, StoreSnapshot, TaskSnapshot
+from ks_actors.snapshots._manifest import (
+    DataFile,
+    Shape,
+    SnapshotManifest,
+    SourcePosition,
+    StoreSnapshot,
+    TaskSnapshot,
+)
 from ks_actors.snapshots._manifest import LeftOut as LeftOut
 from ks_actors.snapshots._manifest import fingerprint as fingerprint
 from ks_actors.snapshots._place import Place

@@ -53,10 +53,14 @@ def _numbers(code: str, data: bytes) -> array[int]:
 def _sealed(columns: bytes, rows: int, *, deflate: bool) -> bytes:
     stored = zlib.compress(columns, 1) if deflate else columns
     head = _HEAD.pack(0, len(stored), len(columns), rows, DEFLATED if deflate else PLAIN)
-    return struct.pack("<I", zlib.crc32(stored, zlib.crc32(head[_SUMMED:]))) + head[_SUMMED:] + stored
+    return (
+        struct.pack("<I", zlib.crc32(stored, zlib.crc32(head[_SUMMED:]))) + head[_SUMMED:] + stored
+    )
 
 
-def encode_block(keys: list[bytes], values: list[bytes], timestamps: list[int], *, deflate: bool) -> bytes:
+def encode_block(
+    keys: list[bytes], values: list[bytes], timestamps: list[int], *, deflate: bool
+) -> bytes:
     """Return a block of rows.
 
     Raises ValueError when the block would be too large, or when keys, values or timestamps have
@@ -73,9 +77,13 @@ def encode_block(keys: list[bytes], values: list[bytes], timestamps: list[int], 
             )
         )
     except (TypeError, OverflowError) as error:
-        raise ValueError(f"rows of a snapshot have bytes as keys and values, and a time in ms: {error}") from error
+        raise ValueError(
+            f"rows of a snapshot have bytes as keys and values, and a time in ms: {error}"
+        ) from error
     if len(columns) >= LARGEST:
-        raise ValueError(f"a block of a snapshot may have {LARGEST:,} bytes, {len(keys):,} rows have {len(columns):,}")
+        raise ValueError(
+            f"a block of a snapshot may have {LARGEST:,} bytes, {len(keys):,} rows have {len(columns):,}"
+        )
     return _sealed(columns, len(keys), deflate=deflate)
 
 
@@ -109,7 +117,9 @@ def _block(read: Callable[[int], bytes], name: str) -> tuple[int, bytes]:
     checksum, size, full, rows, how = _HEAD.unpack(head)
     stored = read(size) if size < LARGEST else b""
     if len(stored) != size or zlib.crc32(stored, zlib.crc32(head[_SUMMED:])) != checksum:
-        raise SnapshotRefused(f"{name} is not as it was written: a checksum does not match, or it is cut off")
+        raise SnapshotRefused(
+            f"{name} is not as it was written: a checksum does not match, or it is cut off"
+        )
     if how == PLAIN:
         columns = stored
     elif how == DEFLATED and full < LARGEST:
@@ -119,7 +129,9 @@ def _block(read: Callable[[int], bytes], name: str) -> tuple[int, bytes]:
         except zlib.error as error:
             raise SnapshotRefused(f"{name} has a block that cannot be read: {error}") from error
     else:
-        raise SnapshotRefused(f"{name} has a block that is stored in a way that is not known: {how}")
+        raise SnapshotRefused(
+            f"{name} has a block that is stored in a way that is not known: {how}"
+        )
     if len(columns) != full:
         raise SnapshotRefused(f"{name} has a block of {len(columns)} bytes that says {full}")
     return rows, columns

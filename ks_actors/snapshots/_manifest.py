@@ -15,9 +15,21 @@ if TYPE_CHECKING:
 
 FORMAT: Final = 1
 MANIFEST: Final = "manifest.json"
-Kind: TypeAlias = Literal["key_value", "timestamped_key_value", "window", "timestamped_window", "session", "versioned", "custom"]
+Kind: TypeAlias = Literal[
+    "key_value",
+    "timestamped_key_value",
+    "window",
+    "timestamped_window",
+    "session",
+    "versioned",
+    "custom",
+]
 LeftOut: TypeAlias = Literal["custom", "no_changelog", "in_threads"]
-SUFFIXES: Final = {"window": struct.Struct(">qi"), "timestamped_window": struct.Struct(">qi"), "session": struct.Struct(">qq")}
+SUFFIXES: Final = {
+    "window": struct.Struct(">qi"),
+    "timestamped_window": struct.Struct(">qi"),
+    "session": struct.Struct(">qq"),
+}
 """The ends of keys in window stores (start and sequence number) and session stores (end, start)."""
 
 VERSION: Final = struct.Struct(">q")
@@ -55,16 +67,28 @@ class Shape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """
         if self.kind == "versioned":
             if any(len(key) < VERSION.size for key in keys):
-                raise ValueError(f"store {self.name}: a key of a versioned store ends with a time, {VERSION.size} bytes")
-            return [key[: -VERSION.size].replace(b"\0", b"\0\xff") + b"\0\1" + key[-VERSION.size :] for key in keys]
+                raise ValueError(
+                    f"store {self.name}: a key of a versioned store ends with a time, {VERSION.size} bytes"
+                )
+            return [
+                key[: -VERSION.size].replace(b"\0", b"\0\xff") + b"\0\1" + key[-VERSION.size :]
+                for key in keys
+            ]
         suffix = SUFFIXES.get(self.kind)
         if suffix is None:
             return keys
-        pack, segment, unpack, cut = _segment.pack, max(1, self.segment_ms), suffix.unpack_from, suffix.size
+        pack, segment, unpack, cut = (
+            _segment.pack,
+            max(1, self.segment_ms),
+            suffix.unpack_from,
+            suffix.size,
+        )
         try:
             return [pack(unpack(key, len(key) - cut)[0] // segment) + key for key in keys]
         except struct.error as error:
-            raise ValueError(f"store {self.name}: a key of a {self.kind} store ends with two numbers, {cut} bytes") from error
+            raise ValueError(
+                f"store {self.name}: a key of a {self.kind} store ends with two numbers, {cut} bytes"
+            ) from error
 
 
 class DataFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -156,7 +180,9 @@ def unseal(data: bytes, name: str) -> SnapshotManifest:
         sealed = _sealed.decode(data)
         content = bytes(sealed.manifest)
         if hashlib.sha256(content).hexdigest() != sealed.sha256:
-            raise SnapshotRefused(f"the manifest of {name} is not as it was written: its checksum does not match")
+            raise SnapshotRefused(
+                f"the manifest of {name} is not as it was written: its checksum does not match"
+            )
         manifest = _manifest.decode(content)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise SnapshotRefused(f"the manifest of {name} cannot be read: {error}") from error
@@ -167,5 +193,7 @@ def unseal(data: bytes, name: str) -> SnapshotManifest:
 
 def fingerprint(stores: Mapping[int, Mapping[str, Shape]]) -> str:
     """Return a hash of a topology: of its stores' shapes, by subtopology and name."""
-    content = msgspec.json.encode({str(number): dict(sorted(shapes.items())) for number, shapes in sorted(stores.items())})
+    content = msgspec.json.encode(
+        {str(number): dict(sorted(shapes.items())) for number, shapes in sorted(stores.items())}
+    )
     return hashlib.sha256(content).hexdigest()

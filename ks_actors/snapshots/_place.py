@@ -14,10 +14,23 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import IO
 
-_PACKAGES: Final = {"s3": "'ks-actors[s3]'", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "az": "adlfs"}
+_PACKAGES: Final = {
+    "s3": "'ks-actors[s3]'",
+    "gs": "gcsfs",
+    "gcs": "gcsfs",
+    "abfs": "adlfs",
+    "az": "adlfs",
+}
 _BUCKETS: Final = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
 # Names of botocore's errors.
-_NO_CREDENTIALS: Final = frozenset({"NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError", "TokenRetrievalError"})
+_NO_CREDENTIALS: Final = frozenset(
+    {
+        "NoCredentialsError",
+        "PartialCredentialsError",
+        "CredentialRetrievalError",
+        "TokenRetrievalError",
+    }
+)
 
 
 @final
@@ -49,7 +62,11 @@ class Place:
             ) from missing
         except (ImportError, ValueError) as error:
             package = _PACKAGES.get(uri.partition("://")[0])
-            hint = "" if package is None or isinstance(error, ValueError) else f": pip install {package}"
+            hint = (
+                ""
+                if package is None or isinstance(error, ValueError)
+                else f": pip install {package}"
+            )
             raise ConfigError(f"{uri!r} is no place for snapshots: {error}{hint}") from error
         return cls(files, path)
 
@@ -71,7 +88,10 @@ class Place:
         self._files.invalidate_cache()
         with self._told():
             try:
-                return sorted(path.rstrip("/").rpartition("/")[2] for path in self._files.ls(self._path, detail=False))
+                return sorted(
+                    path.rstrip("/").rpartition("/")[2]
+                    for path in self._files.ls(self._path, detail=False)
+                )
             except FileNotFoundError:
                 self._check_bucket()
                 return []
@@ -130,7 +150,9 @@ class Place:
         try:
             self._files.ls(bucket, detail=False)
         except FileNotFoundError:
-            raise FileNotFoundError(f"{self}: there is no bucket {bucket!r}: create it, or name another one; snapshots make none") from None
+            raise FileNotFoundError(
+                f"{self}: there is no bucket {bucket!r}: create it, or name another one; snapshots make none"
+            ) from None
         except PermissionError:  # some credentials may list only below a path
             return
 

@@ -40,12 +40,16 @@ class SnapshotReader:
         found = Place.of(place) if isinstance(place, str) else place
         data = found.at(MANIFEST).read()
         if data is None:
-            raise SnapshotRefused(f"{found} is no snapshot: it has no manifest; whoever made it has not come to the end")
+            raise SnapshotRefused(
+                f"{found} is no snapshot: it has no manifest; whoever made it has not come to the end"
+            )
         manifest = unseal(data, str(found))
         if manifest.name != found.name:
             raise SnapshotRefused(f"{found} has the manifest of {manifest.name}")
         if application_id is not None and manifest.application_id != application_id:
-            raise SnapshotRefused(f"{found} is a snapshot of application {manifest.application_id}, not of {application_id}")
+            raise SnapshotRefused(
+                f"{found} is a snapshot of application {manifest.application_id}, not of {application_id}"
+            )
         return cls(found, manifest)
 
     def batches(self, task: str, store: str) -> Iterator[Batch]:
@@ -63,7 +67,9 @@ class SnapshotReader:
                 except ValueError as error:
                     raise SnapshotRefused(f"{self.place} {file.path}: {error}") from error
                 if not all(map(lt, places, places[1:])) or (last is not None and places[0] <= last):
-                    raise SnapshotRefused(f"{self.place} {file.path}: rows are not in order, or a key is there twice")
+                    raise SnapshotRefused(
+                        f"{self.place} {file.path}: rows are not in order, or a key is there twice"
+                    )
                 last = places[-1]
                 yield batch
 
@@ -94,7 +100,9 @@ class SnapshotReader:
             for store, snapshot in content.stores.items():
                 rows = sum(map(len, self.batches(task, store)))
                 if rows != snapshot.rows:
-                    raise SnapshotRefused(f"{self.place} has {rows:,} rows of store {store} of task {task}, its manifest says {snapshot.rows:,}")
+                    raise SnapshotRefused(
+                        f"{self.place} has {rows:,} rows of store {store} of task {task}, its manifest says {snapshot.rows:,}"
+                    )
                 total += rows
         return total
 
@@ -123,7 +131,9 @@ class _Reading:
         return ahead[:count]
 
 
-def find_snapshots(uri: str | Place, application_id: str) -> tuple[list[SnapshotReader], list[SnapshotRefused]]:
+def find_snapshots(
+    uri: str | Place, application_id: str
+) -> tuple[list[SnapshotReader], list[SnapshotRefused]]:
     """Return an application's snapshots, newest first, and the errors of refused ones. Blocks.
 
     Skips those without a manifest.

@@ -16,7 +16,9 @@ ABANDONED_MS: Final = 86_400_000
 """The age at which a snapshot without a manifest counts as abandoned, in ms."""
 
 
-def delete_old_snapshots(uri: str | Place, application_id: str, *, keep: int, now_ms: int, spare: Collection[str] = ()) -> list[str]:
+def delete_old_snapshots(
+    uri: str | Place, application_id: str, *, keep: int, now_ms: int, spare: Collection[str] = ()
+) -> list[str]:
     """Delete snapshots not needed to keep `keep` of each task; return their names. Blocks.
 
     Instances write separate snapshots of their own tasks. One is deleted when each of its tasks is

@@ -8,7 +8,16 @@ from operator import lt
 from typing import TYPE_CHECKING, Final, Self, final
 
 from ks_actors.snapshots._blocks import MAGIC, encode_block, encode_end, in_blocks
-from ks_actors.snapshots._manifest import MANIFEST, DataFile, Shape, SnapshotManifest, SourcePosition, StoreSnapshot, TaskSnapshot, seal
+from ks_actors.snapshots._manifest import (
+    MANIFEST,
+    DataFile,
+    Shape,
+    SnapshotManifest,
+    SourcePosition,
+    StoreSnapshot,
+    TaskSnapshot,
+    seal,
+)
 from ks_actors.snapshots._place import Place
 
 if TYPE_CHECKING:
@@ -39,7 +48,14 @@ class StoreWriter:
     """
 
     def __init__(
-        self, snapshot: Place, task: str, shape: Shape, *, deflate: bool = True, file_bytes: int = FILE_BYTES, attempt: int | None = None
+        self,
+        snapshot: Place,
+        task: str,
+        shape: Shape,
+        *,
+        deflate: bool = True,
+        file_bytes: int = FILE_BYTES,
+        attempt: int | None = None,
     ) -> None:
         self._snapshot: Place = snapshot
         self._task: str = task
@@ -61,15 +77,21 @@ class StoreWriter:
             self._check(block)
             if self._open is None:
                 self._begin()
-            self._put(encode_block(block.keys, block.values, block.timestamps, deflate=self._deflate))
+            self._put(
+                encode_block(block.keys, block.values, block.timestamps, deflate=self._deflate)
+            )
             self._rows += len(block)
             if self._size >= self._file_bytes:
                 self._end()
 
     def _check(self, block: Batch) -> None:
         places = self._shape.places(block.keys)
-        if not all(map(lt, places, places[1:])) or (self._last is not None and places[0] <= self._last):
-            raise ValueError(f"store {self._shape.name} of task {self._task}: rows are to be written in the order of `Shape.places`, each key once")
+        if not all(map(lt, places, places[1:])) or (
+            self._last is not None and places[0] <= self._last
+        ):
+            raise ValueError(
+                f"store {self._shape.name} of task {self._task}: rows are to be written in the order of `Shape.places`, each key once"
+            )
         self._last = places[-1]
 
     def _begin(self) -> None:
@@ -91,14 +113,23 @@ class StoreWriter:
         opened.close()
         self._files.append(DataFile(self._path, self._rows, self._size, self._sum.hexdigest()))
 
-    def close(self, *, changelog: str | None = None, next_offset: int | None = None, observed: int = -1, sequence: int = 0) -> StoreSnapshot:
+    def close(
+        self,
+        *,
+        changelog: str | None = None,
+        next_offset: int | None = None,
+        observed: int = -1,
+        sequence: int = 0,
+    ) -> StoreSnapshot:
         """End the last file; return the manifest entry of the store (see StoreSnapshot).
 
         Raises OSError.
         """
         if self._open is not None:
             self._end()
-        return StoreSnapshot(self._shape, tuple(self._files), changelog, next_offset, observed, sequence)
+        return StoreSnapshot(
+            self._shape, tuple(self._files), changelog, next_offset, observed, sequence
+        )
 
 
 @final
@@ -109,7 +140,15 @@ class SnapshotWriter:
     that another writer began. All methods block.
     """
 
-    def __init__(self, uri: str | Place, application_id: str, *, created_ms: int, name: str | None = None, topology: str = "") -> None:
+    def __init__(
+        self,
+        uri: str | Place,
+        application_id: str,
+        *,
+        created_ms: int,
+        name: str | None = None,
+        topology: str = "",
+    ) -> None:
         self.name: str = snapshot_name(created_ms) if name is None else name
         of_application = (uri if isinstance(uri, Place) else Place.of(uri)).at(application_id)
         # Fail on a bad bucket or bad credentials before any write.
@@ -133,7 +172,13 @@ class SnapshotWriter:
         """Return a writer for a task's store; pass the result of its `close` to `add`."""
         return StoreWriter(self.place, task, shape, deflate=deflate)
 
-    def add(self, task: str, *stores: StoreSnapshot, positions: Iterable[SourcePosition] = (), left_out: Mapping[str, LeftOut] | None = None) -> None:
+    def add(
+        self,
+        task: str,
+        *stores: StoreSnapshot,
+        positions: Iterable[SourcePosition] = (),
+        left_out: Mapping[str, LeftOut] | None = None,
+    ) -> None:
         """Add a task's written stores, its positions, and the missing stores with the reasons.
 
         `positions` are those of all stores of the task.
@@ -149,8 +194,13 @@ class SnapshotWriter:
 
     def commit(self) -> SnapshotManifest:
         """Write the manifest, which makes the snapshot valid."""
-        tasks = {task: TaskSnapshot(stores, self._positions[task], self._left_out[task]) for task, stores in sorted(self._stores.items())}
-        manifest = SnapshotManifest(self._application_id, self.name, self._created_ms, tasks, self._topology)
+        tasks = {
+            task: TaskSnapshot(stores, self._positions[task], self._left_out[task])
+            for task, stores in sorted(self._stores.items())
+        }
+        manifest = SnapshotManifest(
+            self._application_id, self.name, self._created_ms, tasks, self._topology
+        )
         self.place.at(MANIFEST).write(seal(manifest))
         return manifest
 

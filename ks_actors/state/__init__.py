@@ -10,7 +10,13 @@ from ks_actors.state._positions import At as At
 from ks_actors.state._positions import merged as merged
 from ks_actors.state._task_stores import TaskStores
 from ks_actors.state.core import Rows, StoreIterator
-from ks_actors.state.disk import SharedResources, has_database, read_checkpoint, stored_offsets, write_checkpoint
+from ks_actors.state.disk import (
+    SharedResources,
+    has_database,
+    read_checkpoint,
+    stored_offsets,
+    write_checkpoint,
+)
 from ks_actors.state.export import (
     SUFFIXES,
     CheckpointRows,
@@ -25,10 +31,20 @@ from ks_actors.state.export import (
     prepare_rows,
     segment_ms_of,
 )
-from ks_actors.state.key_value import KeyValueReader, KeyValueStore, TimestampedKeyValueStore, ValueAndTimestamp
+from ks_actors.state.key_value import (
+    KeyValueReader,
+    KeyValueStore,
+    TimestampedKeyValueStore,
+    ValueAndTimestamp,
+)
 from ks_actors.state.session import SessionReader, SessionStore
 from ks_actors.state.versioned import VersionedKeyValueStore, VersionedReader
-from ks_actors.state.window import DuplicatesReader, TimestampedWindowStore, WindowReader, WindowStore
+from ks_actors.state.window import (
+    DuplicatesReader,
+    TimestampedWindowStore,
+    WindowReader,
+    WindowStore,
+)
 
 __all__ = [
     "SUFFIXES",

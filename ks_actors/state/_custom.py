@@ -41,7 +41,14 @@ class CustomStore(Measured):
     unwritten_bytes: int = 0
     overdue: bool = False
 
-    def __init__(self, spec: StoreSpec, task: str, directory: Path | None, changelog: tuple[str, int], record_time: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        spec: StoreSpec,
+        task: str,
+        directory: Path | None,
+        changelog: tuple[str, int],
+        record_time: Callable[[], int],
+    ) -> None:
         self.name: str = spec.name
         self.logged: bool = spec.logging
         self.offset: int | None = None
@@ -81,7 +88,11 @@ class CustomStore(Measured):
         store = self._make()
         if not store.persistent:
             return
-        offset = store.committed_offset(self._changelog) if store.manages_offsets and self.logged else None
+        offset = (
+            store.committed_offset(self._changelog)
+            if store.manages_offsets and self.logged
+            else None
+        )
         if offset is None and not (exact and not store.manages_offsets and self._left_open()):
             offset = checkpoint
             if offset is not None and store.manages_offsets:
@@ -102,24 +113,36 @@ class CustomStore(Measured):
         directory = self._directory
         store = self._spec.supplier()
         if not isinstance(store, StateStore):
-            raise StateError(f"store {self.name}: its supplier made {store!r}, which is no StateStore")
+            raise StateError(
+                f"store {self.name}: its supplier made {store!r}, which is no StateStore"
+            )
         if type(store).flush is not StateStore.flush:
             warnings.warn(
-                f"store {self.name}: {type(store).__name__}.flush is deprecated, override commit (KIP-892)", DeprecationWarning, stacklevel=2
+                f"store {self.name}: {type(store).__name__}.flush is deprecated, override commit (KIP-892)",
+                DeprecationWarning,
+                stacklevel=2,
             )
         if directory is not None:
             directory.mkdir(parents=True, exist_ok=True)
         changelog = self._changelog if self.logged else None
-        self._context = StateStoreContext(self.name, self._task, directory, changelog, self._record_time, self._note)
+        self._context = StateStoreContext(
+            self.name, self._task, directory, changelog, self._record_time, self._note
+        )
         store.init(self._context)
         if self.logged and self._context.restore is None:
             store.close()
-            raise StateError(f"store {self.name} has a changelog, but nothing that restores it: call context.register in init, or add it without one")
+            raise StateError(
+                f"store {self.name} has a changelog, but nothing that restores it: call context.register in init, or add it without one"
+            )
         self._open = store
         return store
 
     def _has_files(self) -> bool:
-        return self._directory is not None and self._directory.exists() and any(self._directory.iterdir())
+        return (
+            self._directory is not None
+            and self._directory.exists()
+            and any(self._directory.iterdir())
+        )
 
     def _give_up(self, reason: str) -> None:
         give_up(self._task, [self._spec], self._directory, reason)
@@ -127,7 +150,11 @@ class CustomStore(Measured):
             shutil.rmtree(self._directory)
 
     def _marker(self) -> Path | None:
-        return None if self._directory is None else self._directory.with_name(f".{self._directory.name}.open")
+        return (
+            None
+            if self._directory is None
+            else self._directory.with_name(f".{self._directory.name}.open")
+        )
 
     def _left_open(self) -> bool:
         marker = self._marker()
@@ -148,7 +175,9 @@ class CustomStore(Measured):
         if self._open is None:
             return
         store = self._open
-        if self.spoiled or ((self._dirty or self._frozen) and store.persistent and not store.manages_offsets):
+        if self.spoiled or (
+            (self._dirty or self._frozen) and store.persistent and not store.manages_offsets
+        ):
             store.close()
             self._give_up("it was changed by what is not committed, and cannot take that back")
             self.offset, self.kept = None, False
@@ -166,13 +195,19 @@ class CustomStore(Measured):
 
     def _note(self, key: bytes, value: bytes | None, timestamp: int) -> None:
         if type(key) is not bytes or not (value is None or type(value) is bytes):
-            raise SerializationError(f"store {self.name}: a change has a key and a value in bytes, or no value; got {key!r:.200} and {value!r:.200}")
+            raise SerializationError(
+                f"store {self.name}: a change has a key and a value in bytes, or no value; got {key!r:.200} and {value!r:.200}"
+            )
         self._dirty[key] = (value, timestamp)
         self._size += len(key) + (0 if value is None else len(value))
 
     def uncommitted_bytes(self) -> int:
         """Return the approximate bytes of the open transaction, here and in the custom store."""
-        return len(self._dirty) * RECORD_BYTES + self._size + max(0, self.user.approximate_num_uncommitted_bytes())
+        return (
+            len(self._dirty) * RECORD_BYTES
+            + self._size
+            + max(0, self.user.approximate_num_uncommitted_bytes())
+        )
 
     @property
     def changed(self) -> bool:
@@ -191,7 +226,11 @@ class CustomStore(Measured):
         rows = list(self._frozen.items())
         for start in range(0, len(rows), SLICE):
             part = rows[start : start + SLICE]
-            yield Batch([key for key, _ in part], [value for _, (value, _) in part], [time for _, (_, time) in part])
+            yield Batch(
+                [key for key, _ in part],
+                [value for _, (value, _) in part],
+                [time for _, (_, time) in part],
+            )
 
     def keep(self, *, written: bool) -> int:  # noqa: ARG002 - as of the others
         """Take the frozen transaction as committed; return its number of changes."""
@@ -300,7 +339,13 @@ class CustomStores:
     """The custom stores of one task, each with a directory of its own below the task's."""
 
     def __init__(
-        self, task: str, directory: Path | None, partition: Callable[[str], tuple[str, int]], record_time: Callable[[], int], *, exact: bool
+        self,
+        task: str,
+        directory: Path | None,
+        partition: Callable[[str], tuple[str, int]],
+        record_time: Callable[[], int],
+        *,
+        exact: bool,
     ) -> None:
         self._task: str = task
         self._directory: Path | None = directory
@@ -323,13 +368,17 @@ class CustomStores:
         """
         name, directory = spec.name, self._directory
         own, changelog = None if directory is None else directory / name, self._partition(name)
-        store = self._stores[name] = CustomStore(spec, self._task, own, changelog, self._record_time)
+        store = self._stores[name] = CustomStore(
+            spec, self._task, own, changelog, self._record_time
+        )
         store.open(checkpoint.get(changelog), exact=self._exact, unfit=unfit)
         if store.offset is not None:
             offsets[name] = written[name] = store.offset
         return store
 
-    def commit(self, offsets: Mapping[str, int], written: MutableMapping[str, int], times: CommitTimes) -> None:
+    def commit(
+        self, offsets: Mapping[str, int], written: MutableMapping[str, int], times: CommitTimes
+    ) -> None:
         """Commit the stores with an advanced changelog; note in `written` the offsets on disk."""
         for name, store in self._stores.items():
             offset = offsets.get(name)
@@ -359,4 +408,6 @@ class CustomStores:
         """Raise TaskCorrupted when a store could not roll back to the last commit."""
         spoiled = [name for name, store in self._stores.items() if store.spoiled]
         if spoiled:
-            raise TaskCorrupted(f"task {self._task}: store {', '.join(spoiled)} cannot take back what was not committed, and is to be restored")
+            raise TaskCorrupted(
+                f"task {self._task}: store {', '.join(spoiled)} cannot take back what was not committed, and is to be restored"
+            )

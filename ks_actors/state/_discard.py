@@ -27,7 +27,14 @@ def without_copy(stores: Iterable[StoreSpec]) -> list[str]:
     return [spec.name for spec in stores if spec.type != "in_memory" and not spec.logging]
 
 
-def give_up(task: str, stores: Iterable[StoreSpec], directory: Path | None, reason: str, *, fate: str = _RESTORED) -> None:
+def give_up(
+    task: str,
+    stores: Iterable[StoreSpec],
+    directory: Path | None,
+    reason: str,
+    *,
+    fate: str = _RESTORED,
+) -> None:
     """Log that a task's local state is given up, and why; the caller then deletes it.
 
     `fate` says what happens to the stores. Raises StateError when one of them has no changelog:
@@ -42,4 +49,11 @@ def give_up(task: str, stores: Iterable[StoreSpec], directory: Path | None, reas
         )
     if not wanted:
         return
-    _log.warning("the local state of store %s of task %s, in %s, %s: %s", ", ".join(spec.name for spec in wanted), task, directory, fate, reason)
+    _log.warning(
+        "the local state of store %s of task %s, in %s, %s: %s",
+        ", ".join(spec.name for spec in wanted),
+        task,
+        directory,
+        fate,
+        reason,
+    )

@@ -12,7 +12,12 @@ from ks_actors.state._custom import CustomReader, CustomStore
 from ks_actors.state.core import Codec
 from ks_actors.state.disk import Engine
 from ks_actors.state.join_window import JoinWindowLookups
-from ks_actors.state.key_value import KeyValueBase, KeyValueReader, KeyValueStore, TimestampedKeyValueStore
+from ks_actors.state.key_value import (
+    KeyValueBase,
+    KeyValueReader,
+    KeyValueStore,
+    TimestampedKeyValueStore,
+)
 from ks_actors.state.session import SessionReader, SessionStore
 from ks_actors.state.versioned import VersionCodec, VersionedKeyValueStore, VersionedReader
 from ks_actors.state.window import (
@@ -42,8 +47,17 @@ AnyStore: TypeAlias = (
     | VersionedKeyValueStore[Any, Any]
     | CustomStore
 )
-AnyReader: TypeAlias = KeyValueReader | WindowReader | DuplicatesReader | SessionReader | VersionedReader | CustomReader
-Make: TypeAlias = Callable[[Codec, Engine | None, bytes, Callable[[], int], StoreSpec, Callable[[int], None]], AnyStore]
+AnyReader: TypeAlias = (
+    KeyValueReader
+    | WindowReader
+    | DuplicatesReader
+    | SessionReader
+    | VersionedReader
+    | CustomReader
+)
+Make: TypeAlias = Callable[
+    [Codec, Engine | None, bytes, Callable[[], int], StoreSpec, Callable[[int], None]], AnyStore
+]
 """A factory of stores.
 
 Its arguments are the codec, the engine, the prefix of the store's keys there, a function for the
@@ -52,27 +66,51 @@ current record's time, the spec, and a counter of late puts.
 
 
 def _key_value(
-    codec: Codec, engine: Engine | None, prefix: bytes, record_time: Callable[[], int], spec: StoreSpec, _: Callable[[int], None]
+    codec: Codec,
+    engine: Engine | None,
+    prefix: bytes,
+    record_time: Callable[[], int],
+    spec: StoreSpec,
+    _: Callable[[int], None],
 ) -> AnyStore:
     return KeyValueStore(codec, engine, prefix, record_time, logged=spec.logging)
 
 
 def _timestamped_key_value(
-    codec: Codec, engine: Engine | None, prefix: bytes, record_time: Callable[[], int], spec: StoreSpec, _: Callable[[int], None]
+    codec: Codec,
+    engine: Engine | None,
+    prefix: bytes,
+    record_time: Callable[[], int],
+    spec: StoreSpec,
+    _: Callable[[int], None],
 ) -> AnyStore:
     return TimestampedKeyValueStore(codec, engine, prefix, record_time, logged=spec.logging)
 
 
 def _window(
-    codec: Codec, engine: Engine | None, prefix: bytes, record_time: Callable[[], int], spec: StoreSpec, expired: Callable[[int], None]
+    codec: Codec,
+    engine: Engine | None,
+    prefix: bytes,
+    record_time: Callable[[], int],
+    spec: StoreSpec,
+    expired: Callable[[int], None],
 ) -> AnyStore:
-    return window_class(spec, timestamped=codec.timestamped)(codec, engine, prefix, record_time, spec, expired)
+    return window_class(spec, timestamped=codec.timestamped)(
+        codec, engine, prefix, record_time, spec, expired
+    )
 
 
 def _versioned(
-    codec: Codec, engine: Engine | None, prefix: bytes, record_time: Callable[[], int], spec: StoreSpec, expired: Callable[[int], None]
+    codec: Codec,
+    engine: Engine | None,
+    prefix: bytes,
+    record_time: Callable[[], int],
+    spec: StoreSpec,
+    expired: Callable[[int], None],
 ) -> AnyStore:
-    return VersionedKeyValueStore(VersionCodec(spec, codec.topic), engine, prefix, record_time, spec, expired)
+    return VersionedKeyValueStore(
+        VersionCodec(spec, codec.topic), engine, prefix, record_time, spec, expired
+    )
 
 
 MAKERS: Final[dict[StoreKind, Make]] = {

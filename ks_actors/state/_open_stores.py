@@ -59,12 +59,23 @@ def open_stores(
     told = {} if manifest is None else dict(manifest.stores)
     for spec in specs:
         if spec.kind is StoreKind.CUSTOM:
-            opened.stores[spec.name] = place.custom.open(spec, place.file.read(), opened.offsets, opened.written, unfit.get(spec.name))
+            opened.stores[spec.name] = place.custom.open(
+                spec, place.file.read(), opened.offsets, opened.written, unfit.get(spec.name)
+            )
         elif engine is None or manifest is None or spec.type == "in_memory":
             opened.stores[spec.name] = make(spec, None)
         else:
             store = opened.stores[spec.name] = make(spec, engine)
-            _open_on_disk(place, spec, store, engine, manifest, opened, topics.get(spec.name, spec.name) if spec.logging else "", unfit)
+            _open_on_disk(
+                place,
+                spec,
+                store,
+                engine,
+                manifest,
+                opened,
+                topics.get(spec.name, spec.name) if spec.logging else "",
+                unfit,
+            )
     if engine is not None and manifest is not None and manifest.stores != told:
         # durable: a store missing from the manifest is taken for new, even if it has rows
         engine.write([manifest.row()], durable=True)
@@ -89,7 +100,11 @@ def _open_on_disk(
         give_up(place.task, [spec], place.directory, reason)
         prefix = bytes((manifest.stores[name].id,))
         encoded = name.encode()
-        engine.write([(OFFSET + encoded, None), (FACTS + encoded, None), (POSITION + encoded, None)], [(prefix, after(prefix))], durable=True)
+        engine.write(
+            [(OFFSET + encoded, None), (FACTS + encoded, None), (POSITION + encoded, None)],
+            [(prefix, after(prefix))],
+            durable=True,
+        )
     begins_anew = reason is not None or not is_known
     store.prefix = bytes((manifest.admit(name, facts, place.task),))
     if begins_anew:
@@ -97,7 +112,12 @@ def _open_on_disk(
         if isinstance(store, Transactional):
             store.bare = True
         return
-    offset = recall(engine, store, place.file.read().get(place.file.partition(name)), lambda why: give_up(place.task, [spec], place.directory, why))
+    offset = recall(
+        engine,
+        store,
+        place.file.read().get(place.file.partition(name)),
+        lambda why: give_up(place.task, [spec], place.directory, why),
+    )
     if offset is not None:
         opened.offsets[name] = opened.written[name] = offset
     place.positions.recall(engine, name, place.directory, empty=store.logged and offset is None)

@@ -47,7 +47,12 @@ def pack(position: At) -> bytes:
     parts = [bytes((_FORMAT,)), _int.pack(len(topics))]
     for topic, offsets in topics.items():
         name = topic.encode()
-        parts += (_int.pack(len(name)), name, _int.pack(len(offsets)), *(_pair.pack(*pair) for pair in offsets))
+        parts += (
+            _int.pack(len(name)),
+            name,
+            _int.pack(len(offsets)),
+            *(_pair.pack(*pair) for pair in offsets),
+        )
     return b"".join(parts)
 
 
@@ -73,7 +78,11 @@ def unpack(data: bytes) -> dict[tuple[str, int], int]:
 
 def merged(position: At, other: At) -> At:
     """Return the position that includes both; returns `position` itself if that is enough."""
-    ahead = {partition: offset for partition, offset in other.items() if offset > position.get(partition, -1)}
+    ahead = {
+        partition: offset
+        for partition, offset in other.items()
+        if offset > position.get(partition, -1)
+    }
     return {**position, **ahead} if ahead else position
 
 
@@ -147,7 +156,12 @@ class Positions:
             try:
                 self._at[store] = read_offsets(path)
             except ValueError as error:
-                _log.warning("%s is no position file, the position of store %s is not known before it changes: %s", path, store, error)
+                _log.warning(
+                    "%s is no position file, the position of store %s is not known before it changes: %s",
+                    path,
+                    store,
+                    error,
+                )
             else:
                 # durable, because the file is deleted next
                 engine.write([position_row(store, self._at[store])], durable=True)
@@ -159,7 +173,11 @@ class Positions:
         Stores without changelog write their own position and may have done so meanwhile; skip
         those.
         """
-        return [position_row(store, at) for store, at in before.items() if at and (store in logged or at is self.of(store))]
+        return [
+            position_row(store, at)
+            for store, at in before.items()
+            if at and (store in logged or at is self.of(store))
+        ]
 
     # The changelog.
 
@@ -171,7 +189,10 @@ class Positions:
                 yield last
             last = batch
         if last is not None:
-            vector: Headers = ((VERSION_HEADER, WITH_VECTOR), (VECTOR_HEADER, pack(merged(self.of(store), position))))
+            vector: Headers = (
+                (VERSION_HEADER, WITH_VECTOR),
+                (VECTOR_HEADER, pack(merged(self.of(store), position))),
+            )
             yield Batch(last.keys, last.values, last.timestamps, [*[()] * (len(last) - 1), vector])
 
     def restored(self, store: str, headers: Sequence[Headers]) -> None:

@@ -23,7 +23,9 @@ class StoreSet:
     def __init__(self, task: str, specs: Sequence[StoreSpec], *, vectors: bool) -> None:
         self.task: str = task
         self.logged: tuple[str, ...] = tuple(spec.name for spec in specs if spec.logging)
-        self.sources: dict[str, str] = {spec.name: spec.source_topic for spec in specs if spec.source_topic is not None}
+        self.sources: dict[str, str] = {
+            spec.name: spec.source_topic for spec in specs if spec.source_topic is not None
+        }
         self.positions: Positions = Positions(vectors=vectors)
         self._specs: tuple[StoreSpec, ...] = tuple(specs)
         self._engine: Engine | None = None
@@ -48,7 +50,9 @@ class StoreSet:
         try:
             return self._stores[name]
         except KeyError:
-            raise StateError(f"task {self.task} has no store {name!r}; it has {', '.join(self._stores) or 'none, it is not open'}") from None
+            raise StateError(
+                f"task {self.task} has no store {name!r}; it has {', '.join(self._stores) or 'none, it is not open'}"
+            ) from None
 
     @property
     def names(self) -> tuple[str, ...]:

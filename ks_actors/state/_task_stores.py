@@ -16,7 +16,14 @@ from ks_actors.state._open_stores import Place, open_stores
 from ks_actors.state._positions import merged, position_row
 from ks_actors.state._store_set import StoreSet
 from ks_actors.state.core import SLICE, Codec, TaskMemory, Transactional
-from ks_actors.state.disk import BEHIND, CheckpointFile, RocksEngine, SharedResources, facts_row, offset_row
+from ks_actors.state.disk import (
+    BEHIND,
+    CheckpointFile,
+    RocksEngine,
+    SharedResources,
+    facts_row,
+    offset_row,
+)
 from ks_actors.state.timed import FACTS
 from ks_actors.topology import StoreKind
 
@@ -76,8 +83,12 @@ class TaskStores(StoreSet):
         self._record_time: Callable[[], int] = record_time
         self._expired: Callable[[int], None] = expired
         self._topics: Mapping[str, str] = topics or {}
-        self._file: CheckpointFile = CheckpointFile(task, directory if assigned else None, self._topics)
-        self._custom: CustomStores = CustomStores(task, directory, self._file.partition, record_time, exact=exact)
+        self._file: CheckpointFile = CheckpointFile(
+            task, directory if assigned else None, self._topics
+        )
+        self._custom: CustomStores = CustomStores(
+            task, directory, self._file.partition, record_time, exact=exact
+        )
         self.commit_times: CommitTimes = CommitTimes()
         self._memory: TaskMemory | None = None
         self._written: dict[str, int] = {}
@@ -101,7 +112,11 @@ class TaskStores(StoreSet):
         """
         self._offsets, self._written = {}, {}
         self.positions.forget()
-        persistent = [spec for spec in self._specs if spec.type != "in_memory" and spec.kind is not StoreKind.CUSTOM]
+        persistent = [
+            spec
+            for spec in self._specs
+            if spec.type != "in_memory" and spec.kind is not StoreKind.CUSTOM
+        ]
         if persistent and self._directory is not None:
             shared = self._shared = self._shared or SharedResources()
             self._engine = RocksEngine(self.task, self._directory / DATABASE, shared)
@@ -114,13 +129,20 @@ class TaskStores(StoreSet):
 
     def _open_stores(self) -> None:
         place = Place(self.task, self._directory, self._file, self._custom, self.positions)
-        opened = open_stores(place, self._specs, self._engine, self._make, topics=self._topics, unfit=self.unfit)
+        opened = open_stores(
+            place, self._specs, self._engine, self._make, topics=self._topics, unfit=self.unfit
+        )
         self._stores, self._offsets, self._written = opened
         if self._engine is not None and self._shared is not None:
-            self._memory = TaskMemory(self._shared.memory, [store for store in self._stores.values() if store.engine is not None])
+            self._memory = TaskMemory(
+                self._shared.memory,
+                [store for store in self._stores.values() if store.engine is not None],
+            )
 
     def _make(self, spec: StoreSpec, engine: Engine | None) -> AnyStore:
-        codec = Codec(spec, self._topics.get(spec.name, spec.name), timestamped=spec.kind in TIMESTAMPED)
+        codec = Codec(
+            spec, self._topics.get(spec.name, spec.name), timestamped=spec.kind in TIMESTAMPED
+        )
         return MAKERS[spec.kind](codec, engine, b"", self._record_time, spec, self._expired)
 
     def close(self, *, clean: bool) -> None:
@@ -154,10 +176,21 @@ class TaskStores(StoreSet):
         Raises StateError, and deletes nothing, when a store in it has no changelog.
         """
         if self._engine is not None:
-            raise IllegalTransition(f"task {self.task}: its state is to be closed before it is given up")
+            raise IllegalTransition(
+                f"task {self.task}: its state is to be closed before it is given up"
+            )
         if self._directory is None or not self._directory.exists():
             return
-        give_up(self.task, [spec for spec in self._specs if spec.type != "in_memory" and spec.kind is not StoreKind.CUSTOM], self._directory, reason)
+        give_up(
+            self.task,
+            [
+                spec
+                for spec in self._specs
+                if spec.type != "in_memory" and spec.kind is not StoreKind.CUSTOM
+            ],
+            self._directory,
+            reason,
+        )
         database = self._directory / DATABASE
         if database.exists():
             shutil.rmtree(database)
@@ -171,7 +204,9 @@ class TaskStores(StoreSet):
 
         May be read after `close`.
         """
-        on_disk = self._directory is not None and any(spec.type != "in_memory" for spec in self._specs)
+        on_disk = self._directory is not None and any(
+            spec.type != "in_memory" for spec in self._specs
+        )
         return sum(self._written.values()) if on_disk else None
 
     def settle_steps(self) -> Iterator[None]:
@@ -205,7 +240,9 @@ class TaskStores(StoreSet):
             restored.weigh_row(batch.keys[-1], batch.values[-1])
             self._memory.measure()
 
-    def begin_with(self, store: str, next_offset: int, *, observed: int = -1, sequence: int = 0) -> None:
+    def begin_with(
+        self, store: str, next_offset: int, *, observed: int = -1, sequence: int = 0
+    ) -> None:
         """Set the next offset of an in-memory store before `restore` loads it from another source.
 
         `observed` and `sequence` are for stores with times: the latest put time and the last
@@ -223,8 +260,13 @@ class TaskStores(StoreSet):
         Only one token can be in progress at a time. `position` is the task's position in its input.
         """
         if self._frozen is not None:
-            raise IllegalTransition(f"task {self.task}: {self._frozen} is still being committed; keep or drop it first")
-        self._changing, self._changed_at = frozenset(filter(self._puts, self._stores)), position or {}
+            raise IllegalTransition(
+                f"task {self.task}: {self._frozen} is still being committed; keep or drop it first"
+            )
+        self._changing, self._changed_at = (
+            frozenset(filter(self._puts, self._stores)),
+            position or {},
+        )
         for store in self._stores.values():
             store.freeze()
         self._tokens += 1
@@ -233,7 +275,9 @@ class TaskStores(StoreSet):
 
     def _check(self, token: Token) -> None:
         if token is not self._frozen:
-            raise IllegalTransition(f"task {self.task}: {token} is not being committed, {self._frozen or 'nothing'} is")
+            raise IllegalTransition(
+                f"task {self.task}: {token} is not being committed, {self._frozen or 'nothing'} is"
+            )
 
     def changelog(self, token: Token, *, batch_bytes: int = 0) -> Iterator[tuple[str, Batch]]:
         """Return store names and frozen records, the last value of each key, in slices.
@@ -248,8 +292,14 @@ class TaskStores(StoreSet):
                 continue
             store = self._stores[name]
             marked = name in self._changing and self.positions.vectors
-            batches = store.changelog(batch_bytes=batch_bytes, marked=marked) if isinstance(store, Transactional) else store.changelog()
-            for batch in self.positions.marked(name, batches, self._changed_at) if marked else batches:
+            batches = (
+                store.changelog(batch_bytes=batch_bytes, marked=marked)
+                if isinstance(store, Transactional)
+                else store.changelog()
+            )
+            for batch in (
+                self.positions.marked(name, batches, self._changed_at) if marked else batches
+            ):
                 yield name, batch
 
     def persist_unlogged(self, token: Token) -> None:
@@ -259,12 +309,31 @@ class TaskStores(StoreSet):
         """
         self._check(token)
         self._custom.commit_unlogged()
-        stores = [store for store in self._stores.values() if not store.logged and store.engine is not None]
+        stores = [
+            store
+            for store in self._stores.values()
+            if not store.logged and store.engine is not None
+        ]
         rows = [row for store in stores for row in store.frozen_rows()]
         if self._engine is not None and rows:
-            facts = [facts_row(store.name, facts) for store in stores if (facts := store.facts(frozen=True)) is not None]
-            at = {store.name: merged(self.positions.of(store.name), self._changed_at) for store in stores if store.name in self._changing}
-            self._engine.write([*sorted(rows), *facts, *(position_row(name, position) for name, position in at.items() if position)], durable=True)
+            facts = [
+                facts_row(store.name, facts)
+                for store in stores
+                if (facts := store.facts(frozen=True)) is not None
+            ]
+            at = {
+                store.name: merged(self.positions.of(store.name), self._changed_at)
+                for store in stores
+                if store.name in self._changing
+            }
+            self._engine.write(
+                [
+                    *sorted(rows),
+                    *facts,
+                    *(position_row(name, position) for name, position in at.items() if position),
+                ],
+                durable=True,
+            )
         token.persisted = self._ahead = True
 
     def keep(self, token: Token, offsets: Mapping[str, int]) -> None:
@@ -304,8 +373,16 @@ class TaskStores(StoreSet):
 
     def _tail(self) -> float:
         """Return the replay due after a crash, as a fraction of the allowed replay."""
-        logged = sum(offset - self._written.get(name, 0) for name, offset in self._offsets.items() if self._stores[name].engine is not None)
-        part = 0.0 if self._shared is None else self._shared.part_of_tail(logged + self._unlogged_records)
+        logged = sum(
+            offset - self._written.get(name, 0)
+            for name, offset in self._offsets.items()
+            if self._stores[name].engine is not None
+        )
+        part = (
+            0.0
+            if self._shared is None
+            else self._shared.part_of_tail(logged + self._unlogged_records)
+        )
         return part / RESTORING_TAIL if self.restoring else part
 
     def wants_flush(self, idle: bool) -> bool:
@@ -322,14 +399,26 @@ class TaskStores(StoreSet):
             self._write = (
                 self._tail() >= 1
                 or sum(store.unwritten_bytes for store in stores) >= shared.tail_bytes
-                or (idle and (unwritten or any(self._written.get(store.name) != self._offsets.get(store.name) for store in stores if store.engine)))
+                or (
+                    idle
+                    and (
+                        unwritten
+                        or any(
+                            self._written.get(store.name) != self._offsets.get(store.name)
+                            for store in stores
+                            if store.engine
+                        )
+                    )
+                )
             )
             if self._write:
                 return True
             if self._memory.presses():
                 self._write = unwritten
                 return True
-        memory_only = any(store.wants_tidying(idle=idle) for store in stores) or (self._engine is not None and self._engine.owes)
+        memory_only = any(store.wants_tidying(idle=idle) for store in stores) or (
+            self._engine is not None and self._engine.owes
+        )
         self._write = not memory_only
         return memory_only
 
@@ -399,7 +488,9 @@ class TaskStores(StoreSet):
                     store.settle(SLICE)
                 yield
             if write and self._engine is not None:
-                yield from self._write_all(self._engine, [store for store in stores if store.engine is not None])
+                yield from self._write_all(
+                    self._engine, [store for store in stores if store.engine is not None]
+                )
             if not last:  # otherwise all memory is about to be released
                 yield from self._tidy(stores)
         finally:
@@ -419,7 +510,9 @@ class TaskStores(StoreSet):
     def _write_all(self, engine: Engine, stores: list[AnyStore]) -> Iterator[None]:
         # No `keep` may come between the last settled change and this line: the offsets would be
         # ahead of the data.
-        offsets = {store.name: self._offsets[store.name] for store in stores if store.name in self._offsets}
+        offsets = {
+            store.name: self._offsets[store.name] for store in stores if store.name in self._offsets
+        }
         positions = {store.name: self.positions.of(store.name) for store in stores}
         self._unlogged_records = 0
         for store in stores:
@@ -429,9 +522,15 @@ class TaskStores(StoreSet):
         # `persist_unlogged` may have written newer facts and positions of stores without changelog:
         # keep those.
         told = [store for store in stores if store.logged or not self._ahead]
-        facts = (facts_row(store.name, known) for store in told if (known := store.facts()) is not None)
-        rows = self.positions.rows({store.name: positions[store.name] for store in told}, self.logged)
-        engine.write([*(offset_row(name, offset) for name, offset in offsets.items()), *facts, *rows])
+        facts = (
+            facts_row(store.name, known) for store in told if (known := store.facts()) is not None
+        )
+        rows = self.positions.rows(
+            {store.name: positions[store.name] for store in told}, self.logged
+        )
+        engine.write(
+            [*(offset_row(name, offset) for name, offset in offsets.items()), *facts, *rows]
+        )
         self._written.update(offsets)
         engine.flush(wait=False)
         yield

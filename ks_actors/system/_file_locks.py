@@ -55,4 +55,6 @@ def _begin_as_child() -> None:
     _forking.release()
 
 
-os.register_at_fork(before=_forking.acquire, after_in_parent=_forking.release, after_in_child=_begin_as_child)
+os.register_at_fork(
+    before=_forking.acquire, after_in_parent=_forking.release, after_in_child=_begin_as_child
+)

@@ -23,4 +23,9 @@ def raise_open_files() -> None:
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     except (OSError, ValueError) as error:
-        _log.warning("the limit of open files stays at %d, it could not be raised to %d: %s", soft, hard, error)
+        _log.warning(
+            "the limit of open files stays at %d, it could not be raised to %d: %s",
+            soft,
+            hard,
+            error,
+        )

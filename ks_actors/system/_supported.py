@@ -17,7 +17,12 @@ def check_actors() -> None:
     """
     ours = Path(__file__).resolve().parents[2] / "actors" / "__init__.py"
     found = find_spec("actors")
-    if found is not None and found.origin is not None and ours.exists() and Path(found.origin).resolve() != ours:
+    if (
+        found is not None
+        and found.origin is not None
+        and ours.exists()
+        and Path(found.origin).resolve() != ours
+    ):
         raise ImportError(
             f"ks_actors needs its package `actors`, and Python finds {found.origin} by that name; rename that file or folder, or take {sys.path[0]!r}"
             " from the front of sys.path",
@@ -32,7 +37,10 @@ def check_platform(platform: str) -> None:
     Locks of state directories, signals and memory are those of POSIX.
     """
     if platform == "win32":
-        raise ImportError("ks_actors runs on Linux and macOS, and not on Windows; there, use it in WSL 2 or a container", name="ks_actors")
+        raise ImportError(
+            "ks_actors runs on Linux and macOS, and not on Windows; there, use it in WSL 2 or a container",
+            name="ks_actors",
+        )
 
 
 check_platform(sys.platform)

@@ -102,7 +102,9 @@ class Compiler:
         for name, node in self._nodes.items():
             if isinstance(node, SourceNode):
                 work = self._work(node)
-                entrances[name] = Entrance(work.forward, None if self._exact(name) else work.forward_batch)
+                entrances[name] = Entrance(
+                    work.forward, None if self._exact(name) else work.forward_batch
+                )
         works = [self._works[name] for name in self._nodes if name in self._works]
         for work in works:
             for make, _ in work.beginnings:
@@ -111,7 +113,11 @@ class Compiler:
             for _, init in work.beginnings:
                 init()
         # Every node is reachable from a source: the topology refuses others.
-        pair = find_pair(self._nodes, self._works) if all(entrance.batch is not None for entrance in entrances.values()) else None
+        pair = (
+            find_pair(self._nodes, self._works)
+            if all(entrance.batch is not None for entrance in entrances.values())
+            else None
+        )
         blocking = any(map(needs_thread, self._nodes.values()))
         caches = self._services.caches
         held = () if caches is None else caches.in_order()
@@ -121,7 +127,11 @@ class Compiler:
     def _make(self, name: str) -> tuple[Process, ProcessBatch]:
         made = self._made.get(name)
         if made is None:
-            made = self._made[name] = self._make_sink(name) if isinstance(self._nodes[name], SinkNode) else self._make_processor(name)
+            made = self._made[name] = (
+                self._make_sink(name)
+                if isinstance(self._nodes[name], SinkNode)
+                else self._make_processor(name)
+            )
         return made
 
     def _make_sink(self, name: str) -> tuple[Process, ProcessBatch]:
@@ -169,7 +179,9 @@ class Compiler:
 
     def _one_at_a_time(self, name: str) -> bool:
         node = self._nodes[name]
-        return isinstance(node, ProcessorNode) and (node.operator.record_context or node.operator.asynchronous is not None)
+        return isinstance(node, ProcessorNode) and (
+            node.operator.record_context or node.operator.asynchronous is not None
+        )
 
     def _disjoint(self, children: Iterable[str]) -> bool:
         """Return whether no node, store or topic is reachable from two of the children."""
@@ -193,5 +205,7 @@ class Compiler:
         if found is None:
             node = self._nodes[name]
             children = () if isinstance(node, SinkNode) else node.children
-            found = self._reach[name] = frozenset(children).union(*(self._reached(child) for child in children))
+            found = self._reach[name] = frozenset(children).union(
+                *(self._reached(child) for child in children)
+            )
         return found

@@ -15,7 +15,14 @@ from ks_actors.task._cache_budget import CacheBudget
 from ks_actors.task._store_registry import StoreRegistry
 from ks_actors.task._topic_sizes import TopicSizes
 from ks_actors.task.calls import check_threads, needs_thread
-from ks_actors.topology import FailOnInvalidTimestamp, ProcessorNode, SinkNode, SourceNode, StoreKind, wanted_by
+from ks_actors.topology import (
+    FailOnInvalidTimestamp,
+    ProcessorNode,
+    SinkNode,
+    SourceNode,
+    StoreKind,
+    wanted_by,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -55,7 +62,9 @@ class Environment:
         self.topology: Topology = topology
         self.config: StreamsConfig = config
         self.application_id: str = config.application_id
-        self.transactional: bool = config.processing_guarantee is ProcessingGuarantee.EXACTLY_ONCE_V2
+        self.transactional: bool = (
+            config.processing_guarantee is ProcessingGuarantee.EXACTLY_ONCE_V2
+        )
         self.wall_time: Callable[[], int] = wall_time
         self.work_time: Callable[[], float] = work_time
         self.steady_time: Callable[[], float] = wall_time if steady_time is None else steady_time
@@ -70,11 +79,18 @@ class Environment:
         self.cache: CacheBudget = CacheBudget(config.statestore_cache_max_bytes)
         self.cached_stores: Mapping[str, StoreSpec] = {}
         if self.cache.limit:
-            self.cached_stores = {name: self._store_spec(spec) for name, spec in topology.stores.items() if spec.caching}
+            self.cached_stores = {
+                name: self._store_spec(spec)
+                for name, spec in topology.stores.items()
+                if spec.caching
+            }
         self.residents: StoreRegistry = StoreRegistry(_behind(topology, self.cached_stores))
         self._internal = frozenset(topology.internal_topics)
         self._sources: dict[str, SourceNode] = {
-            self.topic(topic): node for node in topology.nodes.values() if isinstance(node, SourceNode) for topic in node.topics
+            self.topic(topic): node
+            for node in topology.nodes.values()
+            if isinstance(node, SourceNode)
+            for topic in node.topics
         }
         self._matched: dict[str, SourceNode] = self.matching(existing_topics)
         self._sources |= self._matched
@@ -93,7 +109,11 @@ class Environment:
         node = self.source_of(topic)
         if node.timestamp_extractor is not None:
             return node.timestamp_extractor
-        return _OWN_TIME if any(name in self._internal for name in node.topics) else self.timestamp_extractor
+        return (
+            _OWN_TIME
+            if any(name in self._internal for name in node.topics)
+            else self.timestamp_extractor
+        )
 
     def source_of(self, topic: str) -> SourceNode:
         """Return the source node that reads a topic.
@@ -115,12 +135,18 @@ class Environment:
         if spec.kind is StoreKind.CUSTOM:
             return spec
         key, value = self.serdes(spec.key, spec.value, of=f"store {spec.name}")
-        return msgspec.structs.replace(spec, key=key, value=value, type=spec.type or self.config.default_dsl_store)
+        return msgspec.structs.replace(
+            spec, key=key, value=value, type=spec.type or self.config.default_dsl_store
+        )
 
     @property
     def reused_topics(self) -> frozenset[str]:
         """The topics that the app reads and that also serve as changelogs."""
-        return frozenset(spec.source_topic for spec in self.topology.stores.values() if spec.source_topic is not None)
+        return frozenset(
+            spec.source_topic
+            for spec in self.topology.stores.values()
+            if spec.source_topic is not None
+        )
 
     @property
     def whole_commits(self) -> bool:
@@ -143,7 +169,8 @@ class Environment:
         """
         return [
             spec
-            if spec.source_topic is None or task.partition < (self.partitions(spec.source_topic) or 0)
+            if spec.source_topic is None
+            or task.partition < (self.partitions(spec.source_topic) or 0)
             else msgspec.structs.replace(spec, logging=False, source_topic=None)
             for spec in specs
         ]
@@ -155,7 +182,9 @@ class Environment:
             return spec.source_topic
         return f"{self.application_id}-{store}-changelog"
 
-    def serdes(self, key: Serde[Any] | None, value: Serde[Any] | None, *, of: str) -> tuple[Serde[Any], Serde[Any]]:
+    def serdes(
+        self, key: Serde[Any] | None, value: Serde[Any] | None, *, of: str
+    ) -> tuple[Serde[Any], Serde[Any]]:
         """Return the serdes of a node or store, with the app's defaults for missing ones.
 
         Raises TopologyError, with `of` in its text, when one is missing.
@@ -165,7 +194,9 @@ class Environment:
             self._required(value, self.config.default_value_serde, "value", of),
         )
 
-    def _required(self, serde: Serde[Any] | None, default: Serde[Any] | None, what: str, of: str) -> Serde[Any]:
+    def _required(
+        self, serde: Serde[Any] | None, default: Serde[Any] | None, what: str, of: str
+    ) -> Serde[Any]:
         found = with_default(serde, default)
         if found is None or not is_told(found):
             raise TopologyError(
@@ -182,7 +213,9 @@ class Environment:
         self.partitions.know(counts)
         self._matched = self.matching(counts)
         self._ever_matched |= self._matched
-        self._sources = self._matched | {topic: node for topic, node in self._sources.items() if node.pattern is None}
+        self._sources = self._matched | {
+            topic: node for topic, node in self._sources.items() if node.pattern is None
+        }
 
     def matching(self, topics: Iterable[str]) -> dict[str, SourceNode]:
         """Return the topics that a pattern matches, with the node that reads them.
@@ -196,7 +229,9 @@ class Environment:
                     {
                         topic: node
                         for topic in topics
-                        if topic not in found and node.pattern.fullmatch(topic) and not is_internal(topic, self.application_id)
+                        if topic not in found
+                        and node.pattern.fullmatch(topic)
+                        and not is_internal(topic, self.application_id)
                     }
                 )
         return found
@@ -222,15 +257,27 @@ class Environment:
         sinks = [node.topic for node in topology.nodes.values() if isinstance(node, SinkNode)]
         written = {self.topic(topic) for topic in sinks if isinstance(topic, str)}
         written |= {self.config.errors_dead_letter_queue_topic_name or ""} - {""}
-        logged = {self.changelog(name) for name, spec in topology.stores.items() if spec.logging and spec.source_topic is None}
-        return TransactionScope(topics=frozenset(written | logged), group_id=self.application_id, sources=frozenset(self.source_topics))
+        logged = {
+            self.changelog(name)
+            for name, spec in topology.stores.items()
+            if spec.logging and spec.source_topic is None
+        }
+        return TransactionScope(
+            topics=frozenset(written | logged),
+            group_id=self.application_id,
+            sources=frozenset(self.source_topics),
+        )
 
     def topics_in_use(self) -> frozenset[str]:
         """Return the topics that the app reads, and those that it writes to as far as known.
 
         Of topics that functions choose it has the ones chosen so far.
         """
-        written = {self.topic(node.topic) for node in self.topology.nodes.values() if isinstance(node, SinkNode) and isinstance(node.topic, str)}
+        written = {
+            self.topic(node.topic)
+            for node in self.topology.nodes.values()
+            if isinstance(node, SinkNode) and isinstance(node.topic, str)
+        }
         letters = {self.config.errors_dead_letter_queue_topic_name or ""} - {""}
         return self.partitions.followed.union(written, letters, self._sources)
 
@@ -243,18 +290,25 @@ class Environment:
             topics[subtopology.id] = tuple(
                 topic
                 for topic, node in self._sources.items()
-                if node.name in nodes and (self.partitions(topic) is not None or self._internal.isdisjoint(node.topics))
+                if node.name in nodes
+                and (self.partitions(topic) is not None or self._internal.isdisjoint(node.topics))
             )
         return topics
 
     def copartition_groups(self) -> list[frozenset[str]]:
         """Return the groups of topics that need equal partition counts, by names in the log."""
-        return [frozenset(map(self.topic, group)) for subtopology in self.topology.subtopologies() for group in subtopology.copartition_groups]
+        return [
+            frozenset(map(self.topic, group))
+            for subtopology in self.topology.subtopologies()
+            for group in subtopology.copartition_groups
+        ]
 
 
 def is_internal(topic: str, application_id: str) -> bool:
     """Return whether a topic is internal to the app or to Kafka: patterns never match these."""
-    return topic.startswith("__") or (topic.startswith(f"{application_id}-") and topic.endswith(("-changelog", "-repartition")))
+    return topic.startswith("__") or (
+        topic.startswith(f"{application_id}-") and topic.endswith(("-changelog", "-repartition"))
+    )
 
 
 def _behind(topology: Topology, cached: Iterable[str]) -> frozenset[str]:
@@ -262,8 +316,13 @@ def _behind(topology: Topology, cached: Iterable[str]) -> frozenset[str]:
 
     Only the first node with a cached store writes to it, the others read.
     """
-    processors = {name: node for name, node in topology.nodes.items() if isinstance(node, ProcessorNode)}
-    owners = {store: next(name for name, node in processors.items() if store in node.stores) for store in cached}
+    processors = {
+        name: node for name, node in topology.nodes.items() if isinstance(node, ProcessorNode)
+    }
+    owners = {
+        store: next(name for name, node in processors.items() if store in node.stores)
+        for store in cached
+    }
     stack = [processors[name] for name in owners.values()]
     found: set[str] = set()
     while stack:
@@ -271,7 +330,12 @@ def _behind(topology: Topology, cached: Iterable[str]) -> frozenset[str]:
             if name in processors and name not in found:
                 found.add(name)
                 stack.append(processors[name])
-    return frozenset(store for name in found for store in processors[name].stores if owners.get(store, name) in found)
+    return frozenset(
+        store
+        for name in found
+        for store in processors[name].stores
+        if owners.get(store, name) in found
+    )
 
 
 def _check_optimizations(topology: Topology, config: StreamsConfig) -> None:
@@ -279,7 +343,9 @@ def _check_optimizations(topology: Topology, config: StreamsConfig) -> None:
 
     A topology made by hand has nothing to optimize.
     """
-    if topology.optimizations is not None and (missing := sorted(wanted_by(config.topology_optimization) - topology.optimizations)):
+    if topology.optimizations is not None and (
+        missing := sorted(wanted_by(config.topology_optimization) - topology.optimizations)
+    ):
         raise ConfigError(
             f"topology_optimization: {', '.join(missing)} is wanted, and the topology was built without: give the config to StreamsBuilder.build, too"
         )
@@ -288,5 +354,13 @@ def _check_optimizations(topology: Topology, config: StreamsConfig) -> None:
 def nodes_of(topology: Topology, task: TaskId) -> Iterable[str]:
     """Return the nodes of a task; a negative subtopology stands for global stores."""
     if task.subtopology < 0:
-        return [name for store in topology.global_topics.values() for name in (store.source, store.processor)]
-    return next(subtopology.nodes for subtopology in topology.subtopologies() if subtopology.id == task.subtopology)
+        return [
+            name
+            for store in topology.global_topics.values()
+            for name in (store.source, store.processor)
+        ]
+    return next(
+        subtopology.nodes
+        for subtopology in topology.subtopologies()
+        if subtopology.id == task.subtopology
+    )

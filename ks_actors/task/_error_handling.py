@@ -30,7 +30,12 @@ class Faults:
     """
 
     def __init__(
-        self, task_id: TaskId, setup: Environment, current: RecordContextHolder, output: OutputBuffer, dropped: Callable[[int], None]
+        self,
+        task_id: TaskId,
+        setup: Environment,
+        current: RecordContextHolder,
+        output: OutputBuffer,
+        dropped: Callable[[int], None],
     ) -> None:
         self.task_id: TaskId = task_id
         self.dropped: Callable[[int], None] = dropped
@@ -44,16 +49,34 @@ class Faults:
     def deserialization(self, node: str, raw: RawRecord, error: Exception) -> None:
         """Decide about bytes that cannot be deserialized."""
         context = self._of_source(node, raw)
-        record = FailedRecord(raw.key, raw.value, raw.timestamp, raw.headers, raw.partition.topic, raw.partition.partition)
+        record = FailedRecord(
+            raw.key,
+            raw.value,
+            raw.timestamp,
+            raw.headers,
+            raw.partition.topic,
+            raw.partition.partition,
+        )
         self._ask(
             self._config.deserialization_exception_handler,
             context,
             record,
             error,
-            DeserializationFailed(f"a record cannot be deserialized: {_told(error)}", **_where(self.task_id, context)),
+            DeserializationFailed(
+                f"a record cannot be deserialized: {_told(error)}", **_where(self.task_id, context)
+            ),
         )
 
-    def processing(self, node: str, error: Exception, key: Any, value: Any, timestamp: int, headers: Headers, offset: int | None) -> None:
+    def processing(
+        self,
+        node: str,
+        error: Exception,
+        key: Any,
+        value: Any,
+        timestamp: int,
+        headers: Headers,
+        offset: int | None,
+    ) -> None:
         """Decide about a record at which a user's code raised."""
         context = self._context(node, timestamp, headers, offset)
         self._ask(
@@ -61,7 +84,9 @@ class Faults:
             context,
             FailedRecord(key, value, timestamp, headers),
             error,
-            ProcessingFailed(f"processing a record raised {_told(error)}", **_where(self.task_id, context)),
+            ProcessingFailed(
+                f"processing a record raised {_told(error)}", **_where(self.task_id, context)
+            ),
         )
 
     def punctuation(self, node: str, error: Exception, now: int) -> None:
@@ -74,21 +99,49 @@ class Faults:
             context,
             None,
             error,
-            ProcessingFailed(f"a punctuation at {now} raised {_told(error)}", task=self.task_id, node=node),
+            ProcessingFailed(
+                f"a punctuation at {now} raised {_told(error)}", task=self.task_id, node=node
+            ),
         )
 
-    def unserializable(self, node: str, topic: str, error: Exception, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+    def unserializable(
+        self,
+        node: str,
+        topic: str,
+        error: Exception,
+        key: Any,
+        value: Any,
+        timestamp: int,
+        headers: Headers,
+    ) -> None:
         """Decide about a record that a serde cannot write."""
         context = self._context(node, timestamp, headers)
         where = _where(self.task_id, context)
-        failure = ProductionFailed(f"a record for topic {topic} cannot be serialized: {_told(error)}", **where)
-        self._ask(self._config.production_exception_handler, context, FailedRecord(key, value, timestamp, headers, topic), error, failure)
+        failure = ProductionFailed(
+            f"a record for topic {topic} cannot be serialized: {_told(error)}", **where
+        )
+        self._ask(
+            self._config.production_exception_handler,
+            context,
+            FailedRecord(key, value, timestamp, headers, topic),
+            error,
+            failure,
+        )
 
-    def _ask(self, handler: Callable[..., Any], context: ErrorContext, record: FailedRecord | None, error: Exception, failure: StreamsError) -> None:
+    def _ask(
+        self,
+        handler: Callable[..., Any],
+        context: ErrorContext,
+        record: FailedRecord | None,
+        error: Exception,
+        failure: StreamsError,
+    ) -> None:
         try:
             response = Response.of(handler(context, record, error))
         except Exception as raised:
-            raise type(failure)(f"the exception handler itself raised {_told(raised)}, about: {failure}") from raised
+            raise type(failure)(
+                f"the exception handler itself raised {_told(raised)}, about: {failure}"
+            ) from raised
         output = self.parting if response.result is HandlerResponse.FAIL else self._output
         for letter in response.dead_letter_queue_records:
             self._write(letter, output)
@@ -98,10 +151,20 @@ class Faults:
 
     def _write(self, letter: DeadLetter, output: OutputBuffer) -> None:
         partitions = self._setup.partitions(letter.topic)
-        number = UNKNOWN_PARTITION if partitions is None else 0 if letter.key is None else partition(letter.key, partitions)
-        output.column(letter.topic, number).append(letter.key, letter.value, letter.timestamp, letter.headers)
+        number = (
+            UNKNOWN_PARTITION
+            if partitions is None
+            else 0
+            if letter.key is None
+            else partition(letter.key, partitions)
+        )
+        output.column(letter.topic, number).append(
+            letter.key, letter.value, letter.timestamp, letter.headers
+        )
 
-    def _context(self, node: str, timestamp: int, headers: Headers, offset: int | None = None) -> ErrorContext:
+    def _context(
+        self, node: str, timestamp: int, headers: Headers, offset: int | None = None
+    ) -> ErrorContext:
         """Return where a record with this time and these headers failed.
 
         The source record may be known without its bytes: a cache drops them, and a changelog has

@@ -47,4 +47,8 @@ class HitRatio:
             self._take()
         if not self._samples:
             return {"hit-ratio-avg": 0.0, "hit-ratio-min": 0.0, "hit-ratio-max": 0.0}
-        return {"hit-ratio-avg": self._sum / self._samples, "hit-ratio-min": self._least, "hit-ratio-max": self._most}
+        return {
+            "hit-ratio-avg": self._sum / self._samples,
+            "hit-ratio-min": self._least,
+            "hit-ratio-max": self._most,
+        }

@@ -29,7 +29,9 @@ class _Arm(NamedTuple):
     side: StreamJoinSide
 
 
-def find_pair(nodes: Mapping[str, SourceNode | ProcessorNode | SinkNode], works: Mapping[str, NodeWork]) -> Pair | None:
+def find_pair(
+    nodes: Mapping[str, SourceNode | ProcessorNode | SinkNode], works: Mapping[str, NodeWork]
+) -> Pair | None:
     """Return a task's pair if its two sources lead to nothing but one inner join.
 
     All nodes downstream of it must take batches.
@@ -41,25 +43,47 @@ def find_pair(nodes: Mapping[str, SourceNode | ProcessorNode | SinkNode], works:
     left, right = arms if arms[0].side.left else arms[::-1]
     assert left is not None
     assert right is not None
-    matched = left.side.left and not right.side.left and (left.store, right.store) == (right.side.other, left.side.other)
+    matched = (
+        left.side.left
+        and not right.side.left
+        and (left.store, right.store) == (right.side.other, left.side.other)
+    )
     if not matched or left.store == right.store or left.node.children != right.node.children:
         return None
     contexts = works[left.node.name], works[right.node.name]
-    if any(not _in_runs(context, arm.side.other) for context, arm in zip(contexts, (left, right), strict=True)):
+    if any(
+        not _in_runs(context, arm.side.other)
+        for context, arm in zip(contexts, (left, right), strict=True)
+    ):
         return None
-    return Pair(left.source, right.source, JoinPair(left.side, contexts[0], right.side, contexts[1]))
+    return Pair(
+        left.source, right.source, JoinPair(left.side, contexts[0], right.side, contexts[1])
+    )
 
 
-def _arm(source: SourceNode, nodes: Mapping[str, SourceNode | ProcessorNode | SinkNode]) -> _Arm | None:
+def _arm(
+    source: SourceNode, nodes: Mapping[str, SourceNode | ProcessorNode | SinkNode]
+) -> _Arm | None:
     window = _only_child(source, nodes)
     join = None if window is None else _only_child(window, nodes)
-    if window is None or join is None or not isinstance(window.operator, JoinWindow) or not isinstance(join.operator, StreamJoinSide):
+    if (
+        window is None
+        or join is None
+        or not isinstance(window.operator, JoinWindow)
+        or not isinstance(join.operator, StreamJoinSide)
+    ):
         return None
     side = join.operator
-    return None if side.outer or side.pending is not None else _Arm(source.name, window.operator.store, join, side)
+    return (
+        None
+        if side.outer or side.pending is not None
+        else _Arm(source.name, window.operator.store, join, side)
+    )
 
 
-def _only_child(node: SourceNode | ProcessorNode, nodes: Mapping[str, SourceNode | ProcessorNode | SinkNode]) -> ProcessorNode | None:
+def _only_child(
+    node: SourceNode | ProcessorNode, nodes: Mapping[str, SourceNode | ProcessorNode | SinkNode]
+) -> ProcessorNode | None:
     children: list[Any] = [nodes[name] for name in node.children]
     return children[0] if len(children) == 1 and isinstance(children[0], ProcessorNode) else None
 

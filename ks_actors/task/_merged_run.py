@@ -31,7 +31,9 @@ class MergedRun:
 
     lasting: bool = True
 
-    def __init__(self, queues: tuple[RecordQueue, RecordQueue], limit: int, longest_ms: int) -> None:
+    def __init__(
+        self, queues: tuple[RecordQueue, RecordQueue], limit: int, longest_ms: int
+    ) -> None:
         first, start, stop = queues[0].upcoming(limit)
         second, other_start, other_stop = queues[1].upcoming(limit)
         times, other_times = first.timestamps[start:stop], second.timestamps[other_start:other_stop]
@@ -39,12 +41,18 @@ class MergedRun:
         del order[limit:]
         _cut(order, times[:count] + other_times, longest_ms)
         taken = sum(place < count for place in order)
-        self.order: list[int] = order if taken == count else [place if place < count else place - count + taken for place in order]
+        self.order: list[int] = (
+            order
+            if taken == count
+            else [place if place < count else place - count + taken for place in order]
+        )
         self.queues: tuple[RecordQueue, RecordQueue] = queues
         self.pages: tuple[Chunk, Chunk] = (queues[0].page, queues[1].page)
         self.batches: tuple[Batch, Batch] = (
             queues[0].skip(start + taken) if taken else first.slice(0, 0),
-            queues[1].skip(other_start + len(order) - taken) if len(order) > taken else second.slice(0, 0),
+            queues[1].skip(other_start + len(order) - taken)
+            if len(order) > taken
+            else second.slice(0, 0),
         )
 
     def woven(self) -> tuple[Woven, Woven]:
@@ -130,12 +138,16 @@ def _merged_by_heads(first: list[int], second: list[int]) -> tuple[list[int], in
 class MergedTurns:
     """Process records of both streams of a join in merged runs."""
 
-    def __init__(self, pair: Pair, plan: Plan, group: PartitionGroup, current: RecordContextHolder) -> None:
+    def __init__(
+        self, pair: Pair, plan: Plan, group: PartitionGroup, current: RecordContextHolder
+    ) -> None:
         self._pair = pair
         self._entrances = plan.entrances
         self._current = current
         queues = tuple(group.queues.values())
-        self._queues: tuple[RecordQueue, RecordQueue] | None = (queues[0], queues[1]) if len(queues) == 2 else None  # noqa: PLR2004 - one of each
+        self._queues: tuple[RecordQueue, RecordQueue] | None = (
+            (queues[0], queues[1]) if len(queues) == 2 else None  # noqa: PLR2004 - one of each
+        )
         self._left: int = 0 if queues[0].source.name == pair.left else 1
 
     def take(self, limit: int) -> int:

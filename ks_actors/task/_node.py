@@ -45,7 +45,9 @@ class TaskServices:
         self.stores: Mapping[str, Any] = stores
         self.global_stores: Mapping[str, Any] = global_stores
         self.wall_time: Callable[[], int] = wall_time
-        self.schedule: Callable[[str, int, str, Callable[[int], None], int | None], Schedule] = schedule
+        self.schedule: Callable[[str, int, str, Callable[[int], None], int | None], Schedule] = (
+            schedule
+        )
         self.dropped: Callable[[int], None] = dropped
         self.request_commit: Callable[[], None] = request_commit
         self.progress: dict[str, int] = progress
@@ -81,7 +83,13 @@ class NodeWork:
         self.beginnings.append((make, init))
 
     def lead_to(
-        self, children: Mapping[str, Process], batches: Mapping[str, ProcessBatch], *, disjoint: bool, exact: bool = False, joined: bool = False
+        self,
+        children: Mapping[str, Process],
+        batches: Mapping[str, ProcessBatch],
+        *,
+        disjoint: bool,
+        exact: bool = False,
+        joined: bool = False,
     ) -> None:
         """Set the children.
 
@@ -96,7 +104,11 @@ class NodeWork:
             (self.forward_batch,) = batches.values()
         elif children:
             self.forward = _fan_out(tuple(children.values()))
-            self.forward_batch = _batch_fan_out(tuple(batches.values())) if disjoint else one_by_one(self.forward, self._services.current)
+            self.forward_batch = (
+                _batch_fan_out(tuple(batches.values()))
+                if disjoint
+                else one_by_one(self.forward, self._services.current)
+            )
 
     def store(self, name: str) -> Any:
         """Return a connected or global store."""
@@ -104,7 +116,11 @@ class NodeWork:
             return self._services.stores[name]
         if name in self._services.global_stores:
             return self._services.global_stores[name]
-        known = "is connected to " + ", ".join(sorted(self._connected)) if self._connected else "is connected to none"
+        known = (
+            "is connected to " + ", ".join(sorted(self._connected))
+            if self._connected
+            else "is connected to none"
+        )
         raise StoreNotConnected(
             f"processor {self.node} has no access to store {name!r}, it {known}: name the store where the processor is added, "
             f"as in stream.process(supplier, {name!r}) or topology.connect_processor_and_state_stores({self.node!r}, {name!r})"
@@ -116,17 +132,41 @@ class NodeWork:
         if caches is None:
             return None
         found, forward, forward_batch = self.store(store), self.forward, self.forward_batch
-        return caches.of(store, found, forward, forward_batch, exact=self._exact, joined=self._joined, send_old=send_old)
+        return caches.of(
+            store,
+            found,
+            forward,
+            forward_batch,
+            exact=self._exact,
+            joined=self._joined,
+            send_old=send_old,
+        )
 
     def origins(self) -> HeldBack:
         """Return the origins that restore the context of records this node held back."""
         return HeldBack(self._services.current)
 
-    def schedule(self, interval_ms: int, punctuation: str, callback: Callable[[int], None], start_ms: int | None = None) -> Callable[[], None]:
+    def schedule(
+        self,
+        interval_ms: int,
+        punctuation: str,
+        callback: Callable[[int], None],
+        start_ms: int | None = None,
+    ) -> Callable[[], None]:
         """Schedule a periodic callback; return the function that cancels it."""
-        return self._services.schedule(self.node, interval_ms, punctuation, callback, start_ms).cancel
+        return self._services.schedule(
+            self.node, interval_ms, punctuation, callback, start_ms
+        ).cancel
 
-    def failed(self, error: Exception, key: Any, value: Any, timestamp: int, headers: Headers, offset: int | None = None) -> None:
+    def failed(
+        self,
+        error: Exception,
+        key: Any,
+        value: Any,
+        timestamp: int,
+        headers: Headers,
+        offset: int | None = None,
+    ) -> None:
         """Ask the handler about a record that could not be processed."""
         if isinstance(error, (StreamsError, StateError, LogError)):
             raise error
@@ -161,8 +201,12 @@ def one_by_one(process: Process, current: RecordContextHolder) -> ProcessBatch:
 
     def batch(records: Batch) -> None:
         headers = repeat(()) if records.headers is None else records.headers
-        offsets = records.offsets if len(records.offsets) == len(records) else repeat(current.offset)
-        for key, value, timestamp, header, offset in zip(records.keys, records.values, records.timestamps, headers, offsets, strict=False):
+        offsets = (
+            records.offsets if len(records.offsets) == len(records) else repeat(current.offset)
+        )
+        for key, value, timestamp, header, offset in zip(
+            records.keys, records.values, records.timestamps, headers, offsets, strict=False
+        ):
             current.offset = offset
             process(key, value, timestamp, header)
 

@@ -64,10 +64,16 @@ def decode_position(committed: OffsetAndMetadata) -> Position:
     try:
         data = base64.b64decode(committed.metadata, validate=True)
         magic, time = _HEAD.unpack_from(data)
-        progress = _decode_progress(data) if magic == _WITH_PROGRESS and len(data) > _HEAD.size else {}
+        progress = (
+            _decode_progress(data) if magic == _WITH_PROGRESS and len(data) > _HEAD.size else {}
+        )
     except (binascii.Error, ValueError, struct.error):
         return Position(committed.offset)
-    return Position(committed.offset, time, progress) if magic in {_WITHOUT_PROGRESS, _WITH_PROGRESS} else Position(committed.offset)
+    return (
+        Position(committed.offset, time, progress)
+        if magic in {_WITHOUT_PROGRESS, _WITH_PROGRESS}
+        else Position(committed.offset)
+    )
 
 
 def _decode_progress(data: bytes) -> dict[str, int]:

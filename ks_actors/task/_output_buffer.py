@@ -70,7 +70,9 @@ class Column:
         self.timestamps: list[int] = []
         self.headers: list[Headers] = []
 
-    def append(self, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers) -> None:
+    def append(
+        self, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers
+    ) -> None:
         """Add one record."""
         if not self.keys:
             self._filled.append(self)
@@ -79,7 +81,13 @@ class Column:
         self.timestamps.append(timestamp)
         self.headers.append(headers)
 
-    def extend(self, keys: list[bytes | None], values: list[bytes | None], timestamps: list[int], headers: list[Headers] | None) -> None:
+    def extend(
+        self,
+        keys: list[bytes | None],
+        values: list[bytes | None],
+        timestamps: list[int],
+        headers: list[Headers] | None,
+    ) -> None:
         """Add many records, one at least."""
         if not self.keys:
             self._filled.append(self)
@@ -108,7 +116,14 @@ class UnplacedColumn(Column):
         super().__init__(TopicPartition(topic, UNKNOWN_PARTITION), filled)
         self._choose: list[Choose] = []
 
-    def add(self, choose: Choose, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers) -> None:
+    def add(
+        self,
+        choose: Choose,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp: int,
+        headers: Headers,
+    ) -> None:
         """Add one record."""
         self.append(key, value, timestamp, headers)
         self._choose.append(choose)
@@ -142,7 +157,9 @@ class OutputBuffer:
         """Return the column for records of a topic of unknown size."""
         found = self._columns.get(TopicPartition(topic, _UNPLACED))
         if not isinstance(found, UnplacedColumn):
-            found = self._columns[TopicPartition(topic, _UNPLACED)] = UnplacedColumn(topic, self._filled)
+            found = self._columns[TopicPartition(topic, _UNPLACED)] = UnplacedColumn(
+                topic, self._filled
+            )
         return found
 
     def take(self) -> list[Outgoing]:

@@ -24,7 +24,9 @@ class PartitionGroup:
     """
 
     def __init__(self, queues: Sequence[RecordQueue], max_task_idle_ms: int) -> None:
-        self.queues: dict[TopicPartition, RecordQueue] = {queue.partition: queue for queue in queues}
+        self.queues: dict[TopicPartition, RecordQueue] = {
+            queue.partition: queue for queue in queues
+        }
         self.enforced: int = 0
         self._all: tuple[RecordQueue, ...] = tuple(queues)
         self._only: RecordQueue | None = queues[0] if len(queues) == 1 else None
@@ -35,7 +37,11 @@ class PartitionGroup:
     @property
     def buffered(self) -> int:
         """The number of records in all queues."""
-        return self._only.buffered if self._only is not None else sum(queue.buffered for queue in self._all)
+        return (
+            self._only.buffered
+            if self._only is not None
+            else sum(queue.buffered for queue in self._all)
+        )
 
     def ready(self, now_ms: float) -> bool:
         """Return whether a record may be taken now."""
@@ -55,7 +61,11 @@ class PartitionGroup:
         only = self._only
         if only is not None:
             return None if only.head(limit) is None else (only, only.take(limit))
-        heads = [(head, index) for index, queue in enumerate(self._all) if (head := queue.head(limit)) is not None]
+        heads = [
+            (head, index)
+            for index, queue in enumerate(self._all)
+            if (head := queue.head(limit)) is not None
+        ]
         if not heads:
             return None
         heads.sort()
@@ -100,7 +110,11 @@ class PartitionGroup:
             elif queue.lag != 0:
                 self._deadlines.pop(queue.partition, None)
                 return False
-            elif self._idle and (deadline := self._deadlines.setdefault(queue.partition, now_ms + self._idle)) > now_ms:
+            elif (
+                self._idle
+                and (deadline := self._deadlines.setdefault(queue.partition, now_ms + self._idle))
+                > now_ms
+            ):
                 until = max(until, deadline)
             else:
                 # The wait for this partition is over: continue without its data.

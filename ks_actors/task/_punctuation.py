@@ -16,7 +16,9 @@ class Schedule:
 
     __slots__ = ("_queue", "callback", "cancelled", "due", "interval")
 
-    def __init__(self, queue: PunctuationQueue, due: int, interval: int, callback: Callable[[int], None]) -> None:
+    def __init__(
+        self, queue: PunctuationQueue, due: int, interval: int, callback: Callable[[int], None]
+    ) -> None:
         self.due: int = due
         self.interval: int = interval
         self.callback: Callable[[int], None] = callback
@@ -48,7 +50,14 @@ class PunctuationQueue:
         self._wanted: int = 0
         self._seen: int = 0
 
-    def schedule(self, interval_ms: int, callback: Callable[[int], None], first_ms: int, *, anchored_at: int | None) -> Schedule:
+    def schedule(
+        self,
+        interval_ms: int,
+        callback: Callable[[int], None],
+        first_ms: int,
+        *,
+        anchored_at: int | None,
+    ) -> Schedule:
         """Call back at `first_ms` and every interval from there.
 
         With `anchored_at` (now) the first call is not before it.

@@ -75,7 +75,15 @@ class RecordQueue:
     says whether the log has the records, which is false only in a backfill.
     """
 
-    def __init__(self, partition: TopicPartition, source: Source, position: int, partition_time: int = -1, *, logged: bool = True) -> None:
+    def __init__(
+        self,
+        partition: TopicPartition,
+        source: Source,
+        position: int,
+        partition_time: int = -1,
+        *,
+        logged: bool = True,
+    ) -> None:
         self._logged: bool = logged
         self.partition: TopicPartition = partition
         self.source: Source = source
@@ -105,7 +113,9 @@ class RecordQueue:
                 self._raw.append(batch)
         else:
             # In chunks, so that only a part of a large batch is decoded at a time.
-            self._raw.extend(batch.slice(start, start + _CHUNK) for start in range(0, count, _CHUNK))
+            self._raw.extend(
+                batch.slice(start, start + _CHUNK) for start in range(0, count, _CHUNK)
+            )
         self.buffered += count
         self._behind = next_offset
         # An unreadable batch does not know the log's end.
@@ -298,7 +308,9 @@ class RecordQueue:
             if self._poison is not None and offsets[index] > self._poisoned:
                 return
             try:
-                self.source.undecodable(RawRecord(self.partition, self._raw_chunk, index, logged=self._logged), error)
+                self.source.undecodable(
+                    RawRecord(self.partition, self._raw_chunk, index, logged=self._logged), error
+                )
             except Exception as fatal:
                 self._fatal = fatal
                 raise
@@ -323,7 +335,16 @@ class RecordQueue:
         stamps: list[int] = []
         topic, partition = self.partition
         headers = repeat(()) if chunk.headers is None else chunk.headers
-        columns = zip(chunk.keys, chunk.values, chunk.timestamps, headers, repeat(topic), repeat(partition), chunk.offsets, strict=False)
+        columns = zip(
+            chunk.keys,
+            chunk.values,
+            chunk.timestamps,
+            headers,
+            repeat(topic),
+            repeat(partition),
+            chunk.offsets,
+            strict=False,
+        )
         try:
             for record in map(InputRecord._make, columns):
                 stamp = index_of(extract(record, time))
@@ -331,19 +352,32 @@ class RecordQueue:
                 time = max(time, stamp)
         except Exception as error:  # noqa: BLE001 - a user's function; kept until those in front are done
             at = bisect_left(raw.offsets, chunk.offsets[len(stamps)])
-            self._poison, self._poisoned = self.source.unstampable(RawRecord(self.partition, raw, at, logged=self._logged), error), raw.offsets[at]
+            self._poison, self._poisoned = (
+                self.source.unstampable(
+                    RawRecord(self.partition, raw, at, logged=self._logged), error
+                ),
+                raw.offsets[at],
+            )
             chunk = chunk.slice(0, len(stamps))
         stamped = Batch(chunk.keys, chunk.values, stamps, chunk.headers, chunk.offsets)
         if min(stamps, default=0) >= 0:
             return stamped
         for offset, stamp in zip(chunk.offsets, stamps, strict=True):
             if stamp < 0:
-                self.source.untimely(RawRecord(self.partition, raw, bisect_left(raw.offsets, offset), logged=self._logged), stamp)
+                self.source.untimely(
+                    RawRecord(
+                        self.partition, raw, bisect_left(raw.offsets, offset), logged=self._logged
+                    ),
+                    stamp,
+                )
         return stamped.select([stamp >= 0 for stamp in stamps])
 
 
 def _decoded(
-    whole: Callable[[list[Any]], list[Any]], decode: Callable[[bytes], Any], column: list[bytes | None], failures: dict[int, Exception]
+    whole: Callable[[list[Any]], list[Any]],
+    decode: Callable[[bytes], Any],
+    column: list[bytes | None],
+    failures: dict[int, Exception],
 ) -> list[Any]:
     """Return a decoded column with None for failures, and the errors by index."""
     try:
@@ -356,7 +390,9 @@ def _decoded(
             # Values decoded before an error stay in the list, and `rest` continues after it.
             decoded.extend(None if data is None else decode(data) for data in rest)
         except Exception as error:  # noqa: BLE001 - as above
-            failures.setdefault(len(decoded), error.with_traceback(_of_the_serde(error.__traceback__)))
+            failures.setdefault(
+                len(decoded), error.with_traceback(_of_the_serde(error.__traceback__))
+            )
             decoded.append(None)
     return decoded
 

@@ -72,9 +72,13 @@ class Sink:
             try:
                 topic = extract(key, value, self._current.metadata())
             except Exception as error:
-                raise self.failure(f"the topic name extractor raised {type(error).__name__}: {error}") from error
+                raise self.failure(
+                    f"the topic name extractor raised {type(error).__name__}: {error}"
+                ) from error
             if not topic or not isinstance(topic, str):
-                raise self.failure(f"the topic name extractor gave {topic!r} for a record: it must name a topic")
+                raise self.failure(
+                    f"the topic name extractor gave {topic!r} for a record: it must name a topic"
+                )
             self._writer(topic).record(key, value, timestamp, headers)
 
         return process
@@ -151,19 +155,33 @@ class _TopicWriter:
             key_bytes = None if key is None else self._encode_key(key)
             value_bytes = None if value is None else self._encode_value(value)
         except Exception as error:  # noqa: BLE001 - a serde may raise anything
-            self._sink._faults.unserializable(self._sink._node.name, self._topic, error, key, value, timestamp, headers)
+            self._sink._faults.unserializable(
+                self._sink._node.name, self._topic, error, key, value, timestamp, headers
+            )
             return
         if self._custom is not None:
             if self._count:
                 for number in self._chosen(self._count, key, value, key_bytes):
                     self._columns[number].append(key_bytes, value_bytes, timestamp, headers)
             else:
-                choose = partial(self._chosen, key=key, value=value, key_bytes=key_bytes, record=self._sink._current.metadata())
-                self._sink._output.unplaced(self._topic).add(choose, key_bytes, value_bytes, timestamp, headers)
+                choose = partial(
+                    self._chosen,
+                    key=key,
+                    value=value,
+                    key_bytes=key_bytes,
+                    record=self._sink._current.metadata(),
+                )
+                self._sink._output.unplaced(self._topic).add(
+                    choose, key_bytes, value_bytes, timestamp, headers
+                )
         elif self._only is not None:
             self._only.append(key_bytes, value_bytes, timestamp, headers)
         else:
-            number = next(self._sink._spread) % self._count if key_bytes is None else self._partition.one(key_bytes)
+            number = (
+                next(self._sink._spread) % self._count
+                if key_bytes is None
+                else self._partition.one(key_bytes)
+            )
             self._columns[number].append(key_bytes, value_bytes, timestamp, headers)
 
     def batch(self, records: Batch) -> None:
@@ -186,14 +204,23 @@ class _TopicWriter:
         else:
             self._spread_out(keys, values, records)
 
-    def _spread_out(self, keys: list[bytes | None], values: list[bytes | None], records: Batch) -> None:
+    def _spread_out(
+        self, keys: list[bytes | None], values: list[bytes | None], records: Batch
+    ) -> None:
         if None not in keys:
             whole = cast("list[bytes]", keys)
             numbers = self._partition(whole if self._part is None else list(map(self._part, whole)))
         else:
             part = self._part
-            without = self._sink._spread if self._sink._spread_each else repeat(next(self._sink._spread))
-            numbers = [next(without) % self._count if key is None else partition(key if part is None else part(key), self._count) for key in keys]
+            without = (
+                self._sink._spread if self._sink._spread_each else repeat(next(self._sink._spread))
+            )
+            numbers = [
+                next(without) % self._count
+                if key is None
+                else partition(key if part is None else part(key), self._count)
+                for key in keys
+            ]
         headers = records.headers
         timestamps = records.timestamps
         if numbers and numbers.count(numbers[0]) == len(numbers):  # common: input keys
@@ -201,21 +228,39 @@ class _TopicWriter:
             return
         if len(numbers) < self._count:  # most partitions get none
             for place, number in enumerate(numbers):
-                self._columns[number].append(keys[place], values[place], timestamps[place], () if headers is None else headers[place])
+                self._columns[number].append(
+                    keys[place],
+                    values[place],
+                    timestamps[place],
+                    () if headers is None else headers[place],
+                )
             return
-        for number, picked in enumerate(_scattered(numbers, self._count, keys, values, timestamps, headers)):
+        for number, picked in enumerate(
+            _scattered(numbers, self._count, keys, values, timestamps, headers)
+        ):
             if picked is not None:
                 self._columns[number].extend(*picked)
 
     def _one_by_one(self, records: Batch) -> None:
         headers: Iterable[Headers] = repeat(()) if records.headers is None else records.headers
         current = self._sink._current
-        offsets: Iterable[int] = records.offsets if len(records.offsets) == len(records) else repeat(current.offset)
-        for key, value, timestamp, header, offset in zip(records.keys, records.values, records.timestamps, headers, offsets, strict=False):
+        offsets: Iterable[int] = (
+            records.offsets if len(records.offsets) == len(records) else repeat(current.offset)
+        )
+        for key, value, timestamp, header, offset in zip(
+            records.keys, records.values, records.timestamps, headers, offsets, strict=False
+        ):
             current.offset = offset
             self.record(key, value, timestamp, header)
 
-    def _chosen(self, count: int, key: Any, value: Any, key_bytes: bytes | None, record: RecordMetadata | None = None) -> Iterable[int]:
+    def _chosen(
+        self,
+        count: int,
+        key: Any,
+        value: Any,
+        key_bytes: bytes | None,
+        record: RecordMetadata | None = None,
+    ) -> Iterable[int]:
         """Return the partitions that the user's partitioner chooses.
 
         None at all drops the record (KIP-837).
@@ -227,15 +272,25 @@ class _TopicWriter:
             else:
                 chosen = custom(self._topic, key, value, count) if custom is not None else None
         except Exception as error:
-            raise self._sink.failure(f"the partitioner of topic {self._topic} raised {type(error).__name__}: {error}", record) from error
+            raise self._sink.failure(
+                f"the partitioner of topic {self._topic} raised {type(error).__name__}: {error}",
+                record,
+            ) from error
         if chosen is None:
-            return (next(self._sink._spread) % count if key_bytes is None else partition(key_bytes, count),)
+            return (
+                next(self._sink._spread) % count
+                if key_bytes is None
+                else partition(key_bytes, count),
+            )
         numbers = tuple(chosen) if isinstance(chosen, Iterable) else (chosen,)
         if not numbers:
             self._sink._faults.dropped(1)
         for number in numbers:
             if not isinstance(number, int) or not 0 <= number < count:
-                raise self._sink.failure(f"the partitioner chose partition {number!r} of topic {self._topic}, which has {count}", record)
+                raise self._sink.failure(
+                    f"the partitioner chose partition {number!r} of topic {self._topic}, which has {count}",
+                    record,
+                )
         return numbers
 
 
@@ -243,11 +298,18 @@ Part = tuple[list[bytes | None], list[bytes | None], list[int], "list[Headers] |
 
 
 def _scattered(
-    numbers: list[int], count: int, keys: list[bytes | None], values: list[bytes | None], timestamps: list[int], headers: list[Headers] | None
+    numbers: list[int],
+    count: int,
+    keys: list[bytes | None],
+    values: list[bytes | None],
+    timestamps: list[int],
+    headers: list[Headers] | None,
 ) -> Iterable[Part | None]:
     """Return columns split by number; None for numbers that do not occur."""
     if _kernel is not None:
-        columns: list[list[Any]] = [keys, values, timestamps] if headers is None else [keys, values, timestamps, headers]
+        columns: list[list[Any]] = (
+            [keys, values, timestamps] if headers is None else [keys, values, timestamps, headers]
+        )
         for part in zip(*_kernel.scatter(numbers, count, columns), strict=True):
             yield None if part[0] is None else part if headers is not None else (*part, None)
         return

@@ -26,7 +26,14 @@ class TopicSource:
     fail in either.
     """
 
-    def __init__(self, node: SourceNode, topic: str, serdes: tuple[Serde[Any], Serde[Any]], extract: TimestampExtractor, faults: Faults) -> None:
+    def __init__(
+        self,
+        node: SourceNode,
+        topic: str,
+        serdes: tuple[Serde[Any], Serde[Any]],
+        extract: TimestampExtractor,
+        faults: Faults,
+    ) -> None:
         key, value = serdes
         self.name: str = node.name
         self.decode_key: Callable[[bytes], Any] = key.deserializer(topic, is_key=True)
@@ -57,5 +64,7 @@ class TopicSource:
 
     def untimely(self, raw: RawRecord, timestamp: int) -> None:
         """Leave out a record that has a negative timestamp."""
-        _log.warning("%s offset %d left out: its timestamp is %d", raw.partition, raw.offset, timestamp)
+        _log.warning(
+            "%s offset %d left out: its timestamp is %d", raw.partition, raw.offset, timestamp
+        )
         self._faults.dropped(1)

@@ -65,7 +65,13 @@ class RegisteredStores:
     def next_offsets(self, store: str, *, committed: bool) -> Mapping[TopicPartition, int]:
         """Return the next input offsets of a store, as far as they are certain."""
         task = self.processing
-        if committed or task is None or task.broken or task.in_flight or (store in self.behind and task.held):
+        if (
+            committed
+            or task is None
+            or task.broken
+            or task.in_flight
+            or (store in self.behind and task.held)
+        ):
             return self.positions
         return {partition: queue.position for partition, queue in task.group.queues.items()}
 
@@ -111,14 +117,18 @@ class StoreRegistry:
         """Register open stores of a standby, which follow the changelogs."""
         self._residents[task] = RegisteredStores(task, stores, Role.STANDBY, None, {})
 
-    def active(self, task: Task, positions: Mapping[TopicPartition, int]) -> RegisteredStores | None:
+    def active(
+        self, task: Task, positions: Mapping[TopicPartition, int]
+    ) -> RegisteredStores | None:
         """Register a task that is processed, from these offsets on."""
         if task.stores is None:
             self.stateless[task.id] = positions
             return None
         if task.id.subtopology >= 0:  # global stores are filled as they are processed
             task.stores.begin_processing(contained(positions))
-        resident = self._residents[task.id] = RegisteredStores(task.id, task.stores, Role.ACTIVE, task, positions, self._behind)
+        resident = self._residents[task.id] = RegisteredStores(
+            task.id, task.stores, Role.ACTIVE, task, positions, self._behind
+        )
         return resident
 
     def committed(self, task: TaskId, frozen: Frozen) -> None:
@@ -126,10 +136,15 @@ class StoreRegistry:
         resident = self._residents.get(task)
         if resident is None and task not in self.stateless:
             return  # it has left
-        positions = {partition: frozen.positions[partition].offset for partition in frozen.tasks[task].group.queues}
+        positions = {
+            partition: frozen.positions[partition].offset
+            for partition in frozen.tasks[task].group.queues
+        }
         if resident is not None:
             resident.positions = positions
-            resident.metadata = {partition: frozen.positions[partition].metadata for partition in positions}
+            resident.metadata = {
+                partition: frozen.positions[partition].metadata for partition in positions
+            }
         else:
             self.stateless[task] = positions
 
@@ -168,7 +183,9 @@ class StoreRegistry:
                 while self.look_later(task, partial(_wake, back := loop.create_future())):
                     await back
         except TimeoutError:
-            raise TaskTimeout(f"a thread did not come back from task {task} within {_PATIENCE_SECONDS:g} s: a processor does not return") from None
+            raise TaskTimeout(
+                f"a thread did not come back from task {task} within {_PATIENCE_SECONDS:g} s: a processor does not return"
+            ) from None
 
     def __iter__(self) -> Iterator[RegisteredStores]:
         """Iterate over all entries, by task."""

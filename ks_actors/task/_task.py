@@ -89,9 +89,20 @@ class Task:
         self._paired: MergedTurns | None = None
         self.draining: Draining = Draining((), ())
         places = sorted(positions.items())
-        queues = [RecordQueue(one, self._source(one.topic), at.offset, at.time, logged=one.topic not in setup.unlogged) for one, at in places]
+        queues = [
+            RecordQueue(
+                one,
+                self._source(one.topic),
+                at.offset,
+                at.time,
+                logged=one.topic not in setup.unlogged,
+            )
+            for one, at in places
+        ]
         self.group: PartitionGroup = PartitionGroup(queues, setup.max_task_idle_ms)
-        self._current.stream_time = max((position.time for position in positions.values()), default=-1)
+        self._current.stream_time = max(
+            (position.time for position in positions.values()), default=-1
+        )
         self._progress: dict[str, int] = merged_progress(positions.values())
 
     # --- life -------------------------------------------------------------------------------------
@@ -123,7 +134,11 @@ class Task:
 
         Those calls may still use the stores.
         """
-        return [node.node for node in self._plan.asynchronous if node.leaving] if self._plan is not None else []
+        return (
+            [node.node for node in self._plan.asynchronous if node.leaving]
+            if self._plan is not None
+            else []
+        )
 
     def rewind(self, positions: Mapping[TopicPartition, Position]) -> None:
         """Drop everything since the last commit, and continue from there with new processors.
@@ -136,7 +151,9 @@ class Task:
         for partition, position in positions.items():
             self.group.queues[partition].clear(position.offset, position.time)
         self._progress = merged_progress(positions.values())
-        self._current.stream_time = max((queue.partition_time for queue in self.group.queues.values()), default=-1)
+        self._current.stream_time = max(
+            (queue.partition_time for queue in self.group.queues.values()), default=-1
+        )
         self.commit_needed = self.commit_requested = self.broken = False
         self._plan = self._compile()
 
@@ -156,7 +173,9 @@ class Task:
 
     # --- records ----------------------------------------------------------------------------------
 
-    def add(self, partition: TopicPartition, batch: Batch, next_offset: int, end_offset: int) -> int:
+    def add(
+        self, partition: TopicPartition, batch: Batch, next_offset: int, end_offset: int
+    ) -> int:
         """Buffer records; return how many of the partition are buffered now."""
         queue = self.group.queues[partition]
         queue.add(batch, next_offset, end_offset)
@@ -173,7 +192,9 @@ class Task:
     def ready(self, now_ms: float) -> bool:
         """Return whether `process` has work at `now_ms` of the steady time."""
         assert self._plan is not None
-        return any(node.has_results for node in self._plan.asynchronous) or (self.draining.room() > 0 and self.group.ready(now_ms))
+        return any(node.has_results for node in self._plan.asynchronous) or (
+            self.draining.room() > 0 and self.group.ready(now_ms)
+        )
 
     def process(self, seconds: float) -> int:
         """Process for about `seconds`, or until nothing is left; return the number of records."""
@@ -201,7 +222,11 @@ class Task:
     def process_one(self) -> bool:
         """Process one record, as far as it goes; return whether there was one."""
         self.draining.take_results()
-        return self.draining.room() > 0 and self.group.ready(self._setup.steady_time()) and self._process_some(1) > 0
+        return (
+            self.draining.room() > 0
+            and self.group.ready(self._setup.steady_time())
+            and self._process_some(1) > 0
+        )
 
     def punctuate(self, now_ms: int) -> bool:
         """Call the wall-clock punctuators that are due."""
@@ -218,11 +243,17 @@ class Task:
     @property
     def in_flight(self) -> int:
         """The number of records that asynchronous processors have."""
-        return sum(node.in_flight for node in self._plan.asynchronous) if self._plan is not None else 0
+        return (
+            sum(node.in_flight for node in self._plan.asynchronous) if self._plan is not None else 0
+        )
 
     def busy_nodes(self) -> list[str]:
         """Return the asynchronous processors that have records in flight."""
-        return [node.node for node in self._plan.asynchronous if node.in_flight] if self._plan is not None else []
+        return (
+            [node.node for node in self._plan.asynchronous if node.in_flight]
+            if self._plan is not None
+            else []
+        )
 
     @property
     def drains(self) -> bool:
@@ -264,7 +295,10 @@ class Task:
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the next offset of each partition, with its time, to commit."""
-        return {partition: encode_position(queue.position, queue.partition_time, self._progress) for partition, queue in self.group.queues.items()}
+        return {
+            partition: encode_position(queue.position, queue.partition_time, self._progress)
+            for partition, queue in self.group.queues.items()
+        }
 
     # --- inside -----------------------------------------------------------------------------------
 
@@ -299,7 +333,9 @@ class Task:
             # A slice costs more than it saves for so few records.
             if stop - start < _FEW:
                 self._current.page = queue.page
-                self._one_at_a_time(chunk, range(start, stop), self._plan.entrances[queue.source.name].process)
+                self._one_at_a_time(
+                    chunk, range(start, stop), self._plan.entrances[queue.source.name].process
+                )
                 self.processed += stop - start
             else:
                 self._enter(queue, chunk.slice(start, stop))
@@ -328,9 +364,16 @@ class Task:
         self._current.nowhere()
         self._stream_punctuation.punctuate(self._current.stream_time)
 
-    def _one_at_a_time(self, batch: Batch, places: range, process: Callable[[Any, Any, int, Any], None]) -> None:
+    def _one_at_a_time(
+        self, batch: Batch, places: range, process: Callable[[Any, Any, int, Any], None]
+    ) -> None:
         current, headers = self._current, batch.headers
-        keys, values, timestamps, offsets = batch.keys, batch.values, batch.timestamps, batch.offsets
+        keys, values, timestamps, offsets = (
+            batch.keys,
+            batch.values,
+            batch.timestamps,
+            batch.offsets,
+        )
         for at in places:
             timestamp = timestamps[at]
             header = () if headers is None else headers[at]
@@ -358,14 +401,18 @@ class Task:
             task_id=self.id,
             current=self._current,
             faults=self._faults,
-            stores={} if self.stores is None else {name: self.stores.store(name) for name in self.stores.names},
+            stores={}
+            if self.stores is None
+            else {name: self.stores.store(name) for name in self.stores.names},
             global_stores=setup.global_stores,
             wall_time=setup.wall_time,
             schedule=self._schedule,
             dropped=self._count_dropped,
             request_commit=self._request_commit,
             progress=self._progress,
-            caches=Caches(setup.cache, setup.cached_stores, self._current) if setup.cached_stores else None,
+            caches=Caches(setup.cache, setup.cached_stores, self._current)
+            if setup.cached_stores
+            else None,
         )
 
         def sink(node: SinkNode) -> Sink:
@@ -381,11 +428,23 @@ class Task:
             )
 
         def asynchronous(node: ProcessorNode, work: NodeWork) -> InFlight:
-            return in_flight_node(node.operator, work, current=self._current, wake=self._wake, replayable=setup.replayable)
+            return in_flight_node(
+                node.operator,
+                work,
+                current=self._current,
+                wake=self._wake,
+                replayable=setup.replayable,
+            )
 
-        plan = Compiler(setup.topology, setup.node_names(self.id), services, sink=sink, make_async=asynchronous).compile()
-        self._paired = None if plan.pair is None else MergedTurns(plan.pair, plan, self.group, self._current)
-        self.draining = Draining(plan.asynchronous, plan.caches, replayable=setup.replayable, apart=setup.transactional)
+        plan = Compiler(
+            setup.topology, setup.node_names(self.id), services, sink=sink, make_async=asynchronous
+        ).compile()
+        self._paired = (
+            None if plan.pair is None else MergedTurns(plan.pair, plan, self.group, self._current)
+        )
+        self.draining = Draining(
+            plan.asynchronous, plan.caches, replayable=setup.replayable, apart=setup.transactional
+        )
         return plan
 
     def _close_plan(self) -> None:
@@ -394,9 +453,18 @@ class Task:
         self._stream_punctuation.clear()
         self._wall_punctuation.clear()
         if plan is not None and (errors := plan.close()):
-            raise StreamsError(f"a processor failed to close: {errors[0]}", task=self.id) from errors[0]
+            raise StreamsError(
+                f"a processor failed to close: {errors[0]}", task=self.id
+            ) from errors[0]
 
-    def _schedule(self, node: str, interval_ms: int, punctuation: str, callback: Callable[[int], None], start_ms: int | None) -> Schedule:
+    def _schedule(
+        self,
+        node: str,
+        interval_ms: int,
+        punctuation: str,
+        callback: Callable[[int], None],
+        start_ms: int | None,
+    ) -> Schedule:
         def call(now: int) -> None:
             try:
                 callback(now)
@@ -405,12 +473,16 @@ class Task:
 
         if punctuation == PunctuationType.STREAM_TIME:
             now = self._current.stream_time
-            return self._stream_punctuation.schedule(interval_ms, call, start_ms or 0, anchored_at=None if start_ms is None else now)
+            return self._stream_punctuation.schedule(
+                interval_ms, call, start_ms or 0, anchored_at=None if start_ms is None else now
+            )
         now = self._setup.wall_time()
         first = now + interval_ms if start_ms is None else start_ms
         # The scheduler may be waiting for a later time than this one.
         self._wake()
-        return self._wall_punctuation.schedule(interval_ms, call, first, anchored_at=None if start_ms is None else now)
+        return self._wall_punctuation.schedule(
+            interval_ms, call, first, anchored_at=None if start_ms is None else now
+        )
 
     def _count_dropped(self, number: int) -> None:
         self.dropped += number

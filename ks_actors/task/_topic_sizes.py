@@ -51,10 +51,14 @@ class TopicSizes:
     def know(self, counts: Mapping[str, int]) -> None:
         """Update partition counts."""
         with self._lock:
-            changed = {topic: count for topic, count in counts.items() if self._known.get(topic) != count}
+            changed = {
+                topic: count for topic, count in counts.items() if self._known.get(topic) != count
+            }
             # A new dict, because readers in other threads take no lock.
             self._known = {**self._known, **changed}
-            for follower in [follower for topic in changed for follower in self._followers.get(topic, ())]:
+            for follower in [
+                follower for topic in changed for follower in self._followers.get(topic, ())
+            ]:
                 follower.stale = True
 
     def see(self, partitions: Iterable[TopicPartition]) -> None:

@@ -33,18 +33,31 @@ class UnreadableBatch(Batch):
         self.error: LogCorrupted = error
 
 
-def passed_over(error: Exception, fetcher: Fetcher, reading: Container[TopicPartition]) -> tuple[Fetched, ...]:
+def passed_over(
+    error: Exception, fetcher: Fetcher, reading: Container[TopicPartition]
+) -> tuple[Fetched, ...]:
     """Move a fetcher past records that it cannot read; return them as if fetched.
 
     Returns nothing for other errors, for which the next offset is unknown, and when the partition
     is read from another position by now.
     """
-    if not isinstance(error, LogCorrupted) or error.partition is None or error.offset is None or error.next_offset is None:
+    if (
+        not isinstance(error, LogCorrupted)
+        or error.partition is None
+        or error.offset is None
+        or error.next_offset is None
+    ):
         return ()
     partition, offset, behind = error.partition, error.offset, error.next_offset
     if partition not in reading or fetcher.position(partition) != offset:
         return ()
-    _log.warning("%s: offsets %d to %d cannot be read, and are left to the deserialization handler: %s", partition, offset, behind - 1, error)
+    _log.warning(
+        "%s: offsets %d to %d cannot be read, and are left to the deserialization handler: %s",
+        partition,
+        offset,
+        behind - 1,
+        error,
+    )
     fetcher.seek(partition, behind)
     return (Fetched(partition, UnreadableBatch(error, offset), behind, behind),)
 

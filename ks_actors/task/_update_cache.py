@@ -71,7 +71,9 @@ class HeldUpdates:
         self._keeps_news: bool = self._windowed or self._sessions
         self._index: Callable[[Any], Any] = spec.key.serializer(spec.name, is_key=True)
         self._mutable: bool = not spec.value.immutable
-        self._read_key: Callable[[bytes], Any] | None = None if spec.key.immutable else spec.key.deserializer(spec.name, is_key=True)
+        self._read_key: Callable[[bytes], Any] | None = (
+            None if spec.key.immutable else spec.key.deserializer(spec.name, is_key=True)
+        )
         self._written: Callable[[Any], bytes] = spec.value.serializer(spec.name)
         self._read: Callable[[bytes], Any] = spec.value.deserializer(spec.name)
         self._store = store
@@ -83,7 +85,9 @@ class HeldUpdates:
         self._joined = joined
         # Counts that the kernel puts: the store's own note of uncommitted changes serves as the
         # cache until a part is sent. Then the note is `spent`, and rows are cached here.
-        self._by_store: bool = not self._keeps_news and getattr(store, "count_up", None) is not None and not exact
+        self._by_store: bool = (
+            not self._keeps_news and getattr(store, "count_up", None) is not None and not exact
+        )
         self._spent: Any = None
         self._groups: dict[Window | None, HeldRows] = {}
         self._touched: dict[HeldRows, int] = {}
@@ -126,7 +130,11 @@ class HeldUpdates:
             return value
         rows = self._groups.get(window)
         # Only a row's first update sends its old value, so later ones need no copy.
-        held = rows is not None and (self._row(key) if self._sessions else key if self.plain else self._index(key)) in rows.olds
+        held = (
+            rows is not None
+            and (self._row(key) if self._sessions else key if self.plain else self._index(key))
+            in rows.olds
+        )
         return value if held else deepcopy(value)
 
     def hold(self, key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
@@ -158,7 +166,12 @@ class HeldUpdates:
                 rows.note_headers((self._row(key),), (header,))
         self.settle(len(batch))
 
-    def came(self, batch: Batch, skipped: Collection[int] = (), late: Mapping[int, int | None] = NONE_LATE) -> None:
+    def came(
+        self,
+        batch: Batch,
+        skipped: Collection[int] = (),
+        late: Mapping[int, int | None] = NONE_LATE,
+    ) -> None:
         """Note the origin of updates that an operator adds itself."""
         self._recent.came(batch, skipped, late)
 
@@ -173,10 +186,14 @@ class HeldUpdates:
         if changed is self._spent:
             return False
         before, self._count = self._count, len(changed)
-        self.hit_ratio.note(len(batch), self._count - before if self._count >= before else self._count)
+        self.hit_ratio.note(
+            len(batch), self._count - before if self._count >= before else self._count
+        )
         if not self._settled % _SAMPLED:
             key = next(reversed(changed))
-            self._typical = average(self._typical, _ROW + weigh(key) + weigh(self._store.get_entry(key)[0]))
+            self._typical = average(
+                self._typical, _ROW + weigh(key) + weigh(self._store.get_entry(key)[0])
+            )
         self._settled += 1
         if self._weigh() > 0:
             self._take_from_store()
@@ -191,7 +208,9 @@ class HeldUpdates:
         self._spent = changed
         self.hit_ratio.note(0, max(0, len(changed) - self._count))
         if changed:
-            olds = {key: entry[0] if type(entry) is tuple else None for key, entry in changed.items()}
+            olds = {
+                key: entry[0] if type(entry) is tuple else None for key, entry in changed.items()
+            }
             rows = self._groups[None] = HeldRows(None)
             rows.olds = olds
         self._count = len(changed)
@@ -203,7 +222,9 @@ class HeldUpdates:
             key = key[0]
         return key if self.plain else self._index(key)
 
-    def _take(self, key: Any, change: tuple[Any, Any], timestamp: int, place: Place | None) -> HeldRows | None:
+    def _take(
+        self, key: Any, change: tuple[Any, Any], timestamp: int, place: Place | None
+    ) -> HeldRows | None:
         """Cache an update; return None when nothing is left to send of its row."""
         new, old = change
         rows = self.rows(key[1] if self._windowed else None)
@@ -224,7 +245,10 @@ class HeldUpdates:
             rows.news[row] = Gone(None, timestamp)
         elif new is None or self._keeps_news:
             # As bytes where user code could change it in place before it is sent.
-            rows.news[row] = (new if new is None or not self._mutable else self._written(new), timestamp)
+            rows.news[row] = (
+                new if new is None or not self._mutable else self._written(new),
+                timestamp,
+            )
         elif rows.news:
             rows.news.pop(row, None)
         return rows
@@ -331,27 +355,50 @@ class HeldUpdates:
         news = rows.news
         if self._keeps_news and self._mutable:
             read = self._read
-            return [(None if value is None else read(value), time) for value, time in map(news.__getitem__, taken)]
+            return [
+                (None if value is None else read(value), time)
+                for value, time in map(news.__getitem__, taken)
+            ]
         if self._keeps_news:
             return list(map(news.__getitem__, taken))
         get = self._store.get_entry
         keys = taken if self.plain else map(rows.keys.__getitem__, taken)
-        entries = [news.get(row) or get(key) for row, key in zip(taken, keys, strict=True)] if news else list(map(get, keys))
+        entries = (
+            [news.get(row) or get(key) for row, key in zip(taken, keys, strict=True)]
+            if news
+            else list(map(get, keys))
+        )
         # A user's processor may have deleted a cached row.
         return entries if all(entries) else [entry or _GONE for entry in entries]
 
     def _keys(self, rows: HeldRows, taken: list[Any]) -> Iterable[Any]:
         keys: Iterable[Any] = taken if self.plain else map(rows.keys.pop, taken)
-        return map(_new, repeat(Windowed), zip(keys, repeat(rows.window), strict=False)) if self._windowed else keys
+        return (
+            map(_new, repeat(Windowed), zip(keys, repeat(rows.window), strict=False))
+            if self._windowed
+            else keys
+        )
 
-    def _send(self, keys: list[Any], entries: list[tuple[Any, int]], olds: list[Any], headers: list[Headers] | None, page: Flushed) -> None:
+    def _send(
+        self,
+        keys: list[Any],
+        entries: list[tuple[Any, int]],
+        olds: list[Any],
+        headers: list[Headers] | None,
+        page: Flushed,
+    ) -> None:
         values = list(map(_value, entries))
         changes = list(zip(values, olds if self.send_old else repeat(None), strict=False))
         batch = Batch(keys, changes, list(map(_timestamp, entries)), headers, range(len(keys)))
         if not all(map(is_not, values, repeat(None))):
-            lasting = [new is not None or old is not None for new, old in zip(values, olds, strict=True)]
+            lasting = [
+                new is not None or old is not None for new, old in zip(values, olds, strict=True)
+            ]
             if self._joined:  # a join may have matched the old row: its result must be retracted
-                lasting = [lasts or type(entry) is Gone for lasts, entry in zip(lasting, entries, strict=True)]
+                lasting = [
+                    lasts or type(entry) is Gone
+                    for lasts, entry in zip(lasting, entries, strict=True)
+                ]
             batch = batch.select(lasting)
         if not len(batch):
             return
@@ -370,7 +417,9 @@ class HeldUpdates:
     def _one_by_one(self, batch: Batch, page: Flushed) -> None:
         current, forward = self._current, self._forward
         headers: Iterable[Headers] = repeat(()) if batch.headers is None else batch.headers
-        for key, change, timestamp, header, number in zip(batch.keys, batch.values, batch.timestamps, headers, batch.offsets, strict=False):
+        for key, change, timestamp, header, number in zip(
+            batch.keys, batch.values, batch.timestamps, headers, batch.offsets, strict=False
+        ):
             current.page, current.offset = page.place(number)
             current.timestamp, current.headers = timestamp, header
             forward(key, change, timestamp, header)
@@ -387,14 +436,24 @@ class HeldUpdates:
 class Caches:
     """The caches of one task, one per cached store."""
 
-    def __init__(self, budget: CacheBudget, specs: Mapping[str, StoreSpec], current: RecordContextHolder) -> None:
+    def __init__(
+        self, budget: CacheBudget, specs: Mapping[str, StoreSpec], current: RecordContextHolder
+    ) -> None:
         self._budget = budget
         self._specs = specs
         self._current = current
         self._made: dict[str, HeldUpdates] = {}
 
     def of(
-        self, name: str, store: Any, forward: Process, forward_batch: ProcessBatch, *, exact: bool, joined: bool, send_old: bool
+        self,
+        name: str,
+        store: Any,
+        forward: Process,
+        forward_batch: ProcessBatch,
+        *,
+        exact: bool,
+        joined: bool,
+        send_old: bool,
     ) -> HeldUpdates | None:
         """Return the cache of a store; None when the store is not cached.
 
@@ -405,7 +464,16 @@ class Caches:
             return None
         made = self._made.get(name)
         if made is None:
-            made = self._made[name] = HeldUpdates(spec, store, self._budget, self._current, forward, forward_batch, exact=exact, joined=joined)
+            made = self._made[name] = HeldUpdates(
+                spec,
+                store,
+                self._budget,
+                self._current,
+                forward,
+                forward_batch,
+                exact=exact,
+                joined=joined,
+            )
         made.send_old = made.send_old or send_old
         return made
 

@@ -15,7 +15,9 @@ def encoder(serde: Serde[Any] | None, topic: str, *, is_key: bool) -> Callable[[
     encode = None if serde is None else serde.serializer(topic, is_key=is_key)
 
     def encoded(value: Any) -> bytes | None:
-        return value if value is None or encode is None or isinstance(value, bytes) else encode(value)
+        return (
+            value if value is None or encode is None or isinstance(value, bytes) else encode(value)
+        )
 
     return encoded
 

@@ -59,7 +59,9 @@ class Connection:
         for fetcher in self._fetchers:
             await fetcher.close()
 
-    async def through(self, call: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def through(
+        self, call: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
         """Make a call; it never returns when the connection is cut before it would."""
         if not self.is_cut:
             try:
@@ -86,16 +88,31 @@ class Connection:
         self._fetchers.append(inner)
         return _Fetcher(self, inner)
 
-    async def producer(self, *, client_id: str, lease: Lease | None = None, topics: Collection[str] = ()) -> Producer:
+    async def producer(
+        self, *, client_id: str, lease: Lease | None = None, topics: Collection[str] = ()
+    ) -> Producer:
         """Return a new producer."""
-        return _Producer(self, await self.through(self._log.producer, client_id=client_id, lease=lease, topics=topics))
+        return _Producer(
+            self,
+            await self.through(self._log.producer, client_id=client_id, lease=lease, topics=topics),
+        )
 
     async def transactional_producer(
-        self, transactional_id: str, *, client_id: str, timeout_ms: int, scope: TransactionScope | None = None
+        self,
+        transactional_id: str,
+        *,
+        client_id: str,
+        timeout_ms: int,
+        scope: TransactionScope | None = None,
     ) -> TransactionalProducer:
         """Return a producer of the transactional id."""
         make = self._log.transactional_producer
-        return _TransactionalProducer(self, await self.through(make, transactional_id, client_id=client_id, timeout_ms=timeout_ms, scope=scope))
+        return _TransactionalProducer(
+            self,
+            await self.through(
+                make, transactional_id, client_id=client_id, timeout_ms=timeout_ms, scope=scope
+            ),
+        )
 
     async def join(self, group_id: str, member: NewMember, /) -> Membership:
         """Join a group."""
@@ -111,7 +128,9 @@ class Connection:
         """Delete topics."""
         await self.through(self._log.delete_topics, names)
 
-    async def describe_topics(self, names: Iterable[str] | None = None, /, *, configs: bool = True) -> Mapping[str, TopicDescription]:
+    async def describe_topics(
+        self, names: Iterable[str] | None = None, /, *, configs: bool = True
+    ) -> Mapping[str, TopicDescription]:
         """Return those of the topics that exist."""
         return await self.through(self._log.describe_topics, names, configs=configs)
 
@@ -132,15 +151,21 @@ class Connection:
         """Delete records."""
         await self.through(self._log.delete_records, before)
 
-    async def begin_offsets(self, partitions: Iterable[TopicPartition], /) -> Mapping[TopicPartition, int]:
+    async def begin_offsets(
+        self, partitions: Iterable[TopicPartition], /
+    ) -> Mapping[TopicPartition, int]:
         """Return the first offsets."""
         return await self.through(self._log.begin_offsets, partitions)
 
-    async def end_offsets(self, partitions: Iterable[TopicPartition], isolation: IsolationLevel, /) -> Mapping[TopicPartition, int]:
+    async def end_offsets(
+        self, partitions: Iterable[TopicPartition], isolation: IsolationLevel, /
+    ) -> Mapping[TopicPartition, int]:
         """Return the offsets after the last records."""
         return await self.through(self._log.end_offsets, partitions, isolation)
 
-    async def offsets_for_times(self, times: Mapping[TopicPartition, int], /) -> Mapping[TopicPartition, int]:
+    async def offsets_for_times(
+        self, times: Mapping[TopicPartition, int], /
+    ) -> Mapping[TopicPartition, int]:
         """Return the first offsets at or after times."""
         return await self.through(self._log.offsets_for_times, times)
 
@@ -170,7 +195,9 @@ class _Fetcher:
             self._inner.resume(partitions)
 
     async def fetch(self, *, max_wait_ms: int, max_records: int = 10_000) -> Sequence[Fetched]:
-        return await self._connection.through(self._inner.fetch, max_wait_ms=max_wait_ms, max_records=max_records)
+        return await self._connection.through(
+            self._inner.fetch, max_wait_ms=max_wait_ms, max_records=max_records
+        )
 
     async def close(self) -> None:
         if not self._connection.is_cut:
@@ -205,7 +232,9 @@ class _TransactionalProducer(_Writer):
         super().__init__(connection, inner)
         self._inner = inner
 
-    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata, /) -> None:
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata, /
+    ) -> None:
         await self._connection.through(self._inner.commit, offsets, group)
 
     async def abort(self) -> None:
@@ -224,7 +253,9 @@ class _Membership:
     async def event(self) -> MembershipEvent:
         return await self._connection.through(self._inner.event)
 
-    def revoked(self, user_data: bytes | None = None, topics: Collection[str] | None = None, /) -> None:
+    def revoked(
+        self, user_data: bytes | None = None, topics: Collection[str] | None = None, /
+    ) -> None:
         if not self._connection.is_cut:
             self._inner.revoked(user_data, topics)
 
@@ -232,7 +263,9 @@ class _Membership:
         if not self._connection.is_cut:
             self._inner.rejoin(user_data, topics)
 
-    async def committed(self, partitions: Iterable[TopicPartition], /) -> Mapping[TopicPartition, OffsetAndMetadata]:
+    async def committed(
+        self, partitions: Iterable[TopicPartition], /
+    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
         return await self._connection.through(self._inner.committed, partitions)
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], /) -> None:

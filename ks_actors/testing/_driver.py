@@ -36,14 +36,22 @@ _IN_FLIGHT_SECONDS = 60.0
 class _Driver:
     """The common part of both drivers: one task for the whole topology, one partition per topic."""
 
-    def __init__(self, topology: Topology, config: StreamsConfig | Mapping[str, Any] | None = None, *, initial_wall_clock_ms: int = 0) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        config: StreamsConfig | Mapping[str, Any] | None = None,
+        *,
+        initial_wall_clock_ms: int = 0,
+    ) -> None:
         if not isinstance(config, StreamsConfig):
             config = StreamsConfig.of({"application_id": "test", **(config or {})})
         check_topology(topology, of=type(self).__name__)
         check_serdes(topology, key=config.default_key_serde, value=config.default_value_serde)
         self._topology = topology
         self._now: int = initial_wall_clock_ms
-        self._setup = Environment(topology, config, wall_time=lambda: self._now, partitions=lambda _: 1, nodes=self._nodes)
+        self._setup = Environment(
+            topology, config, wall_time=lambda: self._now, partitions=lambda _: 1, nodes=self._nodes
+        )
         self._records: dict[str, deque[tuple[bytes | None, bytes | None, int, Headers]]] = {}
         self._ends: dict[str, int] = {}
         self._directory: tempfile.TemporaryDirectory[str] | None = None
@@ -112,12 +120,16 @@ class _Driver:
             raise
 
     def _begin(self) -> None:
-        self._directory = tempfile.TemporaryDirectory(prefix="ks-actors-test-", ignore_cleanup_errors=True)
+        self._directory = tempfile.TemporaryDirectory(
+            prefix="ks-actors-test-", ignore_cleanup_errors=True
+        )
         topology, setup = self._topology, self._setup
         if topology.global_topics:
             current, stores = self._stores(GLOBAL, topology.global_stores)
             partitions = {TopicPartition(topic, 0): Position(0) for topic in topology.global_topics}
-            self._globals = Task(TaskId(-1, 0), setup, partitions, stores, wake=self._wake, current=current)
+            self._globals = Task(
+                TaskId(-1, 0), setup, partitions, stores, wake=self._wake, current=current
+            )
             self._globals.start()
             if stores is not None:
                 setup.global_stores = {name: stores.store(name) for name in stores.names}
@@ -130,7 +142,9 @@ class _Driver:
                 # Known to be empty: no task has to wait for its records.
                 task.add(partition, Batch([], [], [], None, ()), 0, 0)
 
-    def _stores(self, name: str, specs: Mapping[str, StoreSpec]) -> tuple[RecordContextHolder, TaskStores | None]:
+    def _stores(
+        self, name: str, specs: Mapping[str, StoreSpec]
+    ) -> tuple[RecordContextHolder, TaskStores | None]:
         assert self._directory is not None
         current = RecordContextHolder()
         stores = make_stores(
@@ -154,7 +168,11 @@ class _Driver:
     def _nodes(self, task: TaskId) -> Iterable[str]:
         topology = self._topology
         if task.subtopology < 0:
-            return [name for store in topology.global_topics.values() for name in (store.source, store.processor)]
+            return [
+                name
+                for store in topology.global_topics.values()
+                for name in (store.source, store.processor)
+            ]
         tasks = {name for subtopology in topology.subtopologies() for name in subtopology.nodes}
         return [name for name in topology.nodes if name in tasks]
 
@@ -162,12 +180,16 @@ class _Driver:
         if self._woken is not None:
             self._woken.set()
 
-    async def _pipe(self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers) -> None:
+    async def _pipe(
+        self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers
+    ) -> None:
         self._add(self._setup.topic(topic), key, value, timestamp, headers)
         with self._showing_letters():
             await self._complete()
 
-    def _add(self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers) -> None:
+    def _add(
+        self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers
+    ) -> None:
         task = self._running()
         partition = TopicPartition(topic, 0)
         offset = self._ends.get(topic, 0)
@@ -179,7 +201,9 @@ class _Driver:
             self._globals.add(partition, batch, offset + 1, offset + 1)
         else:
             topics = ", ".join(sorted({*self._setup.source_topics, *self._topology.global_topics}))
-            raise UnknownTopicOrPartition(f"the topology does not read topic {topic!r}; it reads {topics}")
+            raise UnknownTopicOrPartition(
+                f"the topology does not read topic {topic!r}; it reads {topics}"
+            )
 
     async def _complete(self) -> None:
         """Process all records, and their results; then commit."""
@@ -211,7 +235,9 @@ class _Driver:
                 async with asyncio.timeout(_IN_FLIGHT_SECONDS):
                     await self._woken.wait()
             except TimeoutError as late:
-                raise TaskTimeout(f"{task.in_flight} records are in the hands of asynchronous processors for {_IN_FLIGHT_SECONDS:g} s") from late
+                raise TaskTimeout(
+                    f"{task.in_flight} records are in the hands of asynchronous processors for {_IN_FLIGHT_SECONDS:g} s"
+                ) from late
 
     async def _punctuate(self) -> None:
         task = self._running()
@@ -241,8 +267,13 @@ class _Driver:
             topic, batch = outgoing.partition.topic, outgoing.batch
             headers = batch.headers or [()] * len(batch)
             kept = self._records.setdefault(topic, deque())
-            fed = TopicPartition(topic, 0) in task.group.queues or topic in self._topology.global_topics
-            for key, value, timestamp, header in zip(batch.keys, batch.values, batch.timestamps, headers, strict=True):
+            fed = (
+                TopicPartition(topic, 0) in task.group.queues
+                or topic in self._topology.global_topics
+            )
+            for key, value, timestamp, header in zip(
+                batch.keys, batch.values, batch.timestamps, headers, strict=True
+            ):
                 kept.append((key, value, timestamp, header))
                 if fed:
                     self._add(topic, key, value, timestamp, header)
@@ -253,13 +284,17 @@ class _Driver:
             for name, batch in stores.changelog(token):
                 topic = self._setup.changelog(name)
                 headers = batch.headers or [()] * len(batch)
-                self._records.setdefault(topic, deque()).extend(zip(batch.keys, batch.values, batch.timestamps, headers, strict=True))
+                self._records.setdefault(topic, deque()).extend(
+                    zip(batch.keys, batch.values, batch.timestamps, headers, strict=True)
+                )
             stores.keep(token, {})
 
     def _running(self) -> Task:
         if self._task is None:
             raise NotRunning(
-                "the driver is closed" if self._closed else "the driver is not entered: use it as `with TopologyTestDriver(...) as driver:`"
+                "the driver is closed"
+                if self._closed
+                else "the driver is not entered: use it as `with TopologyTestDriver(...) as driver:`"
             )
         return self._task
 
@@ -295,7 +330,13 @@ class TopologyTestDriver(_Driver):
     raised an error, the driver can only be closed.
     """
 
-    def __init__(self, topology: Topology, config: StreamsConfig | Mapping[str, Any] | None = None, *, initial_wall_clock_ms: int = 0) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        config: StreamsConfig | Mapping[str, Any] | None = None,
+        *,
+        initial_wall_clock_ms: int = 0,
+    ) -> None:
         super().__init__(topology, config, initial_wall_clock_ms=initial_wall_clock_ms)
         self._loop: VirtualLoop | None = None
 
@@ -308,11 +349,22 @@ class TopologyTestDriver(_Driver):
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         self.close()
 
     def create_input_topic(
-        self, name: str, key: Serde[K], value: Serde[V], *, start_timestamp_ms: int | None = None, auto_advance_ms: int = 0
+        self,
+        name: str,
+        key: Serde[K],
+        value: Serde[V],
+        *,
+        start_timestamp_ms: int | None = None,
+        auto_advance_ms: int = 0,
     ) -> TestInputTopic[K, V]:
         """Return a topic to pipe records into.
 
@@ -321,7 +373,9 @@ class TopologyTestDriver(_Driver):
         start = self._now if start_timestamp_ms is None else start_timestamp_ms
         return TestInputTopic(name, key, value, self._pipe_now, start, auto_advance_ms)
 
-    def create_output_topic(self, name: str, key: Serde[K], value: Serde[V]) -> TestOutputTopic[K, V]:
+    def create_output_topic(
+        self, name: str, key: Serde[K], value: Serde[V]
+    ) -> TestOutputTopic[K, V]:
         """Return a topic to read records from, each once; changelogs are possible, too."""
         return TestOutputTopic(name, key, value, self)
 
@@ -343,12 +397,17 @@ class TopologyTestDriver(_Driver):
     async def _exit(self) -> None:
         self._stop()
 
-    def _pipe_now(self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers) -> None:
+    def _pipe_now(
+        self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers
+    ) -> None:
         self._run(self._pipe(topic, key, value, timestamp, headers))
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         """Run work that never waits right here; with asynchronous processors, run it on a loop."""
-        if any(getattr(node, "operator", None) is not None and node.operator.asynchronous for node in self._topology.nodes.values()):  # type: ignore[union-attr]  # sinks and sources have none
+        if any(
+            getattr(node, "operator", None) is not None and node.operator.asynchronous
+            for node in self._topology.nodes.values()
+        ):  # type: ignore[union-attr]  # sinks and sources have none
             if self._loop is None:
                 self._loop = VirtualLoop()
             self._loop.run_until_complete(work)
@@ -370,17 +429,33 @@ class AsyncTopologyTestDriver(_Driver):
         self._start()
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         await self.aclose()
 
-    async def pipe_input(self, topic: str, key: bytes | None, value: bytes | None, timestamp_ms: int | None = None, headers: Headers = ()) -> None:
+    async def pipe_input(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp_ms: int | None = None,
+        headers: Headers = (),
+    ) -> None:
         """Process one serialized record, and everything that it causes.
 
         The timestamp defaults to the wall clock.
         """
-        await self._pipe(topic, key, value, self._now if timestamp_ms is None else timestamp_ms, headers)
+        await self._pipe(
+            topic, key, value, self._now if timestamp_ms is None else timestamp_ms, headers
+        )
 
-    def create_output_topic(self, name: str, key: Serde[K], value: Serde[V]) -> TestOutputTopic[K, V]:
+    def create_output_topic(
+        self, name: str, key: Serde[K], value: Serde[V]
+    ) -> TestOutputTopic[K, V]:
         """Return a topic to read records from, each once."""
         return TestOutputTopic(name, key, value, self)
 

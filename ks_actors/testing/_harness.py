@@ -41,7 +41,9 @@ _ENDS = {InstanceState.NOT_RUNNING, InstanceState.ERROR}
 class _World:
     """The state that the instances of one test share."""
 
-    def __init__(self, kit: AppKit, log: EmbeddedLog | None, topics: Mapping[str, int | NewTopic]) -> None:
+    def __init__(
+        self, kit: AppKit, log: EmbeddedLog | None, topics: Mapping[str, int | NewTopic]
+    ) -> None:
         self.kit: AppKit = kit
         self.log: EmbeddedLog = log if log is not None else EmbeddedLog(clock=kit.wall_time_ms)
         self.given: bool = log is not None
@@ -93,7 +95,9 @@ class AppHarness:
             "task_priority": task_priority,
         }
         self._start_at_once: bool = start
-        self._world: _World = _World(AppKit(seed=seed, wall_clock_ms=wall_clock_ms), embedded, topics or {})
+        self._world: _World = _World(
+            AppKit(seed=seed, wall_clock_ms=wall_clock_ms), embedded, topics or {}
+        )
         self._shares: bool = False
         self._stack: AsyncExitStack = AsyncExitStack()
         self._connection: Connection | None = None
@@ -110,7 +114,11 @@ class AppHarness:
             if not self._shares:
                 await self._make_world(stack)
             if "state_dir" not in self._config:
-                directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="ks-actors-test-", ignore_cleanup_errors=True))
+                directory = stack.enter_context(
+                    tempfile.TemporaryDirectory(
+                        prefix="ks-actors-test-", ignore_cleanup_errors=True
+                    )
+                )
                 self.config = self.config.replace(state_dir=Path(directory))
             self._world.harnesses.append(self)
             stack.push_async_exit(self._leave)
@@ -119,7 +127,12 @@ class AppHarness:
             self._stack = stack.pop_all()
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         await self._stack.__aexit__(kind, error, traceback)
 
     async def _make_world(self, stack: AsyncExitStack) -> None:
@@ -127,9 +140,19 @@ class AppHarness:
         await stack.enter_async_context(world.kit)
         if not world.given:
             await stack.enter_async_context(world.log)
-        await world.log.create_topics([each if isinstance(each, NewTopic) else NewTopic(name, each) for name, each in world.topics.items()])
+        await world.log.create_topics(
+            [
+                each if isinstance(each, NewTopic) else NewTopic(name, each)
+                for name, each in world.topics.items()
+            ]
+        )
 
-    async def _leave(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    async def _leave(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         del kind, traceback
         self._world.harnesses.remove(self)
         try:
@@ -142,7 +165,9 @@ class AppHarness:
                 for timer in self._world.expiries:
                     timer.cancel()
 
-    def another(self, topology: Topology | None = None, *, start: bool = True, **config: Unpack[Keywords]) -> AppHarness:
+    def another(
+        self, topology: Topology | None = None, *, start: bool = True, **config: Unpack[Keywords]
+    ) -> AppHarness:
         """Return one more instance of the app, on the same log, with its own state directory.
 
         Enter it by `async with`. It runs another version of the app if a `topology` is given. Its
@@ -151,7 +176,11 @@ class AppHarness:
         world = self._world
         world.instances += 1
         inherited = {name: value for name, value in self._config.items() if name != "state_dir"}
-        settings: dict[str, Any] = {**inherited, "client_id": f"{world.client_id}-{world.instances}", **config}
+        settings: dict[str, Any] = {
+            **inherited,
+            "client_id": f"{world.client_id}-{world.instances}",
+            **config,
+        }
         other = AppHarness(topology or self._topology, start=start, **settings)
         other._world = world
         other._topics = LogTopics(world.log, lambda: (other._topology, other.config))
@@ -193,7 +222,9 @@ class AppHarness:
         # The process id comes from the seed, so that a run can be repeated.
         write_process_id(self.state_dir, str(uuid.UUID(int=self.kit.random.getrandbits(128))))
         self._connection = connection = Connection(self.log)
-        self._app = app = App(self._topology, self.config, log=connection, system=self.kit, **self._options)
+        self._app = app = App(
+            self._topology, self.config, log=connection, system=self.kit, **self._options
+        )
         await app.start()
 
     async def close(self, *, leave_group: bool = False) -> None:
@@ -214,7 +245,9 @@ class AppHarness:
                 with suppress(Exception):  # it is returned
                     await app.run()
         except TimeoutError as late:
-            raise TaskTimeout(f"the app did not end within {timeout_ms} ms: it was to go on") from late
+            raise TaskTimeout(
+                f"the app did not end within {timeout_ms} ms: it was to go on"
+            ) from late
         self._told = app.error
         return app.error
 
@@ -246,7 +279,9 @@ class AppHarness:
         image.rename(self.state_dir)
         loop = asyncio.get_running_loop()
         for membership in connection.memberships:
-            self._world.expiries.append(loop.call_later(self.config.session_timeout_ms / 1000, self._expire, membership))
+            self._world.expiries.append(
+                loop.call_later(self.config.session_timeout_ms / 1000, self._expire, membership)
+            )
 
     def _expire(self, membership: Any) -> None:
         member: EmbeddedMembership = membership
@@ -276,7 +311,9 @@ class AppHarness:
 
     # --- faults -----------------------------------------------------------------------------------
 
-    def fail(self, operation: Operation, error: Exception, times: int = 1, *, after: bool = False) -> None:
+    def fail(
+        self, operation: Operation, error: Exception, times: int = 1, *, after: bool = False
+    ) -> None:
         """Make the next `times` calls of a log operation raise `error`.
 
         With `after` they raise it when the operation is done. The harness's own calls do not fail.
@@ -309,7 +346,9 @@ class AppHarness:
             for harness in self._world.harnesses:
                 app = harness._app
                 if app is not None:
-                    await app._wait_until_caught_up(max(0, int((deadline - loop.time()) * 1000)), app._behind_here)
+                    await app._wait_until_caught_up(
+                        max(0, int((deadline - loop.time()) * 1000)), app._behind_here
+                    )
             behind = await self._behind()
             if not behind:
                 return
@@ -318,10 +357,16 @@ class AppHarness:
             await asyncio.sleep(_LOOK_AGAIN)
 
     async def _behind(self) -> str:
-        versions = [(each._topology, each.config) for each in self._world.harnesses if each is self or each._app is not None]
+        versions = [
+            (each._topology, each.config)
+            for each in self._world.harnesses
+            if each is self or each._app is not None
+        ]
         return await self._topics.behind(versions)
 
-    async def _batches(self, partition: TopicPartition, position: int, isolation: IsolationLevel) -> list[Batch]:
+    async def _batches(
+        self, partition: TopicPartition, position: int, isolation: IsolationLevel
+    ) -> list[Batch]:
         return await self._topics.batches(partition, position, isolation)
 
     async def turns(self, number: int) -> None:
@@ -349,17 +394,32 @@ class AppHarness:
     # --- records ----------------------------------------------------------------------------------
 
     async def produce(
-        self, topic: str, key: Any, value: Any, timestamp: int | None = None, *, partition: int | None = None, headers: Headers = ()
+        self,
+        topic: str,
+        key: Any,
+        value: Any,
+        timestamp: int | None = None,
+        *,
+        partition: int | None = None,
+        headers: Headers = (),
     ) -> None:
         """Write a record, with the topology's serdes for the topic.
 
         Bytes and None are written unchanged. The timestamp defaults to the wall clock.
         """
         await self.produce_all(
-            topic, [TestRecord(key, value, self.kit.wall_time_ms() if timestamp is None else timestamp, headers)], partition=partition
+            topic,
+            [
+                TestRecord(
+                    key, value, self.kit.wall_time_ms() if timestamp is None else timestamp, headers
+                )
+            ],
+            partition=partition,
         )
 
-    async def produce_all(self, topic: str, records: Iterable[TestRecord[Any, Any]], *, partition: int | None = None) -> None:
+    async def produce_all(
+        self, topic: str, records: Iterable[TestRecord[Any, Any]], *, partition: int | None = None
+    ) -> None:
         """Write records; those of one partition are one batch."""
         await self._topics.produce(topic, records, partition)
 

@@ -32,14 +32,18 @@ class LogTopics:
     topics.
     """
 
-    def __init__(self, log: EmbeddedLog, version: Callable[[], tuple[Topology, StreamsConfig]]) -> None:
+    def __init__(
+        self, log: EmbeddedLog, version: Callable[[], tuple[Topology, StreamsConfig]]
+    ) -> None:
         self._log: EmbeddedLog = log
         self._version = version
 
     def create(self, topics: Mapping[str, int | NewTopic]) -> None:
         """Create topics. Raises TopicExists, and LogError or ConfigError as Kafka would."""
         for name, each in topics.items():
-            self._log._broker.create_topic(each if isinstance(each, NewTopic) else NewTopic(name, each))
+            self._log._broker.create_topic(
+                each if isinstance(each, NewTopic) else NewTopic(name, each)
+            )
 
     def grow(self, counts: Mapping[str, int]) -> None:
         """Give topics more partitions.
@@ -66,27 +70,45 @@ class LogTopics:
     async def _behind(self, topology: Topology, application_id: str) -> str:
         nodes = [node for node in topology.nodes.values() if isinstance(node, SourceNode)]
         internal = {f"{application_id}-{name}" for name in topology.internal_topics}
-        topics = ({topic for node in nodes for topic in node.topics} | internal) - set(topology.global_topics)
+        topics = ({topic for node in nodes for topic in node.topics} | internal) - set(
+            topology.global_topics
+        )
         patterns = [node.pattern for node in nodes if node.pattern is not None]
         committed = self._log._groups.get(application_id).committed()
         for name, partition in tuple(self._log._broker.partitions.items()):
-            matched = any(pattern.fullmatch(name.topic) for pattern in patterns) and not is_internal(name.topic, application_id)
+            matched = any(
+                pattern.fullmatch(name.topic) for pattern in patterns
+            ) and not is_internal(name.topic, application_id)
             if name.topic in topics or matched:
                 if partition.stable < partition.end:
                     return f"{name} has a transaction that is open"
                 position = committed[name].offset if name in committed else partition.begin
-                if position < partition.end and any(len(batch) for batch in await self.batches(name, position, IsolationLevel.READ_COMMITTED)):
+                if position < partition.end and any(
+                    len(batch)
+                    for batch in await self.batches(name, position, IsolationLevel.READ_COMMITTED)
+                ):
                     return f"{name} has records from offset {position} on"
         return ""
 
-    async def produce(self, topic: str, records: Iterable[TestRecord[Any, Any]], partition: int | None) -> None:
+    async def produce(
+        self, topic: str, records: Iterable[TestRecord[Any, Any]], partition: int | None
+    ) -> None:
         """Write records; those of one partition are one batch."""
-        encode_key, encode_value = (encoder(serde, topic, is_key=is_key) for serde, is_key in zip(self._serdes(topic), (True, False), strict=True))
+        encode_key, encode_value = (
+            encoder(serde, topic, is_key=is_key)
+            for serde, is_key in zip(self._serdes(topic), (True, False), strict=True)
+        )
         size = self._partitions(topic)
         batches: dict[int, Batch] = {}
         for record in records:
             key, value = encode_key(record.key), encode_value(record.value)
-            number = partition if partition is not None else 0 if key is None else partition_of(key, size)
+            number = (
+                partition
+                if partition is not None
+                else 0
+                if key is None
+                else partition_of(key, size)
+            )
             batch = batches.setdefault(number, Batch([], [], [], []))
             batch.keys.append(key)
             batch.values.append(value)
@@ -96,7 +118,12 @@ class LogTopics:
         producer = await self._log.producer(client_id="harness")
         producer._faults = Faults()
         try:
-            await producer.send([Outgoing(TopicPartition(topic, number), batch) for number, batch in batches.items()])
+            await producer.send(
+                [
+                    Outgoing(TopicPartition(topic, number), batch)
+                    for number, batch in batches.items()
+                ]
+            )
         finally:
             await producer.close()
 
@@ -105,15 +132,29 @@ class LogTopics:
     ) -> list[TestRecord[Any, Any]]:  # fmt: skip
         """Return all records of a topic, partition by partition."""
         known_key, known_value = self._serdes(topic)
-        decode_key, decode_value = decoder(key or known_key, topic, is_key=True), decoder(value or known_value, topic, is_key=False)
+        decode_key, decode_value = (
+            decoder(key or known_key, topic, is_key=True),
+            decoder(value or known_value, topic, is_key=False),
+        )
         found: list[TestRecord[Any, Any]] = []
         for number in range(self._partitions(topic)):
             for batch in await self.batches(TopicPartition(topic, number), 0, isolation):
-                columns = zip(batch.keys, batch.values, batch.timestamps, batch.headers or repeat(()), strict=False)
-                found += [TestRecord(decode_key(key), decode_value(value), timestamp, headers) for key, value, timestamp, headers in columns]
+                columns = zip(
+                    batch.keys,
+                    batch.values,
+                    batch.timestamps,
+                    batch.headers or repeat(()),
+                    strict=False,
+                )
+                found += [
+                    TestRecord(decode_key(key), decode_value(value), timestamp, headers)
+                    for key, value, timestamp, headers in columns
+                ]
         return found
 
-    async def batches(self, partition: TopicPartition, position: int, isolation: IsolationLevel) -> list[Batch]:
+    async def batches(
+        self, partition: TopicPartition, position: int, isolation: IsolationLevel
+    ) -> list[Batch]:
         """Return the batches of a partition from a position on."""
         fetcher = self._log.fetcher(client_id="harness", isolation=isolation)
         fetcher._faults = Faults()
@@ -141,10 +182,16 @@ class LogTopics:
     def _serdes(self, topic: str) -> tuple[Serde[Any] | None, Serde[Any] | None]:
         topology, config = self._version()
         for node in topology.nodes.values():
-            if (isinstance(node, SourceNode) and _reads(node, topic)) or (isinstance(node, SinkNode) and node.topic == topic):
-                return with_default(node.key, config.default_key_serde), with_default(node.value, config.default_value_serde)
+            if (isinstance(node, SourceNode) and _reads(node, topic)) or (
+                isinstance(node, SinkNode) and node.topic == topic
+            ):
+                return with_default(node.key, config.default_key_serde), with_default(
+                    node.value, config.default_value_serde
+                )
         return None, None
 
 
 def _reads(node: SourceNode, topic: str) -> bool:
-    return topic in node.topics or (node.pattern is not None and node.pattern.fullmatch(topic) is not None)
+    return topic in node.topics or (
+        node.pattern is not None and node.pattern.fullmatch(topic) is not None
+    )

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def run_app(test: Callable[[AppHarness], Awaitable[T]], topology: Topology, *, seed: int = 0, **options: Any) -> T:
+def run_app(
+    test: Callable[[AppHarness], Awaitable[T]], topology: Topology, *, seed: int = 0, **options: Any
+) -> T:
     """Run `test` with an `AppHarness` of these options, on a new `VirtualLoop`.
 
     Returns its result, and raises its error.
@@ -31,7 +33,12 @@ def run_app(test: Callable[[AppHarness], Awaitable[T]], topology: Topology, *, s
 
 
 def explore_app(
-    test: Callable[[AppHarness], Awaitable[object]], topology: Topology, *, runs: int = 10, seed: int = 0, **options: Any
+    test: Callable[[AppHarness], Awaitable[object]],
+    topology: Topology,
+    *,
+    runs: int = 10,
+    seed: int = 0,
+    **options: Any,
 ) -> FailingSeed | None:
     """Run `test` with up to `runs` seeds, from `seed` on.
 

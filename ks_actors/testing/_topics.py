@@ -53,7 +53,9 @@ class TestInputTopic(Generic[K, V]):
         self._time: int = start
         self._advance: int = advance
 
-    def pipe_input(self, key: K | None, value: V | None, timestamp_ms: int | None = None, headers: Headers = ()) -> None:
+    def pipe_input(
+        self, key: K | None, value: V | None, timestamp_ms: int | None = None, headers: Headers = ()
+    ) -> None:
         """Process one record, and everything that it causes.
 
         Without a timestamp it gets the topic's own, which then advances.
@@ -62,9 +64,17 @@ class TestInputTopic(Generic[K, V]):
             timestamp_ms = self._time
             self._time += self._advance
         key_bytes = None if key is None else self._key(key)
-        self._pipe(self.name, key_bytes, None if value is None else self._value(value), timestamp_ms, headers)
+        self._pipe(
+            self.name,
+            key_bytes,
+            None if value is None else self._value(value),
+            timestamp_ms,
+            headers,
+        )
 
-    def pipe_raw(self, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers = ()) -> None:
+    def pipe_raw(
+        self, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers = ()
+    ) -> None:
         """Process one record as if it came from the log: any bytes."""
         self._pipe(self.name, key, value, timestamp_ms, headers)
 
@@ -105,7 +115,12 @@ class TestOutputTopic(Generic[K, V]):
         if record is None:
             raise LookupError(f"nothing more was written to topic {self.name!r}")
         key, value, timestamp, headers = record
-        return TestRecord(None if key is None else self._key(key), None if value is None else self._value(value), timestamp, headers)
+        return TestRecord(
+            None if key is None else self._key(key),
+            None if value is None else self._value(value),
+            timestamp,
+            headers,
+        )
 
     def read_key_value(self) -> tuple[K | None, V | None]:
         """Return key and value of the next record. Raises LookupError without one."""

@@ -32,11 +32,19 @@ from ks_actors.topology._services import enter_services as enter_services
 from ks_actors.topology._store_specs import versioned_key_value as versioned_key_value
 from ks_actors.topology._stores import StoreKind, StoreSpec, StoreType
 from ks_actors.topology._subtopologies import Subtopology
-from ks_actors.topology._timestamp_extractors import FailOnInvalidTimestamp as FailOnInvalidTimestamp
-from ks_actors.topology._timestamp_extractors import LogAndSkipOnInvalidTimestamp as LogAndSkipOnInvalidTimestamp
+from ks_actors.topology._timestamp_extractors import (
+    FailOnInvalidTimestamp as FailOnInvalidTimestamp,
+)
+from ks_actors.topology._timestamp_extractors import (
+    LogAndSkipOnInvalidTimestamp as LogAndSkipOnInvalidTimestamp,
+)
 from ks_actors.topology._timestamp_extractors import RecordTimestamp as RecordTimestamp
-from ks_actors.topology._timestamp_extractors import UsePartitionTimeOnInvalidTimestamp as UsePartitionTimeOnInvalidTimestamp
-from ks_actors.topology._timestamp_extractors import WallclockTimestampExtractor as WallclockTimestampExtractor
+from ks_actors.topology._timestamp_extractors import (
+    UsePartitionTimeOnInvalidTimestamp as UsePartitionTimeOnInvalidTimestamp,
+)
+from ks_actors.topology._timestamp_extractors import (
+    WallclockTimestampExtractor as WallclockTimestampExtractor,
+)
 from ks_actors.topology._topology import Topology
 
 __all__ = [

@@ -123,5 +123,7 @@ class StateStoreContext:
         change that is not logged is not restored. Raises StateError without a changelog.
         """
         if self.changelog is None:
-            raise StateError(f"store {self.name} has no changelog to note a change in: it was added with logging=False")
+            raise StateError(
+                f"store {self.name} has no changelog to note a change in: it was added with logging=False"
+            )
         self._log_change(key, value, self._record_time() if timestamp is None else timestamp)

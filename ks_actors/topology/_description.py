@@ -61,16 +61,21 @@ def _before(first: _Described, second: _Described) -> bool:
 class TopologyDescription:
     """The nodes and stores of a topology. `str()` gives Kafka Streams' text, line for line."""
 
-    def __init__(self, nodes: Mapping[str, Node], groups: Iterable[tuple[int, list[str], GlobalStore | None]]) -> None:
+    def __init__(
+        self, nodes: Mapping[str, Node], groups: Iterable[tuple[int, list[str], GlobalStore | None]]
+    ) -> None:
         self._groups: list[tuple[int, list[_Described], GlobalStore | None]] = [
-            (number, _described([nodes[name] for name in names]), keeper) for number, names, keeper in groups
+            (number, _described([nodes[name] for name in names]), keeper)
+            for number, names, keeper in groups
         ]
 
     def __str__(self) -> str:
         text = ["Topologies:\n "]
         for number, nodes, keeper in self._groups:
             if keeper is not None:
-                text.append(f"  Sub-topology: {number} for global store (will not generate tasks)\n")
+                text.append(
+                    f"  Sub-topology: {number} for global store (will not generate tasks)\n"
+                )
                 text.extend(f"    {_text(node)}\n" for node in nodes)
             else:
                 text.append(f"  Sub-topology: {number}\n")
@@ -83,12 +88,20 @@ class TopologyDescription:
 
         `global` is true for a subtopology that fills a global store.
         """
-        told = [{"id": number, "global": keeper is not None, "nodes": [_plain(node) for node in nodes]} for number, nodes, keeper in self._groups]
+        told = [
+            {"id": number, "global": keeper is not None, "nodes": [_plain(node) for node in nodes]}
+            for number, nodes, keeper in self._groups
+        ]
         return json.dumps({"subtopologies": told})
 
     def mermaid(self) -> str:
         """Return a Mermaid flowchart: a box per subtopology, topics and stores between them."""
-        return mermaid([(number, [node.node for node in nodes], keeper) for number, nodes, keeper in self._groups])
+        return mermaid(
+            [
+                (number, [node.node for node in nodes], keeper)
+                for number, nodes, keeper in self._groups
+            ]
+        )
 
 
 def _described(nodes: list[Node]) -> list[_Described]:
@@ -108,7 +121,11 @@ def _text(described: _Described) -> str:
     down = f"\n      --> {_names(described.successors)}"
     up = f"\n      <-- {_names(described.predecessors)}"
     if isinstance(node, SourceNode):
-        topics = f"[{', '.join(copied_order(node.topics))}]" if node.pattern is None else node.pattern.pattern
+        topics = (
+            f"[{', '.join(copied_order(node.topics))}]"
+            if node.pattern is None
+            else node.pattern.pattern
+        )
         return f"Source: {node.name} (topics: {topics}){down}"
     if isinstance(node, ProcessorNode):
         return f"Processor: {node.name} (stores: [{', '.join(copied_order(hash_order(node.stores)))}]){down}{up}"
@@ -124,10 +141,18 @@ def _names(nodes: Iterable[_Described]) -> str:
 def _plain(described: _Described) -> dict[str, Any]:
     node = described.node
     if isinstance(node, SourceNode):
-        reads = {"topics": list(node.topics)} if node.pattern is None else {"pattern": node.pattern.pattern}
+        reads = (
+            {"topics": list(node.topics)}
+            if node.pattern is None
+            else {"pattern": node.pattern.pattern}
+        )
         return {"type": "source", "name": node.name, **reads, "children": list(node.children)}
     if isinstance(node, SinkNode):
-        writes = {"topic": node.topic} if isinstance(node.topic, str) else {"extractor": function_name(node.topic)}
+        writes = (
+            {"topic": node.topic}
+            if isinstance(node.topic, str)
+            else {"extractor": function_name(node.topic)}
+        )
         return {"type": "sink", "name": node.name, **writes, "parents": list(node.parents)}
     return {
         "type": "processor",

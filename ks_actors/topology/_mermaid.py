@@ -43,14 +43,20 @@ def mermaid(groups: Iterable[tuple[int, list[Node], GlobalStore | None]]) -> str
     boxes: list[str] = []
     edges: list[str] = []
     for number, nodes, keeper in groups:
-        title = f"Sub-topology {number}" if keeper is None else f"Sub-topology {number}: global store"
+        title = (
+            f"Sub-topology {number}" if keeper is None else f"Sub-topology {number}: global store"
+        )
         outside = ids.declared
         ids.declared = []
         for node in nodes:
             ids.node(node.name)
             for store in node.stores if isinstance(node, ProcessorNode) else ():
                 ids.store(store)
-        boxes += [f'subgraph sub{number}["{title}"]', *(f"    {line}" for line in ids.declared), "end"]
+        boxes += [
+            f'subgraph sub{number}["{title}"]',
+            *(f"    {line}" for line in ids.declared),
+            "end",
+        ]
         ids.declared = outside
         for node in nodes:
             edges += _edges(ids, node)
@@ -74,4 +80,6 @@ def _edges(ids: _Ids, node: Node) -> Iterable[str]:
 
 
 def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;")
+    return (
+        text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;")
+    )

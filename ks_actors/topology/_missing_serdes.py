@@ -17,7 +17,13 @@ if TYPE_CHECKING:
 
 def check_topology(topology: Any, *, of: str) -> None:
     """Raise TopologyError unless it is a Topology."""
-    check_kind(topology, Topology, role="argument 'topology'", of=of, remedy="give a Topology; StreamsBuilder.build() returns one")
+    check_kind(
+        topology,
+        Topology,
+        role="argument 'topology'",
+        of=of,
+        remedy="give a Topology; StreamsBuilder.build() returns one",
+    )
 
 
 def check_serdes(topology: Topology, *, key: Any, value: Any) -> None:
@@ -36,17 +42,25 @@ def check_serdes(topology: Topology, *, key: Any, value: Any) -> None:
 def _missing(topology: Topology, *, has_key: bool, has_value: bool) -> Iterator[str]:
     def told(found: Any) -> str:
         wanted = ((found.key, has_key, "key"), (found.value, has_value, "value"))
-        return " and ".join(word for serde, default, word in wanted if not default and not is_told(serde))
+        return " and ".join(
+            word for serde, default, word in wanted if not default and not is_told(serde)
+        )
 
     for node in topology.nodes.values():
         match node:
             case SourceNode() if words := told(node):
-                topics = node.pattern.pattern if node.pattern is not None else ", ".join(node.topics)
+                topics = (
+                    node.pattern.pattern if node.pattern is not None else ", ".join(node.topics)
+                )
                 yield f"{words} of source {node.name}, which reads {topics}"
             case SinkNode() if words := told(node):
                 yield f"{words} of sink {node.name}, which writes to {node.topic if isinstance(node.topic, str) else 'topics that a function tells'}"
     for specs in (topology.stores, topology.global_stores):
         for spec in specs.values():
             if spec.kind is not StoreKind.CUSTOM and (words := told(spec)):
-                users = [name for name, node in topology.nodes.items() if spec.name in getattr(node, "stores", ())]
+                users = [
+                    name
+                    for name, node in topology.nodes.items()
+                    if spec.name in getattr(node, "stores", ())
+                ]
                 yield f"{words} of store {spec.name}, which {' and '.join(users) or 'no node'} uses"

@@ -13,7 +13,12 @@ _LONGEST_NAME = 249
 
 def valid_name(name: Any) -> str:
     """Return a valid name of a node, a store or part of a topic; raise TopologyError otherwise."""
-    if not isinstance(name, str) or name in (".", "..") or len(name) > _LONGEST_NAME or not _NAME.fullmatch(name):
+    if (
+        not isinstance(name, str)
+        or name in (".", "..")
+        or len(name) > _LONGEST_NAME
+        or not _NAME.fullmatch(name)
+    ):
         raise TopologyError(
             f"{name!r} cannot be a name: take 1 to {_LONGEST_NAME} ASCII letters, digits, '.', '_' and '-', and neither '.' nor '..' alone"
         )
@@ -26,7 +31,12 @@ def valid_topic(topic: Any, of: str) -> str:
     Raises TopologyError if a broker would refuse it; `of` is the node or operation that the error
     names.
     """
-    if not isinstance(topic, str) or topic in (".", "..") or len(topic) > _LONGEST_NAME or not _NAME.fullmatch(topic):
+    if (
+        not isinstance(topic, str)
+        or topic in (".", "..")
+        or len(topic) > _LONGEST_NAME
+        or not _NAME.fullmatch(topic)
+    ):
         raise TopologyError(
             f"{topic!r} of {of} cannot be the name of a topic: take 1 to {_LONGEST_NAME} ASCII letters, digits, '.', '_' and '-', "
             "and neither '.' nor '..' alone"
@@ -41,14 +51,18 @@ def checked_topics(topics: Any, of: str) -> tuple[str, ...] | re.Pattern[str]:
     """
     if isinstance(topics, re.Pattern):
         if not isinstance(topics.pattern, str):
-            raise TopologyError(f"the pattern {topics.pattern!r} of {of} is one of bytes: compile one of str")
+            raise TopologyError(
+                f"the pattern {topics.pattern!r} of {of} is one of bytes: compile one of str"
+            )
         return topics
     if isinstance(topics, str):
         return (valid_topic(topics, of),)
     try:
         names = tuple(topics)
     except TypeError:
-        raise TopologyError(f"topics of {of} are {topics!r}: give a name, names, or a compiled pattern") from None
+        raise TopologyError(
+            f"topics of {of} are {topics!r}: give a name, names, or a compiled pattern"
+        ) from None
     if not names:
         raise TopologyError(f"{of} reads no topic: name one at least")
     return tuple(valid_topic(name, of) for name in names)

@@ -18,7 +18,9 @@ def optimization(value: Any) -> str:
     Takes `none`, `all`, or names, separated by commas or one by one.
     """
     words = value.split(",") if isinstance(value, str) else value
-    if not isinstance(words, (list, tuple, set, frozenset)) or not all(isinstance(word, str) for word in words):
+    if not isinstance(words, (list, tuple, set, frozenset)) or not all(
+        isinstance(word, str) for word in words
+    ):
         raise ValueError(f"is none of {', '.join((NONE, ALL, *OPTIMIZATIONS))}")
     wanted = {word.strip().lower() for word in words}
     if len(wanted) > 1 and wanted & {NONE, ALL}:
@@ -30,4 +32,10 @@ def optimization(value: Any) -> str:
 
 def wanted_by(told: str) -> frozenset[str]:
     """Return the optimizations that a setting's value selects."""
-    return frozenset() if told == NONE else frozenset(OPTIMIZATIONS) if told == ALL else frozenset(told.split(","))
+    return (
+        frozenset()
+        if told == NONE
+        else frozenset(OPTIMIZATIONS)
+        if told == ALL
+        else frozenset(told.split(","))
+    )

@@ -11,10 +11,16 @@ if TYPE_CHECKING:
     from ks_actors.topology import Topology
 
 
-async def enter_services(stack: AsyncExitStack, topology: Topology, more: Iterable[AbstractAsyncContextManager[Any]] = ()) -> None:
+async def enter_services(
+    stack: AsyncExitStack, topology: Topology, more: Iterable[AbstractAsyncContextManager[Any]] = ()
+) -> None:
     """Enter the `service` of each function of the topology, then `more`; each only once."""
     operators = [getattr(node, "operator", None) for node in topology.nodes.values()]
-    found = [service for operator in operators if (service := getattr(operator, "service", None)) is not None]
+    found = [
+        service
+        for operator in operators
+        if (service := getattr(operator, "service", None)) is not None
+    ]
     # By identity: equal services are separate ones.
     for service in {id(one): one for one in (*found, *more)}.values():
         await stack.enter_async_context(service)

@@ -8,7 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ks_actors._errors import TopologyError
-from ks_actors.processors.api import check_configs, check_flag, check_function, check_one_of, check_serde, check_whole
+from ks_actors.processors.api import (
+    check_configs,
+    check_flag,
+    check_function,
+    check_one_of,
+    check_serde,
+    check_whole,
+)
 from ks_actors.topology._names import valid_name
 from ks_actors.topology._stores import StoreKind, StoreSpec
 
@@ -66,7 +73,16 @@ def window(
     `retain_duplicates` keeps every value that is put for the same key and start, and ignores
     deletes.
     """
-    _check(name, key, value, type, changelog_configs, timestamped=timestamped, logging=logging, retain_duplicates=retain_duplicates)
+    _check(
+        name,
+        key,
+        value,
+        type,
+        changelog_configs,
+        timestamped=timestamped,
+        logging=logging,
+        retain_duplicates=retain_duplicates,
+    )
     check_whole(retention_ms, role="retention_ms", of=f"window store {name}")
     check_whole(window_size_ms, role="window_size_ms", of=f"window store {name}")
     if not 0 <= window_size_ms <= retention_ms:
@@ -106,7 +122,9 @@ def versioned_key_value(
     _check(name, key, value, type, changelog_configs, logging=logging)
     check_whole(history_retention_ms, role="history_retention_ms", of=f"versioned store {name}")
     if history_retention_ms < 0:
-        raise TopologyError(f"versioned store {name} cannot keep history for {history_retention_ms} ms: give 0 or more")
+        raise TopologyError(
+            f"versioned store {name} cannot keep history for {history_retention_ms} ms: give 0 or more"
+        )
     return StoreSpec(
         name=name,
         kind=StoreKind.VERSIONED,
@@ -136,7 +154,9 @@ def session(
     _check(name, key, value, type, changelog_configs, logging=logging)
     check_whole(retention_ms, role="retention_ms", of=f"session store {name}")
     if retention_ms < 0:
-        raise TopologyError(f"session store {name} cannot keep sessions for {retention_ms} ms: retention_ms has to be 0 or more")
+        raise TopologyError(
+            f"session store {name} cannot keep sessions for {retention_ms} ms: retention_ms has to be 0 or more"
+        )
     return StoreSpec(
         name=name,
         kind=StoreKind.SESSION,
@@ -149,7 +169,13 @@ def session(
     )
 
 
-def custom(name: str, supplier: Callable[[], StateStore], *, logging: bool = True, changelog_configs: Mapping[str, str] | None = None) -> StoreSpec:
+def custom(
+    name: str,
+    supplier: Callable[[], StateStore],
+    *,
+    logging: bool = True,
+    changelog_configs: Mapping[str, str] | None = None,
+) -> StoreSpec:
     """Describe a custom store (KIP-892).
 
     `supplier` makes a new one for each task, and whenever a task starts over.

@@ -68,14 +68,21 @@ class Groups(Generic[T]):
         return iter(groups.values())
 
 
-def copartition_groups(groups: Iterable[frozenset[str]], nodes: Mapping[str, Node]) -> tuple[frozenset[str], ...]:
+def copartition_groups(
+    groups: Iterable[frozenset[str]], nodes: Mapping[str, Node]
+) -> tuple[frozenset[str], ...]:
     """Return the groups of topics that must have the same number of partitions.
 
     `groups` are groups of source nodes; groups that share a topic are merged.
     """
     together: Groups[str] = Groups()
     for group in groups:
-        topics = [topic for name in sorted(group) if isinstance(node := nodes.get(name), SourceNode) for topic in node.topics]
+        topics = [
+            topic
+            for name in sorted(group)
+            if isinstance(node := nodes.get(name), SourceNode)
+            for topic in node.topics
+        ]
         if topics:
             together.unite(*topics)
     return tuple(frozenset(topics) for topics in together if len(topics) > 1)
@@ -93,14 +100,27 @@ def subtopology(
     members = [nodes[name] for name in names]
     sources = [node for node in members if isinstance(node, SourceNode)]
     source_topics = tuple(topic for node in sources for topic in node.topics)
-    connected = (store for node in members if not isinstance(node, SourceNode | SinkNode) for store in node.stores)
+    connected = (
+        store
+        for node in members
+        if not isinstance(node, SourceNode | SinkNode)
+        for store in node.stores
+    )
     return Subtopology(
         id=number,
         nodes=tuple(node.name for node in members),
         source_topics=source_topics,
         source_patterns=tuple(node.pattern for node in sources if node.pattern is not None),
-        sink_topics=tuple(dict.fromkeys(node.topic for node in members if isinstance(node, SinkNode) and isinstance(node.topic, str))),
+        sink_topics=tuple(
+            dict.fromkeys(
+                node.topic
+                for node in members
+                if isinstance(node, SinkNode) and isinstance(node.topic, str)
+            )
+        ),
         repartition_topics=tuple(topic for topic in source_topics if topic in internal),
         stores={store: stores[store] for store in connected},
-        copartition_groups=tuple(group for group in copartitioned if not group.isdisjoint(source_topics)),
+        copartition_groups=tuple(
+            group for group in copartitioned if not group.isdisjoint(source_topics)
+        ),
     )

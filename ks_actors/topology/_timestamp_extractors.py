@@ -51,7 +51,13 @@ class LogAndSkipOnInvalidTimestamp(RecordTimestamp):
 
     def invalid(self, record: InputRecord, partition_time: int) -> int:  # noqa: ARG002 - what an extractor is given
         """Return the negative timestamp."""
-        _log.warning("%s-%d offset %d is left out: its timestamp is %d", record.topic, record.partition, record.offset, record.timestamp)
+        _log.warning(
+            "%s-%d offset %d is left out: its timestamp is %d",
+            record.topic,
+            record.partition,
+            record.offset,
+            record.timestamp,
+        )
         return record.timestamp
 
 

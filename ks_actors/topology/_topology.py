@@ -23,7 +23,13 @@ from ks_actors.processors.api import (
 )
 from ks_actors.topology._description import TopologyDescription
 from ks_actors.topology._names import checked_topics, valid_topic
-from ks_actors.topology._nodes import GlobalStore, InternalTopic, ProcessorNode, SinkNode, SourceNode
+from ks_actors.topology._nodes import (
+    GlobalStore,
+    InternalTopic,
+    ProcessorNode,
+    SinkNode,
+    SourceNode,
+)
 from ks_actors.topology._stores import StoreSpec
 from ks_actors.topology._subtopologies import Groups, copartition_groups, subtopology
 
@@ -32,7 +38,13 @@ if TYPE_CHECKING:
     from typing import Self
 
     from ks_actors.processors.api import AnySupplier, Operator
-    from ks_actors.topology._nodes import Node, OffsetReset, Partitioner, TimestampExtractor, TopicExtractor
+    from ks_actors.topology._nodes import (
+        Node,
+        OffsetReset,
+        Partitioner,
+        TimestampExtractor,
+        TopicExtractor,
+    )
     from ks_actors.topology._subtopologies import Subtopology
 
 
@@ -113,18 +125,36 @@ class Topology:
         listed = checked_topics(topics, of)
         if isinstance(listed, re.Pattern):
             self._check_pattern(name, listed)
-            node = SourceNode(name=name, pattern=listed, key=key, value=value, timestamp_extractor=timestamp_extractor, offset_reset=offset_reset)
+            node = SourceNode(
+                name=name,
+                pattern=listed,
+                key=key,
+                value=value,
+                timestamp_extractor=timestamp_extractor,
+                offset_reset=offset_reset,
+            )
         else:
             if len(set(listed)) < len(listed):
-                raise TopologyError(f"source {name} reads a topic twice: {', '.join(listed)}; name every topic once")
+                raise TopologyError(
+                    f"source {name} reads a topic twice: {', '.join(listed)}; name every topic once"
+                )
             for topic in listed:
                 self._check_topic(name, topic)
-            node = SourceNode(name=name, topics=listed, key=key, value=value, timestamp_extractor=timestamp_extractor, offset_reset=offset_reset)
+            node = SourceNode(
+                name=name,
+                topics=listed,
+                key=key,
+                value=value,
+                timestamp_extractor=timestamp_extractor,
+                offset_reset=offset_reset,
+            )
         self._nodes[name] = node
         self._groups.add(name)
         return self
 
-    def add_processor(self, name: str, supplier: AnySupplier, *parents: str, options: AsyncOptions | None = None) -> Self:
+    def add_processor(
+        self, name: str, supplier: AnySupplier, *parents: str, options: AsyncOptions | None = None
+    ) -> Self:
         """Add a node that runs a processor; the supplier makes a new one for every task.
 
         The supplier is called once or twice here, to check it. Stores in an attribute `stores` of
@@ -132,7 +162,13 @@ class Topology:
         process`.
         """
         if options is not None:
-            check_kind(options, AsyncOptions, role="options", of=f"processor {name}", remedy="give an AsyncOptions, or None")
+            check_kind(
+                options,
+                AsyncOptions,
+                role="options",
+                of=f"processor {name}",
+                remedy="give an AsyncOptions, or None",
+            )
         operator = ProcessorOperator(name, supplier, options)
         return self.add_operator(name, operator, *parents, stores=operator.stores)
 
@@ -186,7 +222,9 @@ class Topology:
             valid_topic(topic, of)
         if partitioner is not None:
             check_function(partitioner, 4, role="partitioner", of=of, iterated=True)
-        self._nodes[name] = SinkNode(name=name, topic=topic, key=key, value=value, partitioner=partitioner, parents=parents)
+        self._nodes[name] = SinkNode(
+            name=name, topic=topic, key=key, value=value, partitioner=partitioner, parents=parents
+        )
         self._link(name, parents)
         return self
 
@@ -210,9 +248,13 @@ class Topology:
         Processors that share a store are in one subtopology.
         """
         if not stores:
-            raise TopologyError(f"processor {processor} is to be connected to no store: name one at least")
+            raise TopologyError(
+                f"processor {processor} is to be connected to no store: name one at least"
+            )
         check_names((processor,), role="the processor", of="connect_processor_and_state_stores")
-        check_names(stores, role="a store", of=f"connect_processor_and_state_stores for {processor}")
+        check_names(
+            stores, role="a store", of=f"connect_processor_and_state_stores for {processor}"
+        )
         for store in stores:
             self._check_connectable(processor, store)
             self._check_processor(processor, store)
@@ -242,41 +284,64 @@ class Topology:
         valid_topic(topic, f"global store {spec.name}")
         _check_serdes(key, value, f"global store {spec.name}")
         if timestamp_extractor is not None:
-            check_function(timestamp_extractor, 2, role="timestamp_extractor", of=f"global store {spec.name}")
+            check_function(
+                timestamp_extractor, 2, role="timestamp_extractor", of=f"global store {spec.name}"
+            )
         self._check_topic(source, topic)
         if source == processor:
-            raise TopologyError(f"source and processor of global store {spec.name} are both named {source}: give them different names")
+            raise TopologyError(
+                f"source and processor of global store {spec.name} are both named {source}: give them different names"
+            )
         if spec.name in self._stores or spec.name in self._global_stores:
-            raise TopologyError(f"a store {spec.name} has been added already: give the global one another name")
+            raise TopologyError(
+                f"a store {spec.name} has been added already: give the global one another name"
+            )
         given: Any = supplier
         # The DSL gives an operator, users give the supplier of a processor.
-        operator: Operator = given if hasattr(given, "bind") else ProcessorOperator(processor, given)
-        if operator.asynchronous is not None:
-            raise TopologyError(f"processor {processor} of global store {spec.name} is 'async def', which nothing waits for there: make it plain")
-        self._nodes[source] = SourceNode(
-            name=source, topics=(topic,), key=key, value=value, timestamp_extractor=timestamp_extractor, children=(processor,)
+        operator: Operator = (
+            given if hasattr(given, "bind") else ProcessorOperator(processor, given)
         )
-        self._nodes[processor] = ProcessorNode(name=processor, operator=operator, stores=(spec.name,), parents=(source,))
+        if operator.asynchronous is not None:
+            raise TopologyError(
+                f"processor {processor} of global store {spec.name} is 'async def', which nothing waits for there: make it plain"
+            )
+        self._nodes[source] = SourceNode(
+            name=source,
+            topics=(topic,),
+            key=key,
+            value=value,
+            timestamp_extractor=timestamp_extractor,
+            children=(processor,),
+        )
+        self._nodes[processor] = ProcessorNode(
+            name=processor, operator=operator, stores=(spec.name,), parents=(source,)
+        )
         self._groups.unite(source, processor)
         # The topic serves as the changelog.
         self._global_stores[spec.name] = msgspec.structs.replace(spec, logging=False)
         self._global_topics[topic] = GlobalStore(source, topic, spec.name, processor)
         return self
 
-    def add_internal_topic(self, name: str, *, partitions: int | None = None, configs: Mapping[str, str] | None = None) -> Self:
+    def add_internal_topic(
+        self, name: str, *, partitions: int | None = None, configs: Mapping[str, str] | None = None
+    ) -> Self:
         """Declare a topic, read and written by nodes of this topology, as the app's own.
 
         It is made as `<application id>-<name>`.
         """
         valid_topic(name, "an internal topic")
         if name in self._internal:
-            raise TopologyError(f"internal topic {name} has been added already: name the operations that make it differently")
+            raise TopologyError(
+                f"internal topic {name} has been added already: name the operations that make it differently"
+            )
         if partitions is not None:
             check_whole(partitions, role="partitions", of=f"internal topic {name}")
         if configs is not None:
             check_configs(configs, role="configs", of=f"internal topic {name}")
         if partitions is not None and partitions < 1:
-            raise TopologyError(f"internal topic {name} cannot have {partitions} partitions: give 1 or more, or None for as many as upstream")
+            raise TopologyError(
+                f"internal topic {name} cannot have {partitions} partitions: give 1 or more, or None for as many as upstream"
+            )
         self._internal[name] = InternalTopic(name, partitions, dict(configs or {}))
         return self
 
@@ -286,7 +351,9 @@ class Topology:
         So equal keys are in one task.
         """
         if isinstance(sources, str) or not isinstance(sources, Collection):
-            raise TopologyError(f"sources of copartition is {sources!r}: give a list of names of sources")
+            raise TopologyError(
+                f"sources of copartition is {sources!r}: give a list of names of sources"
+            )
         check_names(tuple(sources), role="a source", of="copartition")
         group = frozenset(sources)
         counts = {
@@ -297,7 +364,9 @@ class Topology:
         }
         if None not in counts.values() and len(set(counts.values())) > 1:
             told = ", ".join(f"{topic} ({count})" for topic, count in sorted(counts.items()))
-            raise TopologyError(f"topics that are joined have different numbers of partitions: {told}; repartition them to the same number")
+            raise TopologyError(
+                f"topics that are joined have different numbers of partitions: {told}; repartition them to the same number"
+            )
         self._copartitioned.append(group)
         return self
 
@@ -320,33 +389,56 @@ class Topology:
 
     def _check_new(self, name: Any) -> None:
         if not isinstance(name, str) or not name:
-            raise TopologyError(f"{name!r} cannot be the name of a node: give a str that is not empty")
+            raise TopologyError(
+                f"{name!r} cannot be the name of a node: give a str that is not empty"
+            )
         if name in self._nodes:
-            raise TopologyError(f"a node {name} has been added already: give every node a name of its own")
+            raise TopologyError(
+                f"a node {name} has been added already: give every node a name of its own"
+            )
 
     def _check_parents(self, name: str, parents: tuple[str, ...]) -> None:
         check_names(parents, role="a parent", of=f"node {name}")
         if not parents:
-            raise TopologyError(f"node {name} has no parent: name the nodes it gets its records from")
+            raise TopologyError(
+                f"node {name} has no parent: name the nodes it gets its records from"
+            )
         if len(set(parents)) < len(parents):
-            raise TopologyError(f"node {name} has a parent twice: {', '.join(parents)}; name every parent once")
+            raise TopologyError(
+                f"node {name} has a parent twice: {', '.join(parents)}; name every parent once"
+            )
         for parent in parents:
             node = self._nodes.get(parent)
             if node is None:
-                hint = "a node cannot be its own parent" if parent == name else "add parents before their children"
+                hint = (
+                    "a node cannot be its own parent"
+                    if parent == name
+                    else "add parents before their children"
+                )
                 raise TopologyError(f"parent {parent} of node {name} is unknown: {hint}")
             if isinstance(node, SinkNode):
-                raise TopologyError(f"parent {parent} of node {name} is a sink, which forwards nothing: read its topic with a source instead")
-            if any(parent in (keeper.source, keeper.processor) for keeper in self._global_topics.values()):
-                raise TopologyError(f"parent {parent} of node {name} belongs to a global store, which forwards nothing: read the topic as a stream")
+                raise TopologyError(
+                    f"parent {parent} of node {name} is a sink, which forwards nothing: read its topic with a source instead"
+                )
+            if any(
+                parent in (keeper.source, keeper.processor)
+                for keeper in self._global_topics.values()
+            ):
+                raise TopologyError(
+                    f"parent {parent} of node {name} belongs to a global store, which forwards nothing: read the topic as a stream"
+                )
 
     def _check_topic(self, name: str, topic: str) -> None:
         if topic in self._global_topics:
-            raise TopologyError(f"topic {topic} of source {name} fills global store {self._global_topics[topic].store}: a topic has one source")
+            raise TopologyError(
+                f"topic {topic} of source {name} fills global store {self._global_topics[topic].store}: a topic has one source"
+            )
         for node in self._nodes.values():
             if isinstance(node, SourceNode):
                 if topic in node.topics:
-                    raise TopologyError(f"topic {topic} of source {name} is read by source {node.name} already: give that one another child")
+                    raise TopologyError(
+                        f"topic {topic} of source {name} is read by source {node.name} already: give that one another child"
+                    )
                 if node.pattern is not None and node.pattern.fullmatch(topic):
                     raise TopologyError(
                         f"topic {topic} of source {name} matches the pattern {node.pattern.pattern} of source {node.name}: a topic has one source"
@@ -356,12 +448,16 @@ class Topology:
         for node in self._nodes.values():
             for topic in node.topics if isinstance(node, SourceNode) else ():
                 if pattern.fullmatch(topic):
-                    raise TopologyError(f"pattern {pattern.pattern} of source {name} matches topic {topic} of source {node.name}: narrow it")
+                    raise TopologyError(
+                        f"pattern {pattern.pattern} of source {name} matches topic {topic} of source {node.name}: narrow it"
+                    )
 
     def _check_store(self, spec: StoreSpec, owner: str | None) -> None:
         _check_spec(spec, "the topology" if owner is None else f"node {owner}")
         if spec.name in self._global_stores:
-            raise TopologyError(f"store {spec.name} has been added as a global store already: give every store a name of its own")
+            raise TopologyError(
+                f"store {spec.name} has been added as a global store already: give every store a name of its own"
+            )
         known = self._stores.get(spec.name)
         # Equal ones may belong to two operations that do not know of each other.
         if known is not None and known is not spec:
@@ -372,18 +468,28 @@ class Topology:
                 "give every store a name of its own, or pass the same StoreSpec object to all that share it"
             )
 
-    def _check_connectable(self, processor: str, store: str, own: tuple[StoreSpec, ...] = ()) -> None:
+    def _check_connectable(
+        self, processor: str, store: str, own: tuple[StoreSpec, ...] = ()
+    ) -> None:
         if store in self._global_stores:
-            raise TopologyError(f"store {store} is global: processor {processor} can read it without being connected; leave the name out")
+            raise TopologyError(
+                f"store {store} is global: processor {processor} can read it without being connected; leave the name out"
+            )
         if store not in self._stores and all(store != spec.name for spec in own):
-            raise TopologyError(f"store {store} of processor {processor} is unknown: add it with add_state_store before")
+            raise TopologyError(
+                f"store {store} of processor {processor} is unknown: add it with add_state_store before"
+            )
 
     def _check_processor(self, processor: str, store: str) -> None:
         node = self._nodes.get(processor)
         if node is None:
-            raise TopologyError(f"processor {processor}, to be connected to store {store}, is unknown: add it before")
+            raise TopologyError(
+                f"processor {processor}, to be connected to store {store}, is unknown: add it before"
+            )
         if not isinstance(node, ProcessorNode):
-            raise TopologyError(f"node {processor} is no processor: store {store} cannot be connected to a source or a sink")
+            raise TopologyError(
+                f"node {processor} is no processor: store {store} cannot be connected to a source or a sink"
+            )
 
     def _link(self, name: str, parents: tuple[str, ...]) -> None:
         self._groups.unite(name, *parents)
@@ -409,4 +515,6 @@ def _check_serdes(key: Any, value: Any, of: str) -> None:
 
 def _check_spec(spec: Any, of: str) -> None:
     if not isinstance(spec, StoreSpec):
-        raise TopologyError(f"{spec!r} is to be a store of {of}, and is no StoreSpec: make one by ks_actors.stores")
+        raise TopologyError(
+            f"{spec!r} is to be a store of {of}, and is no StoreSpec: make one by ks_actors.stores"
+        )

@@ -1,6 +1,15 @@
 """Backfills from history."""
 
-from ks_actors.batch.backfill._plan import CHOICES, Choice, Plan, Stage, TaskPlan, first_source, make_plan, make_setup
+from ks_actors.batch.backfill._plan import (
+    CHOICES,
+    Choice,
+    Plan,
+    Stage,
+    TaskPlan,
+    first_source,
+    make_plan,
+    make_setup,
+)
 from ks_actors.batch.backfill._publish import publish
 from ks_actors.batch.backfill._result import Backfill, BackfillProgress, TaskDone, tell
 from ks_actors.batch.backfill._rows import RowFiles

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from ks_actors.log import Log
     from ks_actors.topology import StoreSpec, Subtopology, Topology
 
-Choice: TypeAlias = Literal["order_after_rekey", "wall_clock", "incomplete_snapshot", "topics_read_back"]
+Choice: TypeAlias = Literal[
+    "order_after_rekey", "wall_clock", "incomplete_snapshot", "topics_read_back"
+]
 CHOICES: Final[tuple[str, ...]] = get_args(Choice)
 _READ_BACK: Final = (
     "topic {} is written and read by this topology: what is written over history is not read in the same run. Use repartition(), or allow "
@@ -76,7 +78,12 @@ class Plan(msgspec.Struct, frozen=True):
     @property
     def records(self) -> int:
         """The total number of offsets to read, without global tables."""
-        return sum(one.end - one.start for stage in self.stages for task in stage.tasks for one in task.ranges)
+        return sum(
+            one.end - one.start
+            for stage in self.stages
+            for task in stage.tasks
+            for one in task.ranges
+        )
 
 
 def first_source(plan: Plan, stage: Stage) -> int:
@@ -106,14 +113,24 @@ def make_setup(topology: Topology, config: StreamsConfig, counts: Mapping[str, i
     return setup
 
 
-async def make_plan(log: Log, topology: Topology, config: StreamsConfig, bounds: Bounds, allow: Collection[str], *, snapshot: bool) -> Plan:
+async def make_plan(
+    log: Log,
+    topology: Topology,
+    config: StreamsConfig,
+    bounds: Bounds,
+    allow: Collection[str],
+    *,
+    snapshot: bool,
+) -> Plan:
     """Return the plan; `snapshot` says whether the state goes into a snapshot.
 
     Raises BackfillRefused with all reasons. Also raises ConfigError, MissingSourceTopics,
     TopologyError and OffsetOutOfRange.
     """
     if strange := sorted(set(allow) - set(CHOICES)):
-        raise ConfigError(f"allow: there is no {', '.join(strange)}; there are {', '.join(CHOICES)}")
+        raise ConfigError(
+            f"allow: there is no {', '.join(strange)}; there are {', '.join(CHOICES)}"
+        )
     setup = make_setup(topology, config, {})
     counts, _, existing = await plan_topics(log, setup)
     setup.know_topics(counts)
@@ -125,22 +142,41 @@ async def make_plan(log: Log, topology: Topology, config: StreamsConfig, bounds:
     ranges = {(one.topic, one.partition): one for one in await plan_ranges(log, external, bounds)}
     # Global tables are read from their beginning, whatever the start bounds.
     globals_ = (
-        await plan_ranges(log, topology.global_topics, msgspec.structs.replace(bounds, starts={}, from_ms=None)) if topology.global_topics else []
+        await plan_ranges(
+            log, topology.global_topics, msgspec.structs.replace(bounds, starts={}, from_ms=None)
+        )
+        if topology.global_topics
+        else []
     )
     stages = tuple(
-        Stage(number, tuple(_task_plan(task, partitions, ranges) for task, partitions in tasks.items() if task.subtopology == number))
+        Stage(
+            number,
+            tuple(
+                _task_plan(task, partitions, ranges)
+                for task, partitions in tasks.items()
+                if task.subtopology == number
+            ),
+        )
         for number in _in_order(setup)
     )
-    reasons = _reasons(setup, {stage.subtopology: len(stage.tasks) for stage in stages}, sources, snapshot=snapshot)
+    reasons = _reasons(
+        setup, {stage.subtopology: len(stage.tasks) for stage in stages}, sources, snapshot=snapshot
+    )
     refused = [text for choice, text in reasons if choice not in allow]
     if refused:
         raise BackfillRefused(refused)
-    there = [TopicPartition(topic, number) for topic in sorted(repartitions & set(existing)) for number in range(counts[topic])]
+    there = [
+        TopicPartition(topic, number)
+        for topic in sorted(repartitions & set(existing))
+        for number in range(counts[topic])
+    ]
     ends = await log.end_offsets(there, IsolationLevel.READ_UNCOMMITTED)
     return Plan(stages, counts, tuple(globals_), dict(ends), repartitions)
 
 
-def _task_plan(task: TaskId, partitions: Iterable[TopicPartition], ranges: Mapping[tuple[str, int], LogRange]) -> TaskPlan:
+def _task_plan(
+    task: TaskId, partitions: Iterable[TopicPartition], ranges: Mapping[tuple[str, int], LogRange]
+) -> TaskPlan:
     read = tuple(ranges[one] for one in partitions if one in ranges)
     return TaskPlan(task, read, tuple(one for one in partitions if one not in ranges))
 
@@ -158,7 +194,12 @@ def _in_order(setup: Environment) -> list[int]:
     """Sort the subtopologies so that each follows the writers of its repartition topics."""
     writers = _writers(setup)
     needs: dict[int, set[int]] = {
-        subtopology.id: {writer for topic in subtopology.repartition_topics for writer in writers.get(setup.topic(topic), ())} - {subtopology.id}
+        subtopology.id: {
+            writer
+            for topic in subtopology.repartition_topics
+            for writer in writers.get(setup.topic(topic), ())
+        }
+        - {subtopology.id}
         for subtopology in setup.topology.subtopologies()
         if subtopology.source_topics or subtopology.source_patterns
     }
@@ -167,14 +208,24 @@ def _in_order(setup: Environment) -> list[int]:
         ready = sorted(number for number, others in needs.items() if not others & set(needs))
         if not ready:
             around = ", ".join(map(str, sorted(needs)))
-            raise BackfillRefused([f"subtopologies {around} write each other's repartition topics: there is no order in which to run them"])
+            raise BackfillRefused(
+                [
+                    f"subtopologies {around} write each other's repartition topics: there is no order in which to run them"
+                ]
+            )
         order += ready
         for number in ready:
             del needs[number]
     return order
 
 
-def _reasons(setup: Environment, tasks: Mapping[int, int], sources: Mapping[int, Collection[str]], *, snapshot: bool) -> Iterable[tuple[str, str]]:
+def _reasons(
+    setup: Environment,
+    tasks: Mapping[int, int],
+    sources: Mapping[int, Collection[str]],
+    *,
+    snapshot: bool,
+) -> Iterable[tuple[str, str]]:
     """Yield each difference from a stream, with the choice that allows it."""
     writers = _writers(setup)
     for subtopology in setup.topology.subtopologies():
@@ -182,7 +233,11 @@ def _reasons(setup: Environment, tasks: Mapping[int, int], sources: Mapping[int,
         for topic in sources.get(subtopology.id, ()):
             if topic in writers and topic not in internal:
                 yield "topics_read_back", _READ_BACK.format(topic)
-        mixed = sorted(topic for topic in internal if sum(tasks.get(writer, 0) for writer in writers.get(topic, ())) > 1)
+        mixed = sorted(
+            topic
+            for topic in internal
+            if sum(tasks.get(writer, 0) for writer in writers.get(topic, ())) > 1
+        )
         if internal and len(sources.get(subtopology.id, ())) > 1:
             mixed = sorted(internal)
         for node in _dependent(setup, subtopology) if mixed else ():
@@ -197,10 +252,18 @@ def _reasons(setup: Environment, tasks: Mapping[int, int], sources: Mapping[int,
 def _dependent(setup: Environment, subtopology: Subtopology) -> list[str]:
     """Return the nodes with stores, except those that count: counts do not depend on order."""
     nodes = (setup.topology.nodes[name] for name in subtopology.nodes)
-    return [node.name for node in nodes if isinstance(node, ProcessorNode) and node.stores and not isinstance(node.operator, StreamCount)]
+    return [
+        node.name
+        for node in nodes
+        if isinstance(node, ProcessorNode)
+        and node.stores
+        and not isinstance(node.operator, StreamCount)
+    ]
 
 
 def stores_of(setup: Environment, task: TaskId) -> list[StoreSpec]:
     """Return the stores of a task."""
-    stores = next(each.stores for each in setup.topology.subtopologies() if each.id == task.subtopology)
+    stores = next(
+        each.stores for each in setup.topology.subtopologies() if each.id == task.subtopology
+    )
     return setup.stores_of(task, setup.store_specs(stores))

@@ -84,7 +84,14 @@ async def publish(
 class _Publisher:
     """The publication of one job."""
 
-    def __init__(self, done: Backfill, config: StreamsConfig, job: str, log: Log, progress: Callable[[TopicPartition, int], None] | None) -> None:
+    def __init__(
+        self,
+        done: Backfill,
+        config: StreamsConfig,
+        job: str,
+        log: Log,
+        progress: Callable[[TopicPartition, int], None] | None,
+    ) -> None:
         self._done = done
         self._config = config
         self._job = job
@@ -98,16 +105,23 @@ class _Publisher:
         await self._check_topics(partitions)
         # The new producer fences earlier runs of this job, so its markers are complete.
         name = f"{self._config.application_id}-{self._job}-publish"
-        scope = TransactionScope(topics=frozenset({where.topic for where in partitions} | {self._markers.topic}))
+        scope = TransactionScope(
+            topics=frozenset({where.topic for where in partitions} | {self._markers.topic})
+        )
         producer = await self._log.transactional_producer(
-            name, client_id=f"{self._config.client_id}-publish", timeout_ms=self._timeout_ms, scope=scope
+            name,
+            client_id=f"{self._config.client_id}-publish",
+            timeout_ms=self._timeout_ms,
+            scope=scope,
         )
         try:
             known = await self._known()
             await self._check(known, partitions)
             counts = dict.fromkeys(sorted({where.topic for where in partitions}), 0)
             for where in partitions:
-                counts[where.topic] += await self._publish(producer, where, known.get(where, Marker(0, 0, 0, whole=False)))
+                counts[where.topic] += await self._publish(
+                    producer, where, known.get(where, Marker(0, 0, 0, whole=False))
+                )
             return counts
         finally:
             await producer.close()
@@ -117,10 +131,14 @@ class _Publisher:
         topics = {where.topic for where in partitions}
         found = await self._log.describe_topics([*topics, self._markers.topic])
         if missing := sorted(topics - set(found)):
-            raise UnknownTopicOrPartition(f"there are no topics {', '.join(missing)} to publish to: create them")
+            raise UnknownTopicOrPartition(
+                f"there are no topics {', '.join(missing)} to publish to: create them"
+            )
         if self._markers.topic not in found:
             try:
-                await self._log.create_topics([NewTopic(self._markers.topic, 1, {"cleanup.policy": "compact"})])
+                await self._log.create_topics(
+                    [NewTopic(self._markers.topic, 1, {"cleanup.policy": "compact"})]
+                )
             except TopicExists:  # Another run created it first.
                 return
 
@@ -132,7 +150,9 @@ class _Publisher:
         # transaction open in front of this job's markers, and committed reads stop there until it
         # ends.
         end = (await self._log.end_offsets([where], IsolationLevel.READ_UNCOMMITTED))[where]
-        fetcher = self._log.fetcher(client_id=f"{self._config.client_id}-publish", isolation=IsolationLevel.READ_COMMITTED)
+        fetcher = self._log.fetcher(
+            client_id=f"{self._config.client_id}-publish", isolation=IsolationLevel.READ_COMMITTED
+        )
         try:
             fetcher.assign({where: at})
             async with asyncio.timeout((self._timeout_ms + _MARGIN_MS) / 1000):
@@ -153,9 +173,13 @@ class _Publisher:
         for key, value in zip(batch.keys, batch.values, strict=True):
             name = msgspec.json.decode(key or b"", type=_Name)
             if name.job == self._job and value is not None:
-                found[TopicPartition(name.topic, name.partition)] = msgspec.json.decode(value, type=Marker)
+                found[TopicPartition(name.topic, name.partition)] = msgspec.json.decode(
+                    value, type=Marker
+                )
 
-    async def _check(self, known: dict[TopicPartition, Marker], partitions: Iterable[TopicPartition]) -> None:
+    async def _check(
+        self, known: dict[TopicPartition, Marker], partitions: Iterable[TopicPartition]
+    ) -> None:
         """Compare the published records with the current ones. Raises PublishRefused."""
         # Uncommitted: another job's open transaction may precede this job's committed records.
         ends = await self._log.end_offsets(known, IsolationLevel.READ_UNCOMMITTED) if known else {}
@@ -164,9 +188,16 @@ class _Publisher:
             if ends[where] < marker.end:
                 why = f"ends at offset {ends[where]}, and the job has written up to {marker.end}: the topic was deleted since then"
                 raise self._refused(where, why)
-            records, checksum, more = await asyncio.to_thread(self._sum, where, marker.records) if where in there else (0, 0, False)
+            records, checksum, more = (
+                await asyncio.to_thread(self._sum, where, marker.records)
+                if where in there
+                else (0, 0, False)
+            )
             if records != marker.records or checksum != marker.checksum or (marker.whole and more):
-                raise self._refused(where, f"has {marker.records:,} records of this job, which this run does not give")
+                raise self._refused(
+                    where,
+                    f"has {marker.records:,} records of this job, which this run does not give",
+                )
 
     def _refused(self, where: TopicPartition, why: str) -> PublishRefused:
         return PublishRefused(
@@ -184,7 +215,9 @@ class _Publisher:
                 return count, checksum, True
         return count, checksum, False
 
-    async def _publish(self, producer: TransactionalProducer, where: TopicPartition, marker: Marker) -> int:
+    async def _publish(
+        self, producer: TransactionalProducer, where: TopicPartition, marker: Marker
+    ) -> int:
         """Write the missing records of a partition; return their number."""
         if marker.whole:
             return 0
@@ -237,7 +270,12 @@ def _chunks(slices: Iterator[Batch]) -> Iterator[list[Batch]]:
 def _checksum(batch: Batch, before: int) -> int:
     """Return a checksum that is independent of batch boundaries."""
     headers: Iterable[Any] = [()] * len(batch) if batch.headers is None else batch.headers
-    return crc32(b"".join(map(_encode, zip(batch.keys, batch.values, batch.timestamps, headers, strict=True))), before)
+    return crc32(
+        b"".join(
+            map(_encode, zip(batch.keys, batch.values, batch.timestamps, headers, strict=True))
+        ),
+        before,
+    )
 
 
 def _checksum_of(batches: Iterable[Batch], before: int) -> int:

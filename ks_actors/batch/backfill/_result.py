@@ -60,7 +60,13 @@ class Backfill:
     """
 
     def __init__(
-        self, tasks: tuple[TaskDone, ...], snapshot: SnapshotManifest | None, written: Written, sinks: frozenset[str], directory: Path, seconds: float
+        self,
+        tasks: tuple[TaskDone, ...],
+        snapshot: SnapshotManifest | None,
+        written: Written,
+        sinks: frozenset[str],
+        directory: Path,
+        seconds: float,
     ) -> None:
         self.tasks: tuple[TaskDone, ...] = tasks
         self.snapshot: SnapshotManifest | None = snapshot
@@ -72,7 +78,12 @@ class Backfill:
     def __enter__(self) -> Backfill:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         self.close()
 
     @property
@@ -109,7 +120,11 @@ class Backfill:
 
 
 def tell(
-    progress: Callable[[BackfillProgress], None] | None, plan: Plan, done: Sequence[TaskDone], more: int = 0, spark: tuple[int, int] = (0, 0)
+    progress: Callable[[BackfillProgress], None] | None,
+    plan: Plan,
+    done: Sequence[TaskDone],
+    more: int = 0,
+    spark: tuple[int, int] = (0, 0),
 ) -> None:
     """Report progress to the callback, if any.
 
@@ -117,7 +132,11 @@ def tell(
     """
     if progress is not None:
         tasks = sum(len(stage.tasks) for stage in plan.stages)
-        progress(BackfillProgress(len(done), tasks, sum(each.processed for each in done) + more, plan.records, *spark))
+        progress(
+            BackfillProgress(
+                len(done), tasks, sum(each.processed for each in done) + more, plan.records, *spark
+            )
+        )
 
 
 class TaskDone(msgspec.Struct, frozen=True):

@@ -43,7 +43,9 @@ def numbered(batches: Iterable[Batch], source: int) -> Iterator[Row]:
     high, number = -1, 0
     for batch in batches:
         headers: Sequence[Any] = [()] * len(batch) if batch.headers is None else batch.headers
-        for key, value, timestamp, header in zip(batch.keys, batch.values, batch.timestamps, headers, strict=True):
+        for key, value, timestamp, header in zip(
+            batch.keys, batch.values, batch.timestamps, headers, strict=True
+        ):
             high = max(high, timestamp)
             yield Row(high, source, number, key, value, timestamp, header)
             number += 1
@@ -72,7 +74,9 @@ def batched(rows: Iterable[Row], first: int = 0) -> Generator[Batch, None, None]
 
 def _batch(rows: list[Row], first: int) -> Batch:
     _, _, _, keys, values, timestamps, headers = map(list, zip(*rows, strict=True))
-    return Batch(keys, values, timestamps, headers if any(headers) else None, range(first, first + len(rows)))
+    return Batch(
+        keys, values, timestamps, headers if any(headers) else None, range(first, first + len(rows))
+    )
 
 
 @final
@@ -100,7 +104,9 @@ class RowFiles:
     def read(self, where: TopicPartition) -> Generator[Batch, None, None]:
         """Yield the records of a partition in order."""
         files = self._files.get(where, {})
-        return batched(together(numbered(_read(path), source) for source, path in sorted(files.items())))
+        return batched(
+            together(numbered(_read(path), source) for source, path in sorted(files.items()))
+        )
 
 
 @final
@@ -124,7 +130,9 @@ class RowWriter:
                 path = self._paths[where] = self._directory / f"{len(self._paths)}.rows"
                 file = self._open[where] = path.open("wb")
             batch = outgoing.batch
-            data = encode_batch(Batch(batch.keys, batch.values, batch.timestamps, batch.headers, range(len(batch))))
+            data = encode_batch(
+                Batch(batch.keys, batch.values, batch.timestamps, batch.headers, range(len(batch)))
+            )
             file.write(_LENGTH.pack(len(data)))
             file.write(data)
             self.records += len(batch)

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ks_actors.records import Batch
 from ks_actors.runtime.snapshots import shape_of, topology_fingerprint
 from ks_actors.snapshots import SnapshotWriter, SourcePosition, StoreWriter
-from ks_actors.state import CheckpointRows, committed_facts, committed_rows, has_rows, log_batch, prepare_rows, reader_of
+from ks_actors.state import (
+    CheckpointRows,
+    committed_facts,
+    committed_rows,
+    has_rows,
+    log_batch,
+    prepare_rows,
+    reader_of,
+)
 from ks_actors.state.disk import DATABASE
 
 if TYPE_CHECKING:
@@ -32,7 +40,9 @@ class Target(NamedTuple):
         return StoreWriter(self.place, task, shape, attempt=self.attempt)
 
 
-def write_memory(setup: Environment, task: str, specs: Iterable[StoreSpec], stores: TaskStores, target: Target) -> list[StoreSnapshot]:
+def write_memory(
+    setup: Environment, task: str, specs: Iterable[StoreSpec], stores: TaskStores, target: Target
+) -> list[StoreSnapshot]:
     """Write a task's in-memory stores while they are open; return manifest entries. Blocks."""
     written = []
     for spec in specs:
@@ -42,12 +52,16 @@ def write_memory(setup: Environment, task: str, specs: Iterable[StoreSpec], stor
         shape = shape_of(spec)
         writer = target.writer(task, shape)
         batch = log_batch(store, list(_rows(store)))
-        rows = sorted(zip(shape.places(batch.keys), batch.keys, batch.values, batch.timestamps, strict=True))
+        rows = sorted(
+            zip(shape.places(batch.keys), batch.keys, batch.values, batch.timestamps, strict=True)
+        )
         if rows:
             _, keys, values, timestamps = (list(column) for column in zip(*rows, strict=True))
             writer.write(Batch(keys, values, timestamps))
         observed, sequence = committed_facts(store)
-        written.append(writer.close(changelog=setup.changelog(spec.name), observed=observed, sequence=sequence))
+        written.append(
+            writer.close(changelog=setup.changelog(spec.name), observed=observed, sequence=sequence)
+        )
     return written
 
 
@@ -62,7 +76,12 @@ def _rows(store: Any) -> Rows:
 
 
 def write_disk(
-    setup: Environment, task: str, specs: Iterable[StoreSpec], directory: Path, target: Target, shared: SharedResources
+    setup: Environment,
+    task: str,
+    specs: Iterable[StoreSpec],
+    directory: Path,
+    target: Target,
+    shared: SharedResources,
 ) -> list[StoreSnapshot]:
     """Write a task's stores on disk from its directory, after they are closed.
 
@@ -79,19 +98,34 @@ def write_disk(
             for batch in rows.batches(spec):
                 writer.write(batch)
             observed, sequence = rows.facts(spec.name)
-            written.append(writer.close(changelog=setup.changelog(spec.name), observed=observed, sequence=sequence))
+            written.append(
+                writer.close(
+                    changelog=setup.changelog(spec.name), observed=observed, sequence=sequence
+                )
+            )
     return written
 
 
 def commit_snapshot(writer: SnapshotWriter, done: Iterable[TaskDone]) -> SnapshotManifest:
     """Write the manifest of all tasks, which completes the snapshot. Blocks."""
     for task in done:
-        positions = [SourcePosition(topic, number, at.offset, at.metadata) for (topic, number), at in sorted(task.positions.items())]
+        positions = [
+            SourcePosition(topic, number, at.offset, at.metadata)
+            for (topic, number), at in sorted(task.positions.items())
+        ]
         writer.add(str(task.task), *task.stores, positions=positions)
     return writer.commit()
 
 
 def new_snapshot(setup: Environment, uri: str) -> SnapshotWriter:
     """Return the writer of a backfill's snapshot."""
-    specs = {subtopology.id: setup.store_specs(subtopology.stores) for subtopology in setup.topology.subtopologies()}
-    return SnapshotWriter(uri, setup.application_id, created_ms=setup.wall_time(), topology=topology_fingerprint(specs))
+    specs = {
+        subtopology.id: setup.store_specs(subtopology.stores)
+        for subtopology in setup.topology.subtopologies()
+    }
+    return SnapshotWriter(
+        uri,
+        setup.application_id,
+        created_ms=setup.wall_time(),
+        topology=topology_fingerprint(specs),
+    )

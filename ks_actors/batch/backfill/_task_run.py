@@ -16,7 +16,14 @@ from ks_actors.batch.backfill._result import TaskDone
 from ks_actors.batch.backfill._snapshot import write_disk, write_memory
 from ks_actors.records import Batch, TaskId, TopicPartition
 from ks_actors.state import SharedResources
-from ks_actors.task import GLOBAL, UNKNOWN_PARTITION, Position, RecordContextHolder, Task, make_stores
+from ks_actors.task import (
+    GLOBAL,
+    UNKNOWN_PARTITION,
+    Position,
+    RecordContextHolder,
+    Task,
+    make_stores,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -72,7 +79,9 @@ class TaskRun:
         self._directory: Path | None = directory
         self._read = read
         self._snapshot = snapshot
-        self._shared: SharedResources = SharedResources.within(recipe.config.statestore_memory_max_bytes)
+        self._shared: SharedResources = SharedResources.within(
+            recipe.config.statestore_memory_max_bytes
+        )
         most = recipe.config.statestore_uncommitted_max_bytes
         self._uncommitted: float = inf if most < 0 else most
         self._setup: Environment = make_setup(recipe.topology, recipe.config, recipe.plan.counts)
@@ -81,8 +90,12 @@ class TaskRun:
             TopicPartition(one.topic, one.partition): read(one) for one in work.ranges
         }
         self._sources.update({where: exchanged[where] for where in work.exchanged})
-        self._ends: dict[TopicPartition, int] = {TopicPartition(one.topic, one.partition): one.end for one in work.ranges}
-        self._starts: dict[TopicPartition, int] = {TopicPartition(one.topic, one.partition): one.start for one in work.ranges}
+        self._ends: dict[TopicPartition, int] = {
+            TopicPartition(one.topic, one.partition): one.end for one in work.ranges
+        }
+        self._starts: dict[TopicPartition, int] = {
+            TopicPartition(one.topic, one.partition): one.start for one in work.ranges
+        }
         self._changed: dict[str, int] = {}
         self._since: int = 0
         self._woken = asyncio.Event()
@@ -91,7 +104,9 @@ class TaskRun:
         # Each task fills the global tables and gets the same dead letters; only the first writes
         # them.
         self._letters: list[Outgoing] = []
-        self._writes_letters: bool = work == next(task for stage in recipe.plan.stages for task in stage.tasks)
+        self._writes_letters: bool = work == next(
+            task for stage in recipe.plan.stages for task in stage.tasks
+        )
         self._stores: TaskStores | None = None
         self._task: Task
 
@@ -145,11 +160,15 @@ class TaskRun:
             await self._fill_globals()
         current, self._stores = self._make(str(self._work.task), self.specs)
         positions = {where: Position(self._starts.get(where, 0)) for where in self._sources}
-        self._task = Task(self._work.task, setup, positions, self._stores, wake=self._woken.set, current=current)
+        self._task = Task(
+            self._work.task, setup, positions, self._stores, wake=self._woken.set, current=current
+        )
         self._task.start()
         self._check_clock()
 
-    def _make(self, name: str, specs: list[StoreSpec]) -> tuple[RecordContextHolder, TaskStores | None]:
+    def _make(
+        self, name: str, specs: list[StoreSpec]
+    ) -> tuple[RecordContextHolder, TaskStores | None]:
         current = RecordContextHolder()
         stores = make_stores(
             name,
@@ -170,13 +189,23 @@ class TaskRun:
     async def _fill_globals(self) -> None:
         """Fill the global stores from their topics before processing, as an app does."""
         setup, topology = self._setup, self._recipe.topology
-        specs = [msgspec.structs.replace(spec, type="in_memory") for spec in setup.store_specs(topology.global_stores)]
+        specs = [
+            msgspec.structs.replace(spec, type="in_memory")
+            for spec in setup.store_specs(topology.global_stores)
+        ]
         current, stores = self._make(GLOBAL, specs)
         assert stores is not None
         self._globals = stores
-        places = {TopicPartition(one.topic, one.partition): one for one in self._recipe.plan.globals}
+        places = {
+            TopicPartition(one.topic, one.partition): one for one in self._recipe.plan.globals
+        }
         task = self._task = Task(
-            TaskId(-1, 0), setup, {where: Position(one.start) for where, one in places.items()}, stores, wake=self._woken.set, current=current
+            TaskId(-1, 0),
+            setup,
+            {where: Position(one.start) for where, one in places.items()},
+            stores,
+            wake=self._woken.set,
+            current=current,
         )
         task.start()
         for where, one in places.items():
@@ -200,7 +229,11 @@ class TaskRun:
 
     def _check_clock(self) -> None:
         if self._task.next_punctuation is not None and not self._recipe.wall_clock:
-            nodes = ", ".join(name for name in self._setup.node_names(self._work.task) if hasattr(self._setup.topology.nodes[name], "operator"))
+            nodes = ", ".join(
+                name
+                for name in self._setup.node_names(self._work.task)
+                if hasattr(self._setup.topology.nodes[name], "operator")
+            )
             why = (
                 f"a processor of task {self._work.task} (one of {nodes}) is called by the wall clock, and history has none. "
                 "Use stream time, or allow 'wall_clock' to leave such calls out"
@@ -227,14 +260,18 @@ class TaskRun:
             else:
                 written = task.take_output()
                 return written or None
-        elif self._since >= _COMMIT_RECORDS or (self._stores is not None and self._stores.uncommitted_bytes > self._uncommitted):
+        elif self._since >= _COMMIT_RECORDS or (
+            self._stores is not None and self._stores.uncommitted_bytes > self._uncommitted
+        ):
             await self._commit()
         return task.take_output()
 
     def _feed(self) -> bool:
         """Feed the task's empty queues; return whether there was anything, a batch or an end."""
         fed = False
-        for where in [where for where in self._sources if not self._task.group.queues[where].buffered]:
+        for where in [
+            where for where in self._sources if not self._task.group.queues[where].buffered
+        ]:
             fed = True
             batch = next(self._sources[where], None)
             if batch is None:
@@ -259,7 +296,8 @@ class TaskRun:
             except TimeoutError as late:
                 nodes = ", ".join(self._task.busy_nodes())
                 raise TaskTimeout(
-                    f"{nodes} has {self._task.in_flight} records in flight for {_IN_FLIGHT_SECONDS:g} s", task=self._work.task
+                    f"{nodes} has {self._task.in_flight} records in flight for {_IN_FLIGHT_SECONDS:g} s",
+                    task=self._work.task,
                 ) from late
 
     async def _commit(self) -> None:
@@ -294,8 +332,21 @@ class TaskRun:
                 written += write_memory(self._setup, name, self.specs, stores, self._snapshot)
             stores.close(clean=True)
             if self._snapshot is not None and self._directory is not None:
-                written += write_disk(self._setup, name, self.specs, self._directory / name, self._snapshot, self._shared)
-        self.done = TaskDone(self._work.task, positions, task.processed, task.dropped + self._globals_dropped, tuple(written))
+                written += write_disk(
+                    self._setup,
+                    name,
+                    self.specs,
+                    self._directory / name,
+                    self._snapshot,
+                    self._shared,
+                )
+        self.done = TaskDone(
+            self._work.task,
+            positions,
+            task.processed,
+            task.dropped + self._globals_dropped,
+            tuple(written),
+        )
 
     def _positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the offsets for the continuing app to commit.
@@ -306,14 +357,25 @@ class TaskRun:
         resume = self._recipe.plan.resume
         found = self._task.positions()
         return {
-            where: found[where] if where in self._starts else msgspec.structs.replace(found[where], offset=resume.get(where, 0)) for where in found
+            where: found[where]
+            if where in self._starts
+            else msgspec.structs.replace(found[where], offset=resume.get(where, 0))
+            for where in found
         }
 
 
 def _check_known(written: list[Outgoing]) -> None:
-    unknown = sorted({outgoing.partition.topic for outgoing in written if outgoing.partition.partition == UNKNOWN_PARTITION})
+    unknown = sorted(
+        {
+            outgoing.partition.topic
+            for outgoing in written
+            if outgoing.partition.partition == UNKNOWN_PARTITION
+        }
+    )
     if unknown:
-        raise UnknownTopicOrPartition(f"the topology writes to topics that do not exist: {', '.join(unknown)}; create them")
+        raise UnknownTopicOrPartition(
+            f"the topology writes to topics that do not exist: {', '.join(unknown)}; create them"
+        )
 
 
 def probe(recipe: Recipe) -> None:
@@ -322,10 +384,19 @@ def probe(recipe: Recipe) -> None:
     Raises BackfillRefused with all reasons.
     """
     reasons: list[str] = []
-    plan = msgspec.structs.replace(recipe.plan, globals=tuple(msgspec.structs.replace(one, end=one.start) for one in recipe.plan.globals))
+    plan = msgspec.structs.replace(
+        recipe.plan,
+        globals=tuple(msgspec.structs.replace(one, end=one.start) for one in recipe.plan.globals),
+    )
     for stage in plan.stages:
         for work in stage.tasks[:1]:
-            run = TaskRun(msgspec.structs.replace(recipe, plan=plan), work, None, read=_none, exchanged=dict.fromkeys(work.exchanged, _none()))
+            run = TaskRun(
+                msgspec.structs.replace(recipe, plan=plan),
+                work,
+                None,
+                read=_none,
+                exchanged=dict.fromkeys(work.exchanged, _none()),
+            )
             try:
                 run.probe()
             except BackfillRefused as refused:

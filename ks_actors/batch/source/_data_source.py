@@ -8,7 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    Filter,
+    InputPartition,
+)
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from ks_actors._errors import ConfigError
@@ -16,7 +22,12 @@ from ks_actors.batch._reading import LogRange, LogReader
 from ks_actors.batch._task_errors import carried
 from ks_actors.batch.source._filters import Pushed
 from ks_actors.batch.source._record_batches import Records
-from ks_actors.batch.source._source_options import VERSIONED, SourceOptions, known_columns, read_options
+from ks_actors.batch.source._source_options import (
+    VERSIONED,
+    SourceOptions,
+    known_columns,
+    read_options,
+)
 from ks_actors.batch.source._store_source import StoreReader
 from ks_actors.batch.tables import latest
 
@@ -35,7 +46,9 @@ class _Piece(InputPartition):
         self.what = what
 
 
-def _read(options: SourceOptions, schema: pa.Schema, what: LogRange, keys: frozenset[Any] | None) -> Iterator[pa.RecordBatch]:
+def _read(
+    options: SourceOptions, schema: pa.Schema, what: LogRange, keys: frozenset[Any] | None
+) -> Iterator[pa.RecordBatch]:
     with carried(), LogReader(options.address) as reader:
         batches: Iterable[Any] = reader.read(what)
         if options.latest:
@@ -63,9 +76,17 @@ class TopicReader(DataSourceReader):
         options = self._options
         with LogReader(options.address) as reader:
             ranges = reader.ranges(options.topics, self._pushed.within(options.bounds))
-        wanted = [self._pushed.narrow(one) for one in ranges if self._pushed.wants(one.partition, one.topic)]
+        wanted = [
+            self._pushed.narrow(one)
+            for one in ranges
+            if self._pushed.wants(one.partition, one.topic)
+        ]
         wanted = [one for one in wanted if one.start < one.end]
-        return [_Piece(piece) for one in wanted for piece in ([one] if options.latest else one.split(options.most))]
+        return [
+            _Piece(piece)
+            for one in wanted
+            for piece in ([one] if options.latest else one.split(options.most))
+        ]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """Read one range; runs in a task."""
@@ -77,7 +98,9 @@ class TopicStreamReader(DataSourceStreamReader):
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         if options.latest:
-            raise ConfigError("latest: a stream has every record: read the topic as it is, or by spark.read")
+            raise ConfigError(
+                "latest: a stream has every record: read the topic as it is, or by spark.read"
+            )
         self._options = options
         self._schema: Any = to_arrow_schema(schema, timezone="UTC")
 
@@ -92,8 +115,17 @@ class TopicStreamReader(DataSourceStreamReader):
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:  # noqa: ARG002, N802 - pyspark's name and arguments
         """Return the current end offsets; a partition never moves back."""
         # The start offsets may be deleted by now, so they are not checked.
-        ends = _by_topic((one, one.end) for one in self._ranges(replace(self._options.bounds, from_ms=None, starts={})))
-        return {topic: {number: max(end, start.get(topic, {}).get(number, 0)) for number, end in numbers.items()} for topic, numbers in ends.items()}
+        ends = _by_topic(
+            (one, one.end)
+            for one in self._ranges(replace(self._options.bounds, from_ms=None, starts={}))
+        )
+        return {
+            topic: {
+                number: max(end, start.get(topic, {}).get(number, 0))
+                for number, end in numbers.items()
+            }
+            for topic, numbers in ends.items()
+        }
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the ranges of one micro-batch."""
@@ -140,7 +172,9 @@ class KsActorsSource(DataSource):
         known = known_columns(self._read_options.store_kind)
         strange = [name for name in schema.fieldNames() if name not in known]
         if strange:
-            raise ConfigError(f"there are no columns {', '.join(strange)}; there are {', '.join(known)}")
+            raise ConfigError(
+                f"there are no columns {', '.join(strange)}; there are {', '.join(known)}"
+            )
         return schema
 
     def reader(self, schema: StructType) -> TopicReader | StoreReader:
@@ -152,5 +186,7 @@ class KsActorsSource(DataSource):
     def streamReader(self, schema: StructType) -> TopicStreamReader:  # noqa: N802 - pyspark's name
         """Return a streaming reader. Raises ConfigError for a store outside the log."""
         if self._read_options.place is not None:
-            raise ConfigError("a store is read once: what comes into it is in its changelog, or in the topic that it is written to")
+            raise ConfigError(
+                "a store is read once: what comes into it is in its changelog, or in the topic that it is written to"
+            )
         return TopicStreamReader(self._read_options, self._checked(schema))

@@ -7,7 +7,15 @@ from math import isnan
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
+from pyspark.sql.datasource import (
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+)
 
 from ks_actors.batch._reading import LogRange
 
@@ -49,7 +57,11 @@ class Pushed:
                 return self._offsets and self._narrows(one)
 
     def _is_one_of(self, name: str, values: Iterable[Any]) -> bool:
-        wanted = [bytes(value) if isinstance(value, bytearray) else value for value in values if value is not None]
+        wanted = [
+            bytes(value) if isinstance(value, bytearray) else value
+            for value in values
+            if value is not None
+        ]
         match name:
             case "topic":
                 self.topics = _met(self.topics, wanted)
@@ -78,7 +90,11 @@ class Pushed:
                 self._bound(0, value)
             case LessThanOrEqual(("offset",), value):
                 self._bound(0, value + 1)
-            case EqualTo(("timestamp",), value) | GreaterThan(("timestamp",), value) | GreaterThanOrEqual(("timestamp",), value):
+            case (
+                EqualTo(("timestamp",), value)
+                | GreaterThan(("timestamp",), value)
+                | GreaterThanOrEqual(("timestamp",), value)
+            ):
                 self._from(value)
                 return False
             case _:
@@ -96,11 +112,17 @@ class Pushed:
 
     def wants(self, partition: int, topic: str | None = None) -> bool:
         """Return whether any record of a partition is wanted."""
-        return (self.partitions is None or partition in self.partitions) and (self.topics is None or topic is None or topic in self.topics)
+        return (self.partitions is None or partition in self.partitions) and (
+            self.topics is None or topic is None or topic in self.topics
+        )
 
     def within(self, bounds: Bounds) -> Bounds:
         """Narrow the time bounds by the filters."""
-        return bounds if self.from_ms is None else msgspec.structs.replace(bounds, from_ms=max(self.from_ms, bounds.from_ms or 0))
+        return (
+            bounds
+            if self.from_ms is None
+            else msgspec.structs.replace(bounds, from_ms=max(self.from_ms, bounds.from_ms or 0))
+        )
 
     def narrow(self, one: LogRange) -> LogRange:
         """Narrow a range by the filters."""

@@ -9,7 +9,20 @@ import msgspec
 
 from ks_actors import _errors
 from ks_actors._errors import ConfigError, KsActorsError, QueryFailed
-from ks_actors.query import LENGTH, Describe, Described, End, FailureReason, Hello, ReadRows, Refused, SomeRows, Welcome, decode_reply, encode
+from ks_actors.query import (
+    LENGTH,
+    Describe,
+    Described,
+    End,
+    FailureReason,
+    Hello,
+    ReadRows,
+    Refused,
+    SomeRows,
+    Welcome,
+    decode_reply,
+    encode,
+)
 from ks_actors.records import Batch
 
 if TYPE_CHECKING:
@@ -33,7 +46,9 @@ class LiveStores:
     def __init__(self, address: str, token: str) -> None:
         host, colon, port = address.rpartition(":")
         if not (host and colon and port.isdecimal()):
-            raise ConfigError(f"live: {address!r} is to be host:port, the address of App.serve_stores")
+            raise ConfigError(
+                f"live: {address!r} is to be host:port, the address of App.serve_stores"
+            )
         self._address: str = address
         self._place: tuple[str, int] = (host.strip("[]"), int(port))
         self._token: str = token
@@ -43,7 +58,9 @@ class LiveStores:
         try:
             self._socket = socket.create_connection(self._place, _CONNECT_SECONDS)
         except OSError as error:
-            raise self._failed(f"nobody answers: {error}. Is the app running, and are its stores served there?") from error
+            raise self._failed(
+                f"nobody answers: {error}. Is the app running, and are its stores served there?"
+            ) from error
         try:
             self._socket.settimeout(_ANSWER_SECONDS)
             self._send(Hello(self._token))

@@ -24,20 +24,32 @@ class Records:
     `keys` are the query's values, decoded if there is a serde.
     """
 
-    def __init__(self, options: SourceOptions, schema: pa.Schema, topic: str, keys: frozenset[Any] | None) -> None:
+    def __init__(
+        self, options: SourceOptions, schema: pa.Schema, topic: str, keys: frozenset[Any] | None
+    ) -> None:
         self._options = options
         self._topic = topic
         self._keys = keys
         self._decode: Callable[[bytes], Any] | None = (
-            None if options.key_serde is None else serde_of(options.key_serde).deserializer(topic, is_key=True)
+            None
+            if options.key_serde is None
+            else serde_of(options.key_serde).deserializer(topic, is_key=True)
         )
-        value = None if options.value_serde is None else serde_of(options.value_serde).deserializer(topic)
+        value = (
+            None
+            if options.value_serde is None
+            else serde_of(options.value_serde).deserializer(topic)
+        )
         self._columns = TopicColumns(schema, self._decode, value, options.store_kind)
 
     def of(self, batches: Iterable[Batch], where: LogRange) -> Iterator[pa.RecordBatch]:
         """Yield the record batches of the wanted keys."""
         for batch in batches:
-            wanted = batch if self._keys is None else batch.select([self._wants(key) for key in batch.keys])
+            wanted = (
+                batch
+                if self._keys is None
+                else batch.select([self._wants(key) for key in batch.keys])
+            )
             if len(wanted):
                 yield self._columns.of(wanted, where)
 

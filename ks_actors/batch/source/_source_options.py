@@ -50,10 +50,24 @@ _KNOWN = {
     "stale",
     "store_kind",
 }
-_OF_TOPICS = {"log_options", "starting_offsets", "ending_offsets", "starting_timestamp_ms", "ending_timestamp_ms", "max_records_per_task", "latest"}
+_OF_TOPICS = {
+    "log_options",
+    "starting_offsets",
+    "ending_offsets",
+    "starting_timestamp_ms",
+    "ending_timestamp_ms",
+    "max_records_per_task",
+    "latest",
+}
 _OF_LIVE = {"token", "isolation", "stale"}
 _ISOLATIONS = {"read_committed": True, "read_uncommitted": False}
-KEY_VALUE, WINDOW, SESSION, VERSIONED, CUSTOM = "key_value", "window", "session", "versioned", "custom"
+KEY_VALUE, WINDOW, SESSION, VERSIONED, CUSTOM = (
+    "key_value",
+    "window",
+    "session",
+    "versioned",
+    "custom",
+)
 _Offsets = dict[str, dict[int, int]]
 
 
@@ -70,10 +84,15 @@ class StorePlace(msgspec.Struct, frozen=True):
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
         """Return the fields with the token hidden, as printed values end up in logs."""
-        return [(name, "***" if name == "token" else getattr(self, name)) for name in self.__struct_fields__]
+        return [
+            (name, "***" if name == "token" else getattr(self, name))
+            for name in self.__struct_fields__
+        ]
 
     def __repr__(self) -> str:
-        return f"StorePlace({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
+        return (
+            f"StorePlace({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
+        )
 
 
 class SourceOptions(msgspec.Struct, frozen=True):
@@ -110,7 +129,12 @@ class SourceOptions(msgspec.Struct, frozen=True):
 
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
-OF_WINDOWS = {KEY_VALUE: (), WINDOW: ("window_start",), SESSION: ("window_start", "window_end"), VERSIONED: ()}
+OF_WINDOWS = {
+    KEY_VALUE: (),
+    WINDOW: ("window_start",),
+    SESSION: ("window_start", "window_end"),
+    VERSIONED: (),
+}
 """The extra columns of windowed stores, by kind."""
 
 
@@ -132,8 +156,13 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
     if wrong:
         raise ConfigError("; ".join(wrong))
     store = options.get("store")
-    topics = options["topic"] if store is None else f"{options.get('application_id')}-{store}-changelog"
-    numbers = {name: _number(options, name) for name in ("starting_timestamp_ms", "ending_timestamp_ms", "max_records_per_task")}
+    topics = (
+        options["topic"] if store is None else f"{options.get('application_id')}-{store}-changelog"
+    )
+    numbers = {
+        name: _number(options, name)
+        for name in ("starting_timestamp_ms", "ending_timestamp_ms", "max_records_per_task")
+    }
     return SourceOptions(
         LogAddress(options.get("log", ""), _json(options, "log_options", dict[str, Any])),
         tuple(name.strip() for name in topics.split(",")),
@@ -157,14 +186,20 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
 
 def _wrong(options: Mapping[str, str], columns: tuple[str, ...], kind: str) -> list[str]:
     """Return the errors, apart from those of single values."""
-    wrong = [f"{name}: is no option; there are {', '.join(sorted(_KNOWN))}" for name in sorted(set(options) - _KNOWN)]
+    wrong = [
+        f"{name}: is no option; there are {', '.join(sorted(_KNOWN))}"
+        for name in sorted(set(options) - _KNOWN)
+    ]
     places = [name for name in ("log", "snapshot", "live") if name in options]
     if not places:
         wrong.append("log: is required, or snapshot or live for a store")
     elif len(places) > 1:
         wrong.append(f"{', '.join(places)}: name one of them")
     elif places != ["log"]:
-        wrong += [f"{name}: is about topics, and this reads a store from {places[0]}" for name in sorted(_OF_TOPICS & set(options))]
+        wrong += [
+            f"{name}: is about topics, and this reads a store from {places[0]}"
+            for name in sorted(_OF_TOPICS & set(options))
+        ]
     if places != ["live"]:
         wrong += [f"{name}: is for live stores" for name in sorted(_OF_LIVE & set(options))]
     else:
@@ -183,20 +218,32 @@ def _wrong_about_live(options: Mapping[str, str]) -> list[str]:
     if "token" not in options:
         wrong.append("token: is required for live stores: it is that of App.serve_stores")
     if not _addresses(options):
-        wrong.append("live: names no app: it is host:port, the address of App.serve_stores, or several with commas between them")
+        wrong.append(
+            "live: names no app: it is host:port, the address of App.serve_stores, or several with commas between them"
+        )
     if options.get("isolation", "read_committed") not in _ISOLATIONS:
-        wrong.append(f"isolation: there is no {options['isolation']!r}; there are {', '.join(_ISOLATIONS)}")
+        wrong.append(
+            f"isolation: there is no {options['isolation']!r}; there are {', '.join(_ISOLATIONS)}"
+        )
     return wrong
 
 
-def _wrong_about_kind(options: Mapping[str, str], columns: tuple[str, ...], kind: str, places: list[str]) -> list[str]:
+def _wrong_about_kind(
+    options: Mapping[str, str], columns: tuple[str, ...], kind: str, places: list[str]
+) -> list[str]:
     if kind not in OF_WINDOWS:
         return [f"store_kind: there is no {kind!r}; there are {', '.join(OF_WINDOWS)}"]
     if kind != KEY_VALUE and "store" not in options:
         return ["store_kind: is about a store, and this reads a topic"]
     if kind == VERSIONED and places and places != ["log"]:
-        return [f"store_kind: a versioned store is read from its changelog, by log, not from {places[0]}"]
-    return [f"columns: there is no {name!r}; there are {', '.join(known_columns(kind))}" for name in columns if name not in known_columns(kind)]
+        return [
+            f"store_kind: a versioned store is read from its changelog, by log, not from {places[0]}"
+        ]
+    return [
+        f"columns: there is no {name!r}; there are {', '.join(known_columns(kind))}"
+        for name in columns
+        if name not in known_columns(kind)
+    ]
 
 
 def _place(options: Mapping[str, str]) -> StorePlace:
@@ -235,7 +282,9 @@ def _json(options: Mapping[str, str], name: str, kind: Any) -> Any:
     try:
         return msgspec.json.decode(options.get(name, "{}"), type=kind)
     except msgspec.MsgspecError as error:
-        raise ConfigError(f'{name}: is not as expected, such as {{"topic": {{"0": 100}}}}: {error}') from error
+        raise ConfigError(
+            f'{name}: is not as expected, such as {{"topic": {{"0": 100}}}}: {error}'
+        ) from error
 
 
 def serde_of(name: str) -> Serde[Any]:
@@ -256,5 +305,7 @@ def _sql_type(serde: str | None, option: str) -> str:
     found = serde_of(serde)
     kind = next((kind for known, kind in _SQL_TYPES if known is found), None)
     if kind is None:
-        raise ConfigError(f"{option}: is required for {serde}: Spark's type of what it makes, such as 'string' or 'struct<a: int, b: string>'")
+        raise ConfigError(
+            f"{option}: is required for {serde}: Spark's type of what it makes, such as 'string' or 'struct<a: int, b: string>'"
+        )
     return kind

@@ -64,12 +64,23 @@ class StoreReader(DataSourceReader):
 
     def _in_snapshot(self) -> list[_Rows]:
         store, snapshot = self._place.store, self._opened()
-        tasks = {task: content.stores[store] for task, content in snapshot.manifest.tasks.items() if store in content.stores}
+        tasks = {
+            task: content.stores[store]
+            for task, content in snapshot.manifest.tasks.items()
+            if store in content.stores
+        }
         if not tasks:
-            known = sorted({name for content in snapshot.manifest.tasks.values() for name in content.stores})
-            raise SnapshotRefused(f"{snapshot.place} has no store {store}; it has {', '.join(known) or 'none'}")
+            known = sorted(
+                {name for content in snapshot.manifest.tasks.values() for name in content.stores}
+            )
+            raise SnapshotRefused(
+                f"{snapshot.place} has no store {store}; it has {', '.join(known) or 'none'}"
+            )
         self._check_kind({each.shape.kind for each in tasks.values()}.pop())
-        rows = [_Rows(TaskId.parse(task).partition, each.changelog or store, str(snapshot.place), task) for task, each in tasks.items()]
+        rows = [
+            _Rows(TaskId.parse(task).partition, each.changelog or store, str(snapshot.place), task)
+            for task, each in tasks.items()
+        ]
         return sorted(rows, key=lambda one: one.partition)
 
     def _opened(self) -> SnapshotReader:
@@ -78,11 +89,15 @@ class StoreReader(DataSourceReader):
         if place.at(MANIFEST).read() is not None:
             return SnapshotReader.open(place, application_id=application_id)
         if application_id is None:
-            raise ConfigError(f"application_id: is required to find the newest snapshot below {uri}, which is none itself")
+            raise ConfigError(
+                f"application_id: is required to find the newest snapshot below {uri}, which is none itself"
+            )
         found, refused = find_snapshots(place, application_id)
         if not found:
             reasons = "".join(f"; {error}" for error in refused)
-            raise SnapshotRefused(f"{place} has no whole snapshot of application {application_id}{reasons}")
+            raise SnapshotRefused(
+                f"{place} has no whole snapshot of application {application_id}{reasons}"
+            )
         return found[0]
 
     def _in_apps(self) -> list[_Rows]:
@@ -94,7 +109,9 @@ class StoreReader(DataSourceReader):
             count = described.count
             for number in described.partitions:
                 rows.setdefault(number, _Rows(number, described.changelog or place.store, address))
-        if missing := [number for number in range(count) if number not in rows and self._pushed.wants(number)]:
+        if missing := [
+            number for number in range(count) if number not in rows and self._pushed.wants(number)
+        ]:
             told = ", ".join(map(str, missing))
             raise ConfigError(
                 f"live: partitions {told} of store {place.store} are at none of {', '.join(place.live)}: name all instances, with commas between them"
@@ -104,18 +121,28 @@ class StoreReader(DataSourceReader):
     def _check_kind(self, kind: str) -> None:
         wanted = kind.removeprefix("timestamped_")
         if wanted == CUSTOM:
-            raise ConfigError(f"store {self._place.store} is one of your own, whose rows only you know: read its changelog as a topic")
+            raise ConfigError(
+                f"store {self._place.store} is one of your own, whose rows only you know: read its changelog as a topic"
+            )
         if wanted == VERSIONED:
-            raise ConfigError(f"store {self._place.store} is versioned: it is read from its changelog, by log, with store_kind={wanted}")
+            raise ConfigError(
+                f"store {self._place.store} is versioned: it is read from its changelog, by log, with store_kind={wanted}"
+            )
         if wanted != self._options.store_kind:
-            raise ConfigError(f"store_kind: store {self._place.store} is of kind {wanted}, not {self._options.store_kind}: say so")
+            raise ConfigError(
+                f"store_kind: store {self._place.store} is of kind {wanted}, not {self._options.store_kind}: say so"
+            )
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """Read one partition; runs in a task."""
         with carried():
             records = Records(self._options, self._schema, partition.topic, self._pushed.keys)
             where = LogRange(partition.topic, partition.partition, 0, 0)
-            batches = self._snapshot_rows(partition) if self._place.snapshot is not None else self._live_rows(partition, records)
+            batches = (
+                self._snapshot_rows(partition)
+                if self._place.snapshot is not None
+                else self._live_rows(partition, records)
+            )
             yield from records.of(batches, where)
 
     def _snapshot_rows(self, one: _Rows) -> Iterator[Batch]:
@@ -124,7 +151,9 @@ class StoreReader(DataSourceReader):
     def _live_rows(self, one: _Rows, records: Records) -> Iterator[Batch]:
         place = self._place
         with LiveStores(one.where, place.token) as app:
-            request = ReadRows(place.store, one.partition, records.encoded_keys(), place.committed, place.stale)
+            request = ReadRows(
+                place.store, one.partition, records.encoded_keys(), place.committed, place.stale
+            )
             if len(encode(request)) > MOST_BYTES:
                 # Above the app's limit for a request: read all rows, `records` filters them.
                 request = replace(request, keys=None)

@@ -57,7 +57,9 @@ class _Job:
         self.refusal: BatchError | None = None
         self.answered: bool = False
         self.stages: Stages = {}
-        self.thread: ThreadPoolExecutor = ThreadPoolExecutor(1, thread_name_prefix=f"ks-batch-{order.name}")
+        self.thread: ThreadPoolExecutor = ThreadPoolExecutor(
+            1, thread_name_prefix=f"ks-batch-{order.name}"
+        )
 
     def run(self, session: SparkSession, connects: bool) -> Any:
         """Run the work in the job's thread. Raises BatchError for every failure."""
@@ -75,7 +77,11 @@ class _Job:
         except BatchError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever a user's code raised, or Spark
-            failed = died(self.order.name) if session.has_lost(spark, error) else translated(error, self.order.name)
+            failed = (
+                died(self.order.name)
+                if session.has_lost(spark, error)
+                else translated(error, self.order.name)
+            )
             raise failed from failed.__cause__
 
     def answer(self, result: Any, error: BatchError | None) -> None:
@@ -128,7 +134,9 @@ class BatchBridge(Actor[BridgeMessage]):
             case RunJob():
                 self._take_on(message)
             case CancelJob():
-                message.reply.tell(self._cancel(message.name, JobCancelled(f"job {message.name} was cancelled")))
+                message.reply.tell(
+                    self._cancel(message.name, JobCancelled(f"job {message.name} was cancelled"))
+                )
             case StartQuery():
                 self._prepare(message)
             case QueryAllowed():
@@ -155,7 +163,11 @@ class BatchBridge(Actor[BridgeMessage]):
 
     def _take_on(self, order: RunJob) -> None:
         if order.name in self._jobs or any(other.name == order.name for other in self._waiting):
-            order.reply.fail(BatchError(f"there is a job {order.name} already: wait for it, or give this one another name"))
+            order.reply.fail(
+                BatchError(
+                    f"there is a job {order.name} already: wait for it, or give this one another name"
+                )
+            )
         elif len(self._jobs) < self._settings.max_jobs:
             self._begin(order)
         else:
@@ -164,21 +176,31 @@ class BatchBridge(Actor[BridgeMessage]):
     def _begin(self, order: RunJob) -> None:
         job = self._jobs[order.name] = _Job(order, self.ctx.time())
         loop = asyncio.get_running_loop()
-        self.ctx.pipe(self._run(job, loop), partial(_ended, order.name), partial(_failed, order.name))
+        self.ctx.pipe(
+            self._run(job, loop), partial(_ended, order.name), partial(_failed, order.name)
+        )
         if order.deadline_ms is not None:
-            self.ctx.timers.once(f"late {order.name}", order.deadline_ms / 1000, JobLate(order.name))
+            self.ctx.timers.once(
+                f"late {order.name}", order.deadline_ms / 1000, JobLate(order.name)
+            )
         if order.progress is not None and "look" not in self.ctx.timers:
             self.ctx.timers.every("look", _LOOK_SECONDS, LookAtJobs())
 
     async def _run(self, job: _Job, loop: asyncio.AbstractEventLoop) -> Any:
         # One thread opens the session; concurrent jobs wait here for it.
         await loop.run_in_executor(self._opening, _opened, self._session)
-        return await loop.run_in_executor(job.thread, job.run, self._session, self._settings.connects)
+        return await loop.run_in_executor(
+            job.thread, job.run, self._session, self._settings.connects
+        )
 
     def _prepare(self, order: StartQuery) -> None:
         if self._queries.take_on(order):
-            opening = asyncio.get_running_loop().run_in_executor(self._opening, _opened, self._session)
-            self.ctx.pipe(opening, lambda _: QueryAllowed(order), lambda error: QueryRefused(order, error))
+            opening = asyncio.get_running_loop().run_in_executor(
+                self._opening, _opened, self._session
+            )
+            self.ctx.pipe(
+                opening, lambda _: QueryAllowed(order), lambda error: QueryRefused(order, error)
+            )
 
     def _ended(self, ended: JobEnded) -> None:
         job = self._jobs.pop(ended.name)
@@ -190,7 +212,12 @@ class BatchBridge(Actor[BridgeMessage]):
         elif job.refusal is not None:
             job.answer(None, job.refusal)
         else:
-            job.answer(None, ended.error if isinstance(ended.error, BatchError) else translated(ended.error, ended.name))
+            job.answer(
+                None,
+                ended.error
+                if isinstance(ended.error, BatchError)
+                else translated(ended.error, ended.name),
+            )
         if self._waiting:
             self._begin(self._waiting.popleft())
         if not any(other.order.progress is not None for other in self._jobs.values()):
@@ -201,10 +228,19 @@ class BatchBridge(Actor[BridgeMessage]):
         if job is None:
             return
         if job.refusal is None:
-            self._cancel(name, JobTimeout(f"job {name} was not done within {job.order.deadline_ms} ms, and was cancelled"))
+            self._cancel(
+                name,
+                JobTimeout(
+                    f"job {name} was not done within {job.order.deadline_ms} ms, and was cancelled"
+                ),
+            )
             return
         # The thread cannot be interrupted, and keeps its slot among the jobs. Stop waiting for it.
-        _log.warning("job %s was cancelled %g s ago, and its thread has not come back", name, _GIVE_UP_SECONDS)
+        _log.warning(
+            "job %s was cancelled %g s ago, and its thread has not come back",
+            name,
+            _GIVE_UP_SECONDS,
+        )
         job.answer(None, job.refusal)
 
     def _cancel(self, name: str, refusal: BatchError) -> bool:
@@ -229,7 +265,9 @@ class BatchBridge(Actor[BridgeMessage]):
         if job is not None and self._session.is_open and job.tag not in self._interrupting:
             tag = job.tag
             self._interrupting.add(tag)
-            cancelling = asyncio.get_running_loop().run_in_executor(self._opening, self._cancel_tag, tag)
+            cancelling = asyncio.get_running_loop().run_in_executor(
+                self._opening, self._cancel_tag, tag
+            )
             cancelling.add_done_callback(lambda _: self._interrupting.discard(tag))
 
     def _cancel_tag(self, tag: str) -> None:
@@ -305,7 +343,11 @@ class BatchBridge(Actor[BridgeMessage]):
 
 
 async def run_job(
-    ref: Ref[BridgeMessage], name: str, work: Callable[[Any], T], deadline_ms: int | None = None, progress: Ref[JobProgress] | None = None
+    ref: Ref[BridgeMessage],
+    name: str,
+    work: Callable[[Any], T],
+    deadline_ms: int | None = None,
+    progress: Ref[JobProgress] | None = None,
 ) -> T:
     """Run `work(session)` on a bridge, as RunJob does; cancelling cancels the job.
 

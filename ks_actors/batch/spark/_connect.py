@@ -18,7 +18,11 @@ Stages: TypeAlias = "dict[int, tuple[int, int]]"
 ANSWER_SECONDS = 20.0
 _RETRY_MS = 2_000
 _RETRIES = 300
-_GONE = ("INVALID_HANDLE.SESSION_", "NO_ACTIVE_SESSION", "Received incorrect server side session identifier")
+_GONE = (
+    "INVALID_HANDLE.SESSION_",
+    "NO_ACTIVE_SESSION",
+    "Received incorrect server side session identifier",
+)
 
 
 def check_answers(url: str, shown: str) -> None:
@@ -114,8 +118,19 @@ class OperationProgress:
         finally:
             self._here.stages = None
 
-    def __call__(self, stages: Iterable[Any] | None, inflight_tasks: int, operation_id: str | None, done: bool) -> None:  # noqa: ARG002 - pyspark's
+    def __call__(
+        self,
+        stages: Iterable[Any] | None,
+        inflight_tasks: int,  # noqa: ARG002 - pyspark's
+        operation_id: str | None,  # noqa: ARG002 - as above
+        done: bool,  # noqa: ARG002 - as above
+    ) -> None:
         """Record the stages that pyspark reports."""
         seen: Stages | None = getattr(self._here, "stages", None)
         if seen is not None:
-            seen.update({stage.stage_id: (stage.num_completed_tasks, stage.num_tasks) for stage in stages or ()})
+            seen.update(
+                {
+                    stage.stage_id: (stage.num_completed_tasks, stage.num_tasks)
+                    for stage in stages or ()
+                }
+            )

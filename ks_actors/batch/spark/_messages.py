@@ -206,5 +206,15 @@ class JobsSeen(Message, frozen=True):
 
 
 BridgeMessage: TypeAlias = (
-    RunJob | CancelJob | StartQuery | StopQuery | JobEnded | JobLate | InterruptJob | LookAtJobs | JobsSeen | QueryAllowed | QueryRefused
+    RunJob
+    | CancelJob
+    | StartQuery
+    | StopQuery
+    | JobEnded
+    | JobLate
+    | InterruptJob
+    | LookAtJobs
+    | JobsSeen
+    | QueryAllowed
+    | QueryRefused
 )

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 class _Watcher(Actor[JobProgress]):
     """Actor that forwards Spark's progress of a backfill to a callback."""
 
-    def __init__(self, progress: Callable[[BackfillProgress], None], plan: Plan, done: list[TaskDone]) -> None:
+    def __init__(
+        self, progress: Callable[[BackfillProgress], None], plan: Plan, done: list[TaskDone]
+    ) -> None:
         self._progress = progress
         self._plan = plan
         self._done = done
@@ -60,8 +62,16 @@ async def on_spark(
     run = engine.SparkRun(recipe, address, directory, snapshot_uri, told)
     name = f"backfill-{recipe.config.application_id}-{uuid.uuid4().hex[:8]}"
     async with System("backfill") as system:
-        bridge = spark if isinstance(spark, Ref) else await system.spawn(BatchBridge.spec(spark or SparkSettings()), "batch")
-        watcher = None if progress is None else await system.spawn(Spec(lambda: _Watcher(progress, plan, run.done)), "progress")
+        bridge = (
+            spark
+            if isinstance(spark, Ref)
+            else await system.spawn(BatchBridge.spec(spark or SparkSettings()), "batch")
+        )
+        watcher = (
+            None
+            if progress is None
+            else await system.spawn(Spec(lambda: _Watcher(progress, plan, run.done)), "progress")
+        )
         try:
             manifest = await run_job(bridge, name, run.run, progress=watcher)
         except JobFailed as failed:

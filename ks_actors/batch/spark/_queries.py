@@ -27,7 +27,11 @@ class Queries:
     def take_on(self, order: StartQuery) -> bool:
         """Reserve the name of a query until there is a session; return whether it was free."""
         if order.name in self._runs:
-            order.reply.fail(BatchError(f"there is a query {order.name} already: stop it, or give this one another name"))
+            order.reply.fail(
+                BatchError(
+                    f"there is a query {order.name} already: stop it, or give this one another name"
+                )
+            )
             return False
         self._runs[order.name] = Runs(order, self._session)
         return True

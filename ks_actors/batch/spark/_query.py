@@ -41,7 +41,9 @@ class Runs:
     def spec(self) -> Spec[QueryMessage]:
         """Return the spec of the actor."""
         within = self.order.stop_ms / 1000 + _MORE_SECONDS
-        return Spec(lambda: StreamingQuery(self), supervise=self._decide, executor="own", stop_within=within)
+        return Spec(
+            lambda: StreamingQuery(self), supervise=self._decide, executor="own", stop_within=within
+        )
 
     def _decide(self, _: Exception) -> Decision:
         """Restart a query that has run before; one that never started is faulty."""
@@ -102,8 +104,13 @@ class StreamingQuery(Actor[QueryMessage]):
         progress = seen.progress
         if progress is not None and progress["timestamp"] != self._told:
             self._told = progress["timestamp"]
-            rows, rate = progress.get("numInputRows") or 0, progress.get("processedRowsPerSecond") or 0.0
-            self._runs.tell(QueryProgress(self._order.name, progress["batchId"], rows, rate, progress))
+            rows, rate = (
+                progress.get("numInputRows") or 0,
+                progress.get("processedRowsPerSecond") or 0.0,
+            )
+            self._runs.tell(
+                QueryProgress(self._order.name, progress["batchId"], rows, rate, progress)
+            )
         if seen.error is not None:
             self._over = True
             self._fail(seen.error)
@@ -121,7 +128,9 @@ class StreamingQuery(Actor[QueryMessage]):
             async with asyncio.timeout(self._order.stop_ms / 1000):
                 await self.ctx.blocking(self._stop)
         except TimeoutError:
-            raise JobTimeout(f"query {self._order.name} did not end within {self._order.stop_ms} ms: Spark may still be at it") from None
+            raise JobTimeout(
+                f"query {self._order.name} did not end within {self._order.stop_ms} ms: Spark may still be at it"
+            ) from None
 
     # --- in the thread ----------------------------------------------------------------------------
 
@@ -130,8 +139,14 @@ class StreamingQuery(Actor[QueryMessage]):
             self._spark = self._runs.session.open()
             writer = self._order.query(self._spark)
             if not hasattr(writer, "queryName"):
-                raise BatchError(f"query {self._order.name} has returned {writer!r}: return what DataFrame.writeStream gives, and do not start it")
-            self._query = writer.queryName(self._order.name).option("checkpointLocation", self._order.checkpoint).start()
+                raise BatchError(
+                    f"query {self._order.name} has returned {writer!r}: return what DataFrame.writeStream gives, and do not start it"
+                )
+            self._query = (
+                writer.queryName(self._order.name)
+                .option("checkpointLocation", self._order.checkpoint)
+                .start()
+            )
             return str(self._query.runId)
         except BatchError:
             raise

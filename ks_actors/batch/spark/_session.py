@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Any, final
 
 from ks_actors._errors import JobCancelled, SparkUnavailable
 from ks_actors.batch._task_errors import first_line
-from ks_actors.batch.spark._connect import OperationProgress, check_answers, connected, disconnected, is_gone, is_known, try_often
+from ks_actors.batch.spark._connect import (
+    OperationProgress,
+    check_answers,
+    connected,
+    disconnected,
+    is_gone,
+    is_known,
+    try_often,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,7 +93,10 @@ class SparkSession:
             if self._settings.connects and self._spark is not None and self._lives():
                 check_answers(self._settings.master, self._settings.place)
                 if not is_known(self._spark):
-                    _log.warning("the Spark Connect server at %s knows the session no longer: there is to be a new one", self._settings.place)
+                    _log.warning(
+                        "the Spark Connect server at %s knows the session no longer: there is to be a new one",
+                        self._settings.place,
+                    )
                     self._end()
             return self._got()
 
@@ -160,7 +171,11 @@ class SparkSession:
         if not settings.connects:
             _check_java()
         builder: Any = Pyspark.builder
-        builder = builder.remote(settings.master) if settings.connects else builder.master(settings.master)
+        builder = (
+            builder.remote(settings.master)
+            if settings.connects
+            else builder.master(settings.master)
+        )
         for name, value in self._conf().items():
             builder = builder.config(name, value)
         builder = builder.appName(settings.app_name)
@@ -169,7 +184,9 @@ class SparkSession:
         except SparkUnavailable:
             raise
         except Exception as error:
-            raise SparkUnavailable(f"no Spark session could be had at {settings.place}: {first_line(error)}{_hint(error, settings)}") from error
+            raise SparkUnavailable(
+                f"no Spark session could be had at {settings.place}: {first_line(error)}{_hint(error, settings)}"
+            ) from error
         register(spark)
         return spark
 
@@ -193,7 +210,10 @@ class SparkSession:
         conf = {**_CHOSEN, "spark.driver.memory": settings.driver_memory}
         if settings.master.startswith("local"):
             # Tasks are processes of this machine, so give them this process's import path.
-            conf |= {**_CHOSEN_LOCALLY, "spark.executorEnv.PYTHONPATH": os.pathsep.join(path or "." for path in sys.path)}
+            conf |= {
+                **_CHOSEN_LOCALLY,
+                "spark.executorEnv.PYTHONPATH": os.pathsep.join(path or "." for path in sys.path),
+            }
         return conf | dict(settings.conf)
 
     def close(self) -> None:
@@ -272,7 +292,9 @@ def check_packages(*, connects: bool = False) -> None:
     if missing:
         are = "is" if len(missing) == 1 else "are"
         what, extra = ("Spark Connect", "spark-connect") if connects else ("Spark", "spark")
-        raise SparkUnavailable(f"{what} needs {', '.join(missing)}, which {are} not installed: pip install 'ks-actors[{extra}]'")
+        raise SparkUnavailable(
+            f"{what} needs {', '.join(missing)}, which {are} not installed: pip install 'ks-actors[{extra}]'"
+        )
 
 
 def _check_java() -> None:
@@ -280,14 +302,18 @@ def _check_java() -> None:
     java = shutil.which("java") if home is None else shutil.which(str(Path(home) / "bin" / "java"))
     if java is None:
         where = "on the PATH" if home is None else f"in JAVA_HOME, {home}"
-        raise SparkUnavailable(f"Spark needs Java 17 or later, and there is none {where}: install one, or use master='sc://…'")
+        raise SparkUnavailable(
+            f"Spark needs Java 17 or later, and there is none {where}: install one, or use master='sc://…'"
+        )
 
 
 def _hint(error: Exception, settings: SparkSettings) -> str:
     """Return a hint for a JVM that exits at once, as its reason is only in its output."""
     if "JAVA_GATEWAY_EXITED" not in str(error):
         return ""
-    if settings.master.startswith("yarn") and not {"HADOOP_CONF_DIR", "YARN_CONF_DIR"} & set(os.environ):
+    if settings.master.startswith("yarn") and not {"HADOOP_CONF_DIR", "YARN_CONF_DIR"} & set(
+        os.environ
+    ):
         return " YARN is found by HADOOP_CONF_DIR or YARN_CONF_DIR, and neither is set"
     return " Why is among what it has written to stderr"
 

@@ -71,7 +71,9 @@ class SparkBridge:
     that start cannot be interrupted, entering waits up to 90 s more, then abandons it.
     """
 
-    def __init__(self, settings: SparkSettings | None = None, *, start_timeout_ms: int = 300_000) -> None:
+    def __init__(
+        self, settings: SparkSettings | None = None, *, start_timeout_ms: int = 300_000
+    ) -> None:
         if start_timeout_ms < 1:
             raise ConfigError(f"start_timeout_ms: is {start_timeout_ms}, it has to be at least 1")
         self.settings: SparkSettings = settings or SparkSettings()
@@ -79,7 +81,9 @@ class SparkBridge:
         self._life: _Life | None = None
 
     def __reduce__(self) -> Any:
-        raise TypeError("a SparkBridge belongs to its process: a topology that asks Spark in its middle is backfilled by engine='local'")
+        raise TypeError(
+            "a SparkBridge belongs to its process: a topology that asks Spark in its middle is backfilled by engine='local'"
+        )
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
@@ -97,7 +101,12 @@ class SparkBridge:
             raise
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         life = self._life
         assert life is not None
         life.users -= 1
@@ -120,10 +129,14 @@ class SparkBridge:
         Raises BatchError while the bridge is not open.
         """
         if self._life is None or self._life.ref is None:
-            raise BatchError("this SparkBridge is not open: an App opens it that has it in its topology or its services, or `async with bridge:`")
+            raise BatchError(
+                "this SparkBridge is not open: an App opens it that has it in its topology or its services, or `async with bridge:`"
+            )
         return self._life.ref
 
-    async def run(self, work: Callable[[Any], T], *, name: str = "job", deadline_ms: int | None = None) -> T:
+    async def run(
+        self, work: Callable[[Any], T], *, name: str = "job", deadline_ms: int | None = None
+    ) -> T:
         """Run `work(session)` in a bridge thread, as RunJob does; cancelling cancels the job.
 
         Await it in any event loop.
@@ -155,10 +168,14 @@ class SparkBridge:
         """
         ref = self.ref
         try:
-            await ref.ask(StartQuery, name, query, checkpoint, listener, restart, stop_ms).within(max(1, timeout_ms) / 1000)
+            await ref.ask(StartQuery, name, query, checkpoint, listener, restart, stop_ms).within(
+                max(1, timeout_ms) / 1000
+            )
         except AskTimeout as late:
             ref.ask(StopQuery, name)
-            raise JobTimeout(f"query {name} did not run within {timeout_ms} ms, and is stopped: look what Spark is at, or raise timeout_ms") from late
+            raise JobTimeout(
+                f"query {name} did not run within {timeout_ms} ms, and is stopped: look what Spark is at, or raise timeout_ms"
+            ) from late
         except ActorsError as ended:
             raise JobCancelled("the batch bridge has ended") from ended
 
@@ -170,11 +187,19 @@ class SparkBridge:
         try:
             return await self.ref.ask(StopQuery, name).within(max(1, timeout_ms) / 1000)
         except AskTimeout as late:
-            raise JobTimeout(f"query {name} has been told to stop, and has not ended within {timeout_ms} ms") from late
+            raise JobTimeout(
+                f"query {name} has been told to stop, and has not ended within {timeout_ms} ms"
+            ) from late
         except ActorsError as ended:
             raise JobCancelled("the batch bridge has ended") from ended
 
-    def function(self, function: Callable[[Any, Any], Any], *, key_type: str | None = None, value_type: str | None = None) -> SparkFunction:
+    def function(
+        self,
+        function: Callable[[Any, Any], Any],
+        *,
+        key_type: str | None = None,
+        value_type: str | None = None,
+    ) -> SparkFunction:
         """Turn `function(spark, rows)`, from DataFrame to DataFrame, into one for `stream.batch`.
 
         `rows` have `key`, `value`, `timestamp` and `headers`, in record order. `key_type` and
@@ -194,7 +219,13 @@ class SparkFunction:
     Raises JobFailed with the original error as its cause.
     """
 
-    def __init__(self, bridge: SparkBridge, function: Callable[[Any, Any], Any], key_type: str | None, value_type: str | None) -> None:
+    def __init__(
+        self,
+        bridge: SparkBridge,
+        function: Callable[[Any, Any], Any],
+        key_type: str | None,
+        value_type: str | None,
+    ) -> None:
         self.service: SparkBridge = bridge
         self._function = function
         self._types = (key_type, value_type)
@@ -211,7 +242,9 @@ class SparkFunction:
         rows = self._function(spark, spark.createDataFrame(table_of(records, key, value)))
         table = rows.toArrow() if hasattr(rows, "toArrow") else rows
         if not hasattr(table, "column_names"):
-            raise BatchError(f"{self._function!r} has returned {rows!r}: return a DataFrame, or a table of Arrow")
+            raise BatchError(
+                f"{self._function!r} has returned {rows!r}: return a DataFrame, or a table of Arrow"
+            )
         return records_of(table, max(record.timestamp for record in records))
 
 

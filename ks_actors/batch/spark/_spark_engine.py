@@ -33,7 +33,12 @@ class SparkRun:
     """
 
     def __init__(
-        self, recipe: Recipe, address: LogAddress, directory: Path, snapshot_uri: str | None, told: Callable[[list[TaskDone]], None]
+        self,
+        recipe: Recipe,
+        address: LogAddress,
+        directory: Path,
+        snapshot_uri: str | None,
+        told: Callable[[list[TaskDone]], None],
     ) -> None:
         self._recipe = recipe
         self._address = address
@@ -61,12 +66,21 @@ class SparkRun:
                 snapshot.abort()
             raise
 
-    def _run_stage(self, spark: Any, number: int, stage: Stage, shipped: bytes, snapshot: SnapshotWriter | None) -> None:
+    def _run_stage(
+        self, spark: Any, number: int, stage: Stage, shipped: bytes, snapshot: SnapshotWriter | None
+    ) -> None:
         name = () if snapshot is None else (self._recipe.config.application_id, snapshot.name)
         task = StageTask(shipped, number, self._address, self._uri, name)
         where = str(self._directory / f"stage-{number}")
         self._input(spark, number, stage).mapInArrow(task.__call__, DDL).write.parquet(where)
-        rows = spark.read.schema(DDL).parquet(where).where("topic is null").select("source", "value").orderBy("source").toArrow()
+        rows = (
+            spark.read.schema(DDL)
+            .parquet(where)
+            .where("topic is null")
+            .select("source", "value")
+            .orderBy("source")
+            .toArrow()
+        )
         self.done += map(done_of, rows.column("value").to_pylist())
 
     def _input(self, spark: Any, number: int, stage: Stage) -> Any:
@@ -79,11 +93,17 @@ class SparkRun:
         # A marker row per task sorts first, so that a task without records runs, too.
         given = {"partition": "cast(id as int)", "high": f"cast({FIRST + 1} as bigint) - 1"}
         columns = (column.split() for column in DDL.split(", "))
-        marks = marks.selectExpr(*(f"{given.get(name, f'cast(null as {kind})')} as {name}" for name, kind in columns))
+        marks = marks.selectExpr(
+            *(f"{given.get(name, f'cast(null as {kind})')} as {name}" for name, kind in columns)
+        )
         before = [str(self._directory / f"stage-{each}") for each in range(number)]
         rows = spark.read.schema(DDL).parquet(*before)
         rows = rows.where(rows["topic"].isin(topics))
-        return marks.unionByName(rows).repartitionById(count, "partition").sortWithinPartitions("high", "source", "number")
+        return (
+            marks.unionByName(rows)
+            .repartitionById(count, "partition")
+            .sortWithinPartitions("high", "source", "number")
+        )
 
 
 @final
@@ -99,13 +119,17 @@ class ParquetRows:
     def partitions(self) -> list[TopicPartition]:
         """The partitions with output."""
         found = (
-            self._rows.to_table(columns=["topic", "partition"], filter=ds.field("topic").is_valid()).group_by(["topic", "partition"]).aggregate([])
+            self._rows.to_table(columns=["topic", "partition"], filter=ds.field("topic").is_valid())
+            .group_by(["topic", "partition"])
+            .aggregate([])
         )
         return sorted(TopicPartition(row["topic"], row["partition"]) for row in found.to_pylist())
 
     def read(self, where: TopicPartition) -> Generator[Batch, None, None]:
         """Yield the records of a partition in order."""
-        found = self._rows.to_table(filter=(ds.field("topic") == where.topic) & (ds.field("partition") == where.partition)).sort_by(_IN_ORDER)
+        found = self._rows.to_table(
+            filter=(ds.field("topic") == where.topic) & (ds.field("partition") == where.partition)
+        ).sort_by(_IN_ORDER)
         first = 0
         for rows in found.to_batches(max_chunksize=_AT_ONCE):
             yield batch_of(rows, first)

@@ -53,8 +53,12 @@ DDL: Final = "topic string, partition int, high bigint, source int, number bigin
 
 def batch_of(rows: pa.RecordBatch, first: int) -> Batch:
     """Return rows of one partition, in order, as a batch with offsets from `first` on."""
-    keys, values, timestamps, headers = (rows.column(name).to_pylist() for name in ("key", "value", "timestamp", "headers"))
-    decoded = None if not any(headers) else [() if data is None else _decode(data) for data in headers]
+    keys, values, timestamps, headers = (
+        rows.column(name).to_pylist() for name in ("key", "value", "timestamp", "headers")
+    )
+    decoded = (
+        None if not any(headers) else [() if data is None else _decode(data) for data in headers]
+    )
     return Batch(keys, values, timestamps, decoded, range(first, first + len(keys)))
 
 
@@ -66,7 +70,9 @@ def done_of(data: bytes) -> TaskDone:
     try:
         return _decode_done(data)
     except msgspec.MsgspecError as error:
-        raise BatchError(f"what a Spark task has written as its end is none: {error}; are ks_actors of another version there?") from error
+        raise BatchError(
+            f"what a Spark task has written as its end is none: {error}; are ks_actors of another version there?"
+        ) from error
 
 
 class StageTask(msgspec.Struct, frozen=True):
@@ -90,19 +96,27 @@ class StageTask(msgspec.Struct, frozen=True):
             assert context is not None
             yield from self._run(batches, context.partitionId(), context.taskAttemptId())
 
-    def _run(self, batches: Iterator[pa.RecordBatch], number: int, attempt: int) -> Iterator[pa.RecordBatch]:
+    def _run(
+        self, batches: Iterator[pa.RecordBatch], number: int, attempt: int
+    ) -> Iterator[pa.RecordBatch]:
         recipe: Recipe = unpacked(self.recipe)
         stage: Stage = recipe.plan.stages[self.stage]
         work = stage.tasks[number]
         came = _Came(batches, number, work.exchanged)
         written = _Written(first_source(recipe.plan, stage) + number)
         # A task presumed dead may still be writing: each attempt writes to different files.
-        target = None if self.snapshot is None else Target(Place.of(self.snapshot).at(*self.name), attempt)
+        target = (
+            None
+            if self.snapshot is None
+            else Target(Place.of(self.snapshot).at(*self.name), attempt)
+        )
         directory = Path(tempfile.mkdtemp(prefix="ks-actors-task-"))
         try:
             with LogReader(self.address) as reader:
                 exchanged = {where: came.of(where) for where in work.exchanged}
-                run = TaskRun(recipe, work, directory, read=reader.read, exchanged=exchanged, snapshot=target)
+                run = TaskRun(
+                    recipe, work, directory, read=reader.read, exchanged=exchanged, snapshot=target
+                )
                 for some in run.run():
                     yield from map(written.rows, some)
         finally:
@@ -114,7 +128,9 @@ class StageTask(msgspec.Struct, frozen=True):
 class _Came:
     """Input rows of one task, split by topic on demand."""
 
-    def __init__(self, batches: Iterator[pa.RecordBatch], number: int, wanted: Sequence[TopicPartition]) -> None:
+    def __init__(
+        self, batches: Iterator[pa.RecordBatch], number: int, wanted: Sequence[TopicPartition]
+    ) -> None:
         self._batches = batches
         self._number = number
         self._ready: dict[TopicPartition, deque[Batch]] = {where: deque() for where in wanted}
@@ -136,7 +152,9 @@ class _Came:
             raise AssertionError(f"rows of other partitions have come to task {self._number}")
         for topic in dict.fromkeys(topic for topic in topics if topic is not None):
             where = TopicPartition(topic, self._number)
-            batch = batch_of(rows.filter(pa.array([one == topic for one in topics])), self._next[where])
+            batch = batch_of(
+                rows.filter(pa.array([one == topic for one in topics])), self._next[where]
+            )
             self._next[where] += len(batch)
             self._ready[where].append(batch)
         return True
@@ -161,7 +179,11 @@ class _Written:
             highs.append(high)
         count = len(batch)
         self._state[where] = high, number + count
-        headers = [None] * count if batch.headers is None else [_encode(one) if one else None for one in batch.headers]
+        headers = (
+            [None] * count
+            if batch.headers is None
+            else [_encode(one) if one else None for one in batch.headers]
+        )
         columns: list[list[Any]] = [
             [where.topic] * count,
             [where.partition] * count,
@@ -173,9 +195,15 @@ class _Written:
             batch.timestamps,
             headers,
         ]
-        return pa.RecordBatch.from_arrays([pa.array(column, field.type) for column, field in zip(columns, ROWS, strict=True)], schema=ROWS)
+        return pa.RecordBatch.from_arrays(
+            [pa.array(column, field.type) for column, field in zip(columns, ROWS, strict=True)],
+            schema=ROWS,
+        )
 
     def end(self, done: bytes) -> pa.RecordBatch:
         """Return the row with the task's final result."""
         row = [None, -1, FIRST, self._source, 0, None, done, 0, None]
-        return pa.RecordBatch.from_arrays([pa.array([value], field.type) for value, field in zip(row, ROWS, strict=True)], schema=ROWS)
+        return pa.RecordBatch.from_arrays(
+            [pa.array([value], field.type) for value, field in zip(row, ROWS, strict=True)],
+            schema=ROWS,
+        )

@@ -119,12 +119,28 @@ def _fields(info: Any, inner: _Inner) -> list[tuple[str, Shape]]:
 
 
 _NESTED: list[tuple[tuple[type[Any], ...], Callable[[Any, _Inner], Shape]]] = [
-    ((inspect.StructType, inspect.DataclassType, inspect.NamedTupleType), lambda info, inner: _members(_fields(info, inner), getattr)),
+    (
+        (inspect.StructType, inspect.DataclassType, inspect.NamedTupleType),
+        lambda info, inner: _members(_fields(info, inner), getattr),
+    ),
     ((inspect.TypedDictType,), lambda info, inner: _members(_fields(info, inner), dict.get)),
-    ((inspect.TupleType,), lambda info, inner: _members([(f"_{number}", inner(each)) for number, each in enumerate(info.item_types, 1)], _item)),
-    ((inspect.ListType, inspect.VarTupleType, inspect.SetType, inspect.FrozenSetType), lambda info, inner: _many(inner(info.item_type))),
+    (
+        (inspect.TupleType,),
+        lambda info, inner: _members(
+            [(f"_{number}", inner(each)) for number, each in enumerate(info.item_types, 1)], _item
+        ),
+    ),
+    (
+        (inspect.ListType, inspect.VarTupleType, inspect.SetType, inspect.FrozenSetType),
+        lambda info, inner: _many(inner(info.item_type)),
+    ),
     ((inspect.DictType,), lambda info, inner: _map(inner(info.key_type), inner(info.value_type))),
-    ((inspect.UnionType,), lambda info, inner: _union([each for each in info.types if not isinstance(each, inspect.NoneType)], inner)),
+    (
+        (inspect.UnionType,),
+        lambda info, inner: _union(
+            [each for each in info.types if not isinstance(each, inspect.NoneType)], inner
+        ),
+    ),
 ]
 
 
@@ -135,7 +151,9 @@ class Decoding(NamedTuple):
     decode: Callable[[bytes], Any] | None
 
 
-def decoding_of(serde: Serde[Any], topic: str, *, is_key: bool = False, type_: Any = None) -> Decoding:
+def decoding_of(
+    serde: Serde[Any], topic: str, *, is_key: bool = False, type_: Any = None
+) -> Decoding:
     """Return the decoding of a serde's bytes.
 
     They stay bytes if neither the serde nor `type_` gives a type.
@@ -164,12 +182,19 @@ def _both(decode: Callable[[bytes], Any], convert: Callable[[Any], Any]) -> Call
 
 def _windowed(serde: Any, topic: str, *, is_key: bool) -> Decoding:
     inner = decoding_of(serde.inner, topic, is_key=is_key)
-    decode, encode = serde.deserializer(topic, is_key=is_key), serde.inner.serializer(topic, is_key=is_key)
+    decode, encode = (
+        serde.deserializer(topic, is_key=is_key),
+        serde.inner.serializer(topic, is_key=is_key),
+    )
 
     def run(data: bytes) -> dict[str, Any]:
         found = decode(data)
         plain = encode(found.key)
-        return {"key": plain if inner.decode is None else inner.decode(plain), "start": _time(found.window.start), "end": _time(found.window.end)}
+        return {
+            "key": plain if inner.decode is None else inner.decode(plain),
+            "start": _time(found.window.start),
+            "end": _time(found.window.end),
+        }
 
     return Decoding(pa.struct([("key", inner.type), ("start", _TIME), ("end", _TIME)]), run)
 

@@ -23,7 +23,9 @@ _MICROS = 1000
 def headers_column(batch: Batch) -> pa.Array:
     """Return the headers of a batch as lists, empty where there are none."""
     found = [()] * len(batch) if batch.headers is None else batch.headers
-    return pa.array([[{"key": key, "value": value} for key, value in one] for one in found], HEADERS)
+    return pa.array(
+        [[{"key": key, "value": value} for key, value in one] for one in found], HEADERS
+    )
 
 
 class TopicColumns:
@@ -55,8 +57,16 @@ class TopicColumns:
         if suffix is not None:
             keys: list[Any] = batch.keys
             self._windows = [suffix.unpack_from(key, len(key) - suffix.size) for key in keys]
-            batch = Batch(list(map(self.key_of, keys)), batch.values, batch.timestamps, batch.headers, batch.offsets)
-        return pa.RecordBatch.from_arrays([self._column(field, batch, where) for field in self._schema], schema=self._schema)
+            batch = Batch(
+                list(map(self.key_of, keys)),
+                batch.values,
+                batch.timestamps,
+                batch.headers,
+                batch.offsets,
+            )
+        return pa.RecordBatch.from_arrays(
+            [self._column(field, batch, where) for field in self._schema], schema=self._schema
+        )
 
     def key_of(self, key: bytes) -> bytes:
         """Return a key without its window."""
@@ -72,9 +82,15 @@ class TopicColumns:
             "topic": lambda: [where.topic] * len(batch),
             "partition": lambda: [where.partition] * len(batch),
             "offset": lambda: list(batch.offsets) if len(batch.offsets) else [None] * len(batch),
-            "timestamp": lambda: [None if time < 0 else time * _MICROS for time in batch.timestamps],
-            "window_start": lambda: [found[1 if self._sessions else 0] * _MICROS for found in self._windows],
-            "window_end": lambda: [(found[0] + self._window_ms) * _MICROS for found in self._windows],
+            "timestamp": lambda: [
+                None if time < 0 else time * _MICROS for time in batch.timestamps
+            ],
+            "window_start": lambda: [
+                found[1 if self._sessions else 0] * _MICROS for found in self._windows
+            ],
+            "window_end": lambda: [
+                (found[0] + self._window_ms) * _MICROS for found in self._windows
+            ],
         }
         return pa.array(columns[name](), field.type)
 
@@ -97,12 +113,24 @@ def latest(batches: Any, *, versioned: bool = False) -> Batch:
     last: dict[bytes | None, tuple[int, bytes | None, int, Any]] = {}
     for batch in batches:
         headers = [()] * len(batch) if batch.headers is None else batch.headers
-        for key, value, time, header, offset in zip(batch.keys, batch.values, batch.timestamps, headers, batch.offsets, strict=True):
+        for key, value, time, header, offset in zip(
+            batch.keys, batch.values, batch.timestamps, headers, batch.offsets, strict=True
+        ):
             if key is None or (versioned and key in last and time < last[key][2]):
                 continue
             if value is None and not versioned:
                 last.pop(key, None)
             else:
                 last[key] = (offset, value, time, header)
-    rows = sorted((offset, key, value, time, header) for key, (offset, value, time, header) in last.items() if value is not None)
-    return Batch([r[1] for r in rows], [r[2] for r in rows], [r[3] for r in rows], [r[4] for r in rows], [r[0] for r in rows])
+    rows = sorted(
+        (offset, key, value, time, header)
+        for key, (offset, value, time, header) in last.items()
+        if value is not None
+    )
+    return Batch(
+        [r[1] for r in rows],
+        [r[2] for r in rows],
+        [r[3] for r in rows],
+        [r[4] for r in rows],
+        [r[0] for r in rows],
+    )

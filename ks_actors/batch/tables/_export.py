@@ -49,7 +49,9 @@ class _Plan(NamedTuple):
 class Exporter:
     """Export an app's current tables and topics from the log."""
 
-    def __init__(self, topology: Topology, config: StreamsConfig, *, raw: bool, types: Mapping[str, Any]) -> None:
+    def __init__(
+        self, topology: Topology, config: StreamsConfig, *, raw: bool, types: Mapping[str, Any]
+    ) -> None:
         self._topology = topology
         self._raw = raw
         self._types = types
@@ -61,28 +63,45 @@ class Exporter:
             nodes=lambda task: nodes_of(topology, task),
         )
 
-    async def export(self, log: LogReader | SharedLog, directory: Path, tables: Collection[str], topics: Collection[str]) -> dict[str, int]:
+    async def export(
+        self,
+        log: LogReader | SharedLog,
+        directory: Path,
+        tables: Collection[str],
+        topics: Collection[str],
+    ) -> dict[str, int]:
         """Export all of them; return the number of rows by name."""
         plans = [self._table(name) for name in tables] + [self._topic(name) for name in topics]
         names = [plan.name for plan in plans]
         if len(set(names)) < len(names):
-            raise ConfigError(f"{', '.join(sorted({name for name in names if names.count(name) > 1}))}: is to be exported twice, into one directory")
+            raise ConfigError(
+                f"{', '.join(sorted({name for name in names if names.count(name) > 1}))}: is to be exported twice, into one directory"
+            )
         if strange := sorted(set(self._types) - set(names)):
             raise ConfigError(f"types: {', '.join(strange)} is not exported")
         ranges = await asyncio.to_thread(log.ranges, [plan.topic for plan in plans], Bounds())
         counts = {}
         for plan in plans:
-            counts[plan.name] = await asyncio.to_thread(_write, log, directory, plan, [one for one in ranges if one.topic == plan.topic])
+            counts[plan.name] = await asyncio.to_thread(
+                _write, log, directory, plan, [one for one in ranges if one.topic == plan.topic]
+            )
         return counts
 
-    def _decodings(self, name: str, topic: str, key: Serde[Any] | None, value: Serde[Any] | None) -> tuple[Decoding, Decoding]:
+    def _decodings(
+        self, name: str, topic: str, key: Serde[Any] | None, value: Serde[Any] | None
+    ) -> tuple[Decoding, Decoding]:
         if self._raw:
             return _RAW, _RAW
         found = self._setup.serdes(key, value, of=f"{name}, which is to be exported")
-        return decoding_of(found[0], topic, is_key=True), decoding_of(found[1], topic, type_=self._types.get(name))
+        return decoding_of(found[0], topic, is_key=True), decoding_of(
+            found[1], topic, type_=self._types.get(name)
+        )
 
     def _table(self, name: str) -> _Plan:
-        filled = next((each.topic for each in self._topology.global_topics.values() if each.store == name), None)
+        filled = next(
+            (each.topic for each in self._topology.global_topics.values() if each.store == name),
+            None,
+        )
         if filled is not None:
             spec = self._topology.global_stores[name]
             return _Plan(name, filled, True, *self._decodings(name, filled, spec.key, spec.value))
@@ -91,16 +110,31 @@ class Exporter:
             known = ", ".join((*self._topology.stores, *self._topology.global_stores)) or "none"
             raise UnknownStore(f"the topology has no table {name!r}; it has {known}")
         if not found.logging or found.kind is StoreKind.CUSTOM:
-            raise ConfigError(_NO_CHANGELOG.format(name, "it is a store of your own" if found.logging else "it has no changelog"))
+            raise ConfigError(
+                _NO_CHANGELOG.format(
+                    name, "it is a store of your own" if found.logging else "it has no changelog"
+                )
+            )
         topic = self._setup.changelog(name)
         kind = found.kind.value.removeprefix("timestamped_")
-        return _Plan(name, topic, True, *self._decodings(name, topic, found.key, found.value), kind, found.window_size_ms)
+        return _Plan(
+            name,
+            topic,
+            True,
+            *self._decodings(name, topic, found.key, found.value),
+            kind,
+            found.window_size_ms,
+        )
 
     def _topic(self, name: str) -> _Plan:
         topic = self._setup.topic(name)
         for node in self._topology.nodes.values():
-            if (isinstance(node, SourceNode) and name in node.topics) or (isinstance(node, SinkNode) and node.topic == name):
-                return _Plan(name, topic, False, *self._decodings(name, topic, node.key, node.value))
+            if (isinstance(node, SourceNode) and name in node.topics) or (
+                isinstance(node, SinkNode) and node.topic == name
+            ):
+                return _Plan(
+                    name, topic, False, *self._decodings(name, topic, node.key, node.value)
+                )
         filled = self._topology.global_topics.get(name)
         if filled is not None:
             spec = self._topology.global_stores[filled.store]
@@ -109,14 +143,27 @@ class Exporter:
 
 
 def _schema(plan: _Plan) -> pa.Schema:
-    ends: dict[str, list[str]] = {"window": ["window_start", "window_end"], "session": ["window_start", "window_end"]}
+    ends: dict[str, list[str]] = {
+        "window": ["window_start", "window_end"],
+        "session": ["window_start", "window_end"],
+    }
     windows = [(name, _TIME) for name in ends.get(plan.kind, [])]
     offset, headers = ([], []) if plan.table else ([("offset", pa.int64())], [("headers", HEADERS)])
-    fields = [("partition", pa.int32()), *offset, ("timestamp", _TIME), ("key", plan.key.type), *windows, ("value", plan.value.type), *headers]
+    fields = [
+        ("partition", pa.int32()),
+        *offset,
+        ("timestamp", _TIME),
+        ("key", plan.key.type),
+        *windows,
+        ("value", plan.value.type),
+        *headers,
+    ]
     return pa.schema(fields)
 
 
-def _write(log: LogReader | SharedLog, directory: Path, plan: _Plan, ranges: Iterable[LogRange]) -> int:
+def _write(
+    log: LogReader | SharedLog, directory: Path, plan: _Plan, ranges: Iterable[LogRange]
+) -> int:
     """Write one file per partition, and return the total number of rows. Blocks.
 
     Each file appears only when it is complete.
@@ -144,15 +191,27 @@ def _columns(columns: TopicColumns, plan: _Plan, batch: Batch, where: LogRange) 
         return columns.of(batch, where)
     except Exception as error:
         for key, value, offset in zip(batch.keys, batch.values, batch.offsets, strict=True):
-            for what, decoding, data in (("key", plan.key, columns.key_of(key) if key is not None else None), ("value", plan.value, value)):
+            for what, decoding, data in (
+                ("key", plan.key, columns.key_of(key) if key is not None else None),
+                ("value", plan.value, value),
+            ):
                 try:
-                    pa.array([None if data is None or decoding.decode is None else decoding.decode(data)], decoding.type)
+                    pa.array(
+                        [
+                            None
+                            if data is None or decoding.decode is None
+                            else decoding.decode(data)
+                        ],
+                        decoding.type,
+                    )
                 except Exception as found:
                     raise SerializationError(
                         f"{where.topic}-{where.partition}: the {what} at offset {offset} is not what its serde makes, or not of the type "
                         f"{decoding.type}: {type(found).__name__}: {found}. Export it raw, or say its type"
                     ) from found
-        raise SerializationError(f"{where.topic}-{where.partition}: {type(error).__name__}: {error}") from error
+        raise SerializationError(
+            f"{where.topic}-{where.partition}: {type(error).__name__}: {error}"
+        ) from error
 
 
 async def export(
@@ -171,7 +230,9 @@ async def export(
         raise ConfigError("tables, topics: name what is to be exported")
     exporter = Exporter(topology, config, raw=raw, types=types or {})
     if log is not None:
-        return await exporter.export(SharedLog(log, asyncio.get_running_loop()), Path(directory), tables, topics)
+        return await exporter.export(
+            SharedLog(log, asyncio.get_running_loop()), Path(directory), tables, topics
+        )
     # Opened read-only, as an app may be using the log.
     reader = LogReader(address_of(config))
     await asyncio.to_thread(reader.__enter__)

@@ -29,7 +29,9 @@ SCHEMA = pa.schema(
 )
 
 
-def write_parquet(directory: Path, partitions: Iterable[tuple[TopicPartition, Iterable[Batch]]]) -> dict[str, int]:
+def write_parquet(
+    directory: Path, partitions: Iterable[tuple[TopicPartition, Iterable[Batch]]]
+) -> dict[str, int]:
     """Write one file per partition, and return the number of records by topic. Blocks.
 
     Each file appears only when it is complete. Offsets count from 0 in each partition.
@@ -40,7 +42,11 @@ def write_parquet(directory: Path, partitions: Iterable[tuple[TopicPartition, It
         topic = directory / where.topic
         topic.mkdir(parents=True, exist_ok=True)
         place = LogRange(where.topic, where.partition, 0, 0)
-        rows = write_file(topic / f"{where.partition}.parquet", SCHEMA, (columns.of(batch, place) for batch in batches))
+        rows = write_file(
+            topic / f"{where.partition}.parquet",
+            SCHEMA,
+            (columns.of(batch, place) for batch in batches),
+        )
         counts[where.topic] = counts.get(where.topic, 0) + rows
     return counts
 

@@ -20,9 +20,13 @@ _COLUMNS: Final = ("key", "value", "timestamp", "headers")
 _MICROS = 1000
 
 
-def table_of(records: Sequence[Record[Any, Any]], key: pa.DataType | None, value: pa.DataType | None) -> pa.Table:
+def table_of(
+    records: Sequence[Record[Any, Any]], key: pa.DataType | None, value: pa.DataType | None
+) -> pa.Table:
     """Return records as rows: key, value, timestamp, headers. Infer the types that are None."""
-    headers = [[{"key": name, "value": data} for name, data in record.headers] for record in records]
+    headers = [
+        [{"key": name, "value": data} for name, data in record.headers] for record in records
+    ]
     columns = [
         _column("key", [record.key for record in records], key),
         _column("value", [record.value for record in records], value),
@@ -40,7 +44,9 @@ def _column(name: str, objects: list[Any], kind: pa.DataType | None) -> pa.Array
         return pa.array(objects, kind)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         wanted = "a type of their own" if kind is None else f"of type {kind}"
-        raise BatchError(f"the {name}s of these records cannot be {wanted}: {error}; say what they are by {name}_type") from error
+        raise BatchError(
+            f"the {name}s of these records cannot be {wanted}: {error}; say what they are by {name}_type"
+        ) from error
 
 
 def records_of(rows: pa.Table, timestamp: int) -> list[Record[Any, Any]]:
@@ -60,7 +66,10 @@ def records_of(rows: pa.Table, timestamp: int) -> list[Record[Any, Any]]:
         times = [timestamp if time is None else time for time in _times(rows.column("timestamp"))]
     if "headers" not in names:
         return list(map(Record, keys, values, times))
-    headers = [tuple((each["key"], each["value"]) for each in one or ()) for one in rows.column("headers").to_pylist()]
+    headers = [
+        tuple((each["key"], each["value"]) for each in one or ())
+        for one in rows.column("headers").to_pylist()
+    ]
     return list(map(Record, keys, values, times, headers))
 
 
@@ -68,6 +77,8 @@ def _times(column: pa.ChunkedArray) -> list[int | None]:
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("ms", tz=column.type.tz), safe=False).cast(pa.int64())
     if not pa.types.is_integer(column.type):
-        raise BatchError(f"the timestamps of the rows that have come back are of type {column.type}: they are to be timestamps, or whole numbers, ms")
+        raise BatchError(
+            f"the timestamps of the rows that have come back are of type {column.type}: they are to be timestamps, or whole numbers, ms"
+        )
     found: list[int | None] = column.to_pylist()
     return found

@@ -9,4 +9,11 @@ from ks_actors.log.embedded._log import EmbeddedLog
 from ks_actors.log.embedded._member import EmbeddedMembership
 from ks_actors.log.embedded._producer import EmbeddedProducer, EmbeddedTransactionalProducer
 
-__all__ = ["EmbeddedFetcher", "EmbeddedLog", "EmbeddedMembership", "EmbeddedProducer", "EmbeddedTransactionalProducer", "Operation"]
+__all__ = [
+    "EmbeddedFetcher",
+    "EmbeddedLog",
+    "EmbeddedMembership",
+    "EmbeddedProducer",
+    "EmbeddedTransactionalProducer",
+    "Operation",
+]

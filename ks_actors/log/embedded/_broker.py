@@ -9,7 +9,14 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, final
 
-from ks_actors._errors import InvalidRecord, LogError, ProduceFailed, RecordTooLarge, TopicExists, UnknownTopicOrPartition
+from ks_actors._errors import (
+    InvalidRecord,
+    LogError,
+    ProduceFailed,
+    RecordTooLarge,
+    TopicExists,
+    UnknownTopicOrPartition,
+)
 from ks_actors.log.embedded._partition import Partition
 from ks_actors.log.embedded._segment import ABORT, COMMIT, DATA, NO_PRODUCER, TRANSACTIONAL, Segment
 from ks_actors.log.embedded._storage import TransactionalId
@@ -68,7 +75,9 @@ class Broker:
             topic = self._enter(Topic(identity, name, configs), count)
             for partition in topic.partitions:
                 place = identity, partition.name.partition
-                _restore(partition, loaded.bounds.get(place, (0, 0)), loaded.segments.get(place, ()))
+                _restore(
+                    partition, loaded.bounds.get(place, (0, 0)), loaded.segments.get(place, ())
+                )
                 for pid in partition.open:
                     transaction = by_pid[pid]
                     transaction.partitions[partition] = None
@@ -86,12 +95,18 @@ class Broker:
         """Return a partition. Raises UnknownTopicOrPartition."""
         partition = self.partitions.get(name)
         if partition is None:
-            raise UnknownTopicOrPartition(f"there is no {TopicPartition(*name)}: {self._what_is_there(name[0])}")
+            raise UnknownTopicOrPartition(
+                f"there is no {TopicPartition(*name)}: {self._what_is_there(name[0])}"
+            )
         return partition
 
     def _what_is_there(self, name: str) -> str:
         topic = self.topics.get(name)
-        return f"no topic {name!r}" if topic is None else f"topic {name!r} has partitions 0 to {len(topic.partitions) - 1}"
+        return (
+            f"no topic {name!r}"
+            if topic is None
+            else f"topic {name!r} has partitions 0 to {len(topic.partitions) - 1}"
+        )
 
     def create_topic(self, new: NewTopic) -> None:
         """Create a topic. Raises TopicExists, ConfigError, StorageFull, LogError."""
@@ -99,7 +114,9 @@ class Broker:
             raise TopicExists(f"there is a topic {new.name!r} already")
         check_topics((new,), self.topics)
         topic = Topic(self._next_topic, new.name, dict(new.configs))
-        topic.partitions = [Partition(topic, number, self.storage.load) for number in range(new.partitions)]
+        topic.partitions = [
+            Partition(topic, number, self.storage.load) for number in range(new.partitions)
+        ]
         self.storage.add_topic(topic)
         self._next_topic += 1
         self._enter(topic, new.partitions)
@@ -115,13 +132,20 @@ class Broker:
         for name, count in counts.items():
             topic = self.topics.get(name)
             if topic is None:
-                refused = refused or UnknownTopicOrPartition(f"there is no topic {name!r} that could get more partitions: create it")
+                refused = refused or UnknownTopicOrPartition(
+                    f"there is no topic {name!r} that could get more partitions: create it"
+                )
             elif count <= len(topic.partitions):
                 there = len(topic.partitions)
-                refused = refused or LogError(f"topic {name} has {there} partitions already, {count} is not more: name the number it is to have")
+                refused = refused or LogError(
+                    f"topic {name} has {there} partitions already, {count} is not more: name the number it is to have"
+                )
             else:
                 self.storage.grow_topic(topic, count)
-                added = [Partition(topic, number, self.storage.load) for number in range(len(topic.partitions), count)]
+                added = [
+                    Partition(topic, number, self.storage.load)
+                    for number in range(len(topic.partitions), count)
+                ]
                 topic.partitions += added
                 self.partitions.update({partition.name: partition for partition in added})
                 grown.add(name)
@@ -144,7 +168,10 @@ class Broker:
 
     def _delete_topic(self, topic: Topic) -> None:
         name = topic.name
-        offsets = {group: [place for place in places if place.topic == name] for group, places in self.offsets.items()}
+        offsets = {
+            group: [place for place in places if place.topic == name]
+            for group, places in self.offsets.items()
+        }
         self.storage.remove_topic(topic, offsets)
         del self.topics[name]
         for group, gone in offsets.items():
@@ -158,7 +185,9 @@ class Broker:
             partition.notify()
         self._topics_changed({name})
 
-    def append(self, batches: Sequence[Outgoing], transaction: Transaction | None = None) -> list[int]:
+    def append(
+        self, batches: Sequence[Outgoing], transaction: Transaction | None = None
+    ) -> list[int]:
         """Append batches; return the offset after each.
 
         Raises ProduceFailed: then nothing was written to the partitions that it names.
@@ -168,12 +197,18 @@ class Broker:
         for index, outgoing in enumerate(batches):
             try:
                 if outgoing.partition[0] in INTERNAL:
-                    raise LogError(f"topic {outgoing.partition[0]} is kept by the log itself: write to another one")
+                    raise LogError(
+                        f"topic {outgoing.partition[0]} is kept by the log itself: write to another one"
+                    )
                 partition = self.partition(outgoing.partition)
-                checked.append((partition, outgoing.batch, partition.check(outgoing.batch, self._clock)))
+                checked.append(
+                    (partition, outgoing.batch, partition.check(outgoing.batch, self._clock))
+                )
             except LogError as error:
                 name = TopicPartition(*outgoing.partition)
-                before = sum(len(other.batch) for other in batches[:index] if other.partition == name)
+                before = sum(
+                    len(other.batch) for other in batches[:index] if other.partition == name
+                )
                 errors[name] = _both(errors.get(name), error, before)
         kind, pid = (DATA, NO_PRODUCER) if transaction is None else (TRANSACTIONAL, transaction.pid)
         ends: dict[Partition, int] = {}
@@ -189,20 +224,39 @@ class Broker:
             behind.append(end)
             # An empty batch gets no segment.
             if count:
-                timestamps = [self._clock()] * count if partition.topic.settings.append_time else batch.timestamps
-                stored = Batch(batch.keys, batch.values, timestamps, batch.headers, range(base, end))
-                added.append((partition, Segment(base, end, kind=kind, pid=pid, count=count, size=size), stored))
+                timestamps = (
+                    [self._clock()] * count
+                    if partition.topic.settings.append_time
+                    else batch.timestamps
+                )
+                stored = Batch(
+                    batch.keys, batch.values, timestamps, batch.headers, range(base, end)
+                )
+                added.append(
+                    (
+                        partition,
+                        Segment(base, end, kind=kind, pid=pid, count=count, size=size),
+                        stored,
+                    )
+                )
         if added:
             try:
                 self.storage.append(added)
             except LogError as error:
-                raise ProduceFailed({**errors, **dict.fromkeys((partition.name for partition, _, _ in added), error)}) from error
+                raise ProduceFailed(
+                    {
+                        **errors,
+                        **dict.fromkeys((partition.name for partition, _, _ in added), error),
+                    }
+                ) from error
             self._take_in(added, transaction)
         if errors:
             raise ProduceFailed(errors)
         return behind
 
-    def _take_in(self, added: Sequence[tuple[Partition, Segment, Batch]], transaction: Transaction | None) -> None:
+    def _take_in(
+        self, added: Sequence[tuple[Partition, Segment, Batch]], transaction: Transaction | None
+    ) -> None:
         # The first append opens the transaction, and starts its timeout.
         if transaction is not None and not transaction.partitions:
             self._start_timer(transaction)
@@ -216,12 +270,19 @@ class Broker:
         for partition, _, _ in added:
             partition.notify()
 
-    def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    def commit_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> None:
         """Commit offsets outside of transactions. Raises StorageFull, LogError."""
         self.storage.end((), group_id, offsets)
         self.offsets.setdefault(group_id, {}).update(offsets)
 
-    def commit(self, transaction: Transaction, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    def commit(
+        self,
+        transaction: Transaction,
+        group_id: str,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    ) -> None:
         """Make a transaction and offsets visible at once.
 
         Raises StorageFull, LogError: then it is as open as before.
@@ -235,8 +296,17 @@ class Broker:
         """
         self._end(transaction, ABORT, "", {})
 
-    def _end(self, transaction: Transaction, kind: int, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        markers = [(partition, Segment(partition.end, partition.end + 1, kind=kind, pid=transaction.pid)) for partition in transaction.partitions]
+    def _end(
+        self,
+        transaction: Transaction,
+        kind: int,
+        group_id: str,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    ) -> None:
+        markers = [
+            (partition, Segment(partition.end, partition.end + 1, kind=kind, pid=transaction.pid))
+            for partition in transaction.partitions
+        ]
         self.storage.end(markers, group_id, offsets)
         for partition, marker in markers:
             partition.add(marker)
@@ -268,14 +338,20 @@ class Broker:
 
     def _start_timer(self, transaction: Transaction) -> None:
         loop = asyncio.get_running_loop()
-        transaction.timer = loop.call_later(transaction.timeout_ms / 1000, self._expire, transaction)
+        transaction.timer = loop.call_later(
+            transaction.timeout_ms / 1000, self._expire, transaction
+        )
 
     def _expire(self, transaction: Transaction) -> None:
         transaction.doom = f"it was open for longer than {transaction.timeout_ms} ms"
         try:
             self.abort(transaction)
         except LogError as error:
-            _logger.warning("transaction of %s is over time, but could not be aborted yet: %s", transaction.name, error)
+            _logger.warning(
+                "transaction of %s is over time, but could not be aborted yet: %s",
+                transaction.name,
+                error,
+            )
             # Try again after another timeout.
             self._start_timer(transaction)
 

@@ -27,8 +27,13 @@ def retain(broker: Broker, partition: Partition, now: int) -> None:
     before = partition.begin
     for segment in partition.segments:
         # A marker goes with the segment after it, or for good with the last record.
-        too_old = settings.retention_ms is not None and partition.newest(segment) < now - settings.retention_ms
-        too_much = settings.retention_bytes is not None and size - segment.size >= settings.retention_bytes
+        too_old = (
+            settings.retention_ms is not None
+            and partition.newest(segment) < now - settings.retention_ms
+        )
+        too_much = (
+            settings.retention_bytes is not None and size - segment.size >= settings.retention_bytes
+        )
         if segment.end > partition.stable or not (too_old or too_much):
             break
         size -= segment.size
@@ -88,11 +93,19 @@ def _compactable(partition: Partition, now: int) -> int:
 
 def _loaded(partition: Partition, segments: list[Segment]) -> list[tuple[Segment, Batch]]:
     """Load the segments to compact, before they can change."""
-    return [(segment, partition.load(segment)) for segment in segments if segment.count and not segment.aborted]
+    return [
+        (segment, partition.load(segment))
+        for segment in segments
+        if segment.count and not segment.aborted
+    ]
 
 
 def _pieces(batch: Batch) -> Iterator[Batch]:
-    return iter((batch,)) if len(batch) <= STEP else (batch.slice(start, start + STEP) for start in range(0, len(batch), STEP))
+    return (
+        iter((batch,))
+        if len(batch) <= STEP
+        else (batch.slice(start, start + STEP) for start in range(0, len(batch), STEP))
+    )
 
 
 class _Kept:
@@ -109,7 +122,11 @@ class _Kept:
         mortal = segment.horizon is not None and segment.horizon <= self._now
         kept = _survivors(piece, latest, self._partition.begin, tombstones=not mortal)
         if None in kept.values:
-            last = self._now + self._partition.topic.settings.delete_retention_ms if segment.horizon is None else segment.horizon
+            last = (
+                self._now + self._partition.topic.settings.delete_retention_ms
+                if segment.horizon is None
+                else segment.horizon
+            )
             self.horizon = last if self.horizon is None else max(last, self.horizon)
         if len(kept):
             self.parts.append(kept)
@@ -119,7 +136,12 @@ def _rewrite(broker: Broker, partition: Partition, start: int, stop: int, kept: 
     old = partition.segments[start:stop]
     batch = joined(kept.parts)
     # No record is dropped, so the segment stays as it is.
-    if len(old) == 1 and old[0].kind == DATA and len(batch) == old[0].count and kept.horizon == old[0].horizon:
+    if (
+        len(old) == 1
+        and old[0].kind == DATA
+        and len(batch) == old[0].count
+        and kept.horizon == old[0].horizon
+    ):
         return
     new = None
     if len(batch):

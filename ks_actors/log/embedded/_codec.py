@@ -62,7 +62,9 @@ class OffsetRecord(msgspec.Struct, array_like=True):
     metadata: str
 
 
-_Columns = tuple[list[bytes | None], list[bytes | None], list[int], list[Headers] | None, list[int] | None]
+_Columns = tuple[
+    list[bytes | None], list[bytes | None], list[int], list[Headers] | None, list[int] | None
+]
 _columns: Final = msgspec.msgpack.Decoder(_Columns)
 encode: Final = msgspec.msgpack.Encoder().encode
 
@@ -145,7 +147,9 @@ def encode_entry(segment: Segment) -> bytes:
     """Return the index entry of a segment as bytes."""
     newest = -1 if segment.newest is None else segment.newest
     horizon = -1 if segment.horizon is None else segment.horizon
-    return _ENTRY.pack(segment.end, segment.count, segment.size, segment.kind, segment.pid, newest, horizon)
+    return _ENTRY.pack(
+        segment.end, segment.count, segment.size, segment.kind, segment.pid, newest, horizon
+    )
 
 
 def decode_entry(base: int, data: bytes) -> Segment:
@@ -169,4 +173,10 @@ def decode_batch(data: bytes, base: int) -> Batch:
         keys, values, timestamps, headers, offsets = _columns.decode(data)
     except msgspec.DecodeError as error:
         raise LogCorrupted(f"the records at offset {base} cannot be read: {error}") from error
-    return Batch(keys, values, timestamps, headers, range(base, base + len(keys)) if offsets is None else offsets)
+    return Batch(
+        keys,
+        values,
+        timestamps,
+        headers,
+        range(base, base + len(keys)) if offsets is None else offsets,
+    )

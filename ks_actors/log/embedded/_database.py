@@ -5,7 +5,16 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
-from rocksdict import AccessType, BlockBasedOptions, Cache, DBCompressionType, Options, Rdict, ReadOptions, WriteBatch
+from rocksdict import (
+    AccessType,
+    BlockBasedOptions,
+    Cache,
+    DBCompressionType,
+    Options,
+    Rdict,
+    ReadOptions,
+    WriteBatch,
+)
 
 from ks_actors._errors import LogCorrupted, LogError, StorageFull
 
@@ -131,7 +140,9 @@ class Database:
         Raises StorageFull, LogError.
         """
         if self._read_only:
-            raise LogError(f"the log in {self._directory} was opened to be read: open it without read_only to write")
+            raise LogError(
+                f"the log in {self._directory} was opened to be read: open it without read_only to write"
+            )
         if self._undo is not None:
             self._reopen(self._undo)
         self._write(self._open_rdict(), changes)
@@ -150,7 +161,11 @@ class Database:
             # RocksDB takes no more writes now. Nothing must be undone: no reader looks at deleted
             # records.
             self._undo = self._undo or []
-            _logger.warning("log in %s keeps records that were deleted until it is opened again: %s", self._directory, error)
+            _logger.warning(
+                "log in %s keeps records that were deleted until it is opened again: %s",
+                self._directory,
+                error,
+            )
 
     def _write(self, rdict: Rdict, changes: UndoLog) -> None:
         batch = WriteBatch(raw_mode=True)

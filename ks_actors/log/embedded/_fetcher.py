@@ -24,7 +24,15 @@ class EmbeddedFetcher:
     Partitions without news cost nothing.
     """
 
-    def __init__(self, broker: Broker, faults: Faults, client_id: str, *, committed: bool, closed: Callable[[EmbeddedFetcher], None]) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        faults: Faults,
+        client_id: str,
+        *,
+        committed: bool,
+        closed: Callable[[EmbeddedFetcher], None],
+    ) -> None:
         self.client_id: str = client_id
         self._broker: Broker = broker
         self._faults: Faults = faults
@@ -42,9 +50,13 @@ class EmbeddedFetcher:
     def assign(self, positions: Mapping[TopicPartition, int], /) -> None:
         """Read exactly these partitions from these offsets; paused partitions stay paused."""
         self._unwatch()
-        self._positions = {TopicPartition(*partition): offset for partition, offset in positions.items()}
+        self._positions = {
+            TopicPartition(*partition): offset for partition, offset in positions.items()
+        }
         self._paused &= self._positions.keys()
-        self._active = dict.fromkeys(partition for partition in self._positions if partition not in self._paused)
+        self._active = dict.fromkeys(
+            partition for partition in self._positions if partition not in self._paused
+        )
         self._wake()
 
     def seek(self, partition: TopicPartition, offset: int, /) -> None:
@@ -78,9 +90,15 @@ class EmbeddedFetcher:
             self._activate(partition)
 
     def _check_assigned(self, partitions: Iterable[TopicPartition]) -> None:
-        strange = [str(TopicPartition(*partition)) for partition in partitions if partition not in self._positions]
+        strange = [
+            str(TopicPartition(*partition))
+            for partition in partitions
+            if partition not in self._positions
+        ]
         if strange:
-            raise LogError(f"fetcher {self.client_id} does not have {', '.join(strange)}: assign them")
+            raise LogError(
+                f"fetcher {self.client_id} does not have {', '.join(strange)}: assign them"
+            )
 
     def _activate(self, partition: TopicPartition) -> None:
         self._active[partition] = None

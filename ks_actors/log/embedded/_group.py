@@ -53,7 +53,9 @@ class Group:
         """The members by id, including absent ones with a kept place."""
         return self._members
 
-    def commit(self, who: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    def commit(
+        self, who: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> None:
         """Commit offsets of a member.
 
         Raises IllegalGeneration, UnknownTopicOrPartition, StorageFull, and LogError, also for
@@ -62,7 +64,9 @@ class Group:
         self.check(who, offsets)
         self._broker.commit_offsets(self.group_id, offsets)
 
-    def check(self, who: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    def check(
+        self, who: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> None:
         """Raise IllegalGeneration for a caller that may not commit now.
 
         Raises UnknownTopicOrPartition for offsets that cannot be committed. A group without members
@@ -75,9 +79,13 @@ class Group:
         if not self._members and not who.member_id and who.generation < 0:
             return
         if who.member_id not in self._members:
-            raise IllegalGeneration(f"group {self.group_id!r} knows no member {who.member_id!r}: it must join again")
+            raise IllegalGeneration(
+                f"group {self.group_id!r} knows no member {who.member_id!r}: it must join again"
+            )
         if who.generation != self.generation:
-            raise IllegalGeneration(f"group {self.group_id!r} is in generation {self.generation}, member {who.member_id} is of {who.generation}")
+            raise IllegalGeneration(
+                f"group {self.group_id!r} is in generation {self.generation}, member {who.member_id} is of {who.generation}"
+            )
 
     def enter(self, member: EmbeddedMembership) -> None:
         """Add a member, if it is new, and rebalance.
@@ -86,11 +94,22 @@ class Group:
         """
         if self._members.get(member.member_id) is not member:
             member.entered(f"{member.client_id}-{self._broker.incarnation}-{next(self._numbers)}")
-            former = next((each for each in self._members.values() if each.instance_id and each.instance_id == member.instance_id), None)
+            former = next(
+                (
+                    each
+                    for each in self._members.values()
+                    if each.instance_id and each.instance_id == member.instance_id
+                ),
+                None,
+            )
             if former is not None:
                 self._replace(former, member)
                 # With the same topics the assignment of the replaced member is still valid.
-                if not self._rebalancing and former.given is not None and self._count() == self._counts:
+                if (
+                    not self._rebalancing
+                    and former.given is not None
+                    and self._count() == self._counts
+                ):
                     member.assign(self.generation, former.given)
                     return
             else:
@@ -98,7 +117,10 @@ class Group:
         self._rebalance()
 
     def _replace(self, former: EmbeddedMembership, member: EmbeddedMembership) -> None:
-        self._members = {each.member_id: each for each in (member if each is former else each for each in self._members.values())}
+        self._members = {
+            each.member_id: each
+            for each in (member if each is former else each for each in self._members.values())
+        }
         self._forget(former)
         former.lose(fenced=True)
 
@@ -107,7 +129,9 @@ class Group:
         if self._members.get(member.member_id) is member:
             member.away, member.awaited = True, False
             loop = asyncio.get_running_loop()
-            self._absences[member] = loop.call_later(member.session_timeout_ms / 1000, self.expire, member)
+            self._absences[member] = loop.call_later(
+                member.session_timeout_ms / 1000, self.expire, member
+            )
             if self._rebalancing:
                 self.proceed()
 
@@ -142,12 +166,21 @@ class Group:
 
     def topics_changed(self, names: set[str]) -> None:
         """Rebalance if a topic of the members was created or deleted, or has grown."""
-        if any(names & member.topics for member in self._members.values()) and self._count() != self._counts:
+        if (
+            any(names & member.topics for member in self._members.values())
+            and self._count() != self._counts
+        ):
             self._rebalance()
 
     def _count(self) -> dict[str, int]:
-        topics = sorted(frozenset[str]().union(*(member.topics for member in self._members.values())))
-        return {topic: len(self._broker.topics[topic].partitions) for topic in topics if topic in self._broker.topics}
+        topics = sorted(
+            frozenset[str]().union(*(member.topics for member in self._members.values()))
+        )
+        return {
+            topic: len(self._broker.topics[topic].partitions)
+            for topic in topics
+            if topic in self._broker.topics
+        }
 
     def _rebalance(self) -> None:
         if self._leader() is None:
@@ -193,7 +226,9 @@ class Group:
         self.generation += 1
         self._counts = self._count()
         members = list(self._members.values())
-        infos = [MemberInfo(member.member_id, member.topics, member.user_data) for member in members]
+        infos = [
+            MemberInfo(member.member_id, member.topics, member.user_data) for member in members
+        ]
         try:
             assignments = leader.assignor(infos, dict(self._counts))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the leader's
@@ -238,10 +273,13 @@ class Groups:
     def ids(self) -> list[str]:
         """Return the ids of the groups that have members or offsets, in order."""
         return sorted(
-            {name for name, group in self._groups.items() if group.members} | {name for name, offsets in self._broker.offsets.items() if offsets}
+            {name for name, group in self._groups.items() if group.members}
+            | {name for name, offsets in self._broker.offsets.items() if offsets}
         )
 
-    def check_commit(self, who: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    def check_commit(
+        self, who: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> None:
         """Raise an error if a member may not commit these offsets now.
 
         The errors are IllegalGeneration and UnknownTopicOrPartition.

@@ -45,7 +45,9 @@ class Housekeeper:
             partition.grown = 0
             self._due[partition] = None
             if self._task is None:
-                self._task = asyncio.get_running_loop().create_task(self._clean_due(), name="ks-actors-log-housekeeping")
+                self._task = asyncio.get_running_loop().create_task(
+                    self._clean_due(), name="ks-actors-log-housekeeping"
+                )
 
     async def _clean_due(self) -> None:
         try:
@@ -73,7 +75,9 @@ class Housekeeper:
         for _ in compact(self._broker, partition, self._clock()):
             await asyncio.sleep(_REST_SECONDS)
             if self._closed:
-                raise LogClosed("the log was closed during a compaction; what is not compacted is as it was")
+                raise LogClosed(
+                    "the log was closed during a compaction; what is not compacted is as it was"
+                )
 
     async def clean(self) -> None:
         """Delete now the records that retention settings do not keep.
@@ -96,7 +100,9 @@ class Housekeeper:
                     await self._compact(partition)
 
     def _partitions(self) -> list[Partition]:
-        return [partition for topic in self._broker.topics.values() for partition in topic.partitions]
+        return [
+            partition for topic in self._broker.topics.values() for partition in topic.partitions
+        ]
 
     async def close(self) -> None:
         """Stop at the end of the current step."""
@@ -107,4 +113,6 @@ class Housekeeper:
 
 
 def _newest(partition: Partition) -> int:
-    return next((partition.newest(segment) for segment in reversed(partition.segments) if segment.count), -1)
+    return next(
+        (partition.newest(segment) for segment in reversed(partition.segments) if segment.count), -1
+    )

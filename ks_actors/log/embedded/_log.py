@@ -36,8 +36,12 @@ if TYPE_CHECKING:
 # Delete records up to the end.
 _ALL = -1
 T = TypeVar("T")
-P = TypeVar("P", EmbeddedFetcher, EmbeddedProducer, EmbeddedTransactionalProducer, EmbeddedMembership)
-_Part: TypeAlias = EmbeddedFetcher | EmbeddedProducer | EmbeddedTransactionalProducer | EmbeddedMembership
+P = TypeVar(
+    "P", EmbeddedFetcher, EmbeddedProducer, EmbeddedTransactionalProducer, EmbeddedMembership
+)
+_Part: TypeAlias = (
+    EmbeddedFetcher | EmbeddedProducer | EmbeddedTransactionalProducer | EmbeddedMembership
+)
 
 
 def _wall_clock() -> int:
@@ -65,7 +69,13 @@ class EmbeddedLog:
     `async with`, or with `start` and `close`, on one event loop.
     """
 
-    def __init__(self, directory: Path | None = None, *, clock: Callable[[], int] = _wall_clock, read_only: bool = False) -> None:
+    def __init__(
+        self,
+        directory: Path | None = None,
+        *,
+        clock: Callable[[], int] = _wall_clock,
+        read_only: bool = False,
+    ) -> None:
         self._directory: Path | None = directory
         self._read_only: bool = read_only
         self._storage: Storage = _storage(directory, read_only=read_only)
@@ -106,7 +116,10 @@ class EmbeddedLog:
             raise LogError(f"a log is started once, this one is {self._state}")
         self._state = "starting"
         try:
-            self._broker.take_in(await self._blocking(self._storage.open, undo=self._storage.close), read_only=self._read_only)
+            self._broker.take_in(
+                await self._blocking(self._storage.open, undo=self._storage.close),
+                read_only=self._read_only,
+            )
         except BaseException:
             self._state = "closed"
             raise
@@ -158,7 +171,11 @@ class EmbeddedLog:
         """Return a new fetcher without partitions."""
         self._check()
         committed = isolation is IsolationLevel.READ_COMMITTED
-        return self._add(EmbeddedFetcher(self._broker, self._faults, client_id, committed=committed, closed=self._remove))
+        return self._add(
+            EmbeddedFetcher(
+                self._broker, self._faults, client_id, committed=committed, closed=self._remove
+            )
+        )
 
     async def producer(
         self,
@@ -169,7 +186,9 @@ class EmbeddedLog:
     ) -> EmbeddedProducer:
         """Return a new producer; with a lease it writes only while the lease holds."""
         await self._begin("producer")
-        return self._add(EmbeddedProducer(self._broker, self._faults, client_id, self._remove, lease=lease))
+        return self._add(
+            EmbeddedProducer(self._broker, self._faults, client_id, self._remove, lease=lease)
+        )
 
     async def transactional_producer(
         self,
@@ -190,7 +209,12 @@ class EmbeddedLog:
         transaction = self._broker.begin_transactional(transactional_id, timeout_ms)
         return self._add(
             EmbeddedTransactionalProducer(
-                self._broker, self._faults, client_id, transaction, check_commit=self._groups.check_commit, closed=self._remove
+                self._broker,
+                self._faults,
+                client_id,
+                transaction,
+                check_commit=self._groups.check_commit,
+                closed=self._remove,
             )
         )
 
@@ -246,7 +270,9 @@ class EmbeddedLog:
         await self._begin("delete_topics")
         self._broker.delete_topics(tuple(names))
 
-    async def describe_topics(self, names: Iterable[str] | None = None, /, *, configs: bool = True) -> Mapping[str, TopicDescription]:
+    async def describe_topics(
+        self, names: Iterable[str] | None = None, /, *, configs: bool = True
+    ) -> Mapping[str, TopicDescription]:
         """Return the existing ones of the topics; all topics for None.
 
         Configs list the given settings, and look up Kafka's defaults for all others; they are empty
@@ -255,7 +281,12 @@ class EmbeddedLog:
         await self._begin("describe_topics")
         topics = self._broker.topics
         found = [topics[name] for name in (topics if names is None else names) if name in topics]
-        return {topic.name: TopicDescription(topic.name, len(topic.partitions), TopicConfigs(topic.configs) if configs else {}) for topic in found}
+        return {
+            topic.name: TopicDescription(
+                topic.name, len(topic.partitions), TopicConfigs(topic.configs) if configs else {}
+            )
+            for topic in found
+        }
 
     async def delete_records(self, before: Mapping[TopicPartition, int], /) -> None:
         """Delete all records below the given offsets, all records for -1.
@@ -263,7 +294,10 @@ class EmbeddedLog:
         Raises UnknownTopicOrPartition, OffsetOutOfRange (then none is deleted), StorageFull.
         """
         await self._begin("delete_records")
-        before = {name: self._broker.partition(name).end if offset == _ALL else offset for name, offset in before.items()}
+        before = {
+            name: self._broker.partition(name).end if offset == _ALL else offset
+            for name, offset in before.items()
+        }
         for name, offset in before.items():
             partition = self._broker.partition(name)
             if not 0 <= offset <= partition.end:
@@ -273,12 +307,16 @@ class EmbeddedLog:
             if offset > partition.begin:
                 self._broker.truncate(partition, offset)
 
-    async def begin_offsets(self, partitions: Iterable[TopicPartition], /) -> Mapping[TopicPartition, int]:
+    async def begin_offsets(
+        self, partitions: Iterable[TopicPartition], /
+    ) -> Mapping[TopicPartition, int]:
         """Return the first available offset per partition. Raises UnknownTopicOrPartition."""
         await self._begin("begin_offsets")
         return {name: self._broker.partition(name).begin for name in partitions}
 
-    async def end_offsets(self, partitions: Iterable[TopicPartition], isolation: IsolationLevel, /) -> Mapping[TopicPartition, int]:
+    async def end_offsets(
+        self, partitions: Iterable[TopicPartition], isolation: IsolationLevel, /
+    ) -> Mapping[TopicPartition, int]:
         """Return the offset after the last record (READ_COMMITTED: the last stable offset).
 
         Raises UnknownTopicOrPartition.
@@ -286,15 +324,22 @@ class EmbeddedLog:
         await self._begin("end_offsets")
         found = {name: self._broker.partition(name) for name in partitions}
         committed = isolation is IsolationLevel.READ_COMMITTED
-        return {name: partition.stable if committed else partition.end for name, partition in found.items()}
+        return {
+            name: partition.stable if committed else partition.end
+            for name, partition in found.items()
+        }
 
-    async def offsets_for_times(self, times: Mapping[TopicPartition, int], /) -> Mapping[TopicPartition, int]:
+    async def offsets_for_times(
+        self, times: Mapping[TopicPartition, int], /
+    ) -> Mapping[TopicPartition, int]:
         """Return the first offset at or after each time (ms); the end offset where there is none.
 
         Raises UnknownTopicOrPartition.
         """
         await self._begin("offsets_for_times")
-        return {name: self._broker.partition(name).offset_for_time(time) for name, time in times.items()}
+        return {
+            name: self._broker.partition(name).offset_for_time(time) for name, time in times.items()
+        }
 
     async def group_ids(self) -> Sequence[str]:
         """Return the ids of all groups that have members or committed offsets."""
@@ -306,7 +351,11 @@ class EmbeddedLog:
         await self._begin("group_members")
         members = self._groups.get(group_id).members
         return [
-            GroupMember(name, member.client_id, partitions=None if member.given is None else frozenset(member.given.partitions))
+            GroupMember(
+                name,
+                member.client_id,
+                partitions=None if member.given is None else frozenset(member.given.partitions),
+            )
             for name, member in members.items()
         ]
 
@@ -326,7 +375,9 @@ class EmbeddedLog:
         await self._begin("group_offsets")
         return dict(self._groups.get(group_id).committed())
 
-    async def set_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], /) -> None:
+    async def set_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], /
+    ) -> None:
         """Commit offsets for a group without members, all or none.
 
         Raises IllegalGeneration, UnknownTopicOrPartition, StorageFull.
@@ -357,7 +408,9 @@ class EmbeddedLog:
         self._check()
         await self._housekeeper.compact()
 
-    def inject(self, operation: Operation, error: Exception, times: int = 1, *, after: bool = False) -> None:
+    def inject(
+        self, operation: Operation, error: Exception, times: int = 1, *, after: bool = False
+    ) -> None:
         """Make the next `times` calls of `operation` raise `error`. An aid for tests.
 
         They raise it instead of doing anything; or `after` everything was done.
@@ -382,7 +435,9 @@ class EmbeddedLog:
 def _storage(directory: Path | None, *, read_only: bool) -> Storage:
     if directory is None:
         if read_only:
-            raise ConfigError("a log in memory is nobody else's to read: read_only needs a directory")
+            raise ConfigError(
+                "a log in memory is nobody else's to read: read_only needs a directory"
+            )
         return MemoryStorage()
     # Import it only now: a log in memory works where there is no RocksDB.
     from ks_actors.log.embedded._rocks import RocksStorage  # noqa: PLC0415

@@ -87,7 +87,9 @@ class EmbeddedMembership:
 
     def _check(self) -> None:
         if self._closed:
-            raise LogClosed(f"{self.client_id} has left group {self._group.group_id!r}, or the log is closed")
+            raise LogClosed(
+                f"{self.client_id} has left group {self._group.group_id!r}, or the log is closed"
+            )
 
     def join(self) -> None:
         """Enter the group."""
@@ -97,7 +99,9 @@ class EmbeddedMembership:
         """Leave the group, as if the session had timed out."""
         self._group.expire(self)
 
-    def revoked(self, user_data: bytes | None = None, topics: Collection[str] | None = None, /) -> None:
+    def revoked(
+        self, user_data: bytes | None = None, topics: Collection[str] | None = None, /
+    ) -> None:
         """Confirm that the partitions of the last Revoked are given up.
 
         Does nothing when the group does not wait for that.
@@ -122,7 +126,9 @@ class EmbeddedMembership:
             self.topics = frozenset(topics)
         self._group.enter(self)
 
-    async def committed(self, partitions: Iterable[TopicPartition], /) -> Mapping[TopicPartition, OffsetAndMetadata]:
+    async def committed(
+        self, partitions: Iterable[TopicPartition], /
+    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
         """Return the group's committed offsets, without partitions that have none.
 
         Commits take effect at once, so there are none to wait for.
@@ -208,7 +214,9 @@ class EmbeddedMembership:
         self.given = assignment
         # Here a lease ends only with the membership.
         self._lease.extend(inf)
-        self._tell(Assigned(GroupMetadata(self._group.group_id, generation, self.member_id), assignment))
+        self._tell(
+            Assigned(GroupMetadata(self._group.group_id, generation, self.member_id), assignment)
+        )
 
     def lose(self, *, fenced: bool = False) -> None:
         """Leave the group by force.

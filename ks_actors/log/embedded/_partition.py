@@ -34,9 +34,24 @@ class Partition:
     `load` gets the records of a segment.
     """
 
-    __slots__ = ("_bases", "_load", "begin", "deleted", "end", "grown", "name", "open", "segments", "size", "topic", "watchers")
+    __slots__ = (
+        "_bases",
+        "_load",
+        "begin",
+        "deleted",
+        "end",
+        "grown",
+        "name",
+        "open",
+        "segments",
+        "size",
+        "topic",
+        "watchers",
+    )
 
-    def __init__(self, topic: Topic, number: int, load: Callable[[Partition, Segment], Batch]) -> None:
+    def __init__(
+        self, topic: Topic, number: int, load: Callable[[Partition, Segment], Batch]
+    ) -> None:
         self.topic: Topic = topic
         self.name: TopicPartition = TopicPartition(topic.name, number)
         self.begin: int = 0
@@ -196,7 +211,9 @@ class Partition:
         while not self.deleted:
             start = stop = self.find(max(offset, self.begin))
             count = 0
-            while stop < len(self.segments) and self.segments[stop].end <= boundary and count < least:
+            while (
+                stop < len(self.segments) and self.segments[stop].end <= boundary and count < least
+            ):
                 count += self.segments[stop].count
                 stop += 1
             if start == stop:

@@ -45,7 +45,9 @@ class EmbeddedProducer:
         if self._closed:
             raise LogClosed(f"producer {self.client_id} is closed")
         if self._lease is not None and not self._lease.holds():
-            raise IllegalGeneration(f"producer {self.client_id} has not sent its last records: the member that they are of is not one any more")
+            raise IllegalGeneration(
+                f"producer {self.client_id} has not sent its last records: the member that they are of is not one any more"
+            )
         await self._faults.wait("send")
         self._faults.before("send")
         behind = self._broker.append(batches)
@@ -108,7 +110,9 @@ class EmbeddedTransactionalProducer:
         self._check()
         transaction = self._transaction
         if transaction.doom is not None:
-            raise TransactionAborted(f"transaction of {transaction.name} is void: {transaction.doom}; abort it, and send again what it had")
+            raise TransactionAborted(
+                f"transaction of {transaction.name} is void: {transaction.doom}; abort it, and send again what it had"
+            )
         try:
             await self._faults.wait("send")
             self._faults.before("send")
@@ -121,7 +125,9 @@ class EmbeddedTransactionalProducer:
         self._faults.after("send")
         return behind
 
-    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata, /) -> None:
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata, /
+    ) -> None:
         """Make the sent records, and `offsets` as the group's, visible at once.
 
         Raises Fenced, IllegalGeneration, UnknownTopicOrPartition, TransactionAborted: then the
@@ -135,7 +141,9 @@ class EmbeddedTransactionalProducer:
         if transaction.doom is not None:
             doom = transaction.doom
             self._abort()
-            raise TransactionAborted(f"transaction of {transaction.name} is void: {doom}; nothing of it will be visible")
+            raise TransactionAborted(
+                f"transaction of {transaction.name} is void: {doom}; nothing of it will be visible"
+            )
         if offsets:
             try:
                 self._check_commit(group, offsets)

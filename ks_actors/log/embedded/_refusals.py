@@ -27,7 +27,9 @@ def check_transactional(transactional_id: str, timeout_ms: int) -> None:
     if not transactional_id:
         raise LogError("a transactional id may not be empty: name one")
     if timeout_ms <= 0:
-        raise LogError(f"transactional id {transactional_id}: a timeout is more than 0 ms, not {timeout_ms}")
+        raise LogError(
+            f"transactional id {transactional_id}: a timeout is more than 0 ms, not {timeout_ms}"
+        )
 
 
 def check_offsets(group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
@@ -40,7 +42,9 @@ def check_offsets(group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetad
             )
 
 
-def check_times(partition: TopicPartition, settings: TopicSettings, timestamps: Sequence[int], now: int) -> None:
+def check_times(
+    partition: TopicPartition, settings: TopicSettings, timestamps: Sequence[int], now: int
+) -> None:
     """Raise InvalidRecord for times that are further from now (ms) than the topic allows."""
     least = None if settings.before_max_ms is None else now - settings.before_max_ms
     most = None if settings.after_max_ms is None else now + settings.after_max_ms
@@ -49,7 +53,8 @@ def check_times(partition: TopicPartition, settings: TopicSettings, timestamps: 
     wrong = [
         index
         for index, time in enumerate(timestamps)
-        if time != _NO_TIME and ((least is not None and time < least) or (most is not None and time > most))
+        if time != _NO_TIME
+        and ((least is not None and time < least) or (most is not None and time > most))
     ]
     if wrong:
         raise InvalidRecord(

@@ -85,11 +85,21 @@ class RocksStorage:
         for _, segment, batch in added:
             self._remember(segment, batch)
 
-    def end(self, markers: Sequence[tuple[Partition, Segment]], group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    def end(
+        self,
+        markers: Sequence[tuple[Partition, Segment]],
+        group_id: str,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    ) -> None:
         """Write all markers and offsets at once."""
-        changes: UndoLog = [(_codec.entry_key(*_place(partition), marker.base), _codec.encode_entry(marker)) for partition, marker in markers]
+        changes: UndoLog = [
+            (_codec.entry_key(*_place(partition), marker.base), _codec.encode_entry(marker))
+            for partition, marker in markers
+        ]
         for (topic, number), committed in offsets.items():
-            record = _codec.OffsetRecord(group_id, topic, number, committed.offset, committed.metadata)
+            record = _codec.OffsetRecord(
+                group_id, topic, number, committed.offset, committed.metadata
+            )
             changes.append((_codec.offset_key(group_id, topic, number), _codec.encode(record)))
         if changes:
             self._database.write(changes)
@@ -99,7 +109,9 @@ class RocksStorage:
         record = TopicRecord(topic.id, topic.name, len(topic.partitions), dict(topic.configs))
         # In one write with the topic, so that no id is ever used again.
         log = _codec.LogRecord(incarnation=self._log.incarnation, next_topic=topic.id + 1)
-        self._database.write([(_codec.topic_key(topic.id), _codec.encode(record)), (_codec.LOG, _codec.encode(log))])
+        self._database.write(
+            [(_codec.topic_key(topic.id), _codec.encode(record)), (_codec.LOG, _codec.encode(log))]
+        )
         self._log = log
 
     def grow_topic(self, topic: Topic, partitions: int) -> None:
@@ -110,24 +122,34 @@ class RocksStorage:
     def remove_topic(self, topic: Topic, offsets: Mapping[str, Iterable[TopicPartition]]) -> None:
         """Forget a topic at once; wipe its records after that, when no reader can find them."""
         changes: UndoLog = [(_codec.topic_key(topic.id), None)]
-        changes.extend((_codec.offset_key(group_id, *partition), None) for group_id, partitions in offsets.items() for partition in partitions)
+        changes.extend(
+            (_codec.offset_key(group_id, *partition), None)
+            for group_id, partitions in offsets.items()
+            for partition in partitions
+        )
         self._database.write(changes)
         self._database.wipe(_codec.ranges_of_topic(topic.id))
 
     def put_transactional_id(self, transactional_id: TransactionalId) -> None:
         """Write a transactional id."""
-        self._database.write([(_codec.transactional_id_key(transactional_id.name), _codec.encode(transactional_id))])
+        self._database.write(
+            [(_codec.transactional_id_key(transactional_id.name), _codec.encode(transactional_id))]
+        )
 
     def set_begin(self, partition: Partition, begin: int) -> None:
         """Write the bounds of a partition: the end too, as its last segment may be gone soon."""
-        self._database.write([(_codec.bounds_key(*_place(partition)), _codec.encode_bounds(begin, partition.end))])
+        self._database.write(
+            [(_codec.bounds_key(*_place(partition)), _codec.encode_bounds(begin, partition.end))]
+        )
 
     def discard(self, partition: Partition, segments: Sequence[Segment]) -> None:
         """Wipe segments; after a failure the next opening of the log wipes them."""
         if segments:
             self._wipe(_place(partition), segments)
 
-    def replace(self, partition: Partition, old: Sequence[Segment], new: Segment | None, batch: Batch) -> None:
+    def replace(
+        self, partition: Partition, old: Sequence[Segment], new: Segment | None, batch: Batch
+    ) -> None:
         """Replace the old segments by the new one.
 
         Write the end of the partition too, as its last segment may be gone.
@@ -149,7 +171,12 @@ class RocksStorage:
 
     def _wipe(self, place: tuple[int, int], segments: Sequence[Segment]) -> None:
         first, behind = segments[0].base, segments[-1].end
-        self._database.wipe([(key(*place, first), key(*place, behind)) for key in (_codec.records_key, _codec.entry_key)])
+        self._database.wipe(
+            [
+                (key(*place, first), key(*place, behind))
+                for key in (_codec.records_key, _codec.entry_key)
+            ]
+        )
 
     def _remember(self, segment: Segment, batch: Batch) -> None:
         segment.batch = batch
@@ -166,14 +193,21 @@ class RocksStorage:
         loaded = Loaded(incarnation=self._log.incarnation, next_topic=self._log.next_topic)
         loaded.topics = [_read_topic(value) for _, value in scan(b"t", b"u")]
         loaded.transactional_ids = [_read_transactional_id(value) for _, value in scan(b"x", b"y")]
-        loaded.bounds = {_codec.read_partition(key): _codec.decode_bounds(value) for key, value in scan(b"p", b"q")}
+        loaded.bounds = {
+            _codec.read_partition(key): _codec.decode_bounds(value)
+            for key, value in scan(b"p", b"q")
+        }
         for _, value in scan(b"o", b"p"):
             record = _read_offset(value)
             committed = OffsetAndMetadata(record.offset, record.metadata)
-            loaded.offsets.setdefault(record.group_id, {})[TopicPartition(record.topic, record.partition)] = committed
+            loaded.offsets.setdefault(record.group_id, {})[
+                TopicPartition(record.topic, record.partition)
+            ] = committed
         for key, value in scan(b"i", b"j"):
             topic, partition, base = _codec.read_place(key)
-            loaded.segments.setdefault((topic, partition), []).append(_codec.decode_entry(base, value))
+            loaded.segments.setdefault((topic, partition), []).append(
+                _codec.decode_entry(base, value)
+            )
         self._wipe_leftovers(loaded)
         return loaded
 
@@ -181,7 +215,9 @@ class RocksStorage:
         data = self._database.get(_codec.LOG)
         last = _codec.LogRecord() if data is None else _read_log(data)
         if last.version != _codec.VERSION:
-            raise LogError(f"the log in {self._directory} is of format {last.version}, this version reads format {_codec.VERSION}")
+            raise LogError(
+                f"the log in {self._directory} is of format {last.version}, this version reads format {_codec.VERSION}"
+            )
         if self._read_only:
             self._log = last
             return
@@ -191,7 +227,11 @@ class RocksStorage:
     def _wipe_leftovers(self, loaded: Loaded) -> None:
         """Wipe deleted data that could not be wiped at the deletion."""
         known = {topic.identity for topic in loaded.topics}
-        for topic in sorted({topic for topic, _ in (*loaded.segments, *loaded.bounds)} - known) if not self._read_only else ():
+        for topic in (
+            sorted({topic for topic, _ in (*loaded.segments, *loaded.bounds)} - known)
+            if not self._read_only
+            else ()
+        ):
             self._database.wipe(_codec.ranges_of_topic(topic))
         for place in [place for place in loaded.segments if place[0] not in known]:
             del loaded.segments[place]
@@ -215,4 +255,7 @@ def _cost(segment: Segment) -> int:
 def _put(changes: UndoLog, partition: Partition, segment: Segment, batch: Batch) -> None:
     segment.newest = max(batch.timestamps)
     key = (*_place(partition), segment.base)
-    changes += [(_codec.records_key(*key), _codec.encode_batch(batch)), (_codec.entry_key(*key), _codec.encode_entry(segment))]
+    changes += [
+        (_codec.records_key(*key), _codec.encode_batch(batch)),
+        (_codec.entry_key(*key), _codec.encode_entry(segment)),
+    ]

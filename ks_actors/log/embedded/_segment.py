@@ -29,9 +29,29 @@ class Segment:
     compaction. Committed readers skip `aborted` records.
     """
 
-    __slots__ = ("aborted", "base", "batch", "count", "end", "horizon", "kind", "newest", "pid", "size")
+    __slots__ = (
+        "aborted",
+        "base",
+        "batch",
+        "count",
+        "end",
+        "horizon",
+        "kind",
+        "newest",
+        "pid",
+        "size",
+    )
 
-    def __init__(self, base: int, end: int, *, kind: int = DATA, pid: int = NO_PRODUCER, count: int = 0, size: int = 0) -> None:
+    def __init__(
+        self,
+        base: int,
+        end: int,
+        *,
+        kind: int = DATA,
+        pid: int = NO_PRODUCER,
+        count: int = 0,
+        size: int = 0,
+    ) -> None:
         self.base: int = base
         self.end: int = end
         self.kind: int = kind
@@ -56,11 +76,15 @@ def payload(batch: Batch) -> int:
     """
     keys, values = batch.keys, batch.values
     if not len(keys) == len(values) == len(batch.timestamps):
-        raise ValueError(f"columns of a batch are of one length, not {len(keys)} keys, {len(values)} values, {len(batch.timestamps)} timestamps")
+        raise ValueError(
+            f"columns of a batch are of one length, not {len(keys)} keys, {len(values)} values, {len(batch.timestamps)} timestamps"
+        )
     size = _bytes_of(keys, "keys") + _bytes_of(values, "values")
     if batch.headers is None:
         return size
-    return size + sum(len(name) + len(value or b"") for name, value in chain.from_iterable(batch.headers))
+    return size + sum(
+        len(name) + len(value or b"") for name, value in chain.from_iterable(batch.headers)
+    )
 
 
 def sizes_of(batch: Batch) -> list[int]:
@@ -81,7 +105,11 @@ def joined(parts: Sequence[Batch]) -> Batch:
         timestamps += part.timestamps
     headers = None
     if any(part.headers is not None for part in parts):
-        headers = list(chain.from_iterable(part.headers if part.headers is not None else ((),) * len(part) for part in parts))
+        headers = list(
+            chain.from_iterable(
+                part.headers if part.headers is not None else ((),) * len(part) for part in parts
+            )
+        )
     return Batch(keys, values, timestamps, headers, _joined_offsets(parts))
 
 
@@ -101,4 +129,6 @@ def _bytes_of(column: list[Any], what: str) -> int:
     if kinds <= {bytes, NoneType}:
         return sum(map(len, filter(None, column)))
     names = ", ".join(sorted(kind.__name__ for kind in kinds - {bytes, NoneType}))
-    raise TypeError(f"{what} of records in a log are bytes or None, not {names}: serialize them first")
+    raise TypeError(
+        f"{what} of records in a log are bytes or None, not {names}: serialize them first"
+    )

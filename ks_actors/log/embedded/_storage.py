@@ -74,7 +74,12 @@ class Storage(Protocol):
         """Write new segments."""
         ...
 
-    def end(self, markers: Sequence[tuple[Partition, Segment]], group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    def end(
+        self,
+        markers: Sequence[tuple[Partition, Segment]],
+        group_id: str,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    ) -> None:
         """Write the end of a transaction: markers and offsets; or offsets alone."""
         ...
 
@@ -105,7 +110,9 @@ class Storage(Protocol):
         """
         ...
 
-    def replace(self, partition: Partition, old: Sequence[Segment], new: Segment | None, batch: Batch) -> None:
+    def replace(
+        self, partition: Partition, old: Sequence[Segment], new: Segment | None, batch: Batch
+    ) -> None:
         """Replace `old` by `new`, with the records of `batch`."""
         ...
 
@@ -133,7 +140,12 @@ class MemoryStorage:
         for _, segment, batch in added:
             segment.batch = batch
 
-    def end(self, markers: Sequence[tuple[Partition, Segment]], group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    def end(
+        self,
+        markers: Sequence[tuple[Partition, Segment]],
+        group_id: str,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    ) -> None:
         """Do nothing: the broker has it."""
 
     def add_topic(self, topic: Topic) -> None:
@@ -154,7 +166,13 @@ class MemoryStorage:
     def discard(self, partition: Partition, segments: Sequence[Segment]) -> None:
         """Do nothing: there are no references to them any more."""
 
-    def replace(self, partition: Partition, old: Sequence[Segment], new: Segment | None, batch: Batch) -> None:  # noqa: ARG002 - others need them
+    def replace(
+        self,
+        partition: Partition,  # noqa: ARG002 - part of the contract
+        old: Sequence[Segment],  # noqa: ARG002 - part of the contract
+        new: Segment | None,
+        batch: Batch,
+    ) -> None:
         """Keep the batch in the new segment."""
         if new is not None:
             new.batch = batch

@@ -67,7 +67,9 @@ class Topic:
 def check_topic(name: str, partitions: int) -> None:
     """Raise LogError for a topic that Kafka would reject."""
     if not _LEGAL.fullmatch(name) or name in {".", ".."}:
-        raise LogError(f"{name!r} is no name of a topic: use 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'")
+        raise LogError(
+            f"{name!r} is no name of a topic: use 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'"
+        )
     if partitions < 1:
         raise LogError(f"topic {name} needs at least one partition, not {partitions}")
 
@@ -84,10 +86,14 @@ def check_topics(topics: Iterable[NewTopic], existing: Iterable[str]) -> None:
         check_configs(topic.name, topic.configs)
         other = alike.setdefault(topic.name.replace(".", "_"), topic.name)
         if other != topic.name:
-            raise LogError(f"topic {topic.name} collides with topic {other}: '.' and '_' are the same in names of metrics; choose another name")
+            raise LogError(
+                f"topic {topic.name} collides with topic {other}: '.' and '_' are the same in names of metrics; choose another name"
+            )
         count += topic.partitions
     if count > _AT_ONCE:
-        raise LogError(f"{count} partitions are more than Kafka makes at once: {_AT_ONCE}; make topics one by one, and let them grow")
+        raise LogError(
+            f"{count} partitions are more than Kafka makes at once: {_AT_ONCE}; make topics one by one, and let them grow"
+        )
 
 
 def read_settings(name: str, configs: Mapping[str, str]) -> TopicSettings:
@@ -104,7 +110,9 @@ def read_settings(name: str, configs: Mapping[str, str]) -> TopicSettings:
         retention_bytes=_limit(configs, "retention.bytes") if "delete" in cleaning else None,
         max_message_bytes=int(configs.get("max.message.bytes", defaults.max_message_bytes)),
         delete_retention_ms=int(configs.get("delete.retention.ms", defaults.delete_retention_ms)),
-        min_compaction_lag_ms=int(configs.get("min.compaction.lag.ms", defaults.min_compaction_lag_ms)),
+        min_compaction_lag_ms=int(
+            configs.get("min.compaction.lag.ms", defaults.min_compaction_lag_ms)
+        ),
         append_time=configs.get("message.timestamp.type", "").strip() == "LogAppendTime",
         before_max_ms=_limit(configs, "message.timestamp.before.max.ms"),
         after_max_ms=_limit(configs, "message.timestamp.after.max.ms"),

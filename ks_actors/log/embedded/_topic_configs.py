@@ -27,7 +27,9 @@ class _Config(NamedTuple):
     check: Callable[[str], str | None]
 
 
-def _whole(least: int, most: int = _LONG, *, also: int | None = None) -> Callable[[str], str | None]:
+def _whole(
+    least: int, most: int = _LONG, *, also: int | None = None
+) -> Callable[[str], str | None]:
     def check(text: str) -> str | None:
         if _WHOLE.fullmatch(text) is None:
             return "a whole number"
@@ -62,18 +64,26 @@ def _truth(text: str) -> str | None:
 
 
 def _no(text: str) -> str | None:
-    return _truth(text) or (None if text.strip().lower() == "false" else "false, where the log has no tiered storage")
+    return _truth(text) or (
+        None if text.strip().lower() == "false" else "false, where the log has no tiered storage"
+    )
 
 
 def _replicas(text: str) -> str | None:
-    return None if not text or text == "*" or re.fullmatch(r"[0-9]+:[0-9]+(,[0-9]+:[0-9]+)*", text) else "'*', or partition:broker, ..."
+    return (
+        None
+        if not text or text == "*" or re.fullmatch(r"[0-9]+:[0-9]+(,[0-9]+:[0-9]+)*", text)
+        else "'*', or partition:broker, ..."
+    )
 
 
 _CONFIGS: Final[Mapping[str, _Config]] = {
     "cleanup.policy": _Config("delete", _policies),
     "compression.gzip.level": _Config("-1", _whole(1, 9, also=-1)),
     "compression.lz4.level": _Config("9", _whole(1, 17)),
-    "compression.type": _Config("producer", _one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")),
+    "compression.type": _Config(
+        "producer", _one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+    ),
     "compression.zstd.level": _Config("3", _whole(-131_072, 22)),
     "delete.retention.ms": _Config("86400000", _whole(0)),
     "file.delete.delay.ms": _Config("60000", _whole(0)),
@@ -111,7 +121,9 @@ def check_configs(topic: str, configs: Mapping[str, str]) -> None:
     for name, value in configs.items():
         config = _CONFIGS.get(name)
         if config is None:
-            raise ConfigError(f"topic {topic}: Kafka has no setting {name!r} of topics; it has {', '.join(_CONFIGS)}")
+            raise ConfigError(
+                f"topic {topic}: Kafka has no setting {name!r} of topics; it has {', '.join(_CONFIGS)}"
+            )
         wanted = config.check(value)
         if wanted is not None:
             raise ConfigError(f"topic {topic}: {name} is {wanted}, not {value!r}")

@@ -22,7 +22,13 @@ if TYPE_CHECKING:
     from ks_actors.log._groups import GroupMember
     from ks_actors.log._lease import Lease
     from ks_actors.log._port import NewMember
-    from ks_actors.log._types import NewTopic, OffsetAndMetadata, Outage, TopicDescription, TransactionScope
+    from ks_actors.log._types import (
+        NewTopic,
+        OffsetAndMetadata,
+        Outage,
+        TopicDescription,
+        TransactionScope,
+    )
     from ks_actors.records import TopicPartition
 
 _Part: TypeAlias = KafkaFetcher | KafkaProducer | KafkaTransactionalProducer | KafkaMembership
@@ -38,11 +44,19 @@ class KafkaLog:
     After an error in `start` you may start it again.
     """
 
-    def __init__(self, bootstrap_servers: str, *, options: KafkaOptions | None = None, client_id: str = "ks-actors") -> None:
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        *,
+        options: KafkaOptions | None = None,
+        client_id: str = "ks-actors",
+    ) -> None:
         self._servers: str = bootstrap_servers
         self._options: KafkaOptions = options or KafkaOptions()
         self._client_id: str = client_id
-        self._client: KafkaClient = KafkaClient(bootstrap_servers, self._options, client_id=client_id)
+        self._client: KafkaClient = KafkaClient(
+            bootstrap_servers, self._options, client_id=client_id
+        )
         self._admin: Admin = Admin(self._client)
         self._groups: GroupAdmin = GroupAdmin(self._client)
         self._threads: LoopThread = LoopThread(f"{client_id} heartbeats")
@@ -101,7 +115,9 @@ class KafkaLog:
         if self._state == "closed":
             return
         self._state = "closed"
-        for failed in await asyncio.gather(*(part.close() for part in tuple(self._parts)), return_exceptions=True):
+        for failed in await asyncio.gather(
+            *(part.close() for part in tuple(self._parts)), return_exceptions=True
+        ):
             if isinstance(failed, BaseException) and not isinstance(failed, LogError):
                 raise failed
         await self._threads.close()
@@ -122,17 +138,27 @@ class KafkaLog:
         self._parts[fetcher] = None
         return fetcher
 
-    async def producer(self, *, client_id: str, lease: Lease | None = None, topics: Collection[str] = ()) -> KafkaProducer:
+    async def producer(
+        self, *, client_id: str, lease: Lease | None = None, topics: Collection[str] = ()
+    ) -> KafkaProducer:
         """Return a new idempotent producer; with a lease, it writes only while the lease holds.
 
         Meanwhile it looks up the record size limits of `topics` and connects to their leaders.
         """
         self._check()
         client = self._another_client(client_id)
-        return await self._started(KafkaProducer(client, self._admin, client_id, self._remove, lease=lease, topics=topics), topics)
+        return await self._started(
+            KafkaProducer(client, self._admin, client_id, self._remove, lease=lease, topics=topics),
+            topics,
+        )
 
     async def transactional_producer(
-        self, transactional_id: str, *, client_id: str, timeout_ms: int, scope: TransactionScope | None = None
+        self,
+        transactional_id: str,
+        *,
+        client_id: str,
+        timeout_ms: int,
+        scope: TransactionScope | None = None,
     ) -> KafkaTransactionalProducer:
         """Return a producer of that id; fence all earlier ones and abort their open transactions.
 
@@ -143,7 +169,13 @@ class KafkaLog:
         self._check()
         client = self._another_client(client_id)
         producer = KafkaTransactionalProducer(
-            client, self._admin, transactional_id, client_id=client_id, timeout_ms=timeout_ms, scope=scope, closed=self._remove
+            client,
+            self._admin,
+            transactional_id,
+            client_id=client_id,
+            timeout_ms=timeout_ms,
+            scope=scope,
+            closed=self._remove,
         )
         return await self._started(producer, () if scope is None else scope.topics)
 
@@ -160,7 +192,9 @@ class KafkaLog:
         """
         self._parts[part] = None
         try:
-            async with in_background(self._admin.try_to_learn_limits(topics), f"limits for {part.client_id}"):
+            async with in_background(
+                self._admin.try_to_learn_limits(topics), f"limits for {part.client_id}"
+            ):
                 await part.start()
         except BaseException:
             await part.close()
@@ -174,7 +208,9 @@ class KafkaLog:
         that it takes over from leave first, if the group can be asked.
         """
         self._check()
-        membership = await join_group(self._client, self._servers, self._threads, group_id, member, closed=self._remove)
+        membership = await join_group(
+            self._client, self._servers, self._threads, group_id, member, closed=self._remove
+        )
         if self._state != "started":
             await membership.close()
             self._check()
@@ -206,7 +242,9 @@ class KafkaLog:
         self._check()
         await self._admin.delete_topics(names)
 
-    async def describe_topics(self, names: Iterable[str] | None = None, /, *, configs: bool = True) -> Mapping[str, TopicDescription]:
+    async def describe_topics(
+        self, names: Iterable[str] | None = None, /, *, configs: bool = True
+    ) -> Mapping[str, TopicDescription]:
         """Return the topics that exist among `names`; for None, all topics but Kafka's own.
 
         Configs include defaults, and are given for topics that permit it. Without `configs` Kafka
@@ -231,12 +269,16 @@ class KafkaLog:
         self._check()
         await self._admin.delete_records(before)
 
-    async def begin_offsets(self, partitions: Iterable[TopicPartition], /) -> Mapping[TopicPartition, int]:
+    async def begin_offsets(
+        self, partitions: Iterable[TopicPartition], /
+    ) -> Mapping[TopicPartition, int]:
         """Return the first available offset of each partition. Raises UnknownTopicOrPartition."""
         self._check()
         return await self._admin.begin_offsets(partitions)
 
-    async def end_offsets(self, partitions: Iterable[TopicPartition], isolation: IsolationLevel, /) -> Mapping[TopicPartition, int]:
+    async def end_offsets(
+        self, partitions: Iterable[TopicPartition], isolation: IsolationLevel, /
+    ) -> Mapping[TopicPartition, int]:
         """Return the offset after the last record (READ_COMMITTED: the last stable offset).
 
         Raises UnknownTopicOrPartition.
@@ -244,7 +286,9 @@ class KafkaLog:
         self._check()
         return await self._admin.end_offsets(partitions, isolation)
 
-    async def offsets_for_times(self, times: Mapping[TopicPartition, int], /) -> Mapping[TopicPartition, int]:
+    async def offsets_for_times(
+        self, times: Mapping[TopicPartition, int], /
+    ) -> Mapping[TopicPartition, int]:
         """Return the first offset at or after each time (ms), or the end offset if there is none.
 
         Raises UnknownTopicOrPartition.
@@ -279,7 +323,9 @@ class KafkaLog:
         self._check()
         return await self._groups.offsets(group_id)
 
-    async def set_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], /) -> None:
+    async def set_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], /
+    ) -> None:
         """Commit offsets for a group without members, all in one request.
 
         Raises IllegalGeneration, UnknownTopicOrPartition.

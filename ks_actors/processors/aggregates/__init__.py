@@ -6,10 +6,17 @@ from ks_actors.processors.aggregates._final_sessions import FinalSessionAggregat
 from ks_actors.processors.aggregates._history import Superseded, with_history
 from ks_actors.processors.aggregates._sessions import SessionAggregate, SessionAggregation
 from ks_actors.processors.aggregates._sliding import SlidingAggregate
-from ks_actors.processors.aggregates._table_aggregates import TableAggregate, TableReduce, TableSelect
+from ks_actors.processors.aggregates._table_aggregates import (
+    TableAggregate,
+    TableReduce,
+    TableSelect,
+)
 from ks_actors.processors.aggregates._window_aggregation import WindowAggregation
 from ks_actors.processors.aggregates._windowed import WindowedAggregate
-from ks_actors.processors.aggregates._windowed_special import FinalWindowedAggregate, UnlimitedAggregate
+from ks_actors.processors.aggregates._windowed_special import (
+    FinalWindowedAggregate,
+    UnlimitedAggregate,
+)
 
 __all__ = [
     "FinalSessionAggregate",

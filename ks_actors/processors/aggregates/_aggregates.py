@@ -44,10 +44,15 @@ class StreamCount(Inline):
             return Bound(self._record_form(history))
         cache = context.cache(self.store, send_old=self.send_old)
         if cache is None:
-            return Bound(self._record_form(context), self._batch_form(context, context.forward_batch, send_old=self.send_old))
+            return Bound(
+                self._record_form(context),
+                self._batch_form(context, context.forward_batch, send_old=self.send_old),
+            )
         cached = cached_count(context, self.store, cache)
         if cache.plain and context.store(self.store).count_up is not None:
-            return Bound(cached.process, self._batch_form(context, held_counts(cache), send_old=True))
+            return Bound(
+                cached.process, self._batch_form(context, held_counts(cache), send_old=True)
+            )
         return cached
 
     def _record_form(self, context: NodeContext) -> Process:
@@ -72,7 +77,9 @@ class StreamCount(Inline):
 
         return process
 
-    def _batch_form(self, context: NodeContext, forward_batch: ProcessBatch, *, send_old: bool) -> ProcessBatch:
+    def _batch_form(
+        self, context: NodeContext, forward_batch: ProcessBatch, *, send_old: bool
+    ) -> ProcessBatch:
         store = context.store(self.store)
         get = store.get_entry
         put = store.put_entry
@@ -90,16 +97,32 @@ class StreamCount(Inline):
                 else:
                     # The kernel stops at the first record that is not plain; the loop below counts
                     # that one.
-                    done = count_up(keys, values, times, done, changes, timestamps, with_old=send_old)
+                    done = count_up(
+                        keys, values, times, done, changes, timestamps, with_old=send_old
+                    )
                     stop = done + _FEW
-                dropped += one_by_one(batch, keys[done:stop], values[done:stop], times[done:stop], holes, changes, timestamps)
+                dropped += one_by_one(
+                    batch,
+                    keys[done:stop],
+                    values[done:stop],
+                    times[done:stop],
+                    holes,
+                    changes,
+                    timestamps,
+                )
                 done = stop
             if dropped:
                 context.dropped(dropped)
             forward_rest(forward_batch, batch, holes, changes, timestamps)
 
         def one_by_one(
-            batch: Batch, keys: list[Any], values: list[Any], times: list[int], holes: list[int], changes: list[Any], timestamps: list[int]
+            batch: Batch,
+            keys: list[Any],
+            values: list[Any],
+            times: list[int],
+            holes: list[int],
+            changes: list[Any],
+            timestamps: list[int],
         ) -> int:
             """Count the given records of the batch; return the number of dropped ones."""
             dropped = 0
@@ -184,7 +207,13 @@ class StreamAggregate(Inline):
             elif initializer is not None:
                 old = initializer()
             before = kept(old)
-            new = aggregator(key, value, old) if initializer is not None else value if entry is None else aggregator(old, value)
+            new = (
+                aggregator(key, value, old)
+                if initializer is not None
+                else value
+                if entry is None
+                else aggregator(old, value)
+            )
             put(key, None if new is None else (new, timestamp))
             forward(key, (new, before if send_old else None), timestamp, headers)
 
@@ -205,7 +234,9 @@ class StreamAggregate(Inline):
             changes: list[Any] = []
             timestamps: list[int] = []
             dropped = 0
-            for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
+            for key, value, timestamp in zip(
+                batch.keys, batch.values, batch.timestamps, strict=True
+            ):
                 if key is None or value is None:
                     dropped += 1
                     holes.append(len(changes) + len(holes))

@@ -58,7 +58,9 @@ def cached_count(context: NodeContext, name: str, cache: Cache) -> Bound:
         cache.came(batch)
         rows = cache.rows()
         try:
-            hold_counted(rows, counts, found, latest_times(batch.keys, batch.timestamps), put_entries)
+            hold_counted(
+                rows, counts, found, latest_times(batch.keys, batch.timestamps), put_entries
+            )
         except SerializationError:  # of a key: of which, is seen record by record
             singly(batch)
             return
@@ -107,16 +109,28 @@ def hold_counted(
     olds = rows.olds
     # `max` takes five times as long.
     entries: Folded = {
-        key: (number, time) if entry is None else (entry[0] + number, time if entry[1] < time else entry[1])  # noqa: FURB136
+        key: (number, time)
+        if entry is None
+        else (entry[0] + number, time if entry[1] < time else entry[1])  # noqa: FURB136
         for (key, number), entry, time in zip(counts.items(), found, times, strict=True)
     }
-    fresh = {key: None if entry is None else entry[0] for key, entry in zip(counts, found, strict=True) if key not in olds}
+    fresh = {
+        key: None if entry is None else entry[0]
+        for key, entry in zip(counts, found, strict=True)
+        if key not in olds
+    }
     put_entries(entries, fresh)
     olds.update(fresh)
     return entries
 
 
-def cached_aggregate(context: NodeContext, name: str, cache: Cache, aggregator: Callable[..., Any], initializer: Callable[[], Any] | None) -> Bound:
+def cached_aggregate(
+    context: NodeContext,
+    name: str,
+    cache: Cache,
+    aggregator: Callable[..., Any],
+    initializer: Callable[[], Any] | None,
+) -> Bound:
     """Fold the values of each key into a store and give the updates to the cache.
 
     See StreamAggregate.
@@ -145,7 +159,11 @@ def cached_aggregate(context: NodeContext, name: str, cache: Cache, aggregator: 
 
 
 def _aggregate_batch_form(
-    context: NodeContext, store: Any, cache: Cache, aggregator: Callable[..., Any], initializer: Callable[[], Any] | None
+    context: NodeContext,
+    store: Any,
+    cache: Cache,
+    aggregator: Callable[..., Any],
+    initializer: Callable[[], Any] | None,
 ) -> ProcessBatch:
     get, admit = store.get_entry, admission(store)
 
@@ -154,7 +172,9 @@ def _aggregate_batch_form(
         firsts: dict[Any, Any] = {}
         skipped: set[int] = set()
         dropped = 0
-        for index, (key, value, timestamp) in enumerate(zip(batch.keys, batch.values, batch.timestamps, strict=True)):
+        for index, (key, value, timestamp) in enumerate(
+            zip(batch.keys, batch.values, batch.timestamps, strict=True)
+        ):
             if key is None or value is None:
                 skipped.add(index)
                 dropped += 1
@@ -169,9 +189,16 @@ def _aggregate_batch_form(
                     old, seen = entry
                 # No row yet, or one that was deleted earlier in this batch: begin anew.
                 if old is None:
-                    new, seen = value if initializer is None else aggregator(key, value, initializer()), timestamp
+                    new, seen = (
+                        value if initializer is None else aggregator(key, value, initializer()),
+                        timestamp,
+                    )
                 else:
-                    new = aggregator(old, value) if initializer is None else aggregator(key, value, old)
+                    new = (
+                        aggregator(old, value)
+                        if initializer is None
+                        else aggregator(key, value, old)
+                    )
                 new = admit(key, new)
                 folded[key] = (new, timestamp if seen < timestamp or new is None else seen)
             except Exception as error:  # noqa: BLE001 - the handler decides
@@ -180,7 +207,13 @@ def _aggregate_batch_form(
         if dropped:
             context.dropped(dropped)
         cache.came(batch, skipped)
-        _hold_folded(store, cache, folded, firsts, batch if dropped == 0 else batch.select([value is not None for value in batch.values]))
+        _hold_folded(
+            store,
+            cache,
+            folded,
+            firsts,
+            batch if dropped == 0 else batch.select([value is not None for value in batch.values]),
+        )
 
     return process_batch
 
@@ -193,12 +226,16 @@ def admission(store: Any) -> Callable[[Any, Any], Any]:
     bound, admit = store.bound, store.admit
 
     def admitted(key: Any, new: Any) -> Any:
-        return new if new is None or (type(new) is int and -bound <= new < bound) else admit(key, new)
+        return (
+            new if new is None or (type(new) is int and -bound <= new < bound) else admit(key, new)
+        )
 
     return admitted
 
 
-def _hold_folded(store: Any, cache: Cache, folded: Folded, firsts: dict[Any, Any], batch: Batch) -> None:
+def _hold_folded(
+    store: Any, cache: Cache, folded: Folded, firsts: dict[Any, Any], batch: Batch
+) -> None:
     """Put the new entries of rows into their store, and cache them; `firsts` are the old values."""
     rows = cache.rows()
     olds, news = rows.olds, rows.news
@@ -246,7 +283,9 @@ def cached_rows(context: NodeContext, store: Any, cache: Cache) -> Bound:
         try:
             latest = {
                 key: (None if value is None else store.admit(key, value), timestamp)
-                for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True)
+                for key, value, timestamp in zip(
+                    batch.keys, batch.values, batch.timestamps, strict=True
+                )
             }
             deque(map(store.check_key, latest), maxlen=0)
             firsts = {key: (get(key) or _NO_ENTRY)[0] for key in latest if key not in held}
@@ -268,7 +307,14 @@ def one_at_a_time(context: NodeContext, cache: Cache, process: Process) -> Proce
 
     def process_batch(batch: Batch) -> None:
         headers: Iterable[Headers] = repeat(()) if batch.headers is None else batch.headers
-        columns = zip(batch.keys, batch.values, batch.timestamps, headers, batch.offsets or repeat(-1), strict=False)
+        columns = zip(
+            batch.keys,
+            batch.values,
+            batch.timestamps,
+            headers,
+            batch.offsets or repeat(-1),
+            strict=False,
+        )
         for index, (key, value, timestamp, header, offset) in enumerate(columns):
             current.offset = offset
             try:

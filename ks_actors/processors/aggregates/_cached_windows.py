@@ -27,7 +27,9 @@ _NEVER = 2**63 - 1
 _count = itemgetter(0)
 
 
-def cached_windows(context: NodeContext, aggregation: WindowAggregation, cache: Cache, clock: Clock) -> Bound:
+def cached_windows(
+    context: NodeContext, aggregation: WindowAggregation, cache: Cache, clock: Clock
+) -> Bound:
     """Aggregate into a window store and give the updates to the cache; see WindowedAggregate."""
     starts = _starts(aggregation)
     process = _record_form(context, aggregation, cache, clock, starts)
@@ -41,10 +43,14 @@ def _starts(aggregation: WindowAggregation) -> Starts:
     size, advance = aggregation.size_ms, aggregation.advance_ms
     if size == advance:
         return lambda timestamp: (timestamp - timestamp % size,)
-    return lambda timestamp: range(max(0, timestamp - size + advance) // advance * advance, timestamp + 1, advance)
+    return lambda timestamp: range(
+        max(0, timestamp - size + advance) // advance * advance, timestamp + 1, advance
+    )
 
 
-def _record_form(context: NodeContext, aggregation: WindowAggregation, cache: Cache, clock: Clock, starts: Starts) -> Process:
+def _record_form(
+    context: NodeContext, aggregation: WindowAggregation, cache: Cache, clock: Clock, starts: Starts
+) -> Process:
     store = context.store(aggregation.store)
     get, put, hold, kept = store.get_entry, store.put_entry, cache.hold, cache.before
     fold = aggregation.fold(store, send_old=False)
@@ -72,7 +78,9 @@ def _record_form(context: NodeContext, aggregation: WindowAggregation, cache: Ca
     return process
 
 
-def _batch_form(context: NodeContext, aggregation: WindowAggregation, cache: Cache, clock: Clock, starts: Starts) -> ProcessBatch:
+def _batch_form(
+    context: NodeContext, aggregation: WindowAggregation, cache: Cache, clock: Clock, starts: Starts
+) -> ProcessBatch:
     store = context.store(aggregation.store)
     get = store.get_entry
     fold = aggregation.fold(store, send_old=False)
@@ -88,7 +96,9 @@ def _batch_form(context: NodeContext, aggregation: WindowAggregation, cache: Cac
         firsts: dict[int, dict[Any, Any]] = {}
         late: dict[int, int | None] = {}
         dropped = updates = 0
-        for index, (key, value, timestamp) in enumerate(zip(batch.keys, batch.values, batch.timestamps, strict=True)):
+        for index, (key, value, timestamp) in enumerate(
+            zip(batch.keys, batch.values, batch.timestamps, strict=True)
+        ):
             if key is None:
                 dropped += 1
                 continue
@@ -111,7 +121,12 @@ def _batch_form(context: NodeContext, aggregation: WindowAggregation, cache: Cac
                     _, new = fold(key, value, None if entry[0] is None else entry)
                     new = admit(key, new)
                     updates += 1
-                    rows[key] = (new, timestamp if entry[0] is None or entry[1] < timestamp or new is None else entry[1])
+                    rows[key] = (
+                        new,
+                        timestamp
+                        if entry[0] is None or entry[1] < timestamp or new is None
+                        else entry[1],
+                    )
             except Exception as error:  # noqa: BLE001 - the handler decides
                 failed(context, batch, index, error)
                 late[index] = none_of_them
@@ -145,7 +160,13 @@ def held_window_counts(cache: Cache) -> HoldCounts:
     It takes changes of plain keys; the old value is 0 where there was no row before.
     """
 
-    def hold(batch: Batch, holes: Sequence[int], windows: list[Window], changes: list[tuple[int, int]], times: list[int]) -> None:
+    def hold(
+        batch: Batch,
+        holes: Sequence[int],
+        windows: list[Window],
+        changes: list[tuple[int, int]],
+        times: list[int],
+    ) -> None:
         if holes:
             gone = set(holes)
             batch = batch.select([index not in gone for index in range(len(batch))])
@@ -156,16 +177,22 @@ def held_window_counts(cache: Cache) -> HoldCounts:
             keys, changed = batch.keys[at:stop], changes[at:stop]
             rows = cache.rows(window)
             exhaust(map(rows.olds.setdefault, keys, [before or None for _, before in changed]))
-            rows.news.update(zip(keys, zip(map(_count, changed), times[at:stop], strict=True), strict=True))
+            rows.news.update(
+                zip(keys, zip(map(_count, changed), times[at:stop], strict=True), strict=True)
+            )
             if batch.headers is not None or rows.headers:
-                rows.note_headers(keys, repeat(()) if batch.headers is None else batch.headers[at:stop])
+                rows.note_headers(
+                    keys, repeat(()) if batch.headers is None else batch.headers[at:stop]
+                )
             at = stop
         cache.settle(len(batch))
 
     return hold
 
 
-def _hold(store: Any, cache: Cache, window: Window, entries: Folded, firsts: dict[Any, Any]) -> None:
+def _hold(
+    store: Any, cache: Cache, window: Window, entries: Folded, firsts: dict[Any, Any]
+) -> None:
     """Put new entries of a window into the store, and cache them; `firsts` are the old values."""
     put, start = store.put_entry, window.start
     rows = cache.rows(window)

@@ -94,9 +94,14 @@ class _OpenSessions:
 
     def _restored(self) -> list[tuple[Any, Any, int, int]]:
         """Return the sessions that the store has already."""
-        sessions = self._store.ended_sessions(max(0, self._context.progress.get(self._name, 0)), LATEST)
+        sessions = self._store.ended_sessions(
+            max(0, self._context.progress.get(self._name, 0)), LATEST
+        )
         # in order: a heap
-        return [(self._store.end_order(key, start, end), key, start, end) for key, start, end in sessions]
+        return [
+            (self._store.end_order(key, start, end), key, start, end)
+            for key, start, end in sessions
+        ]
 
     def add(self, key: Any, start: int, end: int) -> None:
         """Queue a session."""
@@ -118,7 +123,9 @@ class _OpenSessions:
             self._origins.back(here)
         progress[self._name] = closed
 
-    def _forward(self, queue: list[tuple[Any, Any, int, int]], closed: int, headers: Headers) -> None:
+    def _forward(
+        self, queue: list[tuple[Any, Any, int, int]], closed: int, headers: Headers
+    ) -> None:
         last: Any = None
         while queue and queue[0][3] < closed:
             order, key, start, end = heapq.heappop(queue)
@@ -132,4 +139,6 @@ class _OpenSessions:
                 entry = None
             last = order
             if entry is not None:
-                self._context.forward(Windowed(key, Window(start, end)), (entry[0], None), end, headers)
+                self._context.forward(
+                    Windowed(key, Window(start, end)), (entry[0], None), end, headers
+                )

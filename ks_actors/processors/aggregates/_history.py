@@ -72,7 +72,9 @@ class _Latest:
 
 
 def _putting(put: Callable[[Any, Any, int], int], forward: Process) -> Process:
-    def put_and_forward(key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
+    def put_and_forward(
+        key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers
+    ) -> None:
         code = put(key, change[0], timestamp)
         if code == PUT_RETURN_CODE_VALID_TO_UNDEFINED:
             forward(key, tuple(change), timestamp, headers)

@@ -66,7 +66,11 @@ class SessionAggregation:
             def reduce_two(_: Any, one: Any, other: Any) -> Any:
                 return other if one is None else aggregator(one, other)
 
-            return Fold(lambda: None, reduce_two, lambda _, value, one: value if one is None else aggregator(one, value))
+            return Fold(
+                lambda: None,
+                reduce_two,
+                lambda _, value, one: value if one is None else aggregator(one, value),
+            )
         return Fold(initializer, merger, aggregator)
 
 
@@ -90,7 +94,9 @@ class SessionAggregate(Inline):
         if cache is not None:
             process = _cached_form(context, aggregation, cache, clock)
             return Bound(process, one_at_a_time(context, cache, process))
-        return Bound(_record_form(context, aggregation, clock), _batch_form(context, aggregation, clock))
+        return Bound(
+            _record_form(context, aggregation, clock), _batch_form(context, aggregation, clock)
+        )
 
 
 def whole(timestamp: int, found: list[Session]) -> tuple[int, int]:
@@ -131,14 +137,18 @@ def _record_form(context: NodeContext, aggregation: SessionAggregation, clock: C
         if start != end or start != timestamp:
             for (first, last, _), old in zip(found, olds, strict=True):
                 remove(key, first, last)
-                forward(Windowed(key, Window(first, last)), (None, old if send_old else None), last, ())
+                forward(
+                    Windowed(key, Window(first, last)), (None, old if send_old else None), last, ()
+                )
         put(key, start, end, entry)
         forward(Windowed(key, Window(start, end)), (aggregate, None), end, ())
 
     return process
 
 
-def _batch_form(context: NodeContext, aggregation: SessionAggregation, clock: Clock) -> ProcessBatch:
+def _batch_form(
+    context: NodeContext, aggregation: SessionAggregation, clock: Clock
+) -> ProcessBatch:
     store = context.store(aggregation.store)
     find, put, remove = store.find_entries, store.put_entry, store.remove_entry
     forward_batch = context.forward_batch
@@ -153,7 +163,9 @@ def _batch_form(context: NodeContext, aggregation: SessionAggregation, clock: Cl
         send = out.add
         dropped = 0
         now = clock.time
-        for index, (key, value, timestamp) in enumerate(zip(batch.keys, batch.values, batch.timestamps, strict=True)):
+        for index, (key, value, timestamp) in enumerate(
+            zip(batch.keys, batch.values, batch.timestamps, strict=True)
+        ):
             if key is None:
                 dropped += 1
                 continue
@@ -209,12 +221,26 @@ class _Columns:
     def batch(self) -> Batch:
         """Return the added records as a batch."""
         offsets = self._source.offsets
-        return Batch(self.keys, self.changes, self.timestamps, None, [offsets[index] for index in self._offsets] if offsets else ())
+        return Batch(
+            self.keys,
+            self.changes,
+            self.timestamps,
+            None,
+            [offsets[index] for index in self._offsets] if offsets else (),
+        )
 
 
-def _cached_form(context: NodeContext, aggregation: SessionAggregation, cache: Cache, clock: Clock) -> Process:
+def _cached_form(
+    context: NodeContext, aggregation: SessionAggregation, cache: Cache, clock: Clock
+) -> Process:
     store = context.store(aggregation.store)
-    find, put, remove, hold, kept = store.find_entries, store.put_entry, store.remove_entry, cache.hold, cache.before
+    find, put, remove, hold, kept = (
+        store.find_entries,
+        store.put_entry,
+        store.remove_entry,
+        cache.hold,
+        cache.before,
+    )
     begin, merge, add = aggregation.fold()
     gap = aggregation.gap_ms
     wait = gap + aggregation.grace_ms
@@ -229,7 +255,10 @@ def _cached_form(context: NodeContext, aggregation: SessionAggregation, cache: C
         if end < clock.time - wait:
             context.dropped()
             return
-        olds = {(first, last): kept(Windowed(key, Window(first, last)), entry[0]) for first, last, entry in found}
+        olds = {
+            (first, last): kept(Windowed(key, Window(first, last)), entry[0])
+            for first, last, entry in found
+        }
         aggregate = begin()
         for _, _, entry in found:
             aggregate = merge(key, aggregate, entry[0])
@@ -238,7 +267,12 @@ def _cached_form(context: NodeContext, aggregation: SessionAggregation, cache: C
         if start != end or start != timestamp:
             for first, last, _ in found:
                 remove(key, first, last)
-                hold(Windowed(key, Window(first, last)), (None, olds.pop((first, last))), last, headers)
+                hold(
+                    Windowed(key, Window(first, last)),
+                    (None, olds.pop((first, last))),
+                    last,
+                    headers,
+                )
         put(key, start, end, new)
         hold(Windowed(key, Window(start, end)), (aggregate, olds.get((start, end))), end, headers)
 

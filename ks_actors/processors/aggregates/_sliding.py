@@ -46,7 +46,9 @@ class SlidingAggregate(Inline):
 class _Sliding:
     """The windows of one task."""
 
-    def __init__(self, context: NodeContext, aggregation: WindowAggregation, *, on_close: bool) -> None:
+    def __init__(
+        self, context: NodeContext, aggregation: WindowAggregation, *, on_close: bool
+    ) -> None:
         self._context = context
         self._store = context.store(aggregation.store)
         self._name = aggregation.store
@@ -56,12 +58,17 @@ class _Sliding:
         self._send_old = aggregation.send_old
         self._mutable = self._store.mutable
         self._kept = keeper(self._store, send_old=aggregation.send_old)
-        self._cache = None if on_close else context.cache(aggregation.store, send_old=aggregation.send_old)
+        self._cache = (
+            None if on_close else context.cache(aggregation.store, send_old=aggregation.send_old)
+        )
         self._origins = context.origins()
         self._initial, self._fold = _functions(aggregation)
         # A forwarded window takes no more records.
         self._clock = Clock(context, self._name)
-        self._now = max(self._clock.time, context.progress.get(self._name, -1 - self._grace) + self._grace if on_close else -1)
+        self._now = max(
+            self._clock.time,
+            context.progress.get(self._name, -1 - self._grace) + self._grace if on_close else -1,
+        )
 
     def process(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         if key is None or value is None:
@@ -88,7 +95,9 @@ class _Sliding:
         right: Entry | None = None
         left_exists = right_exists = False
         previous: int | None = None
-        for start, entry in reversed(self._store.fetch_entries(record.key, max(0, now - 2 * length), now + 1)):
+        for start, entry in reversed(
+            self._store.fetch_entries(record.key, max(0, now - 2 * length), now + 1)
+        ):
             starts.add(start)
             end = start + length
             # The window right after this record exists already.
@@ -115,7 +124,10 @@ class _Sliding:
             record.update(previous + 1, self._beginning(now))
         if not left_exists:
             begun = left is not None and previous is not None and now - length <= previous
-            record.update(now - length, (self._taken(left)[0], now) if begun and left is not None else self._beginning(now))
+            record.update(
+                now - length,
+                (self._taken(left)[0], now) if begun and left is not None else self._beginning(now),
+            )
         if not right_exists and right is not None and right[1] > now:
             record.take_over(right)
 
@@ -160,7 +172,9 @@ class _Sliding:
         last = closed - self._length - 1
         if emitted >= closed or last < 0:
             return
-        forward_closed(self._context, self._origins, self._store, (first, last), self._length, headers)
+        forward_closed(
+            self._context, self._origins, self._store, (first, last), self._length, headers
+        )
         progress[self._name] = closed
 
     def _beginning(self, timestamp: int) -> Entry:
@@ -182,7 +196,9 @@ class _Sliding:
             self._context.dropped()
             return
         old, seen = entry
-        before = self._kept(old) if self._cache is None else self._before(self._cache, record.key, start)
+        before = (
+            self._kept(old) if self._cache is None else self._before(self._cache, record.key, start)
+        )
         new = self._fold(record.key, record.value, old)
         latest = record.timestamp if old is None else max(record.timestamp, seen)
         self._store.put_entry(record.key, start, None if new is None else (new, latest))
@@ -199,9 +215,13 @@ class _Sliding:
             return
         windowed = Windowed(record.key, Window(start, start + self._length))
         if self._cache is not None:
-            self._cache.hold(windowed, (new, old), record.timestamp if new is None else timestamp, record.headers)
+            self._cache.hold(
+                windowed, (new, old), record.timestamp if new is None else timestamp, record.headers
+            )
         else:
-            self._context.forward(windowed, (new, old if self._send_old else None), timestamp, record.headers)
+            self._context.forward(
+                windowed, (new, old if self._send_old else None), timestamp, record.headers
+            )
 
     def _before(self, cache: Cache, key: Any, start: int) -> Any:
         """Return the window's value in the store.
@@ -209,7 +229,11 @@ class _Sliding:
         It differs from the initial value of a new window.
         """
         entry = self._store.get_entry(key, start)
-        return None if entry is None else cache.before(key, entry[0], Window(start, start + self._length))
+        return (
+            None
+            if entry is None
+            else cache.before(key, entry[0], Window(start, start + self._length))
+        )
 
 
 class _Record:
@@ -217,7 +241,9 @@ class _Record:
 
     __slots__ = ("_windows", "closed", "headers", "key", "timestamp", "value")
 
-    def __init__(self, windows: _Sliding, key: Any, value: Any, timestamp: int, headers: Headers, closed: int) -> None:
+    def __init__(
+        self, windows: _Sliding, key: Any, value: Any, timestamp: int, headers: Headers, closed: int
+    ) -> None:
         self._windows = windows
         self.key: Any = key
         self.value: Any = value
@@ -234,7 +260,9 @@ class _Record:
         self._windows.take_over(self, entry)
 
 
-def _functions(aggregation: WindowAggregation) -> tuple[Callable[[], Any], Callable[[Any, Any, Any], Any]]:
+def _functions(
+    aggregation: WindowAggregation,
+) -> tuple[Callable[[], Any], Callable[[Any, Any, Any], Any]]:
     """Return the initializer of a window, and the fold of key, value and aggregate."""
     aggregator = aggregation.aggregator
     if aggregator is None:

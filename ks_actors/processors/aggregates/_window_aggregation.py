@@ -57,7 +57,10 @@ class WindowAggregation:
             return reduce
 
         if kept is as_it_is:  # Save a call.
-            return lambda key, value, entry: (old := initializer() if entry is None else entry[0], aggregator(key, value, old))
+            return lambda key, value, entry: (
+                old := initializer() if entry is None else entry[0],
+                aggregator(key, value, old),
+            )
 
         def aggregate(key: Any, value: Any, entry: Any) -> tuple[Any, Any]:
             old = initializer() if entry is None else entry[0]

@@ -57,10 +57,17 @@ class WindowedAggregate(Inline):
     def _cached(self, context: NodeContext, cache: Cache, clock: Clock) -> Bound:
         aggregation = self.aggregation
         cached = cached_windows(context, aggregation, cache, clock)
-        if not cache.plain or aggregation.aggregator is not None or aggregation.advance_ms < aggregation.size_ms:
+        if (
+            not cache.plain
+            or aggregation.aggregator is not None
+            or aggregation.advance_ms < aggregation.size_ms
+        ):
             return cached
         counted = replace(aggregation, send_old=True)
-        return Bound(cached.process, _tumbling_count_batch_form(context, counted, clock, held_window_counts(cache)))
+        return Bound(
+            cached.process,
+            _tumbling_count_batch_form(context, counted, clock, held_window_counts(cache)),
+        )
 
 
 def _record_form(context: NodeContext, aggregation: WindowAggregation, clock: Clock) -> Process:
@@ -81,7 +88,9 @@ def _record_form(context: NodeContext, aggregation: WindowAggregation, clock: Cl
         clock.time = max(clock.time, timestamp)
         closed = clock.time - grace
         # The first start is that of the earliest window that contains the timestamp.
-        for start in range(max(0, timestamp - size + advance) // advance * advance, timestamp + 1, advance):
+        for start in range(
+            max(0, timestamp - size + advance) // advance * advance, timestamp + 1, advance
+        ):
             if start + size <= closed:
                 context.dropped()
                 continue
@@ -89,12 +98,19 @@ def _record_form(context: NodeContext, aggregation: WindowAggregation, clock: Cl
             old, new = fold(key, value, entry)
             latest = timestamp if entry is None else max(timestamp, entry[1])
             put(key, start, None if new is None else (new, latest))
-            forward(Windowed(key, Window(start, start + size)), (new, old if send_old else None), latest, headers)
+            forward(
+                Windowed(key, Window(start, start + size)),
+                (new, old if send_old else None),
+                latest,
+                headers,
+            )
 
     return process
 
 
-def _tumbling_count_batch_form(context: NodeContext, aggregation: WindowAggregation, clock: Clock, hold: HoldCounts | None) -> ProcessBatch:
+def _tumbling_count_batch_form(
+    context: NodeContext, aggregation: WindowAggregation, clock: Clock, hold: HoldCounts | None
+) -> ProcessBatch:
     store = context.store(aggregation.store)
     count_up = store.count_up if store.counts else None
     forward_batch = context.forward_batch
@@ -113,7 +129,9 @@ def _tumbling_count_batch_form(context: NodeContext, aggregation: WindowAggregat
         while done < count:
             stop = count
             if count_up is not None:
-                done, clock.time = count_up(windows, keys, timestamps, done, out, (clock.time, aggregation.grace_ms, size))
+                done, clock.time = count_up(
+                    windows, keys, timestamps, done, out, (clock.time, aggregation.grace_ms, size)
+                )
                 stop = min(done + _NEAR, count)
             one_by_one(batch, range(done, stop), holes, found, changes, latest)
             done = stop
@@ -136,7 +154,14 @@ def _tumbling_counts(  # noqa: PLR0915 - one flat loop: calls would cost more th
     grace = aggregation.grace_ms
     send_old = aggregation.send_old
 
-    def one_by_one(batch: Batch, places: range, holes: list[int], found: list[Window], changes: list[Any], timestamps: list[int]) -> None:
+    def one_by_one(
+        batch: Batch,
+        places: range,
+        holes: list[int],
+        found: list[Window],
+        changes: list[Any],
+        timestamps: list[int],
+    ) -> None:
         add_window = found.append
         add_change = changes.append
         add_timestamp = timestamps.append
@@ -145,7 +170,11 @@ def _tumbling_counts(  # noqa: PLR0915 - one flat loop: calls would cost more th
         closed = now - grace
         start = end = -1
         window = Window(start, end)
-        for key, timestamp in zip(batch.keys[places.start : places.stop], batch.timestamps[places.start : places.stop], strict=True):
+        for key, timestamp in zip(
+            batch.keys[places.start : places.stop],
+            batch.timestamps[places.start : places.stop],
+            strict=True,
+        ):
             if key is None:
                 dropped += 1
                 holes.append(len(found) + len(holes))
@@ -187,7 +216,9 @@ def _tumbling_counts(  # noqa: PLR0915 - one flat loop: calls would cost more th
     return one_by_one
 
 
-def _tumbling_batch_form(context: NodeContext, aggregation: WindowAggregation, clock: Clock) -> ProcessBatch:
+def _tumbling_batch_form(
+    context: NodeContext, aggregation: WindowAggregation, clock: Clock
+) -> ProcessBatch:
     store = context.store(aggregation.store)
     get = store.get_entry
     put = store.put_entry
@@ -238,7 +269,9 @@ def _tumbling_batch_form(context: NodeContext, aggregation: WindowAggregation, c
     return process_batch
 
 
-def _hopping_batch_form(context: NodeContext, aggregation: WindowAggregation, clock: Clock) -> ProcessBatch:
+def _hopping_batch_form(
+    context: NodeContext, aggregation: WindowAggregation, clock: Clock
+) -> ProcessBatch:
     """Make one output record for each window of a record."""
     store = context.store(aggregation.store)
     get = store.get_entry
@@ -254,14 +287,18 @@ def _hopping_batch_form(context: NodeContext, aggregation: WindowAggregation, cl
         out = _Rows(context.forward_batch, batch)
         add_index, add_key, add_change, add_timestamp = out.adders
         dropped = 0
-        for index, (key, value, timestamp) in enumerate(zip(batch.keys, batch.values, batch.timestamps, strict=True)):
+        for index, (key, value, timestamp) in enumerate(
+            zip(batch.keys, batch.values, batch.timestamps, strict=True)
+        ):
             if key is None:
                 dropped += 1
                 continue
             clock.time = max(clock.time, timestamp)
             closed = clock.time - grace
             try:
-                for start in range(max(0, timestamp - size + advance) // advance * advance, timestamp + 1, advance):
+                for start in range(
+                    max(0, timestamp - size + advance) // advance * advance, timestamp + 1, advance
+                ):
                     if start + size <= closed:
                         dropped += 1
                         continue
@@ -270,7 +307,9 @@ def _hopping_batch_form(context: NodeContext, aggregation: WindowAggregation, cl
                     latest = timestamp if entry is None or entry[1] < timestamp else entry[1]
                     put(key, start, None if new is None else (new, latest))
                     add_index(index)
-                    add_key(_new(Windowed, (key, windows.get(start) or _window(windows, start, size))))
+                    add_key(
+                        _new(Windowed, (key, windows.get(start) or _window(windows, start, size)))
+                    )
                     add_change((new, old if send_old else None))
                     add_timestamp(latest)
             except Exception as error:  # noqa: BLE001 - the handler decides
@@ -305,7 +344,9 @@ class _Rows:
         self._forward: ProcessBatch = forward
         self._batch: Batch = batch
         self._columns: tuple[list[Any], ...] = ([], [], [], [])
-        self.adders: tuple[Callable[[Any], None], ...] = tuple(column.append for column in self._columns)
+        self.adders: tuple[Callable[[Any], None], ...] = tuple(
+            column.append for column in self._columns
+        )
 
     def flush(self) -> None:
         """Forward the collected records."""

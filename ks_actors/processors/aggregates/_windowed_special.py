@@ -68,13 +68,21 @@ class FinalWindowedAggregate(Inline):
             now = max(now, timestamp)
             closed = now - grace
             emit(closed, headers)
-            for start in range(max(0, timestamp - size + advance) // advance * advance, timestamp + 1, advance):
+            for start in range(
+                max(0, timestamp - size + advance) // advance * advance, timestamp + 1, advance
+            ):
                 if start + size <= closed:
                     context.dropped()
                     continue
                 entry = get(key, start)
                 _, new = fold(key, value, entry)
-                put(key, start, None if new is None else (new, timestamp if entry is None else max(timestamp, entry[1])))
+                put(
+                    key,
+                    start,
+                    None
+                    if new is None
+                    else (new, timestamp if entry is None else max(timestamp, entry[1])),
+                )
 
         return Bound(process)
 

@@ -1,7 +1,14 @@
 """The Processor API and the contract of operators."""
 
 from ks_actors.processors.api._adapter import AnySupplier, ProcessorOperator, call_time
-from ks_actors.processors.api._api import Context, FixedKeyProcessor, FixedKeyProcessorContext, Processor, ProcessorContext, Punctuator
+from ks_actors.processors.api._api import (
+    Context,
+    FixedKeyProcessor,
+    FixedKeyProcessorContext,
+    Processor,
+    ProcessorContext,
+    Punctuator,
+)
 from ks_actors.processors.api._argument_checks import (
     check_configs,
     check_flag,
@@ -14,7 +21,15 @@ from ks_actors.processors.api._argument_checks import (
     check_supplier,
     check_whole,
 )
-from ks_actors.processors.api._async_options import AsyncArguments, AsyncOptions, Order, Retry, async_options, is_async, options_of
+from ks_actors.processors.api._async_options import (
+    AsyncArguments,
+    AsyncOptions,
+    Order,
+    Retry,
+    async_options,
+    is_async,
+    options_of,
+)
 from ks_actors.processors.api._closing import forward_closed, held_back, unreadable
 from ks_actors.processors.api._operator import (
     AsyncBound,

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 AnyRecord: TypeAlias = "Record[Any, Any] | FixedKeyRecord[Any, Any]"
 AnyProcessor: TypeAlias = "Processor[Any, Any, Any, Any] | FixedKeyProcessor[Any, Any, Any]"
-AnySupplier: TypeAlias = Callable[[], "Processor[Any, Any, Any, Any] | FixedKeyProcessor[Any, Any, Any]"]
+AnySupplier: TypeAlias = Callable[
+    [], "Processor[Any, Any, Any, Any] | FixedKeyProcessor[Any, Any, Any]"
+]
 
 
 class _Call:
@@ -30,7 +32,9 @@ class _Call:
 
     __slots__ = ("forwarded", "metadata", "owner", "timestamp")
 
-    def __init__(self, owner: _TaskContext, metadata: RecordMetadata | None, timestamp: int) -> None:
+    def __init__(
+        self, owner: _TaskContext, metadata: RecordMetadata | None, timestamp: int
+    ) -> None:
         self.owner: _TaskContext = owner
         self.timestamp: int = timestamp
         self.metadata: RecordMetadata | None = metadata
@@ -56,18 +60,33 @@ class ProcessorOperator:
 
     record_context: bool = True
 
-    def __init__(self, node: str, supplier: AnySupplier, options: AsyncOptions | None = None, *, fixed_key: bool | None = None) -> None:
+    def __init__(
+        self,
+        node: str,
+        supplier: AnySupplier,
+        options: AsyncOptions | None = None,
+        *,
+        fixed_key: bool | None = None,
+    ) -> None:
         processor = _checked(node, supplier)
         self.supplier: AnySupplier = supplier
         self.stores: tuple[StoreSpec, ...] = tuple(getattr(supplier, "stores", ()))
         self.processor: type[AnyProcessor] = type(processor)
         self.fixed_key: bool = isinstance(processor, FixedKeyProcessor)
         if fixed_key not in (None, self.fixed_key):
-            wanted = "a FixedKeyProcessor for process_values" if fixed_key else "a Processor for process"
-            raise TopologyError(f"{supplier!r} of node {node} supplies {processor!r}: give {wanted}")
-        self.asynchronous: AsyncOptions | None = (options or AsyncOptions()) if is_async(processor.process) else None
+            wanted = (
+                "a FixedKeyProcessor for process_values" if fixed_key else "a Processor for process"
+            )
+            raise TopologyError(
+                f"{supplier!r} of node {node} supplies {processor!r}: give {wanted}"
+            )
+        self.asynchronous: AsyncOptions | None = (
+            (options or AsyncOptions()) if is_async(processor.process) else None
+        )
         if options is not None and self.asynchronous is None:
-            raise TopologyError(f"processor {node} has options for asynchronous calls, and a plain process: make it 'async def', or leave them out")
+            raise TopologyError(
+                f"processor {node} has options for asynchronous calls, and a plain process: make it 'async def', or leave them out"
+            )
 
     def bind(self, context: NodeContext) -> Bound:
         """Make and initialize the processor of one task."""
@@ -106,10 +125,15 @@ class ProcessorOperator:
                 _current.reset(token)
             return call.forwarded
 
-        def call(key: Any, value: Any, timestamp: int, headers: Headers) -> Awaitable[list[tuple[AnyRecord, str | None]]]:
+        def call(
+            key: Any, value: Any, timestamp: int, headers: Headers
+        ) -> Awaitable[list[tuple[AnyRecord, str | None]]]:
             # Not a coroutine itself: read the metadata now, while the record is the current one,
             # not when the call runs.
-            return run(_Call(own, context.record_metadata(), timestamp), record_type(key, value, timestamp, headers))
+            return run(
+                _Call(own, context.record_metadata(), timestamp),
+                record_type(key, value, timestamp, headers),
+            )
 
         def emit(
             result: list[tuple[AnyRecord, str | None]],
@@ -123,7 +147,9 @@ class ProcessorOperator:
 
         return AsyncBound(call, emit, self._start(context, own, begin))
 
-    def _start(self, context: NodeContext, own: _TaskContext, begin: Callable[[AnyProcessor], None]) -> Callable[[], None]:
+    def _start(
+        self, context: NodeContext, own: _TaskContext, begin: Callable[[AnyProcessor], None]
+    ) -> Callable[[], None]:
         """Make and initialize the processor in its turn, then call `begin`.
 
         Return the function that closes it.
@@ -174,21 +200,33 @@ class _TaskContext(Context[Any]):
 
     def _check(self, record: AnyRecord, child: str | None) -> None:
         if record.timestamp < 0:
-            raise ValueError(f"node {self._context.node} forwards a record with timestamp {record.timestamp}: it has to be 0 or later, in ms")
+            raise ValueError(
+                f"node {self._context.node} forwards a record with timestamp {record.timestamp}: it has to be 0 or later, in ms"
+            )
         if child is not None and child not in self._children:
             known = ", ".join(self._children) or "none"
-            raise TopologyError(f"node {self._context.node} has no child {child} to forward to, only: {known}; name one of these, or none for all")
+            raise TopologyError(
+                f"node {self._context.node} has no child {child} to forward to, only: {known}; name one of these, or none for all"
+            )
 
     def get_state_store(self, name: str) -> Any:
         return self._context.store(name)
 
     def schedule(
-        self, interval_ms: int, punctuation: PunctuationType, callback: Callable[[int], None], start_ms: int | None = None
+        self,
+        interval_ms: int,
+        punctuation: PunctuationType,
+        callback: Callable[[int], None],
+        start_ms: int | None = None,
     ) -> Callable[[], None]:
         if interval_ms < 1:
-            raise ValueError(f"node {self._context.node} cannot punctuate every {interval_ms} ms: take 1 or more")
+            raise ValueError(
+                f"node {self._context.node} cannot punctuate every {interval_ms} ms: take 1 or more"
+            )
         if is_async(callback):
-            raise TypeError(f"punctuator {callback!r} of node {self._context.node} is 'async def': make it a plain function")
+            raise TypeError(
+                f"punctuator {callback!r} of node {self._context.node} is 'async def': make it a plain function"
+            )
         return self._context.schedule(interval_ms, punctuation, callback, start_ms)
 
     def commit(self) -> None:
@@ -223,23 +261,31 @@ class _AsyncContext(_TaskContext):
 
     def record_metadata(self) -> RecordMetadata | None:
         call = _current.get()
-        return call.metadata if call is not None and call.owner is self else super().record_metadata()
+        return (
+            call.metadata if call is not None and call.owner is self else super().record_metadata()
+        )
 
 
 def _checked(node: str, supplier: AnySupplier) -> AnyProcessor:
     """Return a processor of this supplier, after checking both."""
     if isinstance(supplier, Processor | FixedKeyProcessor):
-        raise TopologyError(f"{supplier!r} of node {node} is a processor, and no supplier: give its class, or a function that makes one")
+        raise TopologyError(
+            f"{supplier!r} of node {node} is a processor, and no supplier: give its class, or a function that makes one"
+        )
     processor = check_supplier(supplier, role="supplier", of=f"node {node}")
     if not isinstance(processor, Processor | FixedKeyProcessor):
         raise TopologyError(
             f"{supplier!r} of node {node} supplies {processor!r}: that is no Processor and no FixedKeyProcessor, subclass one of these"
         )
     if supplier() is processor:
-        raise TopologyError(f"{supplier!r} of node {node} supplies the same processor twice: tasks share nothing, so make a new one at every call")
+        raise TopologyError(
+            f"{supplier!r} of node {node} supplies the same processor twice: tasks share nothing, so make a new one at every call"
+        )
     for name in ("init", "close"):
         if is_async(getattr(processor, name)):
-            raise TopologyError(f"{name} of {processor!r} at node {node} is 'async def', and only process can be: make it a plain method")
+            raise TopologyError(
+                f"{name} of {processor!r} at node {node} is 'async def', and only process can be: make it a plain method"
+            )
     check_function(processor.process, 1, role="process", of=f"node {node}", awaited=True)
     check_function(processor.init, 1, role="init", of=f"node {node}")
     check_function(processor.close, 0, role="close", of=f"node {node}")

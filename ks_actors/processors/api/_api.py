@@ -56,7 +56,13 @@ class Context(ABC, Generic[Out_contra]):
         """
 
     @abstractmethod
-    def schedule(self, interval_ms: int, punctuation: PunctuationType, callback: Punctuator, start_ms: int | None = None) -> Callable[[], None]:
+    def schedule(
+        self,
+        interval_ms: int,
+        punctuation: PunctuationType,
+        callback: Punctuator,
+        start_ms: int | None = None,
+    ) -> Callable[[], None]:
         """Call back every `interval_ms`, of stream time or wall-clock time.
 
         The returned function cancels. `start_ms` is the time of the first call.

@@ -17,10 +17,18 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-_NUMBERS = {0: "no argument", 1: "one argument", 2: "two arguments", 3: "three arguments", 4: "four arguments"}
+_NUMBERS = {
+    0: "no argument",
+    1: "one argument",
+    2: "two arguments",
+    3: "three arguments",
+    4: "four arguments",
+}
 
 
-def check_function(function: Any, *allowed: int, role: str, of: str, awaited: bool = False, iterated: bool = False) -> int:
+def check_function(
+    function: Any, *allowed: int, role: str, of: str, awaited: bool = False, iterated: bool = False
+) -> int:
     """Return the number of positional arguments to call a function with, one of `allowed`.
 
     The `allowed` numbers ascend. A function with fitting required parameters takes as many as it
@@ -33,11 +41,17 @@ def check_function(function: Any, *allowed: int, role: str, of: str, awaited: bo
     whose result is `iterated` may be one.
     """
     if not callable(function):
-        raise TopologyError(f"{role} of {of} is {function!r}, which cannot be called: give a function of {_count(allowed)}")
+        raise TopologyError(
+            f"{role} of {of} is {function!r}, which cannot be called: give a function of {_count(allowed)}"
+        )
     if _is(function, inspect.isasyncgenfunction):
-        raise TopologyError(f"{role} of {of} is the asynchronous generator {function!r}: give a function that returns its results")
+        raise TopologyError(
+            f"{role} of {of} is the asynchronous generator {function!r}: give a function that returns its results"
+        )
     if not iterated and _is(function, inspect.isgeneratorfunction):
-        raise TopologyError(f"{role} of {of} is the generator {function!r}, and nothing goes through its results: give a function that returns one")
+        raise TopologyError(
+            f"{role} of {of} is the generator {function!r}, and nothing goes through its results: give a function that returns one"
+        )
     if not awaited and _is(function, inspect.iscoroutinefunction):
         raise TopologyError(
             f"{role} of {of} is the 'async def' {function!r}, and nothing awaits it there: "
@@ -65,15 +79,23 @@ def check_options(value: T | None, kind: type[T], *, of: str) -> T:
         return kind()
     wrapped = f"{kind.__name__}(value={value!r}) or {kind.__name__}(key={value!r})"
     hint = wrapped if isinstance(value, Serde) else f"an object of {kind.__name__}, or None"
-    return check_kind(value, kind, role=f"argument {kind.__name__.lower()!r}", of=of, remedy=f"give {hint}")
+    return check_kind(
+        value, kind, role=f"argument {kind.__name__.lower()!r}", of=of, remedy=f"give {hint}"
+    )
 
 
 def check_serde(value: Any, *, role: str, of: str) -> None:
     """Raise TopologyError unless the value is a serde or None."""
     if value is None or isinstance(value, Serde):
         return
-    hint = _SERDES.get(value, "an object of ks_actors.serdes") if isinstance(value, type) else "an object of ks_actors.serdes"
-    raise TopologyError(f"{role} of {of} is {_shown(value)}, which is no serde: give {hint}, or None for the app's default")
+    hint = (
+        _SERDES.get(value, "an object of ks_actors.serdes")
+        if isinstance(value, type)
+        else "an object of ks_actors.serdes"
+    )
+    raise TopologyError(
+        f"{role} of {of} is {_shown(value)}, which is no serde: give {hint}, or None for the app's default"
+    )
 
 
 def check_whole(value: Any, *, role: str, of: str, least: int | None = None) -> None:
@@ -88,7 +110,9 @@ def check_names(names: tuple[Any, ...], *, role: str, of: str) -> None:
     """Raise TopologyError unless all are names, each an argument of its own."""
     for name in names:
         if not isinstance(name, str) or not name:
-            raise TopologyError(f"{role} of {of} is {_shown(name)}: give names, each a str and an argument of its own")
+            raise TopologyError(
+                f"{role} of {of} is {_shown(name)}: give names, each a str and an argument of its own"
+            )
 
 
 def check_flag(value: Any, *, role: str, of: str) -> None:
@@ -99,8 +123,12 @@ def check_flag(value: Any, *, role: str, of: str) -> None:
 
 def check_one_of(value: Any, choices: tuple[Any, ...], *, role: str, of: str) -> None:
     """Raise TopologyError unless the value is one of the choices."""
-    if not any(value is choice or (isinstance(value, str) and value == choice) for choice in choices):
-        raise TopologyError(f"{role} of {of} is {_shown(value)}: give {', '.join(map(repr, choices[:-1]))} or {choices[-1]!r}")
+    if not any(
+        value is choice or (isinstance(value, str) and value == choice) for choice in choices
+    ):
+        raise TopologyError(
+            f"{role} of {of} is {_shown(value)}: give {', '.join(map(repr, choices[:-1]))} or {choices[-1]!r}"
+        )
 
 
 def check_configs(value: Mapping[str, str], *, role: str, of: str) -> None:
@@ -111,7 +139,9 @@ def check_configs(value: Mapping[str, str], *, role: str, of: str) -> None:
     except (TypeError, ValueError):
         items = None
     if items is None or any(not isinstance(part, str) for item in items for part in item):
-        raise TopologyError(f"{role} of {of} is {_shown(value)}: give a dict of str to str, such as {{'retention.ms': '60000'}}")
+        raise TopologyError(
+            f"{role} of {of} is {_shown(value)}: give a dict of str to str, such as {{'retention.ms': '60000'}}"
+        )
 
 
 def check_supplier(supplier: Any, *, role: str, of: str) -> Any:
@@ -123,7 +153,9 @@ def check_supplier(supplier: Any, *, role: str, of: str) -> Any:
     try:
         return supplier()
     except Exception as error:
-        raise TopologyError(f"{role} of {of} is {supplier!r}, which raises {type(error).__name__} when it is called: {error}; mend it") from error
+        raise TopologyError(
+            f"{role} of {of} is {supplier!r}, which raises {type(error).__name__} when it is called: {error}; mend it"
+        ) from error
 
 
 def _arity(function: Callable[..., Any], allowed: tuple[int, ...], role: str, of: str) -> int:
@@ -154,7 +186,11 @@ def _count(allowed: tuple[int, ...]) -> str:
 
 
 def _shown(value: Any) -> str:
-    return f"the class {value.__name__}" if isinstance(value, type) else f"{value!r}, of type {type(value).__name__}"
+    return (
+        f"the class {value.__name__}"
+        if isinstance(value, type)
+        else f"{value!r}, of type {type(value).__name__}"
+    )
 
 
 _SERDES: dict[type, str] = {

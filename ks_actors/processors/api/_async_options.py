@@ -30,13 +30,23 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
     on: tuple[type[Exception], ...] = (Exception,)
 
     def __post_init__(self) -> None:
-        for role, number in (("attempts", self.attempts), ("backoff_ms", self.backoff_ms), ("max_backoff_ms", self.max_backoff_ms)):
+        for role, number in (
+            ("attempts", self.attempts),
+            ("backoff_ms", self.backoff_ms),
+            ("max_backoff_ms", self.max_backoff_ms),
+        ):
             check_whole(number, role=role, of="Retry")
         on: Any = self.on
-        if not isinstance(on, tuple) or not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in on):
-            raise TopologyError(f"on of Retry is {on!r}: give a tuple of types of errors, such as (OSError,)")
+        if not isinstance(on, tuple) or not all(
+            isinstance(kind, type) and issubclass(kind, Exception) for kind in on
+        ):
+            raise TopologyError(
+                f"on of Retry is {on!r}: give a tuple of types of errors, such as (OSError,)"
+            )
         if self.attempts < 1 or not 0 <= self.backoff_ms <= self.max_backoff_ms:
-            raise TopologyError(f"{self} cannot be: take attempts of 1 or more, and a backoff_ms from 0 to max_backoff_ms")
+            raise TopologyError(
+                f"{self} cannot be: take attempts of 1 or more, and a backoff_ms from 0 to max_backoff_ms"
+            )
 
 
 class AsyncOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,13 +68,23 @@ class AsyncOptions(msgspec.Struct, frozen=True, kw_only=True):
         if self.timeout_ms is not None:
             check_whole(self.timeout_ms, role="timeout_ms", of="an async function")
         if self.retry is not None:
-            check_kind(self.retry, Retry, role="retry", of="an async function", remedy="give a Retry, such as Retry(attempts=5)")
+            check_kind(
+                self.retry,
+                Retry,
+                role="retry",
+                of="an async function",
+                remedy="give a Retry, such as Retry(attempts=5)",
+            )
         if self.max_in_flight < 1:
             raise TopologyError(f"max_in_flight cannot be {self.max_in_flight}: take 1 or more")
         if self.order not in ("key", "partition", "none"):
-            raise TopologyError(f"order cannot be {self.order!r}: take 'key', 'partition' or 'none'")
+            raise TopologyError(
+                f"order cannot be {self.order!r}: take 'key', 'partition' or 'none'"
+            )
         if self.timeout_ms is not None and self.timeout_ms < 1:
-            raise TopologyError(f"timeout_ms cannot be {self.timeout_ms}: take 1 or more, or None for no limit")
+            raise TopologyError(
+                f"timeout_ms cannot be {self.timeout_ms}: take 1 or more, or None for no limit"
+            )
 
 
 class AsyncArguments(TypedDict, total=False):
@@ -81,10 +101,14 @@ def is_async(function: Callable[..., object]) -> bool:
 
     It does for an `async def`, also behind a partial or as the `__call__` of an object.
     """
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(type(function), "__call__", None))  # noqa: B004 - its kind matters
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(type(function), "__call__", None)  # noqa: B004 - its kind matters
+    )
 
 
-def async_options(function: Callable[..., object], arguments: AsyncArguments, where: str) -> AsyncOptions | None:
+def async_options(
+    function: Callable[..., object], arguments: AsyncArguments, where: str
+) -> AsyncOptions | None:
     """Return the options for an async function, None for a plain one.
 
     Raises TopologyError for a plain function with options.
@@ -93,7 +117,9 @@ def async_options(function: Callable[..., object], arguments: AsyncArguments, wh
         return options_of(arguments, where)
     if arguments:
         options_of(arguments, where)
-        raise TopologyError(f"{', '.join(arguments)} of {where} mean nothing: {function!r} is no 'async def'; make it one, or leave them out")
+        raise TopologyError(
+            f"{', '.join(arguments)} of {where} mean nothing: {function!r} is no 'async def'; make it one, or leave them out"
+        )
     return None
 
 
@@ -104,7 +130,9 @@ def options_of(arguments: AsyncArguments, where: str) -> AsyncOptions:
     """
     if unknown := sorted(arguments.keys() - AsyncArguments.__annotations__.keys()):
         known = ", ".join(AsyncArguments.__annotations__)
-        raise TopologyError(f"{where} takes no argument {', '.join(unknown)}: besides its own it takes {known}, of an 'async def'")
+        raise TopologyError(
+            f"{where} takes no argument {', '.join(unknown)}: besides its own it takes {known}, of an 'async def'"
+        )
     try:
         return AsyncOptions(**arguments)
     except TopologyError as error:

@@ -19,7 +19,14 @@ def _itself(key: Any) -> Any:
     return key
 
 
-def forward_closed(context: NodeContext, origins: Origins, store: Any, starts: tuple[int, int], size: int, headers: Headers) -> None:
+def forward_closed(
+    context: NodeContext,
+    origins: Origins,
+    store: Any,
+    starts: tuple[int, int],
+    size: int,
+    headers: Headers,
+) -> None:
     """Forward the windows of a store that begin in a range of time, both ends included.
 
     They go by start and key, with the headers of the current record. Results come from no single
@@ -45,7 +52,9 @@ def forward_closed(context: NodeContext, origins: Origins, store: Any, starts: t
         origins.back(here)
 
 
-def held_back(context: NodeContext, origins: Origins, store: Any, told: Callable[[Any], Any] = _itself) -> Iterator[tuple[Any, Any]]:
+def held_back(
+    context: NodeContext, origins: Origins, store: Any, told: Callable[[Any], Any] = _itself
+) -> Iterator[tuple[Any, Any]]:
     """Iterate over the records that a node holds back in a store of its own, by key.
 
     An unreadable one is deleted after the processing handler was asked about it, under the key that
@@ -61,11 +70,15 @@ def held_back(context: NodeContext, origins: Origins, store: Any, told: Callable
                 yield key, value
     except SerializationError as error:
         raise ProcessingFailed(
-            f"what is held back cannot be read, and nothing more can come out: {error}", task=context.task_id, node=context.node
+            f"what is held back cannot be read, and nothing more can come out: {error}",
+            task=context.task_id,
+            node=context.node,
         ) from error
 
 
-def unreadable(context: NodeContext, origins: Origins, error: SerializationError, key: Any, timestamp: int) -> None:
+def unreadable(
+    context: NodeContext, origins: Origins, error: SerializationError, key: Any, timestamp: int
+) -> None:
     """Ask the processing handler about a held-back record that its serde cannot read.
 
     The error names no source record.

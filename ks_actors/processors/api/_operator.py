@@ -95,7 +95,13 @@ class NodeContext(Protocol):
         """Return the object by which an operator makes held-back records the current ones again."""
         ...
 
-    def schedule(self, interval_ms: int, punctuation: str, callback: Callable[[int], None], start_ms: int | None = None) -> Callable[[], None]:
+    def schedule(
+        self,
+        interval_ms: int,
+        punctuation: str,
+        callback: Callable[[int], None],
+        start_ms: int | None = None,
+    ) -> Callable[[], None]:
         """Call back periodically as Kafka Streams does; the returned function cancels."""
         ...
 
@@ -111,7 +117,15 @@ class NodeContext(Protocol):
         """Count dropped records (metric dropped-records)."""
         ...
 
-    def failed(self, error: Exception, key: Any, value: Any, timestamp: int, headers: Headers, offset: int | None = None) -> None:
+    def failed(
+        self,
+        error: Exception,
+        key: Any,
+        value: Any,
+        timestamp: int,
+        headers: Headers,
+        offset: int | None = None,
+    ) -> None:
         """Ask the processing exception handler about a record.
 
         Returns to continue without the record, raises ProcessingFailed to end. Call it with the
@@ -164,7 +178,10 @@ def too_early(node: str) -> Callable[..., Never]:
     """Return the placeholder for a user function until its object is initialized."""
 
     def refuse(*_: object) -> Never:
-        raise StreamsError("a record comes before the processor is initialized: forward in process or in a punctuator, not in init", node=node)
+        raise StreamsError(
+            "a record comes before the processor is initialized: forward in process or in a punctuator, not in init",
+            node=node,
+        )
 
     return refuse
 

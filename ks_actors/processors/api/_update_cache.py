@@ -103,7 +103,9 @@ class Cache(Protocol):
         """Take a batch of updates."""
         ...
 
-    def came(self, batch: Batch, skipped: Collection[int] = (), late: Mapping[int, int | None] = ...) -> None:
+    def came(
+        self, batch: Batch, skipped: Collection[int] = (), late: Mapping[int, int | None] = ...
+    ) -> None:
         """Note the records of updates that follow, in `rows` or in the store.
 
         Downstream errors can then name them. Records at `skipped` have changed nothing. A `late`

@@ -59,7 +59,9 @@ class BufferedStreamTableJoin(Inline):
         """Make the functions of one task."""
         _, close, as_of = self.view.bind(context)
         if as_of is None:
-            raise TopologyError(f"{context.node} joins with a grace period, for which its table has to have a versioned store")
+            raise TopologyError(
+                f"{context.node} joins with a grace period, for which its table has to have a versioned store"
+            )
         return Bound(_Waiting(self, context, as_of).process, close=close)
 
 
@@ -91,16 +93,25 @@ class _Waiting:
             return
         if timestamp > now:
             now = context.progress[join.store] = timestamp
-        self._wait(queue, WaitingKey(timestamp, key, self._sequence), Held(0, None, None, value, timestamp, headers, self._origins.origin()))
+        self._wait(
+            queue,
+            WaitingKey(timestamp, key, self._sequence),
+            Held(0, None, None, value, timestamp, headers, self._origins.origin()),
+        )
         while queue and queue[0][1].time <= now - join.grace_ms:
             self._release(queue)
 
     def _restored(self) -> list[tuple[bytes, WaitingKey]]:
         """Return the keys of the waiting records in the store."""
-        queue = [(self._store.key_bytes(place), place) for place, _ in held_back(self._context, self._origins, self._store, _key)]
+        queue = [
+            (self._store.key_bytes(place), place)
+            for place, _ in held_back(self._context, self._origins, self._store, _key)
+        ]
         heapq.heapify(queue)
         # Continue after the highest number, so that no waiting record is overwritten.
-        self._sequence = (max((place.sequence for _, place in queue), default=-1) + 1) & _LAST_SEQUENCE
+        self._sequence = (
+            max((place.sequence for _, place in queue), default=-1) + 1
+        ) & _LAST_SEQUENCE
         return queue
 
     def _wait(self, queue: list[tuple[bytes, WaitingKey]], place: WaitingKey, held: Held) -> None:
@@ -118,7 +129,9 @@ class _Waiting:
             unreadable(self._context, self._origins, error, place.key, place.time)
             held = Held(0, None, None, None, place.time, ())
         self._store.put(place, None)
-        known = self._known.pop(self._store.index(place), held.origin) if self._known else held.origin
+        known = (
+            self._known.pop(self._store.index(place), held.origin) if self._known else held.origin
+        )
         if held.new is None:
             return  # The record could not be read.
         here = self._origins.here()
@@ -136,7 +149,12 @@ class _Waiting:
         if entry is None and not join.left:
             return
         row = None if entry is None else entry[0]
-        self._context.forward(key, join.joiner(key, value, row) if join.keyed else join.joiner(value, row), timestamp, headers)
+        self._context.forward(
+            key,
+            join.joiner(key, value, row) if join.keyed else join.joiner(value, row),
+            timestamp,
+            headers,
+        )
 
 
 @final
@@ -172,14 +190,22 @@ class WaitingKeySerde(Serde[WaitingKey]):
         def deserialize(data: bytes) -> WaitingKey:
             end = len(data) - _SEQUENCE.size
             if end < _TIME.size:
-                raise SerializationError(f"a waiting record's key has {_TIME.size + _SEQUENCE.size} bytes at least: {data!r}")
-            return WaitingKey(_TIME.unpack_from(data)[1], read(data[_TIME.size : end]), _SEQUENCE.unpack_from(data, end)[0])
+                raise SerializationError(
+                    f"a waiting record's key has {_TIME.size + _SEQUENCE.size} bytes at least: {data!r}"
+                )
+            return WaitingKey(
+                _TIME.unpack_from(data)[1],
+                read(data[_TIME.size : end]),
+                _SEQUENCE.unpack_from(data, end)[0],
+            )
 
         return deserialize
 
     def _told(self) -> Serde[Any]:
         if self.inner is None:
-            raise SerializationError("no serde is known for the keys of a joined stream: give Joined(key, value), or set the app's default serdes")
+            raise SerializationError(
+                "no serde is known for the keys of a joined stream: give Joined(key, value), or set the app's default serdes"
+            )
         return self.inner
 
     def __repr__(self) -> str:

@@ -47,9 +47,18 @@ class JoinPair:
     further apart than `run_ms`.
     """
 
-    def __init__(self, left: StreamJoinSide, left_context: NodeContext, right: StreamJoinSide, right_context: NodeContext) -> None:
+    def __init__(
+        self,
+        left: StreamJoinSide,
+        left_context: NodeContext,
+        right: StreamJoinSide,
+        right_context: NodeContext,
+    ) -> None:
         self._contexts: dict[bool, NodeContext] = {True: left_context, False: right_context}
-        self._stores: dict[bool, Any] = {True: right_context.store(right.other), False: left_context.store(left.other)}
+        self._stores: dict[bool, Any] = {
+            True: right_context.store(right.other),
+            False: left_context.store(left.other),
+        }
         self._forward = left_context.forward_batch
         self._joiner = left.joiner
         self._keyed: bool = left.keyed
@@ -63,26 +72,36 @@ class JoinPair:
         if any(None in side.batch.keys or None in side.batch.values for side in sides.values()):
             return False
         try:
-            indexes = {of_left: self._stores[of_left].indexes(side.batch.keys) for of_left, side in sides.items()}
+            indexes = {
+                of_left: self._stores[of_left].indexes(side.batch.keys)
+                for of_left, side in sides.items()
+            }
         except Exception:  # noqa: BLE001 - whatever a serde raises; the record that it is about is found when its turn comes
             return False
         kept: dict[bool, list[Any]] = {}
         for of_left, side in sides.items():
-            taken = self._stores[of_left].takes(indexes[of_left], side.batch.timestamps, side.batch.values)
+            taken = self._stores[of_left].takes(
+                indexes[of_left], side.batch.timestamps, side.batch.values
+            )
             if taken is None:
                 return False
             kept[of_left] = taken
         within = self._within(left, right, indexes, kept)
         if within is None:
             return False
-        hits = [*self._met(left, right, indexes[True], of_left=True), *self._met(right, left, indexes[False], of_left=False)]
+        hits = [
+            *self._met(left, right, indexes[True], of_left=True),
+            *self._met(right, left, indexes[False], of_left=False),
+        ]
         hits.sort(key=_rank)
         if within:
             hits += within
             hits.sort(key=_rank_and_start)
         for of_left, side in sides.items():
             if indexes[of_left]:
-                self._stores[of_left].put_run(indexes[of_left], side.batch.timestamps, kept[of_left])
+                self._stores[of_left].put_run(
+                    indexes[of_left], side.batch.timestamps, kept[of_left]
+                )
         if hits:
             self._join(hits, left, right)
         return True
@@ -96,8 +115,13 @@ class JoinPair:
         before, after = (self._before, self._after) if of_left else (self._after, self._before)
         met = store.meet(indexes, times, before, after, self._limits(mine, theirs, store, before))
         if of_left:
-            return [(ranks[at], start, values[at], other, keys[at], times[at]) for at, start, other in met]
-        return [(ranks[at], start, other, values[at], keys[at], times[at]) for at, start, other in met]
+            return [
+                (ranks[at], start, values[at], other, keys[at], times[at])
+                for at, start, other in met
+            ]
+        return [
+            (ranks[at], start, other, values[at], keys[at], times[at]) for at, start, other in met
+        ]
 
     def _limits(self, mine: Woven, theirs: Woven, store: Any, before: int) -> list[int] | None:
         """Return for each record the expiry limit of the other side's store in its turn.
@@ -115,7 +139,9 @@ class JoinPair:
             limits.append(store.limit_after(latest))
         return limits
 
-    def _within(self, left: Woven, right: Woven, indexes: dict[bool, list[Any]], kept: dict[bool, list[Any]]) -> list[Hit] | None:
+    def _within(
+        self, left: Woven, right: Woven, indexes: dict[bool, list[Any]], kept: dict[bool, list[Any]]
+    ) -> list[Hit] | None:
         """Return the hits among the records themselves, with values as `kept`.
 
         Returns None when there are too many pairs to compare each.
@@ -124,7 +150,9 @@ class JoinPair:
         if not common:
             return []
         of_left, of_right = _places(indexes[True], common), _places(indexes[False], common)
-        if sum(len(of_left[key]) * len(of_right[key]) for key in common) > FAR * (len(left.ranks) + len(right.ranks)):
+        if sum(len(of_left[key]) * len(of_right[key]) for key in common) > FAR * (
+            len(left.ranks) + len(right.ranks)
+        ):
             return None
         hits: list[Hit] = []
         left_limits = self._limits(left, right, self._stores[False], self._before)
@@ -137,15 +165,39 @@ class JoinPair:
                     other_time, other_rank = right.batch.timestamps[other], right.ranks[other]
                     # The later record in the order finds the earlier one in its store.
                     if rank > other_rank:
-                        near = max(0, time - self._before) <= other_time <= max(0, time + self._after)
+                        near = (
+                            max(0, time - self._before) <= other_time <= max(0, time + self._after)
+                        )
                         if near and (left_limits is None or other_time > left_limits[mine]):
                             met = read_right(kept[False][other])
-                            hits.append((rank, other_time, left.batch.values[mine], met, left.batch.keys[mine], time))
+                            hits.append(
+                                (
+                                    rank,
+                                    other_time,
+                                    left.batch.values[mine],
+                                    met,
+                                    left.batch.keys[mine],
+                                    time,
+                                )
+                            )
                     else:
-                        near = max(0, other_time - self._after) <= time <= max(0, other_time + self._before)
+                        near = (
+                            max(0, other_time - self._after)
+                            <= time
+                            <= max(0, other_time + self._before)
+                        )
                         if near and (right_limits is None or time > right_limits[other]):
                             met = read_left(kept[True][mine])
-                            hits.append((other_rank, time, met, right.batch.values[other], right.batch.keys[other], other_time))
+                            hits.append(
+                                (
+                                    other_rank,
+                                    time,
+                                    met,
+                                    right.batch.values[other],
+                                    right.batch.keys[other],
+                                    other_time,
+                                )
+                            )
         return hits
 
     def _join(self, hits: Sequence[Hit], left: Woven, right: Woven) -> None:
@@ -178,7 +230,15 @@ class JoinPair:
                 bad = rank
         self._hand_on(keys, values, timestamps, ranks, left, right)
 
-    def _hand_on(self, keys: list[Any], values: list[Any], timestamps: list[int], ranks: list[int], left: Woven, right: Woven) -> None:
+    def _hand_on(
+        self,
+        keys: list[Any],
+        values: list[Any],
+        timestamps: list[int],
+        ranks: list[int],
+        left: Woven,
+        right: Woven,
+    ) -> None:
         if not values:
             return
         headers: list[Any] | None = None
@@ -195,7 +255,13 @@ class JoinPair:
         side = left if of_left else right
         if not of_left:
             at = bisect_left(right.ranks, rank)
-        batch = Batch(side.batch.keys, side.batch.values, side.batch.timestamps, side.batch.headers, side.ranks)
+        batch = Batch(
+            side.batch.keys,
+            side.batch.values,
+            side.batch.timestamps,
+            side.batch.headers,
+            side.ranks,
+        )
         failed(self._contexts[of_left], batch, at, error)
 
 

@@ -57,7 +57,9 @@ class PendingKeySerde(Serde[PendingKey]):
 
         def deserialize(data: bytes) -> PendingKey:
             if len(data) < _KEY.size:
-                raise SerializationError(f"a pending record's key has {_KEY.size} bytes at least: {data!r}")
+                raise SerializationError(
+                    f"a pending record's key has {_KEY.size} bytes at least: {data!r}"
+                )
             timestamp, left = _KEY.unpack_from(data)
             return PendingKey(timestamp, bool(left), read(data[_KEY.size :]))
 
@@ -77,16 +79,23 @@ class PendingValuesSerde(Serde[Values]):
     def __init__(self, left: Serde[Any] | None, right: Serde[Any] | None) -> None:
         self.left: Serde[Any] | None = left
         self.right: Serde[Any] | None = right
-        self.immutable: bool = left is not None and right is not None and left.immutable and right.immutable
+        self.immutable: bool = (
+            left is not None and right is not None and left.immutable and right.immutable
+        )
         self.as_read: AsRead | None = _as_read(of_serde(left), of_serde(right))
 
     def or_default(self, default: Serde[Any] | None) -> PendingValuesSerde:
         """Return this serde with the app's default where the serde of values is unknown."""
-        return PendingValuesSerde(with_default(self.left, default), with_default(self.right, default))
+        return PendingValuesSerde(
+            with_default(self.left, default), with_default(self.right, default)
+        )
 
     def serializer(self, topic: str, *, is_key: bool = False) -> Callable[[Values], bytes]:
         """Return the function for `topic`, around the inner serdes'."""
-        right, left = (_told(inner, "values").serializer(topic, is_key=is_key) for inner in (self.right, self.left))
+        right, left = (
+            _told(inner, "values").serializer(topic, is_key=is_key)
+            for inner in (self.right, self.left)
+        )
 
         def serialize(values: Values) -> bytes:
             parts = [_HEAD.pack(_VARIABLE_SIZE, len(values))]
@@ -99,7 +108,10 @@ class PendingValuesSerde(Serde[Values]):
 
     def deserializer(self, topic: str, *, is_key: bool = False) -> Callable[[bytes], Values]:
         """Return the function for `topic`, around the inner serdes'."""
-        right, left = (_told(inner, "values").deserializer(topic, is_key=is_key) for inner in (self.right, self.left))
+        right, left = (
+            _told(inner, "values").deserializer(topic, is_key=is_key)
+            for inner in (self.right, self.left)
+        )
 
         def deserialize(data: bytes) -> Values:
             try:

@@ -53,9 +53,13 @@ class SelfJoin(Inline):
             with_itself = joined(key, value, value)
             now = max(now, timestamp)
             due = timestamp > now - retention + 1
-            for time, (other, _) in fetch(key, max(0, timestamp - before), max(0, timestamp + after)):
+            for time, (other, _) in fetch(
+                key, max(0, timestamp - before), max(0, timestamp + after)
+            ):
                 forward(key, joined(key, value, other), max(timestamp, time), headers)
-            for time, (other, _) in fetch(key, max(0, timestamp - after), max(0, timestamp + before)):
+            for time, (other, _) in fetch(
+                key, max(0, timestamp - after), max(0, timestamp + before)
+            ):
                 # The pair of the record with itself comes in the order of time.
                 if due and time > timestamp:
                     due = False

@@ -175,7 +175,9 @@ class StreamJoinSide(Inline):
 class _Side:
     """One side in one task."""
 
-    def __init__(self, join: StreamJoinSide, context: NodeContext, pending: Any, tracker: Tracker) -> None:
+    def __init__(
+        self, join: StreamJoinSide, context: NodeContext, pending: Any, tracker: Tracker
+    ) -> None:
         self._context = context
         self._forward = context.forward
         self._fetch = context.store(join.other).fetch_entries
@@ -186,7 +188,9 @@ class _Side:
         self._keyed = join.keyed
         self._left = join.left
         self._outer = join.outer
-        self._before, self._after = (join.before_ms, join.after_ms) if join.left else (join.after_ms, join.before_ms)
+        self._before, self._after = (
+            (join.before_ms, join.after_ms) if join.left else (join.after_ms, join.before_ms)
+        )
         self._waits = {True: join.after_ms + join.grace_ms, False: join.before_ms + join.grace_ms}
 
     def process(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -254,16 +258,24 @@ class _Side:
             if not is_open:
                 self._pending.put(place, None)
 
-    def _let_go(self, place: PendingKey, number: int, value: Any, headers: Headers, *, of_left: bool) -> None:
+    def _let_go(
+        self, place: PendingKey, number: int, value: Any, headers: Headers, *, of_left: bool
+    ) -> None:
         """Forward an unmatched record with the releasing record's headers.
 
         Kafka Streams does the same.
         """
         here = self._origins.here()
-        self._origins.go_to(self._tracker.origins.pop((self._pending.index(place), number), None), place.timestamp, headers)
+        self._origins.go_to(
+            self._tracker.origins.pop((self._pending.index(place), number), None),
+            place.timestamp,
+            headers,
+        )
         try:
             left, right = (value, None) if of_left else (None, value)
-            joined = self._joiner(place.key, left, right) if self._keyed else self._joiner(left, right)
+            joined = (
+                self._joiner(place.key, left, right) if self._keyed else self._joiner(left, right)
+            )
             self._forward(place.key, joined, place.timestamp, headers)
         except Exception as error:  # noqa: BLE001 - the handler decides, about this record and not the one that came just now
             self._context.failed(error, place.key, value, place.timestamp, ())

@@ -36,7 +36,9 @@ class StreamTableJoin(Inline):
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
         get, close, as_of = self.view.bind(context)
-        return Bound(self._record_form(context, get, as_of), self._batch_form(context, get, as_of), close)
+        return Bound(
+            self._record_form(context, get, as_of), self._batch_form(context, get, as_of), close
+        )
 
     def _record_form(self, context: NodeContext, get: Get, as_of: AsOf | None) -> Process:
         forward = context.forward
@@ -50,11 +52,19 @@ class StreamTableJoin(Inline):
             if value is None or (row_key is None and not left):
                 context.dropped()
                 return
-            entry = None if row_key is None else get(row_key) if as_of is None else as_of(row_key, timestamp)
+            entry = (
+                None
+                if row_key is None
+                else get(row_key)
+                if as_of is None
+                else as_of(row_key, timestamp)
+            )
             if entry is None and not left:
                 return
             row = None if entry is None else entry[0]
-            forward(key, joiner(key, value, row) if keyed else joiner(value, row), timestamp, headers)
+            forward(
+                key, joiner(key, value, row) if keyed else joiner(value, row), timestamp, headers
+            )
 
         return process
 
@@ -69,14 +79,22 @@ class StreamTableJoin(Inline):
             holes: list[int] = []
             values: list[Any] = []
             dropped = 0
-            for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
+            for key, value, timestamp in zip(
+                batch.keys, batch.values, batch.timestamps, strict=True
+            ):
                 try:
                     row_key = key if select is None else select(key, value)
                     if value is None or (row_key is None and not left):
                         dropped += 1
                         holes.append(len(values) + len(holes))
                         continue
-                    entry = None if row_key is None else get(row_key) if as_of is None else as_of(row_key, timestamp)
+                    entry = (
+                        None
+                        if row_key is None
+                        else get(row_key)
+                        if as_of is None
+                        else as_of(row_key, timestamp)
+                    )
                     if entry is not None:
                         row = entry[0]
                     elif left:

@@ -6,7 +6,16 @@ from ks_actors.processors.stateless._columns import failed
 from ks_actors.processors.stateless._flat import FlatMap, FlatMapValues
 from ks_actors.processors.stateless._inline import Inline
 from ks_actors.processors.stateless._remaining import ATOMS, forward_rest
-from ks_actors.processors.stateless._stateless import DropNullKeys, Filter, ForEach, Map, MapValues, PassThrough, Peek, SelectKey
+from ks_actors.processors.stateless._stateless import (
+    DropNullKeys,
+    Filter,
+    ForEach,
+    Map,
+    MapValues,
+    PassThrough,
+    Peek,
+    SelectKey,
+)
 
 __all__ = [
     "ATOMS",

@@ -28,15 +28,23 @@ class Batched:
     record_context: bool = False
 
     def __init__(
-        self, function: Callable[[list[Record[Any, Any]]], Rows | Awaitable[Rows]], max_records: int, max_wait_ms: int, run: AsyncOptions
+        self,
+        function: Callable[[list[Record[Any, Any]]], Rows | Awaitable[Rows]],
+        max_records: int,
+        max_wait_ms: int,
+        run: AsyncOptions,
     ) -> None:
         if max_records < 1:
             raise TopologyError(f"max_records cannot be {max_records}: take 1 or more")
         if max_wait_ms < 0:
             raise TopologyError(f"max_wait_ms cannot be {max_wait_ms}: take 0 or more")
         if not callable(function):
-            raise TopologyError(f"{function!r} cannot be called: give a function of a list of records")
-        self.call: Callable[[list[Record[Any, Any]]], Awaitable[list[Record[Any, Any]]]] = _called(function)
+            raise TopologyError(
+                f"{function!r} cannot be called: give a function of a list of records"
+            )
+        self.call: Callable[[list[Record[Any, Any]]], Awaitable[list[Record[Any, Any]]]] = _called(
+            function
+        )
         self.max_records: int = max_records
         self.max_wait_ms: int = max_wait_ms
         self.asynchronous: AsyncOptions = run
@@ -47,7 +55,9 @@ class Batched:
         return Bound(never_alone)
 
 
-def _called(function: Callable[..., Any]) -> Callable[[list[Record[Any, Any]]], Awaitable[list[Record[Any, Any]]]]:
+def _called(
+    function: Callable[..., Any],
+) -> Callable[[list[Record[Any, Any]]], Awaitable[list[Record[Any, Any]]]]:
     # Hide the function, so that no check for `async def` finds it: in its thread it may block.
     plain = not is_async(function)
 
@@ -58,7 +68,9 @@ def _called(function: Callable[..., Any]) -> Callable[[list[Record[Any, Any]]], 
     return call
 
 
-async def _in_thread(function: Callable[..., Any], records: list[Record[Any, Any]]) -> list[Record[Any, Any]]:
+async def _in_thread(
+    function: Callable[..., Any], records: list[Record[Any, Any]]
+) -> list[Record[Any, Any]]:
     """Call a plain function in a thread, which cannot be interrupted.
 
     When cancelled, wait for its end, so that it is not called again meanwhile.
@@ -77,7 +89,9 @@ async def _in_thread(function: Callable[..., Any], records: list[Record[Any, Any
     raise cancelled
 
 
-def _checked_rows(function: Callable[..., Any], records: list[Record[Any, Any]]) -> list[Record[Any, Any]]:
+def _checked_rows(
+    function: Callable[..., Any], records: list[Record[Any, Any]]
+) -> list[Record[Any, Any]]:
     return _checked(function, function(records))
 
 
@@ -89,10 +103,16 @@ def _checked(function: Callable[..., Any], rows: Any) -> list[Record[Any, Any]]:
     try:
         found = list(rows)
     except TypeError as error:
-        raise TypeError(f"{function!r} has returned {rows!r}: return records, an empty list for none") from error
+        raise TypeError(
+            f"{function!r} has returned {rows!r}: return records, an empty list for none"
+        ) from error
     for row in found:
         if type(row) is not Record:
-            raise TypeError(f"{function!r} has returned {row!r} among its rows: return a Record for each")
+            raise TypeError(
+                f"{function!r} has returned {row!r} among its rows: return a Record for each"
+            )
         if row.timestamp < 0:
-            raise ValueError(f"{function!r} has returned a record with timestamp {row.timestamp}: it has to be 0 or later, in ms")
+            raise ValueError(
+                f"{function!r} has returned a record with timestamp {row.timestamp}: it has to be 0 or later, in ms"
+            )
     return found

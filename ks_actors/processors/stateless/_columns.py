@@ -28,7 +28,9 @@ def failed(context: NodeContext, batch: Batch, index: int, error: Exception) -> 
     )
 
 
-def collect(context: NodeContext, batch: Batch, results: Iterator[Any]) -> tuple[list[Any], list[int]]:
+def collect(
+    context: NodeContext, batch: Batch, results: Iterator[Any]
+) -> tuple[list[Any], list[int]]:
     """Return the results of a `map` over the whole batch, and the positions of failed records.
 
     The result at a failed position is None. The same iterator continues after a failure: a map

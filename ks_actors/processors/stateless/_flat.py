@@ -23,7 +23,13 @@ def _spread(records: Batch, keys: list[Any] | None, values: list[Any], counts: l
     """
     headers = records.headers
     if counts.count(1) == len(counts):
-        return Batch(records.keys if keys is None else keys, values, records.timestamps, headers, records.offsets)
+        return Batch(
+            records.keys if keys is None else keys,
+            values,
+            records.timestamps,
+            headers,
+            records.offsets,
+        )
 
     def spread(column: Iterable[Any]) -> list[Any]:
         return list(chain.from_iterable(map(repeat, column, counts)))

@@ -88,7 +88,9 @@ class Filter(Stateless):
     With `negate` forward those for which it does not hold.
     """
 
-    def __init__(self, function: Function, asynchronous: AsyncOptions | None = None, *, negate: bool = False) -> None:
+    def __init__(
+        self, function: Function, asynchronous: AsyncOptions | None = None, *, negate: bool = False
+    ) -> None:
         super().__init__(function, asynchronous)
         self.negate: bool = negate
 
@@ -104,7 +106,9 @@ class Filter(Stateless):
 
         def batch(records: Batch) -> None:
             # Evaluate the truth of a result here, where an error still names its record.
-            selectors, _ = collect(context, records, map(decide, map(predicate, records.keys, records.values)))
+            selectors, _ = collect(
+                context, records, map(decide, map(predicate, records.keys, records.values))
+            )
             left = records.select(selectors)
             if left.timestamps:
                 forward_batch(left)
@@ -125,7 +129,13 @@ class Filter(Stateless):
 class MapValues(Stateless):
     """Replace values by the function of (value), or of (key, value) with `with_key`."""
 
-    def __init__(self, function: Function, asynchronous: AsyncOptions | None = None, *, with_key: bool = False) -> None:
+    def __init__(
+        self,
+        function: Function,
+        asynchronous: AsyncOptions | None = None,
+        *,
+        with_key: bool = False,
+    ) -> None:
         super().__init__(function, asynchronous)
         self.with_key: bool = with_key
 
@@ -143,7 +153,11 @@ class MapValues(Stateless):
         with_key = self.with_key
 
         def batch(records: Batch) -> None:
-            results = map(mapper, records.keys, records.values) if with_key else map(mapper, records.values)
+            results = (
+                map(mapper, records.keys, records.values)
+                if with_key
+                else map(mapper, records.values)
+            )
             values, culprits = collect(context, records, results)
             made = Batch(records.keys, values, records.timestamps, records.headers, records.offsets)
             if culprits:
@@ -155,11 +169,17 @@ class MapValues(Stateless):
 
     def _call(self) -> Callable[[Any, Any, int, Headers], Awaitable[Any]]:
         mapper = self.function
-        return super()._call() if self.with_key else lambda _key, value, _timestamp, _headers: mapper(value)
+        return (
+            super()._call()
+            if self.with_key
+            else lambda _key, value, _timestamp, _headers: mapper(value)
+        )
 
     def _emit(self, context: NodeContext) -> Callable[[Any, Any, Any, int, Headers], None]:
         forward = context.forward
-        return lambda result, key, _value, timestamp, headers: forward(key, result, timestamp, headers)
+        return lambda result, key, _value, timestamp, headers: forward(
+            key, result, timestamp, headers
+        )
 
 
 class SelectKey(Stateless):
@@ -185,7 +205,9 @@ class SelectKey(Stateless):
 
     def _emit(self, context: NodeContext) -> Callable[[Any, Any, Any, int, Headers], None]:
         forward = context.forward
-        return lambda result, _key, value, timestamp, headers: forward(result, value, timestamp, headers)
+        return lambda result, _key, value, timestamp, headers: forward(
+            result, value, timestamp, headers
+        )
 
 
 class Map(Stateless):
@@ -217,7 +239,9 @@ class Map(Stateless):
             if culprits:
                 records = without(records, culprits)
             if keys:
-                forward_batch(Batch(keys, values, records.timestamps, records.headers, records.offsets))
+                forward_batch(
+                    Batch(keys, values, records.timestamps, records.headers, records.offsets)
+                )
 
         return Bound(process, batch)
 
@@ -253,7 +277,9 @@ class Peek(Stateless):
 
     def _emit(self, context: NodeContext) -> Callable[[Any, Any, Any, int, Headers], None]:
         forward = context.forward
-        return lambda _result, key, value, timestamp, headers: forward(key, value, timestamp, headers)
+        return lambda _result, key, value, timestamp, headers: forward(
+            key, value, timestamp, headers
+        )
 
 
 class ForEach(Stateless):

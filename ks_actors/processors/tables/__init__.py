@@ -3,9 +3,29 @@
 from ks_actors.processors.tables._change_serde import ChangeSerde
 from ks_actors.processors.tables._suppress import Held, Suppress, SuppressView
 from ks_actors.processors.tables._suppressed_serde import HeldSerde
-from ks_actors.processors.tables._tables import TableFilter, TableMapValues, TablePassThrough, TableSource, ToStream
-from ks_actors.processors.tables._transform import TableTransformValues, TransformView, ValueTransformer
-from ks_actors.processors.tables._views import AsOf, FilterView, Get, JoinView, MapView, SessionView, StoreView, View, WindowView
+from ks_actors.processors.tables._tables import (
+    TableFilter,
+    TableMapValues,
+    TablePassThrough,
+    TableSource,
+    ToStream,
+)
+from ks_actors.processors.tables._transform import (
+    TableTransformValues,
+    TransformView,
+    ValueTransformer,
+)
+from ks_actors.processors.tables._views import (
+    AsOf,
+    FilterView,
+    Get,
+    JoinView,
+    MapView,
+    SessionView,
+    StoreView,
+    View,
+    WindowView,
+)
 
 __all__ = [
     "AsOf",

@@ -69,15 +69,21 @@ class ChangeSerde(Serde[Change]):
             if flag in {_BOTH, _BOTH_FLAGGED}:
                 length, begin = _read_varint(data)
                 if begin + length > end:
-                    raise SerializationError(f"a change whose new value is to have {length} bytes has {len(data)} in all: {data!r}")
+                    raise SerializationError(
+                        f"a change whose new value is to have {length} bytes has {len(data)} in all: {data!r}"
+                    )
                 return read(data[begin : begin + length]), read(data[begin + length : end])
-            raise SerializationError(f"the last byte of a change tells what is in it and is 0 to 5: {data!r}")
+            raise SerializationError(
+                f"the last byte of a change tells what is in it and is 0 to 5: {data!r}"
+            )
 
         return deserialize
 
     def _told(self) -> Serde[Any]:
         if self.inner is None:
-            raise SerializationError("no serde is known for the values of a grouped table: give Grouped(key, value), or set the app's default serdes")
+            raise SerializationError(
+                "no serde is known for the values of a grouped table: give Grouped(key, value), or set the app's default serdes"
+            )
         return self.inner
 
     def __repr__(self) -> str:

@@ -70,7 +70,9 @@ class _Buffer:
         self._shut_down = suppress.shut_down
         self._max_records = suppress.max_records
         self._max_bytes = suppress.max_bytes
-        self._size: Callable[[Any, Held], int] | None = self._store.entry_bytes if suppress.max_bytes is not None else None
+        self._size: Callable[[Any, Held], int] | None = (
+            self._store.entry_bytes if suppress.max_bytes is not None else None
+        )
         self._limited = suppress.max_records is not None or suppress.max_bytes is not None
         # The origins of records that the store has as bytes only.
         self._known: dict[Any, Origin] | None = {} if self._store.mutable else None
@@ -115,13 +117,28 @@ class _Buffer:
         heapq.heapify(queue)
         return queue
 
-    def _hold(self, queue: list[tuple[int, bytes, Any]], key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
+    def _hold(
+        self,
+        queue: list[tuple[int, bytes, Any]],
+        key: Any,
+        change: tuple[Any, Any],
+        timestamp: int,
+        headers: Headers,
+    ) -> None:
         new, old = change
         store, size = self._store, self._size
         before = self._before(queue, key, change)
         origin = self._origins.origin()
         if before is None:
-            held = Held(key.window.end if self._until_close else timestamp, old, old, new, timestamp, headers, origin)
+            held = Held(
+                key.window.end if self._until_close else timestamp,
+                old,
+                old,
+                new,
+                timestamp,
+                headers,
+                origin,
+            )
         else:
             held = Held(before.time, before.prior, old, new, timestamp, headers, origin)
         store.put(key, held)
@@ -132,7 +149,9 @@ class _Buffer:
         if size is not None:
             self._bytes += size(key, held) - (0 if before is None else size(key, before))
 
-    def _before(self, queue: list[tuple[int, bytes, Any]], key: Any, change: tuple[Any, Any]) -> Held | None:
+    def _before(
+        self, queue: list[tuple[int, bytes, Any]], key: Any, change: tuple[Any, Any]
+    ) -> Held | None:
         """Return the held-back change of a key; of an unreadable one only its time is known."""
         try:
             return self._store.get(key)  # type: ignore[no-any-return]
@@ -152,7 +171,11 @@ class _Buffer:
             self._forget(queue, key, held)
             return
         if held.new is not None or not self._until_close:
-            origin = held.origin if self._known is None else self._known.get(self._store.index(key), held.origin)
+            origin = (
+                held.origin
+                if self._known is None
+                else self._known.get(self._store.index(key), held.origin)
+            )
             self._origins.go_to(origin, held.timestamp, held.headers)
             # The row is still in the store, so that readers of the table see the prior value
             # meanwhile.
@@ -168,7 +191,9 @@ class _Buffer:
         self._store.put(key, None)
 
     def _too_much(self, queue: list[tuple[int, bytes, Any]]) -> bool:
-        return (self._max_records is not None and len(queue) > self._max_records) or (self._max_bytes is not None and self._bytes > self._max_bytes)
+        return (self._max_records is not None and len(queue) > self._max_records) or (
+            self._max_bytes is not None and self._bytes > self._max_bytes
+        )
 
     def _limits(self) -> str:
         limits = ((self._max_records, "changes"), (self._max_bytes, "bytes"))

@@ -56,11 +56,23 @@ class HeldSerde(Serde[Held]):
 
         def serialize(held: Held) -> bytes:
             topic, partition, offset = _whence(held.origin)
-            parts = [_PLACE.pack(held.timestamp, offset), _prefixed(topic.encode()), _COUNTS.pack(partition, len(held.headers))]
+            parts = [
+                _PLACE.pack(held.timestamp, offset),
+                _prefixed(topic.encode()),
+                _COUNTS.pack(partition, len(held.headers)),
+            ]
             for name, data in held.headers:
-                parts += (_prefixed(name.encode()), _NULL_LENGTH if data is None else _prefixed(data))
+                parts += (
+                    _prefixed(name.encode()),
+                    _NULL_LENGTH if data is None else _prefixed(data),
+                )
             prior, old = sized(held.prior), sized(held.old)
-            parts += (prior, old if held.old is None or old != prior else _LENGTH.pack(_LIKE_PRIOR), sized(held.new), _TIME.pack(held.time))
+            parts += (
+                prior,
+                old if held.old is None or old != prior else _LENGTH.pack(_LIKE_PRIOR),
+                sized(held.new),
+                _TIME.pack(held.time),
+            )
             return b"".join(parts)
 
         return serialize
@@ -77,19 +89,33 @@ class HeldSerde(Serde[Held]):
                 headers, at = _headers(data, at + _COUNTS.size, count)
                 prior_data, at = _sized(data, at)
                 (length,) = _LENGTH.unpack_from(data, at)
-                old_data, at = (prior_data, at + _LENGTH.size) if length == _LIKE_PRIOR else _sized(data, at)
+                old_data, at = (
+                    (prior_data, at + _LENGTH.size) if length == _LIKE_PRIOR else _sized(data, at)
+                )
                 new_data, at = _sized(data, at)
                 (time,) = _TIME.unpack_from(data, at)
             except struct.error:
                 raise SerializationError(f"no change that is held back: {data[:64]!r}") from None
-            prior, old, new = (None if part is None else read(part) for part in (prior_data, old_data, new_data))
-            return Held(time, prior, old, new, timestamp, headers, (topic.decode(), partition, offset) if topic else None)
+            prior, old, new = (
+                None if part is None else read(part) for part in (prior_data, old_data, new_data)
+            )
+            return Held(
+                time,
+                prior,
+                old,
+                new,
+                timestamp,
+                headers,
+                (topic.decode(), partition, offset) if topic else None,
+            )
 
         return deserialize
 
     def _told(self) -> Serde[Any]:
         if self.inner is None:
-            raise SerializationError("no serde is known for the values of a suppressed table: name it upstream, or set the app's default serdes")
+            raise SerializationError(
+                "no serde is known for the values of a suppressed table: name it upstream, or set the app's default serdes"
+            )
         return self.inner
 
     def __repr__(self) -> str:
@@ -97,7 +123,13 @@ class HeldSerde(Serde[Held]):
 
 
 def _as_read(inner: AsRead | None) -> AsRead | None:
-    return None if inner is None else lambda held: all(value is None or inner(value) for value in (held.prior, held.old, held.new))
+    return (
+        None
+        if inner is None
+        else lambda held: all(
+            value is None or inner(value) for value in (held.prior, held.old, held.new)
+        )
+    )
 
 
 def _whence(origin: Origin) -> tuple[str, int, int]:

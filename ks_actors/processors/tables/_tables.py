@@ -71,7 +71,9 @@ class TableSource(Inline):
             holes: list[int] = []
             changes: list[Any] = []
             dropped = 0
-            for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
+            for key, value, timestamp in zip(
+                batch.keys, batch.values, batch.timestamps, strict=True
+            ):
                 if key is None:
                     dropped += 1
                     holes.append(len(changes) + len(holes))
@@ -111,7 +113,16 @@ def _unstored_batch_form(context: NodeContext) -> ProcessBatch:
         holes = [index for index, key in enumerate(batch.keys) if key is None]
         if holes:
             context.dropped(len(holes))
-        forward_rest(forward_batch, batch, holes, [(value, None) for key, value in zip(batch.keys, batch.values, strict=True) if key is not None])
+        forward_rest(
+            forward_batch,
+            batch,
+            holes,
+            [
+                (value, None)
+                for key, value in zip(batch.keys, batch.values, strict=True)
+                if key is not None
+            ],
+        )
 
     return process_batch
 
@@ -138,7 +149,9 @@ class TableFilter(Inline):
         compute = self._compute(store, send_old=self.send_old or cache is not None)
         if history is not None:
             return Bound(_change_form(compute, history.forward))
-        return _bound(context, _marked(compute) if self.versioned and store is None else compute, cache)
+        return _bound(
+            context, _marked(compute) if self.versioned and store is None else compute, cache
+        )
 
     def _compute(self, store: Any, *, send_old: bool) -> _Compute:
         predicate = self.predicate
@@ -146,7 +159,9 @@ class TableFilter(Inline):
         versioned = self.versioned
 
         def passed(key: Any, value: Any) -> Any:
-            return value if value is not None and bool(predicate(key, value)) is not negated else None
+            return (
+                value if value is not None and bool(predicate(key, value)) is not negated else None
+            )
 
         def compute(key: Any, change: tuple[Any, Any], timestamp: int) -> tuple[Any, Any] | None:
             new = passed(key, change[0])
@@ -183,7 +198,9 @@ class TableMapValues(Inline):
         compute = self._compute(store, send_old=self.send_old or cache is not None)
         if history is not None:
             return Bound(_change_form(compute, history.forward))
-        return _bound(context, _marked(compute) if self.versioned and store is None else compute, cache)
+        return _bound(
+            context, _marked(compute) if self.versioned and store is None else compute, cache
+        )
 
     def _compute(self, store: Any, *, send_old: bool) -> _Compute:
         mapper = self.mapper
@@ -220,7 +237,15 @@ class ToStream(Inline):
             forward(key, change[0], timestamp, headers)
 
         def process_batch(batch: Batch) -> None:
-            forward_batch(Batch(batch.keys, [new for new, _ in batch.values], batch.timestamps, batch.headers, batch.offsets))
+            forward_batch(
+                Batch(
+                    batch.keys,
+                    [new for new, _ in batch.values],
+                    batch.timestamps,
+                    batch.headers,
+                    batch.offsets,
+                )
+            )
 
         return Bound(process, process_batch)
 
@@ -240,7 +265,11 @@ def _marked(compute: _Compute) -> _Compute:
 
     def marked(key: Any, change: tuple[Any, Any], timestamp: int) -> tuple[Any, Any] | None:
         computed = compute(key, change, timestamp)
-        return Superseded(computed) if type(change) is Superseded and computed is not None else computed
+        return (
+            Superseded(computed)
+            if type(change) is Superseded and computed is not None
+            else computed
+        )
 
     return marked
 
@@ -251,13 +280,22 @@ def _value(entry: tuple[Any, int] | None) -> Any:
 
 def _stored(context: NodeContext, name: str | None, *, send_old: bool) -> tuple[Any, Cache | None]:
     """Return an operator's store and its cache, None where there is none."""
-    return (None, None) if name is None else (context.store(name), context.cache(name, send_old=send_old))
+    return (
+        (None, None)
+        if name is None
+        else (context.store(name), context.cache(name, send_old=send_old))
+    )
 
 
 def _bound(context: NodeContext, compute: _Compute, cache: Cache | None) -> Bound:
     if cache is None:
-        return Bound(_change_form(compute, context.forward), _change_batch_form(context, compute, context.forward_batch))
-    return Bound(_change_form(compute, cache.hold), _change_batch_form(context, compute, cache.hold_batch))
+        return Bound(
+            _change_form(compute, context.forward),
+            _change_batch_form(context, compute, context.forward_batch),
+        )
+    return Bound(
+        _change_form(compute, cache.hold), _change_batch_form(context, compute, cache.hold_batch)
+    )
 
 
 def _change_form(compute: _Compute, forward: Process) -> Process:
@@ -269,7 +307,9 @@ def _change_form(compute: _Compute, forward: Process) -> Process:
     return process
 
 
-def _change_batch_form(context: NodeContext, compute: _Compute, forward_batch: ProcessBatch) -> ProcessBatch:
+def _change_batch_form(
+    context: NodeContext, compute: _Compute, forward_batch: ProcessBatch
+) -> ProcessBatch:
     def process_batch(batch: Batch) -> None:
         holes: list[int] = []
         changes: list[Any] = []

@@ -85,7 +85,14 @@ class TableTransformValues:
                 store.put_entry(key, None if new is None else (new, timestamp))
             elif send_old:
                 old = transform(key, change[1])
-            forward(key, Superseded((new, old)) if type(change) is Superseded and store is None else (new, old), timestamp, headers)
+            forward(
+                key,
+                Superseded((new, old))
+                if type(change) is Superseded and store is None
+                else (new, old),
+                timestamp,
+                headers,
+            )
 
         return Bound(process, None, started.close)
 
@@ -131,7 +138,12 @@ class _Started:
 
     __slots__ = ("_own", "_supplier", "_transformer", "transform")
 
-    def __init__(self, context: NodeContext, supplier: Callable[[], ValueTransformer[Any, Any, Any]], own: TransformContext) -> None:
+    def __init__(
+        self,
+        context: NodeContext,
+        supplier: Callable[[], ValueTransformer[Any, Any, Any]],
+        own: TransformContext,
+    ) -> None:
         self._supplier: Callable[[], ValueTransformer[Any, Any, Any]] = supplier
         self._own: TransformContext = own
         self._transformer: ValueTransformer[Any, Any, Any] | None = None
@@ -173,13 +185,19 @@ class TransformContext(Context[Never]):
         return self._context.task_id
 
     def forward(self, record: Never, child: str | None = None) -> None:  # noqa: ARG002 - refused whatever it is
-        raise TopologyError(f"the transformer of table {self._context.node} cannot forward: return the value of the row from transform instead")
+        raise TopologyError(
+            f"the transformer of table {self._context.node} cannot forward: return the value of the row from transform instead"
+        )
 
     def get_state_store(self, name: str) -> Any:
         return self._context.store(name)
 
     def schedule(
-        self, interval_ms: int, punctuation: PunctuationType, callback: Callable[[int], None], start_ms: int | None = None
+        self,
+        interval_ms: int,
+        punctuation: PunctuationType,
+        callback: Callable[[int], None],
+        start_ms: int | None = None,
     ) -> Callable[[], None]:
         return self._context.schedule(interval_ms, punctuation, callback, start_ms)
 

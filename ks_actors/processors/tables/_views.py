@@ -46,7 +46,10 @@ class View(Protocol):
 
 
 def derived(
-    compute: Callable[[Any, tuple[Any, int] | None], tuple[Any, int] | None], below: Get, below_as_of: AsOf | None, close: Callable[[], None]
+    compute: Callable[[Any, tuple[Any, int] | None], tuple[Any, int] | None],
+    below: Get,
+    below_as_of: AsOf | None,
+    close: Callable[[], None],
 ) -> Reader:
     """Return the reader of a view that computes each row from another view's row."""
 
@@ -158,7 +161,11 @@ class FilterView:
         negated = self.negated
 
         def passed(key: Any, entry: tuple[Any, int] | None) -> tuple[Any, int] | None:
-            return entry if entry is not None and bool(predicate(key, entry[0])) is not negated else None
+            return (
+                entry
+                if entry is not None and bool(predicate(key, entry[0])) is not negated
+                else None
+            )
 
         return derived(passed, below, below_as_of, close)
 

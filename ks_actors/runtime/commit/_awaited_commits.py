@@ -30,7 +30,9 @@ class AwaitedCommits:
     def __contains__(self, request: Commit) -> bool:
         return any(one is request for one, _ in self._requests)
 
-    def serve(self, request: Commit, left_out: frozenset[TaskId], there: Mapping[TaskId, Task]) -> list[Commit]:
+    def serve(
+        self, request: Commit, left_out: frozenset[TaskId], there: Mapping[TaskId, Task]
+    ) -> list[Commit]:
         """Note that a commit for `request` has included all tasks in `there` but `left_out`.
 
         Answer and return the requests that are now served. A request for a rebalance or a handover
@@ -75,14 +77,18 @@ class AwaitedCommits:
 
     def fail(self, tasks: Collection[TaskId] | None, error: Exception) -> list[Commit]:
         """Fail and return the requests that wait for one of these tasks (None: all requests)."""
-        failed = [one for one, missing in self._requests if tasks is None or not missing.isdisjoint(tasks)]
+        failed = [
+            one for one, missing in self._requests if tasks is None or not missing.isdisjoint(tasks)
+        ]
         self._keep_others(failed)
         for one in failed:
             answer(one, error)
         return failed
 
     def _keep_others(self, gone: list[Commit]) -> None:
-        self._requests = [one for one in self._requests if not any(one[0] is request for request in gone)]
+        self._requests = [
+            one for one in self._requests if not any(one[0] is request for request in gone)
+        ]
 
 
 def _migrated(tasks: Collection[TaskId]) -> TaskMigrated:
@@ -92,7 +98,9 @@ def _migrated(tasks: Collection[TaskId]) -> TaskMigrated:
     )
 
 
-def _waits_for(request: Commit, left_out: frozenset[TaskId], there: Collection[TaskId]) -> set[TaskId]:
+def _waits_for(
+    request: Commit, left_out: frozenset[TaskId], there: Collection[TaskId]
+) -> set[TaskId]:
     if request.reply is None or request.rebalancing or request.hold:
         return set()
     if request.one_of is None:

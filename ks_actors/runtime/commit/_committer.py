@@ -102,7 +102,11 @@ class Committer(Actor[CommitterMessage]):
         self._matched = matched
         self._metrics = metrics
         self._gathering = FirstCommit(metrics.tasks, lambda: metrics.touched().values())
-        self._awaited = AwaitedCommits(lambda: self.ctx.self_ref.tell(m.Commit(None, "a task that a commit is waited for was fed meanwhile")))
+        self._awaited = AwaitedCommits(
+            lambda: self.ctx.self_ref.tell(
+                m.Commit(None, "a task that a commit is waited for was fed meanwhile")
+            )
+        )
         self._workers: tuple[Ref[m.WorkerMessage], ...] = ()
         self._phase = COMMITTING.start(Phase.IDLE)
 
@@ -150,7 +154,12 @@ class Committer(Actor[CommitterMessage]):
         if self._void is not None:
             answer(request, self._void)
         elif self._moved_on and request.closing:
-            answer(request, IllegalGeneration("the group has moved on, and the next owner of the tasks begins at the last commit"))
+            answer(
+                request,
+                IllegalGeneration(
+                    "the group has moved on, and the next owner of the tasks begins at the last commit"
+                ),
+            )
         elif self._held and not (request.hold or request.rebalancing):
             self.ctx.stash(request)
         else:
@@ -169,7 +178,10 @@ class Committer(Actor[CommitterMessage]):
         if self._held or self._void is not None:
             self._gathering.forget()
             return self._interval
-        if not any(task.commit_needed or task.in_flight or task.held for task in self._metrics.tasks.values()):
+        if not any(
+            task.commit_needed or task.in_flight or task.held
+            for task in self._metrics.tasks.values()
+        ):
             return self._interval  # nothing to commit: do not pause the workers
         if self._transactional and self._gathering.waits(self.ctx.time()):
             return LOOK_AGAIN_S
@@ -215,7 +227,9 @@ class Committer(Actor[CommitterMessage]):
             # Output of tasks that were given up or restarted must not get into this transaction.
             self._collector.tell(m.KeepBatches(lots(self._metrics.tasks.values())))
         try:
-            await self._manager.ask(m.Drain, request.due_only or request.rebalancing or request.hold, request.calm).within(self._drain)
+            await self._manager.ask(
+                m.Drain, request.due_only or request.rebalancing or request.hold, request.calm
+            ).within(self._drain)
         except AskTimeout as late:
             raise undrained(self._metrics.tasks.values(), self._drain) from late
         self._metrics.pausing = True
@@ -223,7 +237,9 @@ class Committer(Actor[CommitterMessage]):
             await self._pause()
             paused = perf_counter()
             self._phase.to(Phase.FREEZING)
-            frozen = await self._wait("the tasks to be frozen", self._manager.ask(m.Freeze, self._transactional))
+            frozen = await self._wait(
+                "the tasks to be frozen", self._manager.ask(m.Freeze, self._transactional)
+            )
             if frozen.tasks:
                 self._epoch += 1
             if not self._whole:
@@ -237,11 +253,17 @@ class Committer(Actor[CommitterMessage]):
         """Make the frozen state final: changelogs and output first, then offsets, then stores."""
         await self._wait("the stores' changes", self._state.ask(m.EncodeChangelog, frozen, epoch))
         # The flush comes first: offsets may be committed only behind the output they stand for.
-        ends = await self._wait("all that was produced to be written", self._collector.ask(m.Flush, epoch, lots(frozen.tasks.values())))
+        ends = await self._wait(
+            "all that was produced to be written",
+            self._collector.ask(m.Flush, epoch, lots(frozen.tasks.values())),
+        )
         if self._transactional:
             group = await self._wait("the group's generation", self._poller().ask(m.AskGroup))
             try:
-                await self._wait("the transaction to be committed", self._collector.ask(m.CommitTransaction, frozen.positions, group))
+                await self._wait(
+                    "the transaction to be committed",
+                    self._collector.ask(m.CommitTransaction, frozen.positions, group),
+                )
             except (Fenced, IllegalGeneration, TransactionAborted):
                 raise
             except Exception as error:
@@ -249,7 +271,10 @@ class Committer(Actor[CommitterMessage]):
         else:
             await self._state.ask(m.PersistUnlogged, frozen).within(self._timeout)
             try:
-                await self._wait("the offsets to be committed", self._poller().ask(m.CommitOffsets, frozen.positions))
+                await self._wait(
+                    "the offsets to be committed",
+                    self._poller().ask(m.CommitOffsets, frozen.positions),
+                )
             except UnknownTopicOrPartition as error:
                 raise missing_sources(error, self._matched(frozen.positions)) from error
         # From here on the commit is final.
@@ -268,7 +293,9 @@ class Committer(Actor[CommitterMessage]):
         try:
             return await warn_if_slow("a commit", what, answer.within(self._timeout + _GRACE))
         except AskTimeout as late:
-            raise TaskTimeout(f"a commit waited for {what} for {late.seconds:g} s: look what holds it up, or raise task_timeout_ms") from late
+            raise TaskTimeout(
+                f"a commit waited for {what} for {late.seconds:g} s: look what holds it up, or raise task_timeout_ms"
+            ) from late
 
     def _purge(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         wanted = self._purger.due(positions, self.ctx.time())
@@ -279,12 +306,18 @@ class Committer(Actor[CommitterMessage]):
     async def _pause(self) -> None:
         for worker in self._workers:
             try:
-                await warn_if_slow("a commit", f"{worker.path} to stand still", worker.ask(m.PauseForCommit, self._epoch).within(self._timeout))
+                await warn_if_slow(
+                    "a commit",
+                    f"{worker.path} to stand still",
+                    worker.ask(m.PauseForCommit, self._epoch).within(self._timeout),
+                )
             except (ActorStopped, NoReply):
                 # The worker is dead; its leased tasks are known to be broken.
                 self._workers = tuple(each for each in self._workers if each is not worker)
             except AskTimeout as late:
-                raise TaskTimeout(f"{worker.path} did not stand still for a commit within {self._timeout:g} s: a processor does not return") from late
+                raise TaskTimeout(
+                    f"{worker.path} did not stand still for a commit within {self._timeout:g} s: a processor does not return"
+                ) from late
 
     def _go_on(self) -> None:
         """Resume workers that have paused for the whole commit."""
@@ -316,13 +349,21 @@ class Committer(Actor[CommitterMessage]):
         elif isinstance(error, StateError):
             # A database that failed to write takes no writes until it is reopened.
             self._void = error
-        elif isinstance(error, Fenced) or (isinstance(error, IllegalGeneration) and not self._rebalancing):
-            migrated = TaskMigrated(f"the tasks belong to another member of the group by now: {error}")
+        elif isinstance(error, Fenced) or (
+            isinstance(error, IllegalGeneration) and not self._rebalancing
+        ):
+            migrated = TaskMigrated(
+                f"the tasks belong to another member of the group by now: {error}"
+            )
             migrated.__cause__ = error
             error = self._void = migrated
         self._follow_up(*self._awaited.fail(None, error))
         try:
-            await (self._roll_back(None, error, again=True) if self._void is None else self._drop_output())
+            await (
+                self._roll_back(None, error, again=True)
+                if self._void is None
+                else self._drop_output()
+            )
         except Exception as worse:  # noqa: BLE001 - then nothing is certain any more
             self._void = worse
             self._instance.tell(m.Fatal(worse, rolled_back=False))
@@ -335,7 +376,10 @@ class Committer(Actor[CommitterMessage]):
             self._poller().tell(m.Rejoin(error))
         elif self._void is error:
             self._instance.tell(m.Fatal(error, rolled_back=False))
-        elif not (isinstance(error, (TasksBroken, IllegalGeneration, TransactionAborted)) or self._outage.bears(error, asked, self.ctx.time())):
+        elif not (
+            isinstance(error, (TasksBroken, IllegalGeneration, TransactionAborted))
+            or self._outage.bears(error, asked, self.ctx.time())
+        ):
             # The supervisor handles the death of a worker. A commit that came too late, for the
             # group or for the log, is simply repeated.
             self._instance.tell(m.Fatal(error, rolled_back=True))
@@ -349,9 +393,15 @@ class Committer(Actor[CommitterMessage]):
             self._outage.over()
             self._follow_up(*self._awaited.fail(None, IllegalGeneration(str(request.cause))))
         else:
-            self._follow_up(*self._awaited.fail(None if self._transactional else request.tasks, request.cause))
+            self._follow_up(
+                *self._awaited.fail(None if self._transactional else request.tasks, request.cause)
+            )
         try:
-            await (self._drop_output() if request.give_up else self._roll_back(request.tasks, request.cause))
+            await (
+                self._drop_output()
+                if request.give_up
+                else self._roll_back(request.tasks, request.cause)
+            )
         except Exception as error:  # noqa: BLE001 - whoever asked decides
             self._void = error
             request.reply.fail(error)
@@ -364,7 +414,12 @@ class Committer(Actor[CommitterMessage]):
         No transaction has any of its output: its output since its last commit was kept apart.
         """
         task = self._metrics.tasks.get(message.task)
-        if self._void is not None or task is None or task.draining.since != message.since or task.drained:
+        if (
+            self._void is not None
+            or task is None
+            or task.draining.since != message.since
+            or task.drained
+        ):
             return
         error = undrained((task,), self._drain)
         self._follow_up(*self._awaited.fail((task.id,), error))
@@ -377,7 +432,14 @@ class Committer(Actor[CommitterMessage]):
         self._metrics.rolled_back += 1
         self._instance.tell(m.Fatal(error, rolled_back=True))
 
-    async def _roll_back(self, tasks: frozenset[TaskId] | None, cause: Exception, *, again: bool = False, alone: bool = False) -> None:
+    async def _roll_back(
+        self,
+        tasks: frozenset[TaskId] | None,
+        cause: Exception,
+        *,
+        again: bool = False,
+        alone: bool = False,
+    ) -> None:
         """Discard the work since the last commit, and fetch it again.
 
         Rest first if the commit fails `again` and again.
@@ -386,19 +448,31 @@ class Committer(Actor[CommitterMessage]):
         self._metrics.failures[failed] = str(cause)
         if self._transactional and not alone:
             tasks = None
-        _log.warning("going back to the last commit with %s: %s", "all tasks" if tasks is None else ", ".join(map(str, sorted(tasks))), cause)
+        _log.warning(
+            "going back to the last commit with %s: %s",
+            "all tasks" if tasks is None else ", ".join(map(str, sorted(tasks))),
+            cause,
+        )
         await self._pause()
         # Fetches under way bring records from before the rewind: the new epoch makes them stale.
         self._fetch_epoch += 1
         if tasks is None:
             await self._abort_output()
         # A failed commit makes all tasks rest; a dead worker only the task that killed it.
-        rest = self._rests.next(self.ctx.time()) if again and not isinstance(cause, TasksBroken) else 0.0
+        rest = (
+            self._rests.next(self.ctx.time())
+            if again and not isinstance(cause, TasksBroken)
+            else 0.0
+        )
         tasks_rest = 0.0 if again else self._task_rests.next(failed, cause, self.ctx.time())
         try:
             rewinding = self._manager.ask(m.Rewind, tasks, self._fetch_epoch, failed, tasks_rest)
             # The manager itself gives up on calls that do not end, and names them.
-            positions = await warn_if_slow("a rollback", "calls in flight to end", rewinding.within(self._timeout + self._drain))
+            positions = await warn_if_slow(
+                "a rollback",
+                "calls in flight to end",
+                rewinding.within(self._timeout + self._drain),
+            )
         except TaskCorrupted as spoiled:
             # The tasks are given up and reopened; until then nothing is committed. Workers resume:
             # the handover waits for their leases.
@@ -407,7 +481,9 @@ class Committer(Actor[CommitterMessage]):
             self._poller().tell(m.Rejoin(spoiled))
             return
         await warn_if_slow(
-            "a rollback", "fetching to go back", self._poller().ask(m.SeekAll, positions, self._fetch_epoch, rest).within(self._timeout)
+            "a rollback",
+            "fetching to go back",
+            self._poller().ask(m.SeekAll, positions, self._fetch_epoch, rest).within(self._timeout),
         )
         self._resume(failed=not alone)
 

@@ -29,7 +29,9 @@ def undrained(tasks: Collection[Task], seconds: float) -> TaskTimeout:
     held = {str(task.id): task.held for task in tasks if task.held}
     if held and not busy:
         told = "; ".join(f"task {task} holds {count}" for task, count in held.items())
-        return TaskTimeout(f"caches still held updates back {seconds:g} s after a commit had begun: {told}")
+        return TaskTimeout(
+            f"caches still held updates back {seconds:g} s after a commit had begun: {told}"
+        )
     if not busy:
         return TaskTimeout(
             f"the tasks were not ready for a commit {seconds:g} s after it had begun, though none has anything in hand: the event loop was "
@@ -104,17 +106,32 @@ class Drains:
         """
         if drain.calm and self.calm is None:
             self.calm = LastCalls(self._tasks.values(), self._draining)
-        self._reply, self._collecting, self._until, self._late = drain.reply, True, now + _GRACE_S, False
+        self._reply, self._collecting, self._until, self._late = (
+            drain.reply,
+            True,
+            now + _GRACE_S,
+            False,
+        )
         self._fresh.clear()
         for task in self._touched.values():
-            due = not drain.due_only or task.id in suspended or task.commit_requested or not task.draining.calls or self._fed(task, now)
+            due = (
+                not drain.due_only
+                or task.id in suspended
+                or task.commit_requested
+                or not task.draining.calls
+                or self._fed(task, now)
+            )
             if due and task.drains and not task.broken and task.draining.since is None:
                 self._draining.pop(task.id, None)
                 self._told.discard(task.id)
                 task.draining.since = self._draining[task.id] = now
                 self._latest[task.id] = now + self._longest
                 self._fresh.add(task.id)
-        self._waits_for = {task_id for task_id in self._fresh if not (self._at_rest(task := self._touched[task_id]) or task.draining.slow)}
+        self._waits_for = {
+            task_id
+            for task_id in self._fresh
+            if not (self._at_rest(task := self._touched[task_id]) or task.draining.slow)
+        }
         if self._waits_for:
             self._wake_in("grace", _GRACE_S)
         self._wake_at_latest(now)
@@ -126,7 +143,9 @@ class Drains:
         Updates in caches must be complete when they are frozen, whenever they arrived.
         """
         if task.draining.calls:
-            return task.draining.since is not None or (self.calm is not None and self.calm.holds(task))
+            return task.draining.since is not None or (
+                self.calm is not None and self.calm.holds(task)
+            )
         return task.draining.since is not None or (self._collecting and task.drains)
 
     def looked_at(self, task: Task) -> None:
@@ -138,7 +157,11 @@ class Drains:
             self._unfed[task.id] = None
         if task.draining.since is None or self._at_rest(task) or task.broken:
             self._wait_no_more(task.id)
-        if task.draining.since is not None and self._at_rest(task) and not (self._collecting or task.id in self._told):
+        if (
+            task.draining.since is not None
+            and self._at_rest(task)
+            and not (self._collecting or task.id in self._told)
+        ):
             self._told.add(task.id)
             self._committer().tell(Commit(None, f"task {task.id} has come to rest", due_only=True))
 
@@ -148,7 +171,11 @@ class Drains:
         Broken tasks are left out: they are rolled back anyway.
         """
         there = (self._tasks[task_id] for task_id in tasks if task_id in self._tasks)
-        return frozenset(task.id for task in there if not task.broken and (task.commit_needed or not self._at_rest(task)))
+        return frozenset(
+            task.id
+            for task in there
+            if not task.broken and (task.commit_needed or not self._at_rest(task))
+        )
 
     def forget(self, task: TaskId) -> None:
         """Forget a task that has left."""
@@ -200,7 +227,9 @@ class Drains:
                 taken[task.id] = task
                 positions.update(at := task.positions())
                 if task.stores is not None:
-                    tokens[task.id] = task.stores.freeze(contained({partition: one.offset for partition, one in at.items()}))
+                    tokens[task.id] = task.stores.freeze(
+                        contained({partition: one.offset for partition, one in at.items()})
+                    )
                 task.commit_needed = task.commit_requested = False
         self._collecting, self._frozen_since = False, now
         return Frozen(positions, tokens, taken, frozenset(left_out))
@@ -270,4 +299,6 @@ class Drains:
 
         It does when nothing is left to wait for, or only calls after their grace period.
         """
-        return not self._waits_for or (self._late and all(self._tasks[task_id].draining.calls for task_id in self._waits_for))
+        return not self._waits_for or (
+            self._late and all(self._tasks[task_id].draining.calls for task_id in self._waits_for)
+        )

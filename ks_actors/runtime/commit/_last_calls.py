@@ -47,7 +47,11 @@ class LastCalls:
     def holds(self, task: Task) -> bool:
         """Return whether a task with calls must be given nothing new."""
         part = task.id.subtopology
-        return part in self._slow or task.id not in self._known or any(other.subtopology == part for other in self._draining)
+        return (
+            part in self._slow
+            or task.id not in self._known
+            or any(other.subtopology == part for other in self._draining)
+        )
 
     def note(self, task: Task) -> None:
         """Note how long a task has taken to come to rest."""
@@ -61,12 +65,16 @@ async def let_calls_end(standing: PartitionStates, closing: Closing) -> None:
     Waits as long as a closing app may.
     """
     committer, tasks = standing.committer, standing.metrics.tasks
-    if committer is None or not any(task.draining.calls and task.in_flight for task in tasks.values()):
+    if committer is None or not any(
+        task.draining.calls and task.in_flight for task in tasks.values()
+    ):
         return
     try:
         async with closing.timeout_at(step=CALLS):
             ref: Ref[m.CommitterMessage] = committer.ctx.self_ref
-            await ref.ask(m.Commit, "calls in flight end before the app closes", closing=True, calm=True).within(closing.seconds)
+            await ref.ask(
+                m.Commit, "calls in flight end before the app closes", closing=True, calm=True
+            ).within(closing.seconds)
     except (TimeoutError, ActorsError, KsActorsError) as error:
         # The last commit reports its own failure.
         _log.info("the app closes, though calls in flight have not ended: %s", error)

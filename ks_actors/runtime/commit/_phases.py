@@ -50,7 +50,9 @@ class TasksBroken(StreamsError):
     @classmethod
     def of(cls, tasks: Iterable[TaskId]) -> TasksBroken:
         """Return the error about these tasks."""
-        return cls(f"what failed in task {', '.join(map(str, tasks))} has to be rolled back before anything can be committed")
+        return cls(
+            f"what failed in task {', '.join(map(str, tasks))} has to be rolled back before anything can be committed"
+        )
 
 
 @final
@@ -104,7 +106,12 @@ class Uncommitted:
             return None
         if self.full:
             reason = "statestore_uncommitted_max_bytes is about to be reached"
-        elif (asking := next((task for task in tasks if task.commit_requested and task.draining.since is None), None)) is not None:
+        elif (
+            asking := next(
+                (task for task in tasks if task.commit_requested and task.draining.since is None),
+                None,
+            )
+        ) is not None:
             reason = f"task {asking.id} requested it"
         else:
             return None
@@ -122,10 +129,17 @@ class Uncommitted:
     @property
     def _free(self) -> int:
         """The number of bytes that may still be put."""
-        return max(self._limit - self._total, self._limit // 2 - self._total + kept if (kept := self._kept()) else 0)
+        return max(
+            self._limit - self._total,
+            self._limit // 2 - self._total + kept if (kept := self._kept()) else 0,
+        )
 
     def _kept(self) -> int:
-        return sum(self._bytes.get(task.id, 0) for task in self._draining if task.draining.since is not None)
+        return sum(
+            self._bytes.get(task.id, 0)
+            for task in self._draining
+            if task.draining.since is not None
+        )
 
     def taken(self, tasks: Iterable[Task], left_out: Sequence[Task] | None = None) -> None:
         """Note that a commit or a rollback has taken the bytes of `tasks`, but not of `left_out`.

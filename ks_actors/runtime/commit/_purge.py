@@ -25,7 +25,10 @@ class Purger:
     """
 
     def __init__(
-        self, topics: Iterable[str], interval_ms: int, delete: Callable[[Mapping[TopicPartition, int]], Awaitable[None]] = nothing_to_delete
+        self,
+        topics: Iterable[str],
+        interval_ms: int,
+        delete: Callable[[Mapping[TopicPartition, int]], Awaitable[None]] = nothing_to_delete,
     ) -> None:
         self.delete: Callable[[Mapping[TopicPartition, int]], Awaitable[None]] = delete
         self._topics: frozenset[str] = frozenset(topics)
@@ -34,12 +37,18 @@ class Purger:
         self._committed: dict[TopicPartition, int] = {}
         self.under_way: bool = False
 
-    def due(self, positions: Mapping[TopicPartition, OffsetAndMetadata], now: float) -> dict[TopicPartition, int] | None:
+    def due(
+        self, positions: Mapping[TopicPartition, OffsetAndMetadata], now: float
+    ) -> dict[TopicPartition, int] | None:
         """Note the committed offsets; return the records to delete now, if any."""
         for partition, committed in positions.items():
             if partition.topic in self._topics:
                 self._committed[partition] = committed.offset
-        if not self._committed or self.under_way or (self._last is not None and now - self._last < self._interval):
+        if (
+            not self._committed
+            or self.under_way
+            or (self._last is not None and now - self._last < self._interval)
+        ):
             return None
         if self._last is None:
             self._last = now
@@ -52,4 +61,7 @@ class Purger:
         """Note that the deletion has ended, or failed with `error`."""
         self.under_way = False
         if error is not None:
-            _log.warning("deleting processed records of repartition topics failed, it is tried again: %s", error)
+            _log.warning(
+                "deleting processed records of repartition topics failed, it is tried again: %s",
+                error,
+            )

@@ -36,17 +36,23 @@ class GlobalStores:
 
     def __init__(self, setup: Environment, directory: Path, shared: SharedResources) -> None:
         specs = setup.store_specs(setup.topology.global_stores)
-        self._on_disk = not any(map(needs_thread, setup.topology.nodes.values())) and all(spec.kind is not StoreKind.CUSTOM for spec in specs)
+        self._on_disk = not any(map(needs_thread, setup.topology.nodes.values())) and all(
+            spec.kind is not StoreKind.CUSTOM for spec in specs
+        )
         self.current: RecordContextHolder = RecordContextHolder()
         self.begins: Mapping[TopicPartition, int] = {}
         self.ends: Mapping[TopicPartition, int] = {}
         self.topics: dict[str, tuple[TopicPartition, ...]] = {
-            keeper.store: tuple(TopicPartition(topic, number) for number in range(setup.partitions(topic) or 0))
+            keeper.store: tuple(
+                TopicPartition(topic, number) for number in range(setup.partitions(topic) or 0)
+            )
             for topic, keeper in setup.topology.global_topics.items()
         }
         stores = make_stores(
             GLOBAL,
-            [msgspec.structs.replace(spec, logging=True) for spec in specs] if self._on_disk else specs,
+            [msgspec.structs.replace(spec, logging=True) for spec in specs]
+            if self._on_disk
+            else specs,
             directory=directory if self._on_disk else None,
             shared=shared if self._on_disk else None,
             current=self.current,
@@ -96,22 +102,39 @@ class GlobalStores:
             # Each change of a store records the positions of all topics, so a changed store knows a
             # position of its own topic.
             if at and at.keys().isdisjoint(partitions):
-                found[store] = f"it was filled from another topic than {partitions[0].topic if partitions else 'any that there is'}"
+                found[store] = (
+                    f"it was filled from another topic than {partitions[0].topic if partitions else 'any that there is'}"
+                )
             for partition in partitions:
                 begin, end = self.begins[partition], self.ends[partition]
                 if partition in at and not begin <= at[partition] + 1 <= end:
-                    found[store] = f"it goes up to offset {at[partition] + 1} of {partition}, which has {begin} to {end}"
+                    found[store] = (
+                        f"it goes up to offset {at[partition] + 1} of {partition}, which has {begin} to {end}"
+                    )
         return found
 
     def commit(self, positions: Mapping[TopicPartition, int]) -> None:
         """Commit custom stores, each with the positions of its topic."""
         for store, partitions in self.topics.items():
             if isinstance(kept := self.stores.kept(store), CustomStore):
-                kept.user.commit({partition: positions[partition] for partition in partitions if partition in positions})
+                kept.user.commit(
+                    {
+                        partition: positions[partition]
+                        for partition in partitions
+                        if partition in positions
+                    }
+                )
 
     def offsets(self, positions: Mapping[TopicPartition, int]) -> dict[str, int]:
         """Return the sum of each store's positions; empty if the stores are in memory."""
-        return {store: sum(positions[partition] for partition in partitions) for store, partitions in self.topics.items()} if self._on_disk else {}
+        return (
+            {
+                store: sum(positions[partition] for partition in partitions)
+                for store, partitions in self.topics.items()
+            }
+            if self._on_disk
+            else {}
+        )
 
     def close(self, *, clean: bool) -> None:
         """Close the stores. Blocks."""

@@ -56,7 +56,9 @@ class LettersFailed(Message, frozen=True):
     error: Exception
 
 
-GlobalMessage = AwaitFilled | Arrived | FetchFailed | Look | CommitGlobals | LettersWritten | LettersFailed
+GlobalMessage = (
+    AwaitFilled | Arrived | FetchFailed | Look | CommitGlobals | LettersWritten | LettersFailed
+)
 
 
 class GlobalTables(Actor[GlobalMessage]):
@@ -103,7 +105,9 @@ class GlobalTables(Actor[GlobalMessage]):
         self._committed: Mapping[TopicPartition, int] = {}
         self._commit_s: float = setup.config.commit_interval_ms / 1000
         positions = {partition: Position(offset) for partition, offset in self._positions.items()}
-        self._task = Task(GLOBAL_TASK, setup, positions, self._stores, wake=lambda: None, current=stores.current)
+        self._task = Task(
+            GLOBAL_TASK, setup, positions, self._stores, wake=lambda: None, current=stores.current
+        )
         self._residents = setup.residents
         resident = self._residents.active(self._task, self._positions)
         assert resident is not None  # the task has stores
@@ -132,7 +136,9 @@ class GlobalTables(Actor[GlobalMessage]):
             try:
                 await self.ctx.blocking(partial(self._stores.close, clean=not self._broken))
             except StateError as error:
-                _log.warning("closing the global stores failed, what is not on disk is read again: %s", error)
+                _log.warning(
+                    "closing the global stores failed, what is not on disk is read again: %s", error
+                )
 
     def receive(self, message: GlobalMessage) -> None:
         """Apply a message.
@@ -156,7 +162,9 @@ class GlobalTables(Actor[GlobalMessage]):
                     message.reply.fail(self._failure)
             case Arrived():
                 for fetched in message.fetched:
-                    self._task.add(fetched.partition, fetched.batch, fetched.next_offset, fetched.end_offset)
+                    self._task.add(
+                        fetched.partition, fetched.batch, fetched.next_offset, fetched.end_offset
+                    )
                 self._fetching = False
                 self._go_on(idle=not any(len(fetched.batch) for fetched in message.fetched))
             case CommitGlobals():
@@ -234,7 +242,9 @@ class GlobalTables(Actor[GlobalMessage]):
 
     def _keep(self) -> None:
         """Publish the applied records."""
-        self._positions = {partition: queue.position for partition, queue in self._task.group.queues.items()}
+        self._positions = {
+            partition: queue.position for partition, queue in self._task.group.queues.items()
+        }
         token = self._stores.freeze(contained(self._positions))
         self._stores.keep(token, self._global.offsets(self._positions))
         self._resident.positions = self._positions

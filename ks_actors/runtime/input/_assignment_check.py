@@ -33,7 +33,10 @@ class AssignmentCheck:
     """
 
     def __init__(
-        self, topology: Callable[[], TopologyInfo], sizes: TopicSizes, matched_of: Callable[[Iterable[TopicPartition]], frozenset[str]]
+        self,
+        topology: Callable[[], TopologyInfo],
+        sizes: TopicSizes,
+        matched_of: Callable[[Iterable[TopicPartition]], frozenset[str]],
     ) -> None:
         self._topology: Callable[[], TopologyInfo] = topology
         # Return the topics of these partitions that a pattern matches, or has matched since the
@@ -41,7 +44,9 @@ class AssignmentCheck:
         self.matched_of: Callable[[Iterable[TopicPartition]], frozenset[str]] = matched_of
         self._sizes: TopicSizes = sizes
         # The partition counts at the start.
-        self._first: dict[str, int | None] = {topic: sizes(topic) for topics in topology().topics.values() for topic in topics}
+        self._first: dict[str, int | None] = {
+            topic: sizes(topic) for topics in topology().topics.values() for topic in topics
+        }
         # The mismatches for which the group was asked to assign again: readings that the topology
         # does not have, and readings that no member has.
         self._asked: tuple[frozenset[_Reading], frozenset[_Reading]] = frozenset(), frozenset()
@@ -50,7 +55,11 @@ class AssignmentCheck:
     def of(cls, setup: Environment, stateful: Collection[int]) -> Self:
         """Return the check of an instance; the `stateful` subtopologies have changelogs."""
         groups = setup.copartition_groups()
-        return cls(lambda: TopologyInfo.of(setup.subtopology_topics(), groups, stateful, setup.matched), setup.partitions, setup.matched_of)
+        return cls(
+            lambda: TopologyInfo.of(setup.subtopology_topics(), groups, stateful, setup.matched),
+            setup.partitions,
+            setup.matched_of,
+        )
 
     @property
     def topology(self) -> TopologyInfo:
@@ -72,13 +81,17 @@ class AssignmentCheck:
             topic
             for task in tasks
             for topic in topics.get(task.subtopology, ())
-            if all(task.partition >= (self._sizes(other) or 0) for other in topics[task.subtopology])
+            if all(
+                task.partition >= (self._sizes(other) or 0) for other in topics[task.subtopology]
+            )
         }
         if grown:
             described = await log.describe_topics(sorted(grown), configs=False)
             self._sizes.know({name: topic.partitions for name, topic in described.items()})
 
-    def fit(self, assigned: Mapping[TaskId, tuple[TopicPartition, ...]]) -> tuple[dict[TaskId, tuple[TopicPartition, ...]], bool]:
+    def fit(
+        self, assigned: Mapping[TaskId, tuple[TopicPartition, ...]]
+    ) -> tuple[dict[TaskId, tuple[TopicPartition, ...]], bool]:
         """Return the tasks that can begin, and whether to ask the group for another assignment.
 
         Raises TopologyError when the leader was asked before and still assigns partitions of topics
@@ -87,13 +100,16 @@ class AssignmentCheck:
         """
         topology = self.topology
         topics = topology.topics
-        matched = self.matched_of(partition for partitions in assigned.values() for partition in partitions)
+        matched = self.matched_of(
+            partition for partitions in assigned.values() for partition in partitions
+        )
         self._sizes.see(partition for partitions in assigned.values() for partition in partitions)
         foreign = [
             (task, partition.topic)
             for task, partitions in sorted(assigned.items())
             for partition in partitions
-            if partition.topic not in topics.get(task.subtopology, ()) and partition.topic not in matched
+            if partition.topic not in topics.get(task.subtopology, ())
+            and partition.topic not in matched
         ]
         lacking = [
             (task, topic)
@@ -117,7 +133,10 @@ class AssignmentCheck:
         usable = {
             task: partitions
             for task, partitions in assigned.items()
-            if all(partition.topic in topics.get(task.subtopology, ()) or partition.topic in matched for partition in partitions)
+            if all(
+                partition.topic in topics.get(task.subtopology, ()) or partition.topic in matched
+                for partition in partitions
+            )
         }
         return usable, self._asked[0] > still_foreign or self._asked[1] > still_lacking
 
@@ -127,7 +146,11 @@ def _readings(found: Iterable[tuple[TaskId, str]]) -> frozenset[_Reading]:
 
 
 def _named(found: Iterable[tuple[TaskId, str]], wanted: Container[_Reading]) -> str:
-    return ", ".join(f"{topic}-{task.partition} (task {task})" for task, topic in found if (task.subtopology, topic) in wanted)
+    return ", ".join(
+        f"{topic}-{task.partition} (task {task})"
+        for task, topic in found
+        if (task.subtopology, topic) in wanted
+    )
 
 
 def moved(
@@ -141,6 +164,14 @@ def moved(
     A task is in both when its partitions have changed. So is a `lacking` task, which does not read
     one of its partitions. It is committed, closed and begun again.
     """
-    gone = frozenset(task for task, partitions in held.items() if task in lacking or set(assigned.get(task, ())) != set(partitions))
-    new = {task: partitions for task, partitions in assigned.items() if task not in parting and (task in gone or task not in held)}
+    gone = frozenset(
+        task
+        for task, partitions in held.items()
+        if task in lacking or set(assigned.get(task, ())) != set(partitions)
+    )
+    new = {
+        task: partitions
+        for task, partitions in assigned.items()
+        if task not in parting and (task in gone or task not in held)
+    }
     return gone, new

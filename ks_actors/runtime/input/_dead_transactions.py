@@ -18,7 +18,9 @@ _LONGEST_S: Final = 60.0
 _log = logging.getLogger("ks_actors")
 
 
-async def end_transactions_of(producer: Callable[[str], Awaitable[TransactionalProducer]], processes: frozenset[str]) -> None:
+async def end_transactions_of(
+    producer: Callable[[str], Awaitable[TransactionalProducer]], processes: frozenset[str]
+) -> None:
     """End the transactions of processes that have left the group.
 
     Otherwise the next owner of their tasks would wait until the transactions time out. `producer`
@@ -30,7 +32,11 @@ async def end_transactions_of(producer: Callable[[str], Awaitable[TransactionalP
             async with asyncio.timeout(_LONGEST_S):
                 await (await producer(process_id)).close()
         except (LogError, TimeoutError) as error:
-            _log.warning("the transaction of process %s, which has left the group, could not be ended, and times out: %r", process_id, error)
+            _log.warning(
+                "the transaction of process %s, which has left the group, could not be ended, and times out: %r",
+                process_id,
+                error,
+            )
 
 
 async def nothing_to_end(processes: frozenset[str]) -> None:

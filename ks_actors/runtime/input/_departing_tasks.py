@@ -29,7 +29,14 @@ class DepartingTasks:
     at rest waits for others: for a quarter of the time that calls have taken so far.
     """
 
-    def __init__(self, handover: Handover, membership: Membership, group: GroupView, *, here: Callable[[], Iterable[TaskId]]) -> None:
+    def __init__(
+        self,
+        handover: Handover,
+        membership: Membership,
+        group: GroupView,
+        *,
+        here: Callable[[], Iterable[TaskId]],
+    ) -> None:
         self.tasks: frozenset[TaskId] = frozenset()
         # Whether the group is between two generations. Nothing is given up then: commits may be
         # refused.
@@ -47,7 +54,9 @@ class DepartingTasks:
         """Whether some tasks have come to rest and may be given up."""
         return self._due and bool(self.tasks) and not self.between
 
-    async def give_up(self, gone: frozenset[TaskId], standbys: frozenset[TaskId], number: int) -> bool:
+    async def give_up(
+        self, gone: frozenset[TaskId], standbys: frozenset[TaskId], number: int
+    ) -> bool:
         """Give up the tasks of `gone` that are at rest, and keep the others in `tasks`.
 
         Return whether any were given up. See Handover.give_up.
@@ -72,7 +81,11 @@ class DepartingTasks:
 
     def user_data(self) -> bytes:
         """Return the user data for the group: all tasks that are here."""
-        return self._group.user_data(self.tasks.union(self._here()), self._membership.group.generation, self._handover.offsets)
+        return self._group.user_data(
+            self.tasks.union(self._here()),
+            self._membership.group.generation,
+            self._handover.offsets,
+        )
 
     def watch(self, poller: Context[m.PollerMessage]) -> None:
         """Send AtRest to the poller when tasks have come to rest.

@@ -51,12 +51,18 @@ class Handover:
         try:
             # The group may wait for other members for long, so commits continue meanwhile. A commit
             # that comes after the group has moved on is repeated.
-            await self._wait("a rebalance", "the commit before it", self._committer.ask(m.Commit, "the group rebalances", rebalancing=True))
+            await self._wait(
+                "a rebalance",
+                "the commit before it",
+                self._committer.ask(m.Commit, "the group rebalances", rebalancing=True),
+            )
         except Exception as error:  # noqa: BLE001 - it was rolled back, and whoever gets the tasks starts there
             _log.warning("the commit before a rebalance failed: %s", error)
         await self._look()
 
-    async def give_up(self, tasks: frozenset[TaskId], standbys: frozenset[TaskId], number: int) -> frozenset[TaskId]:
+    async def give_up(
+        self, tasks: frozenset[TaskId], standbys: frozenset[TaskId], number: int
+    ) -> frozenset[TaskId]:
         """Commit tasks and give back those that are at rest.
 
         Return the others, which take no new work until they are at rest. The stores of tasks in
@@ -65,18 +71,28 @@ class Handover:
         """
         # From here on the tasks write nothing more: a later commit would not include them.
         who = "the handover of " + ", ".join(map(str, sorted(tasks)))
-        await self._wait(who, "workers to be done with them", self._manager.ask(m.SuspendTasks, tasks, number))
+        await self._wait(
+            who, "workers to be done with them", self._manager.ask(m.SuspendTasks, tasks, number)
+        )
         busy: frozenset[TaskId] = frozenset()
         try:
-            await self._wait(who, "the commit before it", self._committer.ask(m.Commit, "tasks move to another member", hold=True))
-            busy = await self._wait(who, "tasks to come to rest", self._manager.ask(m.AskBusy, tasks))
+            await self._wait(
+                who,
+                "the commit before it",
+                self._committer.ask(m.Commit, "tasks move to another member", hold=True),
+            )
+            busy = await self._wait(
+                who, "tasks to come to rest", self._manager.ask(m.AskBusy, tasks)
+            )
         except Exception as error:  # noqa: BLE001 - it was rolled back, and whoever gets the tasks starts there
             _log.warning("the commit of tasks that move to another member failed: %s", error)
         tasks -= busy
         try:
             await self._wait(who, "workers to be done with them", self._manager.ask(m.Close, tasks))
             if tasks & standbys:
-                await self._wait(who, "stores that stay open", self._state.ask(m.Recycle, tasks & standbys))
+                await self._wait(
+                    who, "stores that stay open", self._state.ask(m.Recycle, tasks & standbys)
+                )
             await self.close(tasks - standbys)
         finally:
             self._committer.tell(m.DeferCommits(held=False))
@@ -88,16 +104,26 @@ class Handover:
         Return the tasks that are not, or None when the commit fails.
         """
         try:
-            asked = self._committer.ask(m.Commit, "tasks are to move to another member", due_only=True, one_of=tasks)
-            await self._wait("the handover of " + ", ".join(map(str, sorted(tasks))), "calls in flight to end", asked)
-            return await self._wait("a handover", "tasks to come to rest", self._manager.ask(m.AskBusy, tasks))
+            asked = self._committer.ask(
+                m.Commit, "tasks are to move to another member", due_only=True, one_of=tasks
+            )
+            await self._wait(
+                "the handover of " + ", ".join(map(str, sorted(tasks))),
+                "calls in flight to end",
+                asked,
+            )
+            return await self._wait(
+                "a handover", "tasks to come to rest", self._manager.ask(m.AskBusy, tasks)
+            )
         except Exception as error:  # noqa: BLE001 - it was rolled back, and whoever gets the tasks starts there
             _log.debug("a commit of tasks that are to move to another member failed: %s", error)
             return None
 
     async def close(self, tasks: frozenset[TaskId]) -> None:
         """Close the stores of tasks; their committed state is then on disk."""
-        await self._wait("a handover", "stores to be closed", self._state.ask(m.CloseStores, tasks, clean=True))
+        await self._wait(
+            "a handover", "stores to be closed", self._state.ask(m.CloseStores, tasks, clean=True)
+        )
         await self._look()
 
     async def lose_all(self, cause: Exception) -> bool:
@@ -108,17 +134,33 @@ class Handover:
         """
         who = "an instance that has lost its tasks"
         try:
-            await self._wait(who, "workers to be done with them", self._manager.ask(m.SuspendTasks, None, self.assignments))
+            await self._wait(
+                who,
+                "workers to be done with them",
+                self._manager.ask(m.SuspendTasks, None, self.assignments),
+            )
         except AskTimeout as late:
-            raise TaskTimeout(f"a processor does not return, {self._seconds:g} s after its task was lost: {cause}") from late
-        fruitful = await self._wait(who, "what is not committed to be dropped", self._committer.ask(m.Rollback, None, cause, give_up=True))
+            raise TaskTimeout(
+                f"a processor does not return, {self._seconds:g} s after its task was lost: {cause}"
+            ) from late
+        fruitful = await self._wait(
+            who,
+            "what is not committed to be dropped",
+            self._committer.ask(m.Rollback, None, cause, give_up=True),
+        )
         await self._wait(who, "workers to be done with them", self._manager.ask(m.Close, None))
-        await self._wait(who, "stores to be closed", self._state.ask(m.CloseStores, None, clean=False, standbys=False))
+        await self._wait(
+            who,
+            "stores to be closed",
+            self._state.ask(m.CloseStores, None, clean=False, standbys=False),
+        )
         await self._look()
         return fruitful
 
     async def _look(self) -> None:
-        self.offsets = await self._wait("a handover", "how far the state is", self._state.ask(m.AskOffsets))
+        self.offsets = await self._wait(
+            "a handover", "how far the state is", self._state.ask(m.AskOffsets)
+        )
 
     async def _wait(self, who: str, what: str, answer: Ask[T]) -> T:
         return await warn_if_slow(who, what, answer.within(self._seconds))

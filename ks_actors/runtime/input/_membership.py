@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 class GroupView:
     """Decode assignments, and encode the instance's data for the leader."""
 
-    def __init__(self, process_id: str, rebalance_timeout_ms: int, fitting: AssignmentCheck | None = None) -> None:
+    def __init__(
+        self, process_id: str, rebalance_timeout_ms: int, fitting: AssignmentCheck | None = None
+    ) -> None:
         self.rebalance_seconds: float = rebalance_timeout_ms / 1000
         self._process_id: str = process_id
         self._counter: int = 0
@@ -66,7 +68,9 @@ class GroupView:
         """
         before, self._processes = self._processes, decode_processes(assignment)
         stayed = before & self._processes
-        return before - self._processes if stayed and self._process_id == min(stayed) else frozenset()
+        return (
+            before - self._processes if stayed and self._process_id == min(stayed) else frozenset()
+        )
 
     def forget(self) -> None:
         """Forget all processes: this instance was out of the group.
@@ -79,7 +83,9 @@ class GroupView:
         """Return the task that reads a partition, as of the last assignment that had it."""
         return self._task_of.get(partition)
 
-    def has_several(self, partition: TopicPartition, tasks: Mapping[TaskId, Sequence[TopicPartition]]) -> bool:
+    def has_several(
+        self, partition: TopicPartition, tasks: Mapping[TaskId, Sequence[TopicPartition]]
+    ) -> bool:
         """Return whether the task among `tasks` that reads a partition also reads others."""
         task = self.task_of(partition)
         return task is not None and len(tasks.get(task, ())) > 1
@@ -87,7 +93,13 @@ class GroupView:
     @property
     def topics(self) -> frozenset[str] | None:
         """The topics to report to the group; None: those reported when the member joined."""
-        return None if self._fitting is None else frozenset(topic for topics in self._fitting.topology.topics.values() for topic in topics)
+        return (
+            None
+            if self._fitting is None
+            else frozenset(
+                topic for topics in self._fitting.topology.topics.values() for topic in topics
+            )
+        )
 
     def matched(self, partitions: Iterable[TopicPartition]) -> frozenset[str]:
         """Return the topics that a pattern matches, or has matched since the start.
@@ -96,7 +108,12 @@ class GroupView:
         """
         return frozenset() if self._fitting is None else self._fitting.matched_of(partitions)
 
-    def user_data(self, owned: Iterable[TaskId], generation: int = -1, offsets: Mapping[TaskId, int] | None = None) -> bytes:
+    def user_data(
+        self,
+        owned: Iterable[TaskId],
+        generation: int = -1,
+        offsets: Mapping[TaskId, int] | None = None,
+    ) -> bytes:
         """Return the user data for the leader: the tasks here, and the offsets of the others."""
         self._counter += 1
         self.claimed = frozenset(owned)
@@ -143,7 +160,11 @@ class OffsetCommits:
                     message.reply.tell(None)
                 elif self._moving and isinstance(error, IllegalGeneration):
                     self._late.append((message, error))
-                elif isinstance(error, IllegalGeneration) and self._generation != generation and self._losses == losses:
+                elif (
+                    isinstance(error, IllegalGeneration)
+                    and self._generation != generation
+                    and self._losses == losses
+                ):
                     # The next generation has become known meanwhile, and the tasks are still here.
                     continue
                 else:
@@ -159,7 +180,9 @@ class OffsetCommits:
             # Unless give_up cancelled the call, the cancellation comes from outside.
             if self._losses == losses:
                 raise
-            return IllegalGeneration("the membership of the group was given up while offsets were being committed")
+            return IllegalGeneration(
+                "the membership of the group was given up while offsets were being committed"
+            )
         except Exception as error:  # noqa: BLE001 - the committer decides what it means
             return error
         else:

@@ -44,4 +44,9 @@ class NewTasks:
         """Return the positions of the ready tasks in `tasks`, and take these out of `pending`."""
         ready, self._ready = self._ready, {}
         pending.difference_update(ready)
-        return {partition: at for task, positions in ready.items() if task in tasks for partition, at in positions.items()}
+        return {
+            partition: at
+            for task, positions in ready.items()
+            if task in tasks
+            for partition, at in positions.items()
+        }

@@ -66,7 +66,9 @@ class OffsetResets:
         Return whether it continues there.
         """
         partition = error.partition
-        wanted = partition in self._assigned() and self._fetcher.position(partition) == error.position
+        wanted = (
+            partition in self._assigned() and self._fetcher.position(partition) == error.position
+        )
         if wanted:
             self._fetcher.seek(partition, offset)
         self._go_on(partition)

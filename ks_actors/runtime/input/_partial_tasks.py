@@ -35,12 +35,21 @@ class PartialTasks:
             if (task := self._group.task_of(partition)) is not None:
                 self._tasks.add(task)
 
-    def begun(self, tasks: Mapping[TaskId, Sequence[TopicPartition]], there: Collection[TopicPartition], timers: Timers[Any]) -> None:
+    def begun(
+        self,
+        tasks: Mapping[TaskId, Sequence[TopicPartition]],
+        there: Collection[TopicPartition],
+        timers: Timers[Any],
+    ) -> None:
         """Note the tasks that begin with only some of their partitions.
 
         Ask the group again soon, as its leader may not know yet.
         """
-        lacking = [task for task, partitions in tasks.items() if any(one not in there for one in partitions)]
+        lacking = [
+            task
+            for task, partitions in tasks.items()
+            if any(one not in there for one in partitions)
+        ]
         self._tasks.update(lacking)
         if lacking:
             timers.once("lacking", _AGAIN_S, m.ReenterGroup())

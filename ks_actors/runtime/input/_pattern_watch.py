@@ -54,7 +54,15 @@ class PatternWatch(Actor[PatternWatchMessage]):
     TopologyError. Failed requests are logged at level WARNING and repeated the next time.
     """
 
-    def __init__(self, log: Log, setup: Environment, max_age_ms: int, *, poller: Ref[m.PollerMessage], instance: Ref[m.InstanceMessage]) -> None:
+    def __init__(
+        self,
+        log: Log,
+        setup: Environment,
+        max_age_ms: int,
+        *,
+        poller: Ref[m.PollerMessage],
+        instance: Ref[m.InstanceMessage],
+    ) -> None:
         self._log = log
         self._setup = setup
         self._seconds: float = max_age_ms / 1000
@@ -73,14 +81,20 @@ class PatternWatch(Actor[PatternWatchMessage]):
             case LookForTopics():
                 if not self._asking:
                     self._asking = True
-                    self.ctx.pipe(self._log.describe_topics(configs=False), lambda topics: AllTopics(frozenset(topics)), TopicsNotPrepared)
+                    self.ctx.pipe(
+                        self._log.describe_topics(configs=False),
+                        lambda topics: AllTopics(frozenset(topics)),
+                        TopicsNotPrepared,
+                    )
             case AllTopics():
                 found = frozenset(self._setup.matching(message.names))
                 if found == self._setup.matched:
                     self._asking = False
                     return
                 self._tell(found)
-                self.ctx.pipe(prepare_topics(self._log, self._setup), TopicsPrepared, TopicsNotPrepared)
+                self.ctx.pipe(
+                    prepare_topics(self._log, self._setup), TopicsPrepared, TopicsNotPrepared
+                )
             case TopicsPrepared():
                 self._asking = False
                 self._setup.know_topics(message.counts)
@@ -90,13 +104,19 @@ class PatternWatch(Actor[PatternWatchMessage]):
                 if isinstance(message.error, TopologyError):
                     self._instance.tell(m.Fatal(message.error, rolled_back=False))
                 else:
-                    _log.warning("the topics that patterns match could not be looked up, and are asked for again: %s", message.error)
+                    _log.warning(
+                        "the topics that patterns match could not be looked up, and are asked for again: %s",
+                        message.error,
+                    )
             case _:
                 assert_never(message)
 
     def _tell(self, found: frozenset[str]) -> None:
         before = self._setup.matched
-        for word, topics in (("is read from now on", found - before), ("is gone, and read no more", before - found)):
+        for word, topics in (
+            ("is read from now on", found - before),
+            ("is gone, and read no more", before - found),
+        ):
             for topic in sorted(topics):
                 _log.info("topic %s matches a pattern and %s", topic, word)
 
@@ -107,5 +127,7 @@ def pattern_watch(
     """Return the spec of the actor, or None when the topology reads no pattern."""
     if not any(subtopology.source_patterns for subtopology in setup.topology.subtopologies()):
         return None
-    watch = PatternWatch(log, setup, setup.config.metadata_max_age_ms, poller=poller, instance=instance)
+    watch = PatternWatch(
+        log, setup, setup.config.metadata_max_age_ms, poller=poller, instance=instance
+    )
     return Spec(lambda: watch, mailbox=PATTERN_WATCH_MAILBOX)

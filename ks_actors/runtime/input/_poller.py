@@ -9,7 +9,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, assert_never
 
 from actors import Actor, Mailbox, Signal, Started, Stopping
-from ks_actors._errors import FencedInstanceId, KsActorsError, LogClosed, OffsetOutOfRange, StreamsError, UnknownTopicOrPartition
+from ks_actors._errors import (
+    FencedInstanceId,
+    KsActorsError,
+    LogClosed,
+    OffsetOutOfRange,
+    StreamsError,
+    UnknownTopicOrPartition,
+)
 from ks_actors.lifecycle import RetryBackoff, warn_if_slow
 from ks_actors.log import Assigned, IsolationLevel, Lost, Revoked
 from ks_actors.runtime import messages as m
@@ -31,7 +38,9 @@ if TYPE_CHECKING:
     from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.input._membership import GroupView
 
-POLLER_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system", urgent=(m.BufferHigh, m.BufferLow))
+POLLER_MAILBOX = Mailbox(
+    capacity=100_000, overflow="fail_system", urgent=(m.BufferHigh, m.BufferLow)
+)
 _ENDS = -1  # instead of an epoch: the failure was not a fetch
 # Records of a partition per fetch: limits the time until other partitions get their turn.
 _AT_ONCE = 2_000
@@ -89,18 +98,24 @@ class Poller(Actor[m.PollerMessage]):
         # Shared with OffsetResets: never replace the set.
         self._stopped: Final[set[TopicPartition]] = set()
         self._lacking = PartialTasks(group)
-        self._resets = OffsetResets(log, fetcher, reset, stopped=self._stopped, assigned=lambda: self._positions)
+        self._resets = OffsetResets(
+            log, fetcher, reset, stopped=self._stopped, assigned=lambda: self._positions
+        )
         self._work: asyncio.Future[Any] | None = None
         self._events: deque[MembershipEvent] = deque()
         self._rejoin: Exception | None = None
-        self._handover = Handover(manager=manager, state=state, committer=committer, seconds=group.rebalance_seconds)
+        self._handover = Handover(
+            manager=manager, state=state, committer=committer, seconds=group.rebalance_seconds
+        )
         self._parting = DepartingTasks(self._handover, membership, group, here=lambda: self._tasks)
         # Set when another process has taken the place in the group: stop serving it.
         self._fenced: FencedInstanceId | None = None
         self._rests = RetryBackoff()
         # `leaving`: about to close. Nothing new begins, but the poller follows the group until the
         # last commit.
-        self._leaving = self._fetching = self._closing = self._waiting = self._following = self._ask_again = False
+        self._leaving = self._fetching = self._closing = self._waiting = self._following = (
+            self._ask_again
+        ) = False
 
     async def signal(self, signal: Signal) -> None:
         """Follow the group from the start; leave it at the end."""
@@ -123,7 +138,9 @@ class Poller(Actor[m.PollerMessage]):
             case m.EndsKnown():
                 self._manager.tell(message)
             case m.BufferHigh():
-                high = [partition for partition in message.partitions if partition in self._positions]
+                high = [
+                    partition for partition in message.partitions if partition in self._positions
+                ]
                 self._stopped.update(high)
                 self._fetcher.pause(high)
             case m.BufferLow():
@@ -139,7 +156,14 @@ class Poller(Actor[m.PollerMessage]):
                     self._fetch_failed(message.error)
             case m.PositionKnown():
                 if self._resets.end(message.error, message.offset):
-                    self._manager.tell(m.PositionReset(message.error.partition, message.offset, message.error.begin, self._epoch))
+                    self._manager.tell(
+                        m.PositionReset(
+                            message.error.partition,
+                            message.offset,
+                            message.error.begin,
+                            self._epoch,
+                        )
+                    )
                     self._find_ends((message.error.partition,))
             case m.TopicsGone():
                 self._lacking.drop(message.topics, self._positions)
@@ -197,7 +221,12 @@ class Poller(Actor[m.PollerMessage]):
     # --- records -----------------------------------------------------------------------------------
 
     def _fetch(self) -> None:
-        if self._fetching or self._leaving or "fetch" in self.ctx.timers or self._positions.keys() <= self._stopped | self._resets.partitions:
+        if (
+            self._fetching
+            or self._leaving
+            or "fetch" in self.ctx.timers
+            or self._positions.keys() <= self._stopped | self._resets.partitions
+        ):
             return
         self._fetching = True
         # Read the epoch when the fetch ends: a seek during the fetch has moved it, too.
@@ -216,7 +245,12 @@ class Poller(Actor[m.PollerMessage]):
 
     def _assign(self, anew: Mapping[TopicPartition, int]) -> None:
         """Add partitions to those being read, without moving the others."""
-        self._fetcher.assign({one: anew[one] if one in anew else self._fetcher.position(one) for one in self._positions})
+        self._fetcher.assign(
+            {
+                one: anew[one] if one in anew else self._fetcher.position(one)
+                for one in self._positions
+            }
+        )
 
     def _seek(self, message: m.SeekAll) -> None:
         self._fetch_new()
@@ -234,24 +268,44 @@ class Poller(Actor[m.PollerMessage]):
 
         No fetch reports that a partition is empty, and the task waits for all records in the log.
         """
-        if wanted := [one for one in partitions if one in self._positions and self._group.has_several(one, self._tasks)]:
+        if wanted := [
+            one
+            for one in partitions
+            if one in self._positions and self._group.has_several(one, self._tasks)
+        ]:
             ends = self._log.end_offsets(wanted, self._isolation)
-            self.ctx.pipe(ends, partial(m.EndsKnown, epoch=self._epoch), partial(m.FetchFailed, epoch=_ENDS))
+            self.ctx.pipe(
+                ends, partial(m.EndsKnown, epoch=self._epoch), partial(m.FetchFailed, epoch=_ENDS)
+            )
 
     def _resume(self, partitions: Iterable[TopicPartition]) -> None:
         again = self._stopped.intersection(partitions)
         self._stopped.difference_update(again)
-        self._fetcher.resume([partition for partition in again if partition in self._positions and partition not in self._resets.partitions])
+        self._fetcher.resume(
+            [
+                partition
+                for partition in again
+                if partition in self._positions and partition not in self._resets.partitions
+            ]
+        )
 
     def _fetch_failed(self, error: Exception) -> None:
         if isinstance(error, UnknownTopicOrPartition):
-            self.ctx.pipe(gone_topics(error, self._log, {*self._positions}, self._group.matched), m.TopicsGone, partial(m.FetchFailed, epoch=_ENDS))
+            self.ctx.pipe(
+                gone_topics(error, self._log, {*self._positions}, self._group.matched),
+                m.TopicsGone,
+                partial(m.FetchFailed, epoch=_ENDS),
+            )
         elif passed := passed_over(error, self._fetcher, self._positions):
             self._manager.tell(m.Records(passed, self._epoch))
         elif not isinstance(error, OffsetOutOfRange):
             self._give_up(missing_sources(error))
-        elif error.partition in self._positions and (search := self._resets.begin(error)) is not None:
-            self.ctx.pipe(search, partial(m.PositionKnown, error), partial(m.FetchFailed, epoch=_ENDS))
+        elif (
+            error.partition in self._positions and (search := self._resets.begin(error)) is not None
+        ):
+            self.ctx.pipe(
+                search, partial(m.PositionKnown, error), partial(m.FetchFailed, epoch=_ENDS)
+            )
 
     def _give_up(self, error: Exception) -> None:
         self._positions.clear()
@@ -274,7 +328,11 @@ class Poller(Actor[m.PollerMessage]):
             self._do(self._parting.part(self._standbys), m.Settled)
         elif not self._waiting:
             self._waiting = True
-            self.ctx.pipe(self._membership.event(), m.MembershipChanged, partial(m.MembershipFailed, waiting=True))
+            self.ctx.pipe(
+                self._membership.event(),
+                m.MembershipChanged,
+                partial(m.MembershipFailed, waiting=True),
+            )
 
     def _do(self, work: Coroutine[Any, Any, T], then: Callable[[T], m.PollerMessage]) -> None:
         self._following = True
@@ -299,7 +357,10 @@ class Poller(Actor[m.PollerMessage]):
         self._go_on()
 
     def _membership_failed(self, failed: m.MembershipFailed) -> None:
-        self._waiting, self._following = self._waiting and not failed.waiting, self._following and failed.waiting
+        self._waiting, self._following = (
+            self._waiting and not failed.waiting,
+            self._following and failed.waiting,
+        )
         if not self._closing:
             self._instance.tell(m.Fatal(self._fenced or failed.error, rolled_back=False))
             if not isinstance(failed.error, LogClosed):
@@ -323,7 +384,9 @@ class Poller(Actor[m.PollerMessage]):
                 if event.fenced:
                     self._fenced = FencedInstanceId(_FENCED)
                     self.ctx.timers.cancel("rest")
-                self._do(self._lose_all(StreamsError("the membership of the group is lost")), m.GivenUp)
+                self._do(
+                    self._lose_all(StreamsError("the membership of the group is lost")), m.GivenUp
+                )
             case _:
                 assert_never(event)
 
@@ -346,18 +409,31 @@ class Poller(Actor[m.PollerMessage]):
         standbys = self._group.standbys(event.assignment)
         migrated = self._standbys - standbys - frozenset(assigned) - self._parting.tasks
         # These tasks were lost after they were reported: ask again, or no member gets them.
-        self._ask_again = self._group.asks_again or bool(self._group.claimed - {*self._tasks, *self._parting.tasks, *assigned})
+        self._ask_again = self._group.asks_again or bool(
+            self._group.claimed - {*self._tasks, *self._parting.tasks, *assigned}
+        )
         self._standbys = standbys
-        self._tasks = {task: partitions for task, partitions in self._tasks.items() if task not in gone} | new
+        self._tasks = {
+            task: partitions for task, partitions in self._tasks.items() if task not in gone
+        } | new
         self._pending = (self._pending - gone) | set(new)
         self._tell_instance()
         self._do(self._change(gone, migrated, new, event, self._handover.assignments), m.Settled)
 
     async def _change(
-        self, gone: frozenset[TaskId], migrated: frozenset[TaskId], new: Mapping[TaskId, tuple[TopicPartition, ...]], event: Assigned, number: int
+        self,
+        gone: frozenset[TaskId],
+        migrated: frozenset[TaskId],
+        new: Mapping[TaskId, tuple[TopicPartition, ...]],
+        event: Assigned,
+        number: int,
     ) -> int:
         """Give up departed tasks, then begin the new ones: tasks first, then standbys."""
-        await warn_if_slow("an assignment", "transactions of members that have gone", self._bury(self._group.take_gone(event.assignment)))
+        await warn_if_slow(
+            "an assignment",
+            "transactions of members that have gone",
+            self._bury(self._group.take_gone(event.assignment)),
+        )
         if gone:
             self._forget(gone)
             self._ask_again |= await self._parting.give_up(gone, self._standbys, number - 1)
@@ -371,15 +447,27 @@ class Poller(Actor[m.PollerMessage]):
 
     async def _begin(self, new: Mapping[TaskId, tuple[TopicPartition, ...]], number: int) -> None:
         self._pending -= self._parting.tasks
-        self._tasks = {task: partitions for task, partitions in self._tasks.items() if task not in self._parting.tasks}
-        looking = begin_positions(new, self._standbys, self._group, self._membership, self._log, self._reset)
+        self._tasks = {
+            task: partitions
+            for task, partitions in self._tasks.items()
+            if task not in self._parting.tasks
+        }
+        looking = begin_positions(
+            new, self._standbys, self._group, self._membership, self._log, self._reset
+        )
         positions = await warn_if_slow("an assignment", "committed offsets", looking)
         if self._leaving:
             return
         self._lacking.begun(new, positions, self.ctx.timers)
         for task, partitions in new.items():
             if task in self._tasks:
-                self._state.tell(m.OpenTask(task, {one: positions[one] for one in partitions if one in positions}, number))
+                self._state.tell(
+                    m.OpenTask(
+                        task,
+                        {one: positions[one] for one in partitions if one in positions},
+                        number,
+                    )
+                )
         for task in sorted(self._standbys - self._parting.tasks):
             self._state.tell(m.OpenStandby(task))
 
@@ -396,12 +484,18 @@ class Poller(Actor[m.PollerMessage]):
 
     def _forget(self, tasks: frozenset[TaskId]) -> None:
         self._fetch_new()
-        self._positions = {partition: at for partition, at in self._positions.items() if self._group.task_of(partition) not in tasks}
+        self._positions = {
+            partition: at
+            for partition, at in self._positions.items()
+            if self._group.task_of(partition) not in tasks
+        }
         self._stopped.intersection_update(self._positions)
         self._assign({})
 
     def _tell_instance(self) -> None:
-        self._instance.tell(m.TasksChanged(len(self._tasks) - len(self._pending), len(self._pending)))
+        self._instance.tell(
+            m.TasksChanged(len(self._tasks) - len(self._pending), len(self._pending))
+        )
 
     def _stop_following(self, reply: Reply[None]) -> None:
         self._closing = self._leaving = True
@@ -413,4 +507,7 @@ class Poller(Actor[m.PollerMessage]):
     def _leave(self, message: m.LeaveGroup) -> Coroutine[Any, Any, None]:
         self._positions.clear()
         self._fetcher.assign({})
-        return answered(message.reply, self._membership.leave() if message.for_good else self._membership.close())
+        return answered(
+            message.reply,
+            self._membership.leave() if message.for_good else self._membership.close(),
+        )

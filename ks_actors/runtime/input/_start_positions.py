@@ -6,7 +6,12 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from ks_actors._errors import MissingSourceTopics, StreamsError, TaskMigrated, UnknownTopicOrPartition
+from ks_actors._errors import (
+    MissingSourceTopics,
+    StreamsError,
+    TaskMigrated,
+    UnknownTopicOrPartition,
+)
 from ks_actors.log import IsolationLevel
 from ks_actors.task import Position, decode_position
 
@@ -31,7 +36,9 @@ async def reset_position(error: OffsetOutOfRange, log: Log, reset: Callable[[str
     partition, policy = error.partition, reset(error.partition.topic)
     if policy == "none":
         raise StreamsError(
-            f"{error}; auto_offset_reset is none, so it is for you to decide where to go on", topic=partition.topic, partition=partition.partition
+            f"{error}; auto_offset_reset is none, so it is for you to decide where to go on",
+            topic=partition.topic,
+            partition=partition.partition,
         )
     _log.warning("%s; going on from the %s record", error, policy)
     if policy == "earliest":
@@ -70,14 +77,22 @@ async def begin_positions(
 
 
 async def _positions(
-    partitions: Sequence[TopicPartition], group: GroupView, membership: Membership, log: Log, reset: Callable[[str], str]
+    partitions: Sequence[TopicPartition],
+    group: GroupView,
+    membership: Membership,
+    log: Log,
+    reset: Callable[[str], str],
 ) -> dict[TopicPartition, Position]:
     if not partitions:
         return {}
     committed = await membership.committed(partitions)
     fresh = [partition for partition in partitions if partition not in committed]
     begins = await log.begin_offsets(fresh)
-    late = [partition for partition in fresh if reset(partition.topic) == "latest" and not group.was_added(partition)]
+    late = [
+        partition
+        for partition in fresh
+        if reset(partition.topic) == "latest" and not group.was_added(partition)
+    ]
     ends = await log.end_offsets(late, IsolationLevel.READ_COMMITTED)
     for partition in fresh:
         if reset(partition.topic) == "none":
@@ -87,11 +102,17 @@ async def _positions(
                 partition=partition.partition,
             )
     found = {partition: decode_position(one) for partition, one in committed.items()}
-    return found | {partition: Position(ends.get(partition, begins[partition]), fresh=True) for partition in fresh}
+    return found | {
+        partition: Position(ends.get(partition, begins[partition]), fresh=True)
+        for partition in fresh
+    }
 
 
 async def gone_topics(
-    error: UnknownTopicOrPartition, log: Log, partitions: Collection[TopicPartition], may_go: Callable[[Iterable[TopicPartition]], frozenset[str]]
+    error: UnknownTopicOrPartition,
+    log: Log,
+    partitions: Collection[TopicPartition],
+    may_go: Callable[[Iterable[TopicPartition]], frozenset[str]],
 ) -> frozenset[str]:
     """Return the deleted topics after a fetch of these partitions has failed for that reason.
 
@@ -114,7 +135,9 @@ def missing_sources(error: Exception, matched: frozenset[str] = frozenset()) -> 
     if not isinstance(error, UnknownTopicOrPartition):
         return error
     if matched:
-        gone = TaskMigrated(f"a topic that matched a pattern is gone, tasks are assigned anew: {error}")
+        gone = TaskMigrated(
+            f"a topic that matched a pattern is gone, tasks are assigned anew: {error}"
+        )
         gone.__cause__ = error
         return gone
     missing = MissingSourceTopics(f"a topic that is being read is gone: {error}")

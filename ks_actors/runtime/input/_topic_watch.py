@@ -44,7 +44,14 @@ class TopicWatch(Actor[TopicWatchMessage]):
     repeated the next time; the known sizes stay in use.
     """
 
-    def __init__(self, log: Log, topics: Callable[[], Collection[str]], sizes: TopicSizes, max_age_ms: int, global_topics: Collection[str]) -> None:
+    def __init__(
+        self,
+        log: Log,
+        topics: Callable[[], Collection[str]],
+        sizes: TopicSizes,
+        max_age_ms: int,
+        global_topics: Collection[str],
+    ) -> None:
         self._log = log
         self._topics = topics
         self._sizes = sizes
@@ -64,13 +71,20 @@ class TopicWatch(Actor[TopicWatchMessage]):
                 topics = sorted(self._topics())
                 if topics and not self._asking:
                     self._asking = True
-                    self.ctx.pipe(self._log.describe_topics(topics, configs=False), TopicsFound, TopicsNotFound)
+                    self.ctx.pipe(
+                        self._log.describe_topics(topics, configs=False),
+                        TopicsFound,
+                        TopicsNotFound,
+                    )
             case TopicsFound():
                 self._asking = False
                 self._know({name: topic.partitions for name, topic in message.topics.items()})
             case TopicsNotFound():
                 self._asking = False
-                _log.debug("the sizes of topics could not be looked up, and are asked for again: %s", message.error)
+                _log.debug(
+                    "the sizes of topics could not be looked up, and are asked for again: %s",
+                    message.error,
+                )
             case _:
                 assert_never(message)
 
@@ -88,4 +102,7 @@ class TopicWatch(Actor[TopicWatchMessage]):
 def topic_watch(log: Log, setup: Environment) -> Spec[TopicWatchMessage]:
     """Return the spec of an app's topic watch."""
     age, tables = setup.config.metadata_max_age_ms, setup.topology.global_topics
-    return Spec(lambda: TopicWatch(log, setup.topics_in_use, setup.partitions, age, tables), mailbox=TOPIC_WATCH_MAILBOX)
+    return Spec(
+        lambda: TopicWatch(log, setup.topics_in_use, setup.partitions, age, tables),
+        mailbox=TOPIC_WATCH_MAILBOX,
+    )

@@ -27,6 +27,13 @@ async def offsets_behind(metrics: Metrics, log: Log, config: StreamsConfig) -> i
         unfinished += task.commit_needed or task.in_flight > 0
         for partition, queue in task.group.queues.items():
             positions[partition] = queue.position
-    isolation = IsolationLevel.READ_COMMITTED if config.processing_guarantee.value != "at_least_once" else IsolationLevel.READ_UNCOMMITTED
+    isolation = (
+        IsolationLevel.READ_COMMITTED
+        if config.processing_guarantee.value != "at_least_once"
+        else IsolationLevel.READ_UNCOMMITTED
+    )
     ends = await log.end_offsets(list(positions), isolation)
-    return sum(max(0, ends[partition] - position) for partition, position in positions.items()) or unfinished
+    return (
+        sum(max(0, ends[partition] - position) for partition, position in positions.items())
+        or unfinished
+    )

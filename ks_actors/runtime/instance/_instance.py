@@ -9,7 +9,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, assert_never
 
 from actors import HANDLED, Actor, ActorsError, Handled, Mailbox, Signal, Spec, Stopping, Terminated
-from ks_actors._errors import ConfigError, FencedInstanceId, KsActorsError, LogClosed, NotRunning, StreamsError, TopologyError
+from ks_actors._errors import (
+    ConfigError,
+    FencedInstanceId,
+    KsActorsError,
+    LogClosed,
+    NotRunning,
+    StreamsError,
+    TopologyError,
+)
 from ks_actors.lifecycle import shielded
 from ks_actors.log import PatientLog
 from ks_actors.runtime import messages as m
@@ -92,7 +100,9 @@ class Instance(Actor[InstanceMessage]):
             raise NotRunning("the app is still starting; no snapshot can be taken yet")
         if self._parts.snapshots is None:
             raise ConfigError("no place for snapshots is set: set snapshot_uri")
-        return self._parts.snapshots.ask(m.TakeSnapshot).within(self._parts.patience + 3 * self._setup.config.snapshot_timeout_ms / 1000)
+        return self._parts.snapshots.ask(m.TakeSnapshot).within(
+            self._parts.patience + 3 * self._setup.config.snapshot_timeout_ms / 1000
+        )
 
     @property
     def removes_in_vain(self) -> bool:
@@ -288,8 +298,14 @@ class Instance(Actor[InstanceMessage]):
 
     async def _hire(self) -> str:
         name = self._crew.next_name()
-        worker = Worker(name, self._parts.manager, self._parts.collector, self._parts.letters, self._setup)
-        spec = Spec(lambda: worker, mailbox=WORKER_MAILBOX, executor="own" if self._parts.blocking else "shared")
+        worker = Worker(
+            name, self._parts.manager, self._parts.collector, self._parts.letters, self._setup
+        )
+        spec = Spec(
+            lambda: worker,
+            mailbox=WORKER_MAILBOX,
+            executor="own" if self._parts.blocking else "shared",
+        )
         ref = await self.ctx.spawn(spec, name)
         self.ctx.watch(ref)
         self._crew.add(name, ref, worker)
@@ -355,7 +371,9 @@ class Instance(Actor[InstanceMessage]):
     async def _roll_back(self, task: TaskId | None, cause: Exception, name: str | None) -> None:
         try:
             async with self._parts.closing.timeout_at():
-                await self._parts.committer.ask(m.Rollback, None if task is None else frozenset({task}), cause).within(self._parts.patience)
+                await self._parts.committer.ask(
+                    m.Rollback, None if task is None else frozenset({task}), cause
+                ).within(self._parts.patience)
         except Exception as worse:  # noqa: BLE001 - then nothing is certain any more
             worse.add_note(f"while rolling back after: {cause}")
             await self._end_in_error(worse)
@@ -383,9 +401,18 @@ class Instance(Actor[InstanceMessage]):
         # Shut down regardless of the handler: the log cannot reopen, and rejoining would fence the
         # other instance. Topologies that do not fit their topics do not mend; commit their finished
         # work.
-        response = UncaughtResponse.SHUTDOWN_CLIENT if isinstance(decided.error, _FINAL) else decided.response
-        if response is UncaughtResponse.SHUTDOWN_CLIENT or (not decided.rolled_back and response is UncaughtResponse.LOSE_WORKER):
-            await self._end_in_error(decided.error, clean=isinstance(decided.error, TopologyError) and not decided.rolled_back)
+        response = (
+            UncaughtResponse.SHUTDOWN_CLIENT
+            if isinstance(decided.error, _FINAL)
+            else decided.response
+        )
+        if response is UncaughtResponse.SHUTDOWN_CLIENT or (
+            not decided.rolled_back and response is UncaughtResponse.LOSE_WORKER
+        ):
+            await self._end_in_error(
+                decided.error,
+                clean=isinstance(decided.error, TopologyError) and not decided.rolled_back,
+            )
         elif not decided.rolled_back:
             self._parts.rejoin(decided.error)
         elif decided.worker is not None and response is UncaughtResponse.REPLACE_WORKER:
@@ -396,13 +423,19 @@ class Instance(Actor[InstanceMessage]):
             self._crew.buried(decided.worker)
 
 
-def _decided(error: Exception, response: object, *, worker: str | None, rolled_back: bool) -> InstanceMessage:
+def _decided(
+    error: Exception, response: object, *, worker: str | None, rolled_back: bool
+) -> InstanceMessage:
     if not isinstance(response, UncaughtResponse):
-        error.add_note(f"the uncaught exception handler answered {response!r}, which is no UncaughtResponse")
+        error.add_note(
+            f"the uncaught exception handler answered {response!r}, which is no UncaughtResponse"
+        )
         response = UncaughtResponse.SHUTDOWN_CLIENT
     return m.Decided(error, response, worker, rolled_back)
 
 
 def _undecided(error: Exception, raised: Exception, *, worker: str | None) -> InstanceMessage:
-    error.add_note(f"the uncaught exception handler itself raised {type(raised).__name__}: {raised}")
+    error.add_note(
+        f"the uncaught exception handler itself raised {type(raised).__name__}: {raised}"
+    )
     return m.Decided(error, UncaughtResponse.SHUTDOWN_CLIENT, worker, rolled_back=True)

@@ -59,16 +59,34 @@ class LastCommit:
         # Suspend first: a later slice would write output that no commit covers. The commit itself
         # reports functions that do not return.
         held = list[Exception]()
-        await try_step(self.in_time(self._manager.ask(m.SuspendTasks, None, _ANY_ASSIGNMENT).within(self._suspending)), held)
+        await try_step(
+            self.in_time(
+                self._manager.ask(m.SuspendTasks, None, _ANY_ASSIGNMENT).within(self._suspending)
+            ),
+            held,
+        )
         self.workers_missing = bool(held)
         poller.tell(m.Closing())
-        await try_step(self.in_time(self._committer.ask(m.Commit, "the app closes", closing=True).within(self._committing)), failed)
-        if self._closing.too_late_to_commit and (failed or self._metrics.rolled_back != rolled_back):
+        await try_step(
+            self.in_time(
+                self._committer.ask(m.Commit, "the app closes", closing=True).within(
+                    self._committing
+                )
+            ),
+            failed,
+        )
+        if self._closing.too_late_to_commit and (
+            failed or self._metrics.rolled_back != rolled_back
+        ):
             self._tell(uncommitted, failed)
             return True
         # Ignore migrated tasks and aborted transactions: the next owner redoes the work, and the
         # committer has logged a warning.
-        errors += [error for error in failed if not isinstance(error, TaskMigrated | IllegalGeneration | TransactionAborted)]
+        errors += [
+            error
+            for error in failed
+            if not isinstance(error, TaskMigrated | IllegalGeneration | TransactionAborted)
+        ]
         return False
 
     async def in_time(self, answer: Awaitable[object]) -> None:
@@ -82,7 +100,11 @@ class LastCommit:
     def _uncommitted(self) -> Sequence[TaskId]:
         """Return the tasks with uncommitted work, and those in a running commit."""
         metrics = self._metrics
-        return sorted(task for task, at in metrics.tasks.items() if metrics.committing or at.commit_needed or at.in_flight or at.held)
+        return sorted(
+            task
+            for task, at in metrics.tasks.items()
+            if metrics.committing or at.commit_needed or at.in_flight or at.held
+        )
 
     def _tell(self, tasks: Collection[TaskId], errors: Sequence[Exception]) -> None:
         fate = (

@@ -31,7 +31,15 @@ from ks_actors.runtime.output import COLLECTOR_MAILBOX, Collector, Letters, Reje
 from ks_actors.runtime.processing import TASK_MANAGER_MAILBOX, TaskManager
 from ks_actors.runtime.shared import StateDirectory, check_sizes, topics_prepared
 from ks_actors.runtime.snapshots import SNAPSHOTS_MAILBOX, Snapshots, SnapshotSource
-from ks_actors.runtime.stores import RESTORER_MAILBOX, STATE_MANAGER_MAILBOX, Disk, Limits, Restorer, StateManager, restore_fetcher
+from ks_actors.runtime.stores import (
+    RESTORER_MAILBOX,
+    STATE_MANAGER_MAILBOX,
+    Disk,
+    Limits,
+    Restorer,
+    StateManager,
+    restore_fetcher,
+)
 from ks_actors.snapshots import Place
 from ks_actors.state import SharedResources
 from ks_actors.task import RecordContextHolder, make_stores
@@ -82,8 +90,13 @@ class Wiring:
         self._directory = StateDirectory(setup.config.state_dir / setup.application_id)
         self._lease: Lease | None = None if self._transactional else Lease()
         self._shared: SharedResources | None = None
-        self._specs = {subtopology.id: setup.store_specs(subtopology.stores) for subtopology in setup.topology.subtopologies()}
-        self._disk = Disk(self._directory.path, setup.wall_time, lambda task: self._specs.get(task.subtopology))
+        self._specs = {
+            subtopology.id: setup.store_specs(subtopology.stores)
+            for subtopology in setup.topology.subtopologies()
+        }
+        self._disk = Disk(
+            self._directory.path, setup.wall_time, lambda task: self._specs.get(task.subtopology)
+        )
         self._started: list[Ref[Any]] = []
         self._context: Context[Any] | None = None
         self._keeper: StateManager | None = None
@@ -114,8 +127,17 @@ class Wiring:
                 # Load numpy now, not amid the first records: that takes a tenth of a second.
                 await shielded(context.blocking(warm_up))
             process_id = await shielded(context.blocking(self._directory.open))
-            self._shared = SharedResources.within(self._config.statestore_memory_max_bytes, statistics=self._config.metrics_recording_level != "INFO")
-            await shielded(context.blocking(partial(self._disk.remember, self._shared, self._config.state_cleanup_dir_max_age_ms)))
+            self._shared = SharedResources.within(
+                self._config.statestore_memory_max_bytes,
+                statistics=self._config.metrics_recording_level != "INFO",
+            )
+            await shielded(
+                context.blocking(
+                    partial(
+                        self._disk.remember, self._shared, self._config.state_cleanup_dir_max_age_ms
+                    )
+                )
+            )
             await self._start_collector(context, process_id)
             await self._start_state(context)
         await self._spawn(context, topic_watch(self._log, self._setup), "topic-watch")
@@ -129,7 +151,11 @@ class Wiring:
         # Keep the id after a crash: it fences the earlier instance and aborts its transaction.
         renew = partial(self._transactional_producer, process_id)
         topics = self._setup.transaction_scope().topics
-        producer = await renew() if self._transactional else await log.producer(client_id=config.client_id, lease=self._lease, topics=topics)
+        producer = (
+            await renew()
+            if self._transactional
+            else await log.producer(client_id=config.client_id, lease=self._lease, topics=topics)
+        )
         production = RejectedRecords(self._setup, self._metrics)
         collector = Collector(
             producer,
@@ -145,13 +171,21 @@ class Wiring:
             patience=config.task_timeout_ms / 1000,
             linger=config.linger_ms / 1000,
         )
-        self.collector = await self._spawn(context, Spec(lambda: collector, mailbox=COLLECTOR_MAILBOX), "collector")
+        self.collector = await self._spawn(
+            context, Spec(lambda: collector, mailbox=COLLECTOR_MAILBOX), "collector"
+        )
         if self._lease is not None:
             self._lease.lost = partial(self.collector.tell, m.Abandon())
 
     async def _transactional_producer(self, process_id: str) -> TransactionalProducer:
-        name, scope, timeout_ms = self._transactional_id(process_id), self._setup.transaction_scope(), self._config.transaction_timeout_ms
-        return await self._log.transactional_producer(name, client_id=self._config.client_id, timeout_ms=timeout_ms, scope=scope)
+        name, scope, timeout_ms = (
+            self._transactional_id(process_id),
+            self._setup.transaction_scope(),
+            self._config.transaction_timeout_ms,
+        )
+        return await self._log.transactional_producer(
+            name, client_id=self._config.client_id, timeout_ms=timeout_ms, scope=scope
+        )
 
     def _transactional_id(self, process_id: str) -> str:
         return f"{self._config.application_id}-{process_id}-1"
@@ -167,7 +201,9 @@ class Wiring:
             priority=self._priority,
         )
         self.standing.manager = manager
-        self.manager = await self._spawn(context, Spec(lambda: manager, mailbox=TASK_MANAGER_MAILBOX), "task-manager")
+        self.manager = await self._spawn(
+            context, Spec(lambda: manager, mailbox=TASK_MANAGER_MAILBOX), "task-manager"
+        )
         state = self._keeper = self.standing.keeper = StateManager(
             make=self._make_stores,
             changelog=setup.changelog,
@@ -183,22 +219,45 @@ class Wiring:
             pausing=lambda: self._metrics.pausing,
             exact=self._transactional,
             batch_bytes=self._log.batch_bytes if isinstance(self._log, WritesBytes) else 0,
-            source=None if config.snapshot_uri is None else SnapshotSource(**self._snapshot_parts(), log=self._log),
+            source=None
+            if config.snapshot_uri is None
+            else SnapshotSource(**self._snapshot_parts(), log=self._log),
         )
         self._metrics.standbys = lambda: len(state.standby_stores())
-        self._state = await self._spawn(context, Spec(lambda: state, mailbox=STATE_MANAGER_MAILBOX), "state-manager")
-        fetcher = restore_fetcher(self._log, f"{config.client_id}-restore", setup.reused_topics, self._isolation)
+        self._state = await self._spawn(
+            context, Spec(lambda: state, mailbox=STATE_MANAGER_MAILBOX), "state-manager"
+        )
+        fetcher = restore_fetcher(
+            self._log, f"{config.client_id}-restore", setup.reused_topics, self._isolation
+        )
         limits = Limits(setup.reused_topics, lambda: self._membership, config.commit_interval_ms)
-        restorer = self.standing.reader = Restorer(self._log, fetcher, self._state, limits, poll_ms=config.poll_ms, exact=self._transactional)
-        self._restorer = await self._spawn(context, Spec(lambda: restorer, mailbox=RESTORER_MAILBOX), "restorer")
+        restorer = self.standing.reader = Restorer(
+            self._log,
+            fetcher,
+            self._state,
+            limits,
+            poll_ms=config.poll_ms,
+            exact=self._transactional,
+        )
+        self._restorer = await self._spawn(
+            context, Spec(lambda: restorer, mailbox=RESTORER_MAILBOX), "restorer"
+        )
         if config.snapshot_uri is not None:
             # Raise for a bad URI now.
             await context.blocking(partial(Place.of, config.snapshot_uri))
             snapshots = Snapshots(**self._snapshot_parts(), state=self._state)
-            self.snapshots = await self._spawn(context, Spec(lambda: snapshots, mailbox=SNAPSHOTS_MAILBOX), "snapshots")
+            self.snapshots = await self._spawn(
+                context, Spec(lambda: snapshots, mailbox=SNAPSHOTS_MAILBOX), "snapshots"
+            )
 
     def _snapshot_parts(self) -> dict[str, Any]:
-        return {"setup": self._setup, "specs": self._specs, "shared": self._shared, "directory": self._directory.path, "metrics": self._metrics}
+        return {
+            "setup": self._setup,
+            "specs": self._specs,
+            "shared": self._shared,
+            "directory": self._directory.path,
+            "metrics": self._metrics,
+        }
 
     async def _start_globals(self, context: Context[Any]) -> None:
         assert self._shared is not None
@@ -210,9 +269,20 @@ class Wiring:
 
     async def _open_globals(self, context: Context[Any], stores: GlobalStores) -> Ref[Any]:
         await context.blocking(stores.open)
-        fetcher = self._log.fetcher(client_id=f"{self._config.client_id}-global", isolation=self._isolation)
-        tables = GlobalTables(self._setup, stores, fetcher, self.letters(), instance=context.self_ref, metrics=self._metrics)
-        return await self._spawn(context, Spec(lambda: tables, mailbox=GLOBAL_MAILBOX), "global-tables")
+        fetcher = self._log.fetcher(
+            client_id=f"{self._config.client_id}-global", isolation=self._isolation
+        )
+        tables = GlobalTables(
+            self._setup,
+            stores,
+            fetcher,
+            self.letters(),
+            instance=context.self_ref,
+            metrics=self._metrics,
+        )
+        return await self._spawn(
+            context, Spec(lambda: tables, mailbox=GLOBAL_MAILBOX), "global-tables"
+        )
 
     async def _start_committer(self, context: Context[Any]) -> None:
         setup, config = self._setup, self._config
@@ -228,19 +298,29 @@ class Wiring:
             state=self._state,
             collector=self.collector,
             poller=self._the_poller,
-            purger=Purger(repartitions, config.repartition_purge_interval_ms, self._log.delete_records),
+            purger=Purger(
+                repartitions, config.repartition_purge_interval_ms, self._log.delete_records
+            ),
             matched=setup.matched_of,
             metrics=self._metrics,
             whole=setup.whole_commits,
         )
-        self.committer = await self._spawn(context, Spec(lambda: committer, mailbox=COMMITTER_MAILBOX), "committer")
+        self.committer = await self._spawn(
+            context, Spec(lambda: committer, mailbox=COMMITTER_MAILBOX), "committer"
+        )
 
     async def _start_poller(self, context: Context[Any], process_id: str) -> None:
         setup, config, log = self._setup, self._config, self._log
-        stateful = [number for number, specs in self._specs.items() if any(spec.logging for spec in specs)]
+        stateful = [
+            number for number, specs in self._specs.items() if any(spec.logging for spec in specs)
+        ]
         fitting = AssignmentCheck.of(setup, stateful)
         group = GroupView(process_id, config.max_poll_interval_ms, fitting)
-        assignor = TaskAssignor.of(fitting.topology, replicas=config.num_standby_replicas, check=partial(check_sizes, setup))
+        assignor = TaskAssignor.of(
+            fitting.topology,
+            replicas=config.num_standby_replicas,
+            check=partial(check_sizes, setup),
+        )
         membership = self._membership = await log.join(
             config.application_id,
             NewMember(
@@ -249,7 +329,9 @@ class Wiring:
                 # The lock on the directory proves that the old member of this process id is dead. A
                 # static member must not leave by that.
                 takes_over=config.group_instance_id is None,
-                transactional_id=self._transactional_id(process_id) if self._transactional else None,
+                transactional_id=self._transactional_id(process_id)
+                if self._transactional
+                else None,
                 transaction_scope=setup.transaction_scope(),
                 stuck=self._metrics.stuck_seconds,
                 topics=setup.source_topics,
@@ -268,7 +350,9 @@ class Wiring:
             poll_ms=config.poll_ms,
             isolation=self._isolation,
             reset=self._reset,
-            bury=partial(end_transactions_of, self._transactional_producer) if self._transactional else nothing_to_end,
+            bury=partial(end_transactions_of, self._transactional_producer)
+            if self._transactional
+            else nothing_to_end,
             instance=context.self_ref,
             manager=self.manager,
             state=self._state,
@@ -279,7 +363,9 @@ class Wiring:
             await self._spawn(context, watch, "pattern-watch")
 
     async def _spawn_poller(self, context: Context[Any], poller: Poller) -> None:
-        self._poller = await self._spawn(context, Spec(lambda: poller, mailbox=POLLER_MAILBOX), "poller")
+        self._poller = await self._spawn(
+            context, Spec(lambda: poller, mailbox=POLLER_MAILBOX), "poller"
+        )
 
     async def _spawn(self, context: Context[Any], spec: Spec[Any], name: str) -> Ref[Any]:
         # The actor owns its resources, so finish spawning it even when cancelled.
@@ -295,7 +381,11 @@ class Wiring:
 
     @property
     def _isolation(self) -> IsolationLevel:
-        return IsolationLevel.READ_COMMITTED if self._transactional else IsolationLevel.READ_UNCOMMITTED
+        return (
+            IsolationLevel.READ_COMMITTED
+            if self._transactional
+            else IsolationLevel.READ_UNCOMMITTED
+        )
 
     def _the_poller(self) -> Ref[m.PollerMessage]:
         # The poller may begin tasks before the spawning code resumes.
@@ -317,7 +407,10 @@ class Wiring:
             shared=self._shared,
             current=current,
             expired=expired,
-            topics={spec.name: self._setup.changelog(spec.name) for spec in self._specs[task.subtopology]},
+            topics={
+                spec.name: self._setup.changelog(spec.name)
+                for spec in self._specs[task.subtopology]
+            },
             exact=self._transactional,
             vectors=self._config.num_standby_replicas > 0,
         )
@@ -356,7 +449,9 @@ class Wiring:
         if errors:
             raise errors[0]
 
-    async def _end_processing(self, poller: Ref[m.PollerMessage], errors: list[Exception], *, clean: bool, leave: bool) -> None:
+    async def _end_processing(
+        self, poller: Ref[m.PollerMessage], errors: list[Exception], *, clean: bool, leave: bool
+    ) -> None:
         patience = self.patience
         self.manager.tell(m.PauseProcessing(paused=True))
         last = self._last_commit()
@@ -365,7 +460,12 @@ class Wiring:
         await try_step(poller.ask(m.StopFollowing).within(patience), errors)
         if clean and not given_up:
             # A failed commit may have left a step that never ends.
-            await try_step(last.in_time(self.committer.ask(m.EndCommits).within(_AFTER_FAILURE if errors else patience)), errors)
+            await try_step(
+                last.in_time(
+                    self.committer.ask(m.EndCommits).within(_AFTER_FAILURE if errors else patience)
+                ),
+                errors,
+            )
         if not clean or errors or given_up or last.workers_missing:
             self._drop_workers()
         await try_step(self.manager.ask(m.Close, None).within(patience), errors)
@@ -374,7 +474,14 @@ class Wiring:
 
     def _last_commit(self) -> LastCommit:
         times = {"suspending": self._config.task_timeout_ms / 1000, "committing": self.patience}
-        return LastCommit(self.closing, self._metrics, self.manager, self.committer, exact=self._transactional, **times)
+        return LastCommit(
+            self.closing,
+            self._metrics,
+            self.manager,
+            self.committer,
+            exact=self._transactional,
+            **times,
+        )
 
     def _drop_workers(self) -> None:
         """Kill all busy workers and the committer: their work is no longer needed."""

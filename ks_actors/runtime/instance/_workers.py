@@ -50,7 +50,9 @@ class Workers:
     def next_name(self) -> str:
         """Return the first free name; the name of a dying worker is not free."""
         number = 1
-        while (name := f"{self._client_id}-Worker-{number}") in self._workers or name in self._dying:
+        while (
+            name := f"{self._client_id}-Worker-{number}"
+        ) in self._workers or name in self._dying:
             number += 1
         return name
 
@@ -91,7 +93,11 @@ class Workers:
         """Return the metadata of each live worker."""
         return tuple(
             WorkerMetadata(
-                name, worker.life.state.name, None if worker.at is None else str(worker.at.id), worker.input_bytes, worker.uncommitted_bytes
+                name,
+                worker.life.state.name,
+                None if worker.at is None else str(worker.at.id),
+                worker.input_bytes,
+                worker.uncommitted_bytes,
             )
             for name, (_, worker) in self._workers.items()
         )

@@ -138,7 +138,13 @@ from ks_actors.runtime.messages._task_manager import (
     Wake,
     WorkerLost,
 )
-from ks_actors.runtime.messages._worker import CloseWorker, Lease, PauseForCommit, Resume, WorkerMessage
+from ks_actors.runtime.messages._worker import (
+    CloseWorker,
+    Lease,
+    PauseForCommit,
+    Resume,
+    WorkerMessage,
+)
 
 __all__ = [
     "Abandon",

@@ -102,5 +102,15 @@ class NextEpoch(Message, frozen=True):
 
 
 CollectorMessage: TypeAlias = (
-    Output | Sent | SendFailed | Partitioned | Flush | KeepBatches | CommitTransaction | Abandon | Abort | Lingered | NextEpoch
+    Output
+    | Sent
+    | SendFailed
+    | Partitioned
+    | Flush
+    | KeepBatches
+    | CommitTransaction
+    | Abandon
+    | Abort
+    | Lingered
+    | NextEpoch
 )

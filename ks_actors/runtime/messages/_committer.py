@@ -90,4 +90,13 @@ class EndCommits(Message, frozen=True):
     reply: Reply[None]
 
 
-CommitterMessage: TypeAlias = Commit | CommitTimer | WorkersChanged | Rollback | Undrained | Purged | DeferCommits | EndCommits
+CommitterMessage: TypeAlias = (
+    Commit
+    | CommitTimer
+    | WorkersChanged
+    | Rollback
+    | Undrained
+    | Purged
+    | DeferCommits
+    | EndCommits
+)

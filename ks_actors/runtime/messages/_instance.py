@@ -94,4 +94,15 @@ class Decided(Message, frozen=True):
     rolled_back: bool
 
 
-InstanceMessage: TypeAlias = Start | StopInstance | Stopped | PauseAll | ResumeAll | AddWorker | RemoveWorker | TasksChanged | Fatal | Decided
+InstanceMessage: TypeAlias = (
+    Start
+    | StopInstance
+    | Stopped
+    | PauseAll
+    | ResumeAll
+    | AddWorker
+    | RemoveWorker
+    | TasksChanged
+    | Fatal
+    | Decided
+)

@@ -198,5 +198,16 @@ GroupMessage: TypeAlias = (
     | ReenterGroup
 )
 PollerMessage: TypeAlias = (
-    Arrived | FetchFailed | TopicsGone | PositionKnown | EndsKnown | BufferHigh | BufferLow | TaskReady | FetchNew | SeekAll | Rested | GroupMessage
+    Arrived
+    | FetchFailed
+    | TopicsGone
+    | PositionKnown
+    | EndsKnown
+    | BufferHigh
+    | BufferLow
+    | TaskReady
+    | FetchNew
+    | SeekAll
+    | Rested
+    | GroupMessage
 )

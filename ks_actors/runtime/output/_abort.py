@@ -21,7 +21,10 @@ _log = logging.getLogger("ks_actors")
 
 
 async def aborted(
-    producer: TransactionalProducer, renew: Callable[[], Awaitable[TransactionalProducer]], time: Callable[[], float], deadline: float
+    producer: TransactionalProducer,
+    renew: Callable[[], Awaitable[TransactionalProducer]],
+    time: Callable[[], float],
+    deadline: float,
 ) -> TransactionalProducer:
     """Abort, as often as it takes until `deadline` (seconds of `time`).
 
@@ -46,7 +49,11 @@ async def aborted(
                 raise
             if now >= tell_at:
                 tell_at = now + max(_TELL_AGAIN_S, now - began)
-                _log.warning("a transaction could not be aborted, which is tried again for %.0f s more at most: %s", deadline - now, error)
+                _log.warning(
+                    "a transaction could not be aborted, which is tried again for %.0f s more at most: %s",
+                    deadline - now,
+                    error,
+                )
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_RETRY_S)
         else:

@@ -27,7 +27,11 @@ def merged(batches: Sequence[Outgoing], largest: int = LARGEST) -> list[Outgoing
     by_partition: dict[TopicPartition, list[Batch]] = {}
     for outgoing in batches:
         by_partition.setdefault(outgoing.partition, []).append(outgoing.batch)
-    return [Outgoing(partition, batch) for partition, parts in by_partition.items() for batch in _joined(parts, largest)]
+    return [
+        Outgoing(partition, batch)
+        for partition, parts in by_partition.items()
+        for batch in _joined(parts, largest)
+    ]
 
 
 def _joined(parts: list[Batch], largest: int) -> list[Batch]:
@@ -42,7 +46,12 @@ def _joined(parts: list[Batch], largest: int) -> list[Batch]:
         elif last is not None and len(last) + len(part) <= largest:
             _append(last, part)
         else:
-            last = Batch(part.keys[:], part.values[:], part.timestamps[:], None if part.headers is None else part.headers[:])
+            last = Batch(
+                part.keys[:],
+                part.values[:],
+                part.timestamps[:],
+                None if part.headers is None else part.headers[:],
+            )
             joined.append(last)
     return joined
 
@@ -58,7 +67,9 @@ def _append(whole: Batch, part: Batch) -> None:
     whole.timestamps += part.timestamps
 
 
-def split(topic: str, batch: Batch, partitions: int, choose: Callable[[bytes, int], int]) -> list[Outgoing]:
+def split(
+    topic: str, batch: Batch, partitions: int, choose: Callable[[bytes, int], int]
+) -> list[Outgoing]:
     """Return the records of a batch by partition; records without a key go to the first."""
     by_partition: dict[int, list[int]] = {}
     for index, key in enumerate(batch.keys):

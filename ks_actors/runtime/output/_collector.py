@@ -7,7 +7,13 @@ from functools import partial
 from typing import TYPE_CHECKING, assert_never, cast
 
 from actors import Actor, Mailbox, Signal, Stopping
-from ks_actors._errors import IllegalGeneration, LogTimeout, ProduceFailed, ProductionFailed, TransactionAborted
+from ks_actors._errors import (
+    IllegalGeneration,
+    LogTimeout,
+    ProduceFailed,
+    ProductionFailed,
+    TransactionAborted,
+)
 from ks_actors.log import Outgoing, WritesBytes
 from ks_actors.records import Batch, TopicPartition
 from ks_actors.records import partition as default_partition
@@ -130,7 +136,9 @@ class Collector(Actor[CollectorMessage]):
                 self._abort = message
                 self._abandon()
             case m.Abandon():
-                self._failure = self._failure or IllegalGeneration("the membership was lost before all output was written")
+                self._failure = self._failure or IllegalGeneration(
+                    "the membership was lost before all output was written"
+                )
                 self._abandon()
             case m.Lingered():
                 self._pace.rested()
@@ -186,7 +194,9 @@ class Collector(Actor[CollectorMessage]):
         if self._unsized and not self._sizing:
             self._sizing = True
             names = {outgoing.partition.topic for outgoing in self._unsized}
-            self.ctx.pipe(self._log.describe_topics(names, configs=False), partial(_sized, names), _unsizable)
+            self.ctx.pipe(
+                self._log.describe_topics(names, configs=False), partial(_sized, names), _unsizable
+            )
 
     def _sized(self, found: m.Partitioned) -> None:
         self._sizing = False
@@ -201,7 +211,9 @@ class Collector(Actor[CollectorMessage]):
 
     def _place(self, outgoing: Outgoing, size: int) -> None:
         if not isinstance(outgoing, Unplaced):
-            self._ready.extend(split(outgoing.partition.topic, outgoing.batch, size, default_partition))
+            self._ready.extend(
+                split(outgoing.partition.topic, outgoing.batch, size, default_partition)
+            )
             return
         try:
             placed = outgoing.placed(size)
@@ -240,14 +252,20 @@ class Collector(Actor[CollectorMessage]):
     def _send(self) -> None:
         while self._ready:
             batches, letters, records = self._left_out.without(self._portion())
-            self._gathered = max(0, self._gathered - records - sum(len(outgoing.batch) for outgoing in batches))
+            self._gathered = max(
+                0, self._gathered - records - sum(len(outgoing.batch) for outgoing in batches)
+            )
             self._waiting.change(-records)
             self._write_letters(letters)
             if batches:
                 self._sending = True
                 self._pace.sent(self.ctx.time())
                 self.ctx.timers.cancel("linger")
-                self.ctx.pipe(self._producer.send(batches), partial(_sent, batches=batches), partial(m.SendFailed, batches))
+                self.ctx.pipe(
+                    self._producer.send(batches),
+                    partial(_sent, batches=batches),
+                    partial(m.SendFailed, batches),
+                )
                 return
 
     def _portion(self) -> list[Outgoing]:
@@ -297,9 +315,17 @@ class Collector(Actor[CollectorMessage]):
             return
         going_on: list[Refused] = []
         for partition, why in error.errors.items():
-            refused = self._refused(partition, [outgoing.batch for outgoing in failed.batches if outgoing.partition == partition], why)
+            refused = self._refused(
+                partition,
+                [outgoing.batch for outgoing in failed.batches if outgoing.partition == partition],
+                why,
+            )
             if refused is None:
-                failure = ProductionFailed(f"the log refused records: {why}", topic=partition.topic, partition=partition.partition)
+                failure = ProductionFailed(
+                    f"the log refused records: {why}",
+                    topic=partition.topic,
+                    partition=partition.partition,
+                )
                 failure.__cause__ = why
                 self._fail(failure)
                 return
@@ -308,12 +334,18 @@ class Collector(Actor[CollectorMessage]):
             # The transaction is void: repeat all of it without these records.
             for refused in going_on:
                 self._left_out.add(refused)
-            self._fail(TransactionAborted(f"the log refused records, which are left out, and all others written again: {error}"))
+            self._fail(
+                TransactionAborted(
+                    f"the log refused records, which are left out, and all others written again: {error}"
+                )
+            )
             return
         rest = [outgoing for refused in going_on for outgoing in refused.rest]
         self._waiting.come_again(rest)
         self._ready[:0] = rest
-        self._write_letters([letter for refused in going_on for _, letters in refused.dropped for letter in letters])
+        self._write_letters(
+            [letter for refused in going_on for _, letters in refused.dropped for letter in letters]
+        )
 
     def _write_letters(self, letters: Sequence[DeadLetter]) -> None:
         self._waiting.change(len(letters))
@@ -352,7 +384,9 @@ class Collector(Actor[CollectorMessage]):
         self._sending = True
         # No send may start until the transaction has ended: `_sending` stays set.
         end = cast("TransactionalProducer", self._producer).commit(message.offsets, message.group)
-        self.ctx.pipe(end, partial(_ended, reply=message.reply), partial(_end_failed, reply=message.reply))
+        self.ctx.pipe(
+            end, partial(_ended, reply=message.reply), partial(_end_failed, reply=message.reply)
+        )
 
     def _abandon(self) -> None:
         """Stop writing, so that nothing lands behind the records of a task's next owner.
@@ -381,11 +415,17 @@ class Collector(Actor[CollectorMessage]):
             abort.reply.tell(None)
         else:
             self._sending = True
-            self.ctx.pipe(self._end_transaction(self._renew), partial(_ended, reply=abort.reply), partial(_end_failed, reply=abort.reply))
+            self.ctx.pipe(
+                self._end_transaction(self._renew),
+                partial(_ended, reply=abort.reply),
+                partial(_end_failed, reply=abort.reply),
+            )
 
     async def _end_transaction(self, renew: Callable[[], Awaitable[TransactionalProducer]]) -> None:
         producer = cast("TransactionalProducer", self._producer)
-        self._producer = await aborted(producer, renew, self.ctx.time, self.ctx.time() + self._patience * _SHARE)
+        self._producer = await aborted(
+            producer, renew, self.ctx.time, self.ctx.time() + self._patience * _SHARE
+        )
 
 
 def _sent(ends: Sequence[int], batches: Sequence[Outgoing]) -> CollectorMessage:
@@ -393,7 +433,9 @@ def _sent(ends: Sequence[int], batches: Sequence[Outgoing]) -> CollectorMessage:
 
 
 def _sized(names: set[str], described: Mapping[str, TopicDescription]) -> CollectorMessage:
-    return m.Partitioned({name: described[name].partitions if name in described else 0 for name in names}, None)
+    return m.Partitioned(
+        {name: described[name].partitions if name in described else 0 for name in names}, None
+    )
 
 
 def _unsizable(error: Exception) -> CollectorMessage:

@@ -51,10 +51,14 @@ class Letters:
         waiting = await self._placed(letters)
         if self._producer is None:
             topics = {outgoing.partition.topic for outgoing in waiting}
-            self._producer = await self._log.producer(client_id=f"{self._setup.config.client_id}-letters", topics=topics)
+            self._producer = await self._log.producer(
+                client_id=f"{self._setup.config.client_id}-letters", topics=topics
+            )
         while waiting:
             send = partial(self._send, self._producer, waiting)
-            waiting = await self._patience.ask("to write dead letters to", send, {outgoing.partition for outgoing in waiting})
+            waiting = await self._patience.ask(
+                "to write dead letters to", send, {outgoing.partition for outgoing in waiting}
+            )
 
     async def close(self) -> None:
         """Close the producer."""
@@ -80,10 +84,16 @@ class Letters:
         rest: list[Outgoing] = []
         letters: list[DeadLetter] = []
         for partition, why in refused.items():
-            found = self._production.refused(partition, [outgoing.batch for outgoing in waiting if outgoing.partition == partition], why)
+            found = self._production.refused(
+                partition,
+                [outgoing.batch for outgoing in waiting if outgoing.partition == partition],
+                why,
+            )
             if found is None:
                 topic, number = partition
-                raise ProductionFailed(f"the log refused dead letters: {why}", topic=topic, partition=number) from why
+                raise ProductionFailed(
+                    f"the log refused dead letters: {why}", topic=topic, partition=number
+                ) from why
             rest += found.rest
             letters += [letter for _, told in found.dropped for letter in told]
         return rest + await self._placed([_as_outgoing(letter) for letter in letters])
@@ -91,7 +101,11 @@ class Letters:
     async def _placed(self, letters: Sequence[Outgoing]) -> list[Outgoing]:
         """Return the letters with their partitions, also for topics unknown at the start."""
         sizes = self._setup.partitions
-        unknown = {outgoing.partition.topic for outgoing in letters if outgoing.partition.partition == UNKNOWN_PARTITION}
+        unknown = {
+            outgoing.partition.topic
+            for outgoing in letters
+            if outgoing.partition.partition == UNKNOWN_PARTITION
+        }
         if missing := {topic for topic in unknown if not sizes(topic)}:
             described = await self._log.describe_topics(missing, configs=False)
             sizes.know({name: topic.partitions for name, topic in described.items()})
@@ -99,9 +113,16 @@ class Letters:
         for outgoing in letters:
             topic, number = outgoing.partition
             # Let the log report a missing topic.
-            placed += [outgoing] if number != UNKNOWN_PARTITION else split(topic, outgoing.batch, sizes(topic) or 1, default_partition)
+            placed += (
+                [outgoing]
+                if number != UNKNOWN_PARTITION
+                else split(topic, outgoing.batch, sizes(topic) or 1, default_partition)
+            )
         return placed
 
 
 def _as_outgoing(letter: DeadLetter) -> Outgoing:
-    return Outgoing(TopicPartition(letter.topic, UNKNOWN_PARTITION), Batch([letter.key], [letter.value], [letter.timestamp], [letter.headers]))
+    return Outgoing(
+        TopicPartition(letter.topic, UNKNOWN_PARTITION),
+        Batch([letter.key], [letter.value], [letter.timestamp], [letter.headers]),
+    )

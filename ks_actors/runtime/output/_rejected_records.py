@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from ks_actors._errors import Fenced, InvalidRecord, LogClosed, RecordTooLarge, StorageFull, TransactionAborted
+from ks_actors._errors import (
+    Fenced,
+    InvalidRecord,
+    LogClosed,
+    RecordTooLarge,
+    StorageFull,
+    TransactionAborted,
+)
 from ks_actors.config import DeadLetter, ErrorContext, FailedRecord, HandlerResponse, Response
 from ks_actors.log import Outgoing
 from ks_actors.records import TaskId
@@ -38,7 +45,11 @@ class Refused:
         first = 0
         for batch in self._batches:
             keep = [first + index not in letters for index in range(len(batch))]
-            self.dropped += [((batch.keys[n - first], batch.values[n - first]), told) for n, told in letters.items() if 0 <= n - first < len(batch)]
+            self.dropped += [
+                ((batch.keys[n - first], batch.values[n - first]), told)
+                for n, told in letters.items()
+                if 0 <= n - first < len(batch)
+            ]
             if any(keep):
                 self.rest.append(Outgoing(self.partition, batch.select(keep)))
             first += len(batch)
@@ -55,7 +66,9 @@ class RejectedRecords:
         self._setup = setup
         self._metrics = metrics
 
-    def refused(self, partition: TopicPartition, batches: Sequence[Batch], error: Exception) -> Refused | None:
+    def refused(
+        self, partition: TopicPartition, batches: Sequence[Batch], error: Exception
+    ) -> Refused | None:
         """Return the dropped records and the rest.
 
         Return None for a failure: the handler says FAIL, or the error is not about records.
@@ -74,11 +87,17 @@ class RejectedRecords:
                 if response.result is HandlerResponse.FAIL:
                     return None
                 # Write no letter about a rejected letter.
-                letters[number] = [letter for letter in response.dead_letter_queue_records if letter.topic != partition.topic]
+                letters[number] = [
+                    letter
+                    for letter in response.dead_letter_queue_records
+                    if letter.topic != partition.topic
+                ]
         self._metrics.global_dropped += len(letters)
         return Refused(partition, batches).drop(letters)
 
-    def _ask(self, partition: TopicPartition, batch: Batch, index: int, error: Exception) -> Response:
+    def _ask(
+        self, partition: TopicPartition, batch: Batch, index: int, error: Exception
+    ) -> Response:
         config = self._setup.config
         context = ErrorContext(
             topic=None,
@@ -92,7 +111,13 @@ class RejectedRecords:
             source_raw_value=batch.values[index],
             dead_letter_queue_topic=config.errors_dead_letter_queue_topic_name,
         )
-        record = FailedRecord(batch.keys[index], batch.values[index], batch.timestamps[index], context.headers, *partition)
+        record = FailedRecord(
+            batch.keys[index],
+            batch.values[index],
+            batch.timestamps[index],
+            context.headers,
+            *partition,
+        )
         return Response.of(config.production_exception_handler(context, record, error))
 
 
@@ -150,6 +175,8 @@ class LeftOut:
         if self._used:
             self._used.clear()
             for partition, records in list(self._known.items()):
-                self._known[partition] = left = {record: waiting for record, waiting in records.items() if waiting}
+                self._known[partition] = left = {
+                    record: waiting for record, waiting in records.items() if waiting
+                }
                 if not left:
                     del self._known[partition]

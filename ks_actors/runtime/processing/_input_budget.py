@@ -46,9 +46,16 @@ class InputBudget:
             taken = min(size, _SAMPLE)
             step = size // taken
             places = range(0, taken * step, step)
-            sample = sum(len(batch.keys[at] or b"") + len(batch.values[at] or b"") + _RECORD_OVERHEAD for at in places)
+            sample = sum(
+                len(batch.keys[at] or b"") + len(batch.values[at] or b"") + _RECORD_OVERHEAD
+                for at in places
+            )
             if batch.headers is not None:
-                sample += sum(len(name) + len(content or b"") + _HEADER_OVERHEAD for at in places for name, content in batch.headers[at])
+                sample += sum(
+                    len(name) + len(content or b"") + _HEADER_OVERHEAD
+                    for at in places
+                    for name, content in batch.headers[at]
+                )
             self._note(partition, 0)
             self._record_bytes[partition] = sample / taken
             count += size

@@ -60,7 +60,9 @@ class Inputs:
         """Return the task that reads a partition; None when records of `epoch` are stale."""
         return None if epoch < self._stale_below.get(partition, 0) else self._owners.get(partition)
 
-    def add(self, fetched: Iterable[Fetched], epoch: int) -> tuple[Iterable[TaskId], list[TopicPartition], int]:
+    def add(
+        self, fetched: Iterable[Fetched], epoch: int
+    ) -> tuple[Iterable[TaskId], list[TopicPartition], int]:
         """Add fetched records to the tasks.
 
         Return the tasks that got some, the partitions to stop fetching, and the number of stale
@@ -75,7 +77,9 @@ class Inputs:
                 stale += 1
                 continue
             changed[task.id] = None
-            self._do(task, partial(task.add, one.partition, one.batch, one.next_offset, one.end_offset))
+            self._do(
+                task, partial(task.add, one.partition, one.batch, one.next_offset, one.end_offset)
+            )
             if self.budget.added(one.partition, one.batch):
                 high.append(one.partition)
         return changed, high, stale
@@ -118,4 +122,8 @@ class Inputs:
         for task in tasks:
             for work in self._held.pop(task.id, ()):
                 work()
-        return self.budget.consumed((partition, queue.buffered) for task in tasks for partition, queue in task.group.queues.items())
+        return self.budget.consumed(
+            (partition, queue.buffered)
+            for task in tasks
+            for partition, queue in task.group.queues.items()
+        )

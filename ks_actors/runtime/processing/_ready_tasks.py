@@ -32,7 +32,14 @@ class ReadyTasks:
     None for none, True for only its work in hand (it drains for a commit), False for any.
     """
 
-    def __init__(self, clocks: Clocks, wants: Callable[[Task], bool | None], priority: Callable[[TaskId], int] | None, *, slice_ms: float) -> None:
+    def __init__(
+        self,
+        clocks: Clocks,
+        wants: Callable[[Task], bool | None],
+        priority: Callable[[TaskId], int] | None,
+        *,
+        slice_ms: float,
+    ) -> None:
         self._slice_ms: float = slice_ms
         self._clocks = clocks
         self._wants = wants
@@ -66,7 +73,9 @@ class ReadyTasks:
             fit = task.can_drain
         else:
             due = task.next_punctuation
-            fit = (due is not None and due <= self._clocks.wall_time()) or task.ready(self._clocks.steady_time())
+            fit = (due is not None and due <= self._clocks.wall_time()) or task.ready(
+                self._clocks.steady_time()
+            )
             deadline = None if fit else task.group.wakes_at()
         if drains or not fit:
             since = self._working.leave(task.id)
@@ -110,7 +119,9 @@ class ReadyTasks:
 
     def _waited(self) -> float:
         """Return the time in seconds that passes only while tasks are given out."""
-        return (self._clocks.steady_time() / 1000 if self._stands_since is None else self._stands_since) - self._stood
+        return (
+            self._clocks.steady_time() / 1000 if self._stands_since is None else self._stands_since
+        ) - self._stood
 
     def due(self) -> list[TaskId]:
         """Return the tasks that have become due, once; the caller looks at them."""

@@ -34,7 +34,9 @@ class _Order:
         self._numbers[task] = number
         heappush(self._heap, (number, next(self._order), task))
         if len(self._heap) > 2 * len(self._numbers) + _SPARE:
-            self._heap = sorted(entry for entry in self._heap if self._numbers.get(entry[2]) == entry[0])
+            self._heap = sorted(
+                entry for entry in self._heap if self._numbers.get(entry[2]) == entry[0]
+            )
 
     def leave(self, task: TaskId) -> None:
         del self._numbers[task]
@@ -106,7 +108,9 @@ class Schedule:
         """Add a task that has been ready since then, or update its buffered records."""
         level = self._waiting.get(task.id)
         if level is None:
-            level = self._waiting[task.id] = 0 if self._priority is None else self._priority(task.id)
+            level = self._waiting[task.id] = (
+                0 if self._priority is None else self._priority(task.id)
+            )
         if level not in self._levels:
             self._levels[level] = _Level()
         self._levels[level].enter(task, since)
@@ -127,7 +131,9 @@ class Schedule:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def pick(self, now: float, fits: Callable[[Task], bool] | None = None) -> tuple[Task, float] | None:
+    def pick(
+        self, now: float, fits: Callable[[Task], bool] | None = None
+    ) -> tuple[Task, float] | None:
         """Remove and return the next task, with the time since it was ready.
 
         Return None when no task is ready, or the next one does not fit.

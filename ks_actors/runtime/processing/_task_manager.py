@@ -27,7 +27,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("ks_actors")
 # Commit requests must not wait behind all fetched records.
-TASK_MANAGER_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system", urgent=(m.Drain, m.Freeze, m.ResumeFeeding, m.PauseProcessing))
+TASK_MANAGER_MAILBOX = Mailbox(
+    capacity=100_000,
+    overflow="fail_system",
+    urgent=(m.Drain, m.Freeze, m.ResumeFeeding, m.PauseProcessing),
+)
 _CLOSE_S = 0.0005
 
 
@@ -57,11 +61,20 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._metrics = metrics
         self._tasks: dict[TaskId, Task] = {}
         self._leased: dict[TaskId, Ref[m.WorkerMessage]] = {}
-        self._ready = ReadyTasks(setup, self._wants, priority, slice_ms=setup.config.worker_slice_ms)
+        self._ready = ReadyTasks(
+            setup, self._wants, priority, slice_ms=setup.config.worker_slice_ms
+        )
         # Tasks leased or moved since the last commit: no other has work to commit or in hand.
         self._touched: dict[TaskId, Task] = {}
-        self._inputs = Inputs(setup.config.buffered_records_per_partition, setup.config.input_buffer_max_bytes, self._leased)
-        metrics.buffered, metrics.touched = lambda: self._inputs.budget.buffered, lambda: self._touched
+        self._inputs = Inputs(
+            setup.config.buffered_records_per_partition,
+            setup.config.input_buffer_max_bytes,
+            self._leased,
+        )
+        metrics.buffered, metrics.touched = (
+            lambda: self._inputs.budget.buffered,
+            lambda: self._touched,
+        )
         self._broken: set[TaskId] = set()
         self._idle: deque[Ref[m.WorkerMessage]] = deque()
         self._retiring: set[Ref[m.WorkerMessage]] = set()
@@ -121,7 +134,11 @@ class TaskManager(Actor[TaskManagerMessage]):
                 message.reply.tell(self._drains.busy(message.tasks))
             case m.Drain():
                 self._drains.begin(message, self.ctx.time(), self._suspended)
-                self._look(task_id for task_id in {**self._touched, **dict.fromkeys(self._ready.ids)} if self._tasks[task_id].drains)
+                self._look(
+                    task_id
+                    for task_id in {**self._touched, **dict.fromkeys(self._ready.ids)}
+                    if self._tasks[task_id].drains
+                )
             case m.ResumeFeeding():
                 self._look(self._drains.end(self.ctx.time(), failed=message.failed))
             case m.Freeze():
@@ -164,7 +181,9 @@ class TaskManager(Actor[TaskManagerMessage]):
                 return
             self._lease(self._idle.popleft(), best[0], draining=best[1])
 
-    def _lease(self, worker: Ref[m.WorkerMessage], tasks: tuple[Task, ...], *, draining: bool) -> None:
+    def _lease(
+        self, worker: Ref[m.WorkerMessage], tasks: tuple[Task, ...], *, draining: bool
+    ) -> None:
         for task in tasks:
             self._leased[task.id] = worker
             self._touched[task.id] = task
@@ -172,7 +191,12 @@ class TaskManager(Actor[TaskManagerMessage]):
 
     def _wants(self, task: Task) -> bool | None:
         """Return whether a task may only finish its work in hand; None when it gets no work."""
-        if task.id in self._leased or task.id in self._broken or task.broken or self._goes_back(task):
+        if (
+            task.id in self._leased
+            or task.id in self._broken
+            or task.broken
+            or self._goes_back(task)
+        ):
             return None
         draining = self._drains.under_way(task)
         return None if task.id in self._suspended and not draining else draining
@@ -238,7 +262,14 @@ class TaskManager(Actor[TaskManagerMessage]):
         if message.assignment <= max(self._void.get(message.task, -1), self._void.get(None, -1)):
             _log.debug("task %s was given up while it was on its way", message.task)
             return
-        task = Task(message.task, self._setup, message.positions, message.stores, wake=partial(self._wake, message.task), current=message.current)
+        task = Task(
+            message.task,
+            self._setup,
+            message.positions,
+            message.stores,
+            wake=partial(self._wake, message.task),
+            current=message.current,
+        )
         try:
             task.start()
         except Exception as error:  # noqa: BLE001 - a user's init; the handler decides
@@ -247,14 +278,21 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._tasks[task.id] = task
         self._inputs.begin(task, message.positions)
         self._metrics.tasks[task.id] = task
-        self._setup.residents.active(task, offsets := {partition: position.offset for partition, position in message.positions.items()})
+        self._setup.residents.active(
+            task,
+            offsets := {
+                partition: position.offset for partition, position in message.positions.items()
+            },
+        )
         self._look((task.id,))
         self._poller().tell(m.TaskReady(task.id, offsets))
 
     def _suspend(self, message: m.SuspendTasks) -> None:
         for task_id in (None,) if message.tasks is None else message.tasks:
             self._void[task_id] = message.assignment
-        suspended = self._tasks.keys() if message.tasks is None else message.tasks & self._tasks.keys()
+        suspended = (
+            self._tasks.keys() if message.tasks is None else message.tasks & self._tasks.keys()
+        )
         self._suspended.update(suspended)
         self._look(suspended)
         self._suspending.append(message)
@@ -264,13 +302,19 @@ class TaskManager(Actor[TaskManagerMessage]):
         """Answer the requests that wait for workers to be done with tasks."""
         suspending, self._suspending = self._suspending, []
         for request in suspending:
-            if self._leased.keys() & (self._leased.keys() if request.tasks is None else request.tasks):
+            if self._leased.keys() & (
+                self._leased.keys() if request.tasks is None else request.tasks
+            ):
                 self._suspending.append(request)
             else:
                 request.reply.tell(None)
         closing, self._closing = self._closing, []
         for close in closing:
-            wanted = frozenset(self._tasks) if close.tasks is None else close.tasks & frozenset(self._tasks)
+            wanted = (
+                frozenset(self._tasks)
+                if close.tasks is None
+                else close.tasks & frozenset(self._tasks)
+            )
             if wanted & self._leased.keys():
                 self._closing.append(close)
                 continue
@@ -311,7 +355,9 @@ class TaskManager(Actor[TaskManagerMessage]):
         frozen = self._drains.freeze(whole, self.ctx.time())
         for task in whole:
             self._untouch(task)
-        self._uncommitted.taken(frozen.tasks.values(), [task for task in whole if task.draining.since is not None])
+        self._uncommitted.taken(
+            frozen.tasks.values(), [task for task in whole if task.draining.since is not None]
+        )
         message.reply.tell(frozen)
 
     def _untouch(self, task: Task) -> None:
@@ -337,7 +383,11 @@ class TaskManager(Actor[TaskManagerMessage]):
         self.ctx.timers.once("rewind", self._setup.config.max_drain_ms / 1000, m.Wake())
 
     def _rewind_when_quiet(self, message: m.Rewind) -> None:
-        leaving = [f"task {task.id} at {', '.join(task.leaving)}" for task in self._to_rewind(message) if task.leaving]
+        leaving = [
+            f"task {task.id} at {', '.join(task.leaving)}"
+            for task in self._to_rewind(message)
+            if task.leaving
+        ]
         if not leaving:
             self._rewinding = None
             self.ctx.timers.cancel("rewind")
@@ -345,13 +395,23 @@ class TaskManager(Actor[TaskManagerMessage]):
         elif "rewind" not in self.ctx.timers:
             self._rewinding = None
             self._look(task.id for task in self._to_rewind(message))
-            message.reply.fail(TaskTimeout(f"asynchronous processors do not end when they are cancelled: {'; '.join(leaving)}"))
+            message.reply.fail(
+                TaskTimeout(
+                    f"asynchronous processors do not end when they are cancelled: {'; '.join(leaving)}"
+                )
+            )
 
     def _goes_back(self, task: Task) -> bool:
-        return self._rewinding is not None and (self._rewinding.tasks is None or task.id in self._rewinding.tasks)
+        return self._rewinding is not None and (
+            self._rewinding.tasks is None or task.id in self._rewinding.tasks
+        )
 
     def _to_rewind(self, message: m.Rewind) -> list[Task]:
-        return [task for task in self._tasks.values() if message.tasks is None or task.id in message.tasks]
+        return [
+            task
+            for task in self._tasks.values()
+            if message.tasks is None or task.id in message.tasks
+        ]
 
     def _rewind(self, message: m.Rewind) -> None:
         errors: list[Exception] = []
@@ -390,7 +450,11 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._idle.remove(worker)
         # Without a worker, a commit could not flush the caches: the last worker does it before it
         # closes.
-        fit = (task for task in self._tasks.values() if task.held and task.can_drain and not (task.broken or task.id in self._broken))
+        fit = (
+            task
+            for task in self._tasks.values()
+            if task.held and task.can_drain and not (task.broken or task.id in self._broken)
+        )
         if not self._idle and not self._leased and (left := next(fit, None)) is not None:
             self._ready.forget(left.id)
             self._lease(worker, (left,), draining=True)

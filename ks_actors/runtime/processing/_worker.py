@@ -7,7 +7,16 @@ from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 from actors import Actor, Mailbox, Started
-from ks_actors.runtime.messages import CloseWorker, Lease, NextTask, Output, PauseForCommit, Resume, TaskDone, WorkerMessage
+from ks_actors.runtime.messages import (
+    CloseWorker,
+    Lease,
+    NextTask,
+    Output,
+    PauseForCommit,
+    Resume,
+    TaskDone,
+    WorkerMessage,
+)
 from ks_actors.runtime.shared import WORKER_TRANSITIONS, WorkerState
 
 if TYPE_CHECKING:
@@ -39,7 +48,12 @@ class Worker(Actor[WorkerMessage]):
     """
 
     def __init__(
-        self, name: str, manager: Ref[TaskManagerMessage], collector: Ref[CollectorMessage], letters: Callable[[], Letters], setup: Environment
+        self,
+        name: str,
+        manager: Ref[TaskManagerMessage],
+        collector: Ref[CollectorMessage],
+        letters: Callable[[], Letters],
+        setup: Environment,
     ) -> None:
         self.name: str = name
         self.life = WORKER_TRANSITIONS.start(WorkerState.CREATED)
@@ -132,7 +146,14 @@ class Worker(Actor[WorkerMessage]):
         elif batches := task.take_output():
             self._collector.tell(Output(batches, self._epoch, lot))
 
-    def _give_back(self, lease: Lease, done: list[TaskId], records: int, output: list[Outgoing], failed: Task | None = None) -> None:
+    def _give_back(
+        self,
+        lease: Lease,
+        done: list[TaskId],
+        records: int,
+        output: list[Outgoing],
+        failed: Task | None = None,
+    ) -> None:
         """Send the output of finished tasks, and give all tasks back, except a failed one.
 
         The rollback handles the failed task.
@@ -144,7 +165,9 @@ class Worker(Actor[WorkerMessage]):
             self.at = None
         elif not (done or untouched):
             return
-        self._manager.tell(TaskDone(self.ctx.self_ref, tuple(done), records, untouched, dies=failed is not None))
+        self._manager.tell(
+            TaskDone(self.ctx.self_ref, tuple(done), records, untouched, dies=failed is not None)
+        )
 
     async def _write_parting(self, task: Task, error: Exception) -> None:
         """Write the dead letters of the record that ends the task.
@@ -159,7 +182,11 @@ class Worker(Actor[WorkerMessage]):
             await letters.write(parting)
         except Exception as worse:  # noqa: BLE001 - told to whoever hears of the error
             error.add_note(f"its dead letters could not be written: {worse}")
-            _log.error("the dead letters of a record of task %s that failed could not be written: %s", task.id, worse)
+            _log.error(
+                "the dead letters of a record of task %s that failed could not be written: %s",
+                task.id,
+                worse,
+            )
         finally:
             await letters.close()
 

@@ -1,10 +1,24 @@
 """Parts that several actors share."""
 
-from ks_actors.runtime.shared._internal_topics import check_sizes, plan_topics, prepare_topics, topics_prepared
-from ks_actors.runtime.shared._listeners import RestoreListener, StandbyUpdateListener, SuspendReason
+from ks_actors.runtime.shared._internal_topics import (
+    check_sizes,
+    plan_topics,
+    prepare_topics,
+    topics_prepared,
+)
+from ks_actors.runtime.shared._listeners import (
+    RestoreListener,
+    StandbyUpdateListener,
+    SuspendReason,
+)
 from ks_actors.runtime.shared._metrics import Metrics
 from ks_actors.runtime.shared._state_directory import PROCESS_FILE, StateDirectory, write_process_id
-from ks_actors.runtime.shared._states import INSTANCE_TRANSITIONS, WORKER_TRANSITIONS, InstanceState, WorkerState
+from ks_actors.runtime.shared._states import (
+    INSTANCE_TRANSITIONS,
+    WORKER_TRANSITIONS,
+    InstanceState,
+    WorkerState,
+)
 from ks_actors.runtime.shared._uncaught import UncaughtHandler, UncaughtResponse, shut_down
 
 __all__ = [

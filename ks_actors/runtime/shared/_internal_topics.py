@@ -5,10 +5,21 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from ks_actors._errors import ConfigError, MissingSinkTopics, MissingSourceTopics, TopicExists, TopologyError
+from ks_actors._errors import (
+    ConfigError,
+    MissingSinkTopics,
+    MissingSourceTopics,
+    TopicExists,
+    TopologyError,
+)
 from ks_actors.lifecycle import in_background
 from ks_actors.log import NewTopic
-from ks_actors.runtime.shared._topic_configs import AFTER_MAX, changelog_configs, misfits, repartition_configs
+from ks_actors.runtime.shared._topic_configs import (
+    AFTER_MAX,
+    changelog_configs,
+    misfits,
+    repartition_configs,
+)
 from ks_actors.topology import SinkNode
 
 if TYPE_CHECKING:
@@ -39,11 +50,16 @@ async def topics_prepared(log: Log, setup: Environment) -> AsyncIterator[dict[st
     await _check_sinks(log, setup, existing)
     new = [topic for topic in wanted if topic.name not in existing]
     await _create(log, setup, new, counts)
-    async with in_background(_check_configs(log, [topic for topic in wanted if topic.name in existing]), "check internal topics"):
+    async with in_background(
+        _check_configs(log, [topic for topic in wanted if topic.name in existing]),
+        "check internal topics",
+    ):
         yield counts
 
 
-async def plan_topics(log: Log, setup: Environment) -> tuple[dict[str, int], list[NewTopic], Mapping[str, TopicDescription]]:
+async def plan_topics(
+    log: Log, setup: Environment
+) -> tuple[dict[str, int], list[NewTopic], Mapping[str, TopicDescription]]:
     """Return partition counts, the required internal topics and all existing topics.
 
     The counts include the topics to create. Changes nothing. Raises MissingSourceTopics,
@@ -59,7 +75,9 @@ async def plan_topics(log: Log, setup: Environment) -> tuple[dict[str, int], lis
     return counts, wanted, existing
 
 
-async def _create(log: Log, setup: Environment, topics: Sequence[NewTopic], counts: Mapping[str, int]) -> None:
+async def _create(
+    log: Log, setup: Environment, topics: Sequence[NewTopic], counts: Mapping[str, int]
+) -> None:
     """Create topics. Another instance may create some first; raise if these do not fit."""
     try:
         await log.create_topics(topics)
@@ -67,16 +85,35 @@ async def _create(log: Log, setup: Environment, topics: Sequence[NewTopic], coun
         if AFTER_MAX not in str(error):
             raise
         # Brokers before Kafka 3.6 have no such setting, and no such bound.
-        plain = [NewTopic(one.name, one.partitions, {name: value for name, value in one.configs.items() if name != AFTER_MAX}) for one in topics]
+        plain = [
+            NewTopic(
+                one.name,
+                one.partitions,
+                {name: value for name, value in one.configs.items() if name != AFTER_MAX},
+            )
+            for one in topics
+        ]
         await _create(log, setup, plain, counts)
     except TopicExists:
         described = await log.describe_topics([topic.name for topic in topics], configs=False)
-        _check_internal(setup, topics, counts, {name: topic.partitions for name, topic in described.items()}.get)
+        _check_internal(
+            setup, topics, counts, {name: topic.partitions for name, topic in described.items()}.get
+        )
 
 
-async def _check_sources(log: Log, setup: Environment, subtopologies: Iterable[Subtopology], existing: Mapping[str, TopicDescription]) -> None:
+async def _check_sources(
+    log: Log,
+    setup: Environment,
+    subtopologies: Iterable[Subtopology],
+    existing: Mapping[str, TopicDescription],
+) -> None:
     internal = setup.topology.internal_topics
-    needed = {topic for subtopology in subtopologies for topic in subtopology.source_topics if topic not in internal}
+    needed = {
+        topic
+        for subtopology in subtopologies
+        for topic in subtopology.source_topics
+        if topic not in internal
+    }
     missing = sorted((needed | set(setup.topology.global_topics)) - existing.keys())
     if missing:
         # A listing omits topics that the app must not describe. Asking for them raises
@@ -87,14 +124,20 @@ async def _check_sources(log: Log, setup: Environment, subtopologies: Iterable[S
         )
 
 
-async def _check_sinks(log: Log, setup: Environment, existing: Mapping[str, TopicDescription]) -> None:
+async def _check_sinks(
+    log: Log, setup: Environment, existing: Mapping[str, TopicDescription]
+) -> None:
     """Raise MissingSinkTopics for missing topics of sinks and dead letters.
 
     Topics chosen by a function are unknown here.
     """
     writers: dict[str, list[str]] = {}
     for node in setup.topology.nodes.values():
-        if isinstance(node, SinkNode) and isinstance(node.topic, str) and node.topic not in setup.topology.internal_topics:
+        if (
+            isinstance(node, SinkNode)
+            and isinstance(node.topic, str)
+            and node.topic not in setup.topology.internal_topics
+        ):
             writers.setdefault(node.topic, []).append(f"node {node.name}")
     letters = setup.config.errors_dead_letter_queue_topic_name
     if letters is not None:
@@ -110,13 +153,17 @@ async def _check_sinks(log: Log, setup: Environment, existing: Mapping[str, Topi
         )
 
 
-def _repartition_counts(setup: Environment, subtopologies: Iterable[Subtopology], counts: Mapping[str, int]) -> dict[str, int]:
+def _repartition_counts(
+    setup: Environment, subtopologies: Iterable[Subtopology], counts: Mapping[str, int]
+) -> dict[str, int]:
     """Return the sizes of repartition topics.
 
     A size is explicit, or follows the largest copartitioned or upstream topic.
     """
     internal = setup.topology.internal_topics
-    found = {name: topic.partitions for name, topic in internal.items() if topic.partitions is not None}
+    found = {
+        name: topic.partitions for name, topic in internal.items() if topic.partitions is not None
+    }
     remaining = set(internal) - set(found)
     # A size may depend on other repartition topics upstream: repeat until all are known.
     while remaining:
@@ -138,7 +185,11 @@ def _repartition_counts(setup: Environment, subtopologies: Iterable[Subtopology]
 
 
 def _repartition_count(
-    name: str, setup: Environment, subtopologies: Iterable[Subtopology], found: Mapping[str, int], counts: Mapping[str, int]
+    name: str,
+    setup: Environment,
+    subtopologies: Iterable[Subtopology],
+    found: Mapping[str, int],
+    counts: Mapping[str, int],
 ) -> int | None:
     internal = setup.topology.internal_topics
     upstream = [subtopology for subtopology in subtopologies if name in subtopology.sink_topics]
@@ -157,16 +208,26 @@ def _repartition_count(
 
 
 def _matched(setup: Environment, subtopology: Subtopology, topics: Iterable[str]) -> list[str]:
-    return [topic for topic, node in setup.matching(topics).items() if node.name in subtopology.nodes]
+    return [
+        topic for topic, node in setup.matching(topics).items() if node.name in subtopology.nodes
+    ]
 
 
-def _waiting_for_topics(setup: Environment, subtopologies: Iterable[Subtopology], counts: Mapping[str, int]) -> bool:
+def _waiting_for_topics(
+    setup: Environment, subtopologies: Iterable[Subtopology], counts: Mapping[str, int]
+) -> bool:
     """Return whether sizes may depend on a pattern that has matched no topic yet."""
-    return any(each.source_patterns and not each.source_topics and not _matched(setup, each, counts) for each in subtopologies)
+    return any(
+        each.source_patterns and not each.source_topics and not _matched(setup, each, counts)
+        for each in subtopologies
+    )
 
 
 def _align_copartitioned(
-    subtopologies: Iterable[Subtopology], found: dict[str, int], counts: Mapping[str, int], internal: Mapping[str, object]
+    subtopologies: Iterable[Subtopology],
+    found: dict[str, int],
+    counts: Mapping[str, int],
+    internal: Mapping[str, object],
 ) -> None:
     """Give internal topics the size of their copartitioned topics.
 
@@ -174,22 +235,31 @@ def _align_copartitioned(
     """
     for subtopology in subtopologies:
         for group in subtopology.copartition_groups:
-            own = {topic: counts[topic] for topic in group if topic not in internal and topic in counts}
+            own = {
+                topic: counts[topic] for topic in group if topic not in internal and topic in counts
+            }
             if len(set(own.values())) > 1:
                 told = ", ".join(f"{topic} has {count}" for topic, count in sorted(own.items()))
                 raise TopologyError(
                     f"topics that are joined must have equally many partitions, but {told}: repartition one of them, or join with a global table"
                 )
-            fixed = max([*own.values()] or [found[topic] for topic in group if topic in found], default=1)
+            fixed = max(
+                [*own.values()] or [found[topic] for topic in group if topic in found], default=1
+            )
             for topic in group:
                 if topic in found:
                     found[topic] = fixed
 
 
-def _changelogs(setup: Environment, subtopologies: Iterable[Subtopology], counts: Mapping[str, int]) -> list[NewTopic]:
+def _changelogs(
+    setup: Environment, subtopologies: Iterable[Subtopology], counts: Mapping[str, int]
+) -> list[NewTopic]:
     topics = []
     for subtopology in subtopologies:
-        tasks = max((counts[topic] for topic in _sources(setup, subtopology, counts) if topic in counts), default=0)
+        tasks = max(
+            (counts[topic] for topic in _sources(setup, subtopology, counts) if topic in counts),
+            default=0,
+        )
         if not tasks:
             continue  # a pattern that has matched no topic yet
         topics += [
@@ -205,7 +275,12 @@ def _sources(setup: Environment, subtopology: Subtopology, counts: Iterable[str]
     return [*map(setup.topic, subtopology.source_topics), *_matched(setup, subtopology, counts)]
 
 
-def _check_internal(setup: Environment, wanted: Iterable[NewTopic], counts: Mapping[str, int], found: Callable[[str], int | None]) -> None:
+def _check_internal(
+    setup: Environment,
+    wanted: Iterable[NewTopic],
+    counts: Mapping[str, int],
+    found: Callable[[str], int | None],
+) -> None:
     """Raise TopologyError for internal topics with sizes that do not fit `counts`.
 
     `counts` has the sizes of all topics.
@@ -230,14 +305,30 @@ def _as_many_as(setup: Environment, internal: NewTopic, counts: Mapping[str, int
     name = own.get(internal.name)
     subtopologies = setup.topology.subtopologies()
     if name is None:
-        concerned = [each for each in subtopologies if internal.name in map(setup.changelog, each.stores)]
+        concerned = [
+            each for each in subtopologies if internal.name in map(setup.changelog, each.stores)
+        ]
         groups: list[frozenset[str]] = []
     else:
         concerned = [each for each in subtopologies if name in each.sink_topics]
-        groups = [group for each in subtopologies for group in each.copartition_groups if name in group]
-    topics = {topic for each in concerned for topic in _sources(setup, each, counts)} | {setup.topic(topic) for group in groups for topic in group}
-    causes = sorted(topic for topic in topics if topic != internal.name and counts.get(topic) == internal.partitions)
-    return f", as many as {', '.join(causes)} has" if len(causes) == 1 else f", as many as {', '.join(causes)} have" if causes else ""
+        groups = [
+            group for each in subtopologies for group in each.copartition_groups if name in group
+        ]
+    topics = {topic for each in concerned for topic in _sources(setup, each, counts)} | {
+        setup.topic(topic) for group in groups for topic in group
+    }
+    causes = sorted(
+        topic
+        for topic in topics
+        if topic != internal.name and counts.get(topic) == internal.partitions
+    )
+    return (
+        f", as many as {', '.join(causes)} has"
+        if len(causes) == 1
+        else f", as many as {', '.join(causes)} have"
+        if causes
+        else ""
+    )
 
 
 def check_sizes(setup: Environment, counts: Mapping[str, int]) -> None:
@@ -247,20 +338,33 @@ def check_sizes(setup: Environment, counts: Mapping[str, int]) -> None:
     them.
     """
     subtopologies = setup.topology.subtopologies()
-    if any(topic not in counts for each in subtopologies for topic in map(setup.topic, each.source_topics)):
+    if any(
+        topic not in counts
+        for each in subtopologies
+        for topic in map(setup.topic, each.source_topics)
+    ):
         return  # a missing source topic has its own error
     all_counts = dict(counts)
     wanted = _wanted(setup, subtopologies, all_counts)
-    _check_internal(setup, wanted, all_counts, lambda topic: counts.get(topic, setup.partitions(topic)))
+    _check_internal(
+        setup, wanted, all_counts, lambda topic: counts.get(topic, setup.partitions(topic))
+    )
 
 
-def _wanted(setup: Environment, subtopologies: Sequence[Subtopology], counts: dict[str, int]) -> list[NewTopic]:
+def _wanted(
+    setup: Environment, subtopologies: Sequence[Subtopology], counts: dict[str, int]
+) -> list[NewTopic]:
     """Return the required internal topics, and add their sizes to `counts`.
 
     `counts` already has the sizes of all other topics.
     """
     repartitions = _repartition_counts(setup, subtopologies, counts)
-    wanted = [NewTopic(setup.topic(name), count, repartition_configs(setup.topology.internal_topics[name])) for name, count in repartitions.items()]
+    wanted = [
+        NewTopic(
+            setup.topic(name), count, repartition_configs(setup.topology.internal_topics[name])
+        )
+        for name, count in repartitions.items()
+    ]
     counts.update({topic.name: topic.partitions for topic in wanted})
     changelogs = _changelogs(setup, subtopologies, counts)
     counts.update({topic.name: topic.partitions for topic in changelogs})
@@ -270,7 +374,12 @@ def _wanted(setup: Environment, subtopologies: Sequence[Subtopology], counts: di
 async def _check_configs(log: Log, topics: Sequence[NewTopic]) -> None:
     """Raise TopologyError for existing topics that do not keep the required records."""
     described = await log.describe_topics([topic.name for topic in topics]) if topics else {}
-    found = [misfit for topic in topics if topic.name in described for misfit in misfits(topic, described[topic.name].configs)]
+    found = [
+        misfit
+        for topic in topics
+        if topic.name in described
+        for misfit in misfits(topic, described[topic.name].configs)
+    ]
     if found:
         raise TopologyError(
             f"internal topics do not keep what the app has to find in them: {'; '.join(found)}. Set it so (`kafka-configs --alter "

@@ -15,7 +15,9 @@ class RestoreListener:
     Methods run on the event loop: they must not block.
     """
 
-    def on_snapshot_loaded(self, partition: TopicPartition, store: str, snapshot: str, end: int, count: int) -> None:
+    def on_snapshot_loaded(
+        self, partition: TopicPartition, store: str, snapshot: str, end: int, count: int
+    ) -> None:
         """Handle the load of `count` rows of a snapshot: the changelog before offset `end`.
 
         Comes before `on_restore_start`, or for a standby before
@@ -28,7 +30,9 @@ class RestoreListener:
         Reads its changelog partition from offset `start` (None: the beginning).
         """
 
-    def on_batch_restored(self, partition: TopicPartition, store: str, end: int, count: int) -> None:
+    def on_batch_restored(
+        self, partition: TopicPartition, store: str, end: int, count: int
+    ) -> None:
         """Handle a restored batch of `count` records, which ends before offset `end`."""
 
     def on_restore_end(self, partition: TopicPartition, store: str, total: int) -> None:
@@ -66,13 +70,28 @@ class StandbyUpdateListener:
         Follows its changelog partition from offset `start` (None: the beginning).
         """
 
-    def on_batch_loaded(self, partition: TopicPartition, store: str, task: TaskId, end: int, count: int, current_end: int) -> None:
+    def on_batch_loaded(
+        self,
+        partition: TopicPartition,
+        store: str,
+        task: TaskId,
+        end: int,
+        count: int,
+        current_end: int,
+    ) -> None:
         """Handle a batch of `count` records, which ends before offset `end`.
 
         The changelog's end was `current_end` at that time.
         """
 
-    def on_update_suspended(self, partition: TopicPartition, store: str, offset: int, current_end: int, reason: SuspendReason) -> None:
+    def on_update_suspended(
+        self,
+        partition: TopicPartition,
+        store: str,
+        offset: int,
+        current_end: int,
+        reason: SuspendReason,
+    ) -> None:
         """Handle the end of a standby store's updates, at `offset`, the next one to read.
 
         The changelog's end was `current_end` when last seen. Comes before

@@ -70,13 +70,22 @@ class Metrics:
     def snapshot_taken(self, manifest: SnapshotManifest, seconds: float) -> None:
         """Record a snapshot of this instance, with its duration in seconds."""
         self.snapshots += 1
-        self.snapshot_rows = sum(store.rows for task in manifest.tasks.values() for store in task.stores.values())
+        self.snapshot_rows = sum(
+            store.rows for task in manifest.tasks.values() for store in task.stores.values()
+        )
         self.snapshot_seconds = seconds
 
     def stuck_seconds(self) -> float:
         """Return the seconds that the longest running threaded function has taken; 0 if none."""
         now = perf_counter()
-        return max((now - task.absence.since for task in self.tasks.values() if task.absence.since is not None), default=0.0)
+        return max(
+            (
+                now - task.absence.since
+                for task in self.tasks.values()
+                if task.absence.since is not None
+            ),
+            default=0.0,
+        )
 
     def forget(self, task: TaskId) -> None:
         """Drop a closed task, but keep its counts."""
@@ -88,7 +97,11 @@ class Metrics:
     @property
     def dropped(self) -> int:
         """Number of records left out."""
-        return self._dropped_before + self.global_dropped + sum(task.dropped for task in self.tasks.values())
+        return (
+            self._dropped_before
+            + self.global_dropped
+            + sum(task.dropped for task in self.tasks.values())
+        )
 
     def snapshot(self) -> dict[str, float]:
         """Return all metrics by name; latencies in ms over the last commits."""

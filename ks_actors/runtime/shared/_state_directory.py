@@ -40,7 +40,9 @@ class StateDirectory:
                 f"the state directory {self.path} is in use by another instance: stop it, or give this one another state_dir"
             ) from error
         except OSError as error:
-            raise StateError(f"the state directory {self.path} cannot be used: {error}; set state_dir to one that can be written") from error
+            raise StateError(
+                f"the state directory {self.path} cannot be used: {error}; set state_dir to one that can be written"
+            ) from error
         return self._process_id()
 
     def _process_id(self) -> str:

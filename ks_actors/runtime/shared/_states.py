@@ -33,7 +33,11 @@ class InstanceState(Enum):
 INSTANCE_TRANSITIONS = Transitions(
     {
         InstanceState.CREATED: {InstanceState.REBALANCING, InstanceState.PENDING_SHUTDOWN},
-        InstanceState.REBALANCING: {InstanceState.RUNNING, InstanceState.PENDING_SHUTDOWN, InstanceState.PENDING_ERROR},
+        InstanceState.REBALANCING: {
+            InstanceState.RUNNING,
+            InstanceState.PENDING_SHUTDOWN,
+            InstanceState.PENDING_ERROR,
+        },
         InstanceState.RUNNING: {
             InstanceState.REBALANCING,
             InstanceState.RUNNING,
@@ -74,8 +78,16 @@ class WorkerState(Enum):
 WORKER_TRANSITIONS = Transitions(
     {
         WorkerState.CREATED: {WorkerState.STARTING, WorkerState.PENDING_SHUTDOWN},
-        WorkerState.STARTING: {WorkerState.PARTITIONS_REVOKED, WorkerState.PARTITIONS_ASSIGNED, WorkerState.PENDING_SHUTDOWN},
-        WorkerState.PARTITIONS_REVOKED: {WorkerState.PARTITIONS_REVOKED, WorkerState.PARTITIONS_ASSIGNED, WorkerState.PENDING_SHUTDOWN},
+        WorkerState.STARTING: {
+            WorkerState.PARTITIONS_REVOKED,
+            WorkerState.PARTITIONS_ASSIGNED,
+            WorkerState.PENDING_SHUTDOWN,
+        },
+        WorkerState.PARTITIONS_REVOKED: {
+            WorkerState.PARTITIONS_REVOKED,
+            WorkerState.PARTITIONS_ASSIGNED,
+            WorkerState.PENDING_SHUTDOWN,
+        },
         WorkerState.PARTITIONS_ASSIGNED: {
             WorkerState.PARTITIONS_REVOKED,
             WorkerState.PARTITIONS_ASSIGNED,

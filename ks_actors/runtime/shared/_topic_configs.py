@@ -21,7 +21,12 @@ Internal topics accept any time that a source topic accepted. Kafka's default, a
 the app.
 """
 _ANY_TIME = {"message.timestamp.type": "CreateTime", AFTER_MAX: str(LONGEST_MS)}
-_REPARTITION = {"cleanup.policy": "delete", "retention.ms": "-1", "segment.bytes": "52428800", **_ANY_TIME}
+_REPARTITION = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "segment.bytes": "52428800",
+    **_ANY_TIME,
+}
 # As in Kafka Streams, regardless of windowstore_changelog_additional_retention_ms.
 _DAY_MS = 86_400_000
 _WINDOWED = {StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW, StoreKind.SESSION}
@@ -39,7 +44,11 @@ def changelog_configs(config: StreamsConfig, spec: StoreSpec) -> dict[str, str]:
     if spec.kind in _WINDOWED:
         configs["cleanup.policy"] = "delete" if spec.retain_duplicates else "compact,delete"
         # Cap unlimited retention at the largest value that a log accepts.
-        configs["retention.ms"] = str(min(spec.retention_ms + config.windowstore_changelog_additional_retention_ms, LONGEST_MS))
+        configs["retention.ms"] = str(
+            min(
+                spec.retention_ms + config.windowstore_changelog_additional_retention_ms, LONGEST_MS
+            )
+        )
     if spec.kind is StoreKind.VERSIONED:
         # Keep older versions from compaction as long as they can be queried.
         configs["min.compaction.lag.ms"] = str(min(spec.history_retention_ms + _DAY_MS, LONGEST_MS))

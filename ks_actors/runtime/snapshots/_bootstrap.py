@@ -54,7 +54,9 @@ class Bootstrap:
     restore from their changelogs as usual.
     """
 
-    def __init__(self, setup: Environment, log: Log, specs: Mapping[int, Sequence[StoreSpec]]) -> None:
+    def __init__(
+        self, setup: Environment, log: Log, specs: Mapping[int, Sequence[StoreSpec]]
+    ) -> None:
         self._setup = setup
         self._config = setup.config
         self._log = log
@@ -71,12 +73,18 @@ class Bootstrap:
             async with asyncio.timeout(seconds), AsyncExitStack() as stack:
                 return await self._seed(uri, if_seeded, stack)
         except TimeoutError as late:
-            raise SnapshotFailed(f"handing over {uri} took longer than {seconds:g} s (snapshot_timeout_ms); nothing has changed") from late
+            raise SnapshotFailed(
+                f"handing over {uri} took longer than {seconds:g} s (snapshot_timeout_ms); nothing has changed"
+            ) from late
         except IllegalGeneration as error:
             name = self._config.application_id
-            raise SnapshotFailed(f"group {name} got another member while {uri} was handed over; nothing has changed: stop all instances") from error
+            raise SnapshotFailed(
+                f"group {name} got another member while {uri} was handed over; nothing has changed: stop all instances"
+            ) from error
 
-    async def _seed(self, uri: str, if_seeded: IfSeeded, stack: AsyncExitStack) -> SnapshotManifest | None:
+    async def _seed(
+        self, uri: str, if_seeded: IfSeeded, stack: AsyncExitStack
+    ) -> SnapshotManifest | None:
         setup, config = self._setup, self._config
         snapshot = await run_in_thread(partial(choose_snapshot, uri, config.application_id))
         setup.know_topics(await prepare_topics(self._log, setup))
@@ -103,7 +111,9 @@ class Bootstrap:
         stack.push_async_callback(producer.close)
         shared = SharedResources()
         stack.callback(shared.close)
-        transfer = _Transfer(plan, offsets, self._log, producer, shared, directory, config.client_id)
+        transfer = _Transfer(
+            plan, offsets, self._log, producer, shared, directory, config.client_id
+        )
         stack.push_async_callback(transfer.close)
         for task in plan.tasks:
             await transfer.hand_over(task)
@@ -113,7 +123,9 @@ class Bootstrap:
         _log.info("%s is handed over: %d rows", snapshot.place, transfer.rows)
         return snapshot.manifest
 
-    async def _ranges(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+    async def _ranges(
+        self, partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, tuple[int, int]]:
         begins = await self._log.begin_offsets(partitions)
         ends = await self._log.end_offsets(partitions, IsolationLevel.READ_COMMITTED)
         return {partition: (begins[partition], ends[partition]) for partition in partitions}
@@ -123,7 +135,9 @@ class Bootstrap:
         config = self._config
         members: list[int] = []
 
-        def assign(infos: Sequence[MemberInfo], _: Mapping[str, int]) -> Mapping[str, MemberAssignment]:
+        def assign(
+            infos: Sequence[MemberInfo], _: Mapping[str, int]
+        ) -> Mapping[str, MemberAssignment]:
             members.append(len(infos))
             return {info.member_id: MemberAssignment(()) for info in infos}
 
@@ -144,7 +158,9 @@ class Bootstrap:
         while not isinstance(await membership.event(), Assigned):
             membership.revoked()
         if members[-1:] != [1]:
-            raise SnapshotRefused(f"the group {config.application_id} has other members: stop all instances of the app before its state is replaced")
+            raise SnapshotRefused(
+                f"the group {config.application_id} has other members: stop all instances of the app before its state is replaced"
+            )
         return membership
 
 
@@ -179,13 +195,21 @@ class _Transfer:
         if any(_on_disk(spec) for spec in specs):
             path = self._directory.path / str(task)
             await run_in_thread(partial(path.mkdir, parents=True, exist_ok=True))
-            ingest = await run_in_thread(partial(Ingest, str(task), path, self._shared, self._plan.all_specs(task)))
+            ingest = await run_in_thread(
+                partial(Ingest, str(task), path, self._shared, self._plan.all_specs(task))
+            )
             self._ingests.append(ingest)
         for spec in specs:
-            on_disk = await run_in_thread(partial(ingest.store, spec)) if ingest is not None and _on_disk(spec) else None
+            on_disk = (
+                await run_in_thread(partial(ingest.store, spec))
+                if ingest is not None and _on_disk(spec)
+                else None
+            )
             await self._hand_over_store(task, spec, on_disk)
 
-    async def _hand_over_store(self, task: TaskId, spec: StoreSpec, on_disk: StoreIngest | None) -> None:
+    async def _hand_over_store(
+        self, task: TaskId, spec: StoreSpec, on_disk: StoreIngest | None
+    ) -> None:
         place, changelog = self._plan.snapshot.place, self._plan.changelog(task, spec)
         stored = self._plan.snapshot.manifest.tasks[str(task)].stores[spec.name]
         read = partial(self._plan.snapshot.batches, str(task), spec.name)
@@ -196,19 +220,25 @@ class _Transfer:
         else:
             rows, end = await self._send_rows(read, changelog, on_disk)
         if rows != stored.rows:
-            raise SnapshotRefused(f"{place} has {rows:,} rows of store {spec.name} of task {task}, its manifest says {stored.rows:,}")
+            raise SnapshotRefused(
+                f"{place} has {rows:,} rows of store {spec.name} of task {task}, its manifest says {stored.rows:,}"
+            )
         if on_disk is not None:
             on_disk.end(end, observed=stored.observed, sequence=stored.sequence)
         self.rows += rows
 
-    async def _take(self, read: Read, topic: TopicPartition, on_disk: StoreIngest | None) -> tuple[int, int]:
+    async def _take(
+        self, read: Read, topic: TopicPartition, on_disk: StoreIngest | None
+    ) -> tuple[int, int]:
         """Read the rows of a store that restores from a user's topic, without sending them.
 
         The topic has all of them up to the group's offset. Return their number and that offset.
         """
         return await _counted(_written(read(), on_disk)), self._offsets[topic].offset
 
-    async def _send_rows(self, read: Read, changelog: TopicPartition, on_disk: StoreIngest | None) -> tuple[int, int]:
+    async def _send_rows(
+        self, read: Read, changelog: TopicPartition, on_disk: StoreIngest | None
+    ) -> tuple[int, int]:
         """Make the changelog equal to the rows; return their number and the changelog's end."""
         old, end, _ = await self._keys_in(changelog)
         rows = 0
@@ -223,7 +253,9 @@ class _Transfer:
             end = await self._send(changelog, Batch(keys, [None] * len(keys), [now] * len(keys)))
         return rows, end
 
-    async def _send_versions(self, read: Read, changelog: TopicPartition, on_disk: StoreIngest | None) -> tuple[int, int]:
+    async def _send_versions(
+        self, read: Read, changelog: TopicPartition, on_disk: StoreIngest | None
+    ) -> tuple[int, int]:
         """Send versions to the changelog in time order; return their number and its end.
 
         The database gets them in the snapshot's order.
@@ -254,14 +286,18 @@ class _Transfer:
         keys: set[bytes] = set()
         empty = True
         if at < end:
-            fetcher = self._log.fetcher(client_id=f"{self._client_id}-seed", isolation=IsolationLevel.READ_COMMITTED)
+            fetcher = self._log.fetcher(
+                client_id=f"{self._client_id}-seed", isolation=IsolationLevel.READ_COMMITTED
+            )
             try:
                 fetcher.assign({changelog: at})
                 while at < end:
                     for fetched in await fetcher.fetch(max_wait_ms=100):
                         at = fetched.next_offset
                         empty = empty and not fetched.batch.keys
-                        for key, value in zip(fetched.batch.keys, fetched.batch.values, strict=True):
+                        for key, value in zip(
+                            fetched.batch.keys, fetched.batch.values, strict=True
+                        ):
                             (keys.discard if value is None else keys.add)(key)
             finally:
                 await fetcher.close()
@@ -270,7 +306,9 @@ class _Transfer:
     async def finish(self) -> None:
         """Move the databases into place. On failure, stores restore from their changelogs."""
         for ingest in self._ingests:
-            await run_in_thread(partial(ingest.finish, f"snapshot {self._plan.snapshot.place} is handed over"))
+            await run_in_thread(
+                partial(ingest.finish, f"snapshot {self._plan.snapshot.place} is handed over")
+            )
 
     async def close(self) -> None:
         """Delete the unfinished databases."""
@@ -291,7 +329,11 @@ def _written(batches: Iterator[Batch], on_disk: StoreIngest | None) -> Iterator[
     for batch in batches:
         if on_disk is not None:
             on_disk.write(batch, lambda: time.sleep(_YIELD_SECONDS))
-        yield batch if min(batch.timestamps) >= 0 else Batch(batch.keys, batch.values, [max(0, each) for each in batch.timestamps])
+        yield (
+            batch
+            if min(batch.timestamps) >= 0
+            else Batch(batch.keys, batch.values, [max(0, each) for each in batch.timestamps])
+        )
 
 
 async def _each(batches: Iterator[Batch]) -> AsyncIterator[Batch]:

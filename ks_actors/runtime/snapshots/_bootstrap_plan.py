@@ -36,7 +36,9 @@ def choose_snapshot(uri: str, application_id: str) -> SnapshotReader:
     found, refused = find_snapshots(place, application_id)
     if not found:
         reasons = "".join(f"; {error}" for error in refused)
-        raise SnapshotRefused(f"{place} has no whole snapshot of application {application_id}{reasons}")
+        raise SnapshotRefused(
+            f"{place} has no whole snapshot of application {application_id}{reasons}"
+        )
     return found[0]
 
 
@@ -47,13 +49,17 @@ class BootstrapPlan:
     Raises SnapshotRefused when the snapshot lacks a part that the topology needs, or has more.
     """
 
-    def __init__(self, setup: Environment, specs: Mapping[int, Sequence[StoreSpec]], snapshot: SnapshotReader) -> None:
+    def __init__(
+        self, setup: Environment, specs: Mapping[int, Sequence[StoreSpec]], snapshot: SnapshotReader
+    ) -> None:
         self._setup = setup
         self._specs = specs
         self.snapshot = snapshot
         self.tasks: list[TaskId] = self._tasks()
         self.sources: list[TopicPartition] = [
-            TopicPartition(topic, number) for topic in setup.source_topics for number in range(setup.partitions(topic) or 0)
+            TopicPartition(topic, number)
+            for topic in setup.source_topics
+            for number in range(setup.partitions(topic) or 0)
         ]
         self._check_stores()
 
@@ -62,11 +68,19 @@ class BootstrapPlan:
             number: max((self._setup.partitions(topic) or 0 for topic in topics), default=0)
             for number, topics in self._setup.subtopology_topics().items()
         }
-        return [TaskId(number, partition) for number, count in sorted(counts.items()) for partition in range(count)]
+        return [
+            TaskId(number, partition)
+            for number, count in sorted(counts.items())
+            for partition in range(count)
+        ]
 
     def specs(self, task: TaskId) -> list[StoreSpec]:
         """Return the stores of a task that the bootstrap fills."""
-        return [spec for spec in self._setup.stores_of(task, self._specs[task.subtopology]) if spec.logging]
+        return [
+            spec
+            for spec in self._setup.stores_of(task, self._specs[task.subtopology])
+            if spec.logging
+        ]
 
     def all_specs(self, task: TaskId) -> Sequence[StoreSpec]:
         """Return all stores of a task, also those that the bootstrap does not fill."""
@@ -76,26 +90,38 @@ class BootstrapPlan:
         place, tasks = self.snapshot.place, self.snapshot.manifest.tasks
         known = {str(task) for task in self.tasks}
         if unknown := sorted(tasks.keys() - known):
-            raise SnapshotRefused(f"{place} has tasks that this topology does not have: {', '.join(unknown)}")
+            raise SnapshotRefused(
+                f"{place} has tasks that this topology does not have: {', '.join(unknown)}"
+            )
         for task in self.tasks:
             specs = {spec.name: spec for spec in self.specs(task)}
             stores = tasks[str(task)].stores if str(task) in tasks else {}
             lacking = tasks[str(task)].left_out if str(task) in tasks else {}
-            if told := sorted(f"{name} ({_LACKING[lacking[name]]})" for name in specs.keys() - stores.keys() if name in lacking):
-                raise SnapshotRefused(f"{place} was taken without stores of task {task}, and has nothing to hand over of them: {', '.join(told)}")
+            if told := sorted(
+                f"{name} ({_LACKING[lacking[name]]})"
+                for name in specs.keys() - stores.keys()
+                if name in lacking
+            ):
+                raise SnapshotRefused(
+                    f"{place} was taken without stores of task {task}, and has nothing to hand over of them: {', '.join(told)}"
+                )
             if specs.keys() != stores.keys():
                 raise SnapshotRefused(
                     f"{place}: task {task} has stores {', '.join(sorted(stores)) or 'none'}; this topology has {', '.join(sorted(specs)) or 'none'}"
                 )
             for name, spec in specs.items():
                 if stores[name].shape != shape_of(spec):
-                    raise SnapshotRefused(f"{place}: store {name} of task {task} was {stores[name].shape}, it is {shape_of(spec)} now")
+                    raise SnapshotRefused(
+                        f"{place}: store {name} of task {task} was {stores[name].shape}, it is {shape_of(spec)} now"
+                    )
 
     def changelog(self, task: TaskId, spec: StoreSpec) -> TopicPartition:
         """Return the changelog partition of a store."""
         return TopicPartition(self._setup.changelog(spec.name), task.partition)
 
-    def offsets(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, OffsetAndMetadata]:
+    def offsets(
+        self, ranges: Mapping[TopicPartition, tuple[int, int]]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the offsets for the group to commit: the next one of each partition read.
 
         `ranges` has the first and the end offset of each of these partitions. Records that wait in
@@ -109,16 +135,26 @@ class BootstrapPlan:
         }
         place, found = self.snapshot.place, dict[TopicPartition, OffsetAndMetadata]()
         if unknown := sorted(told.keys() - set(self.sources)):
-            raise SnapshotRefused(f"{place} has positions of partitions that this topology does not read: {', '.join(map(str, unknown))}")
+            raise SnapshotRefused(
+                f"{place} has positions of partitions that this topology does not read: {', '.join(map(str, unknown))}"
+            )
         internal = {self._setup.topic(name) for name in self._setup.topology.internal_topics}
         for partition in self.sources:
             begin, end = ranges[partition]
             position = told.get(partition)
             if position is None and partition.topic not in internal:
-                raise SnapshotRefused(f"{place} has no position for {partition}, which this topology reads")
+                raise SnapshotRefused(
+                    f"{place} has no position for {partition}, which this topology reads"
+                )
             offset = end if position is None else position.offset
             if not begin <= offset <= end:
-                raise SnapshotRefused(f"{place} goes on at offset {offset} of {partition}, which has {begin} to {end}")
+                raise SnapshotRefused(
+                    f"{place} goes on at offset {offset} of {partition}, which has {begin} to {end}"
+                )
             metadata = "" if position is None else position.metadata
-            found[partition] = OffsetAndMetadata(offset, metadata) if metadata else encode_position(offset, _UNKNOWN_TIME, {})
+            found[partition] = (
+                OffsetAndMetadata(offset, metadata)
+                if metadata
+                else encode_position(offset, _UNKNOWN_TIME, {})
+            )
         return found

@@ -40,7 +40,11 @@ def by_time(rows: Callable[[], Iterator[Batch]], at_once: int = AT_ONCE) -> Iter
         found.sort(key=lambda row: row[:2])
         for start in range(0, len(found), _SLICE):
             part = found[start : start + _SLICE]
-            yield Batch([key for _, key, _ in part], [value for _, _, value in part], [time for time, _, _ in part])
+            yield Batch(
+                [key for _, key, _ in part],
+                [value for _, _, value in part],
+                [time for time, _, _ in part],
+            )
 
 
 def _since(told: int) -> int:

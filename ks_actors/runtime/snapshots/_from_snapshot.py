@@ -15,7 +15,15 @@ from ks_actors.records import TopicPartition
 from ks_actors.runtime.snapshots._snapshot_files import shape_of
 from ks_actors.runtime.stores import LoadedEntry
 from ks_actors.snapshots import find_snapshots
-from ks_actors.state import Ingest, clear_drafts, fill, has_database, has_rows, stored_offsets, without_copy
+from ks_actors.state import (
+    Ingest,
+    clear_drafts,
+    fill,
+    has_database,
+    has_rows,
+    stored_offsets,
+    without_copy,
+)
 from ks_actors.task import contained
 
 if TYPE_CHECKING:
@@ -82,14 +90,20 @@ class SnapshotSource:
         self._shared = shared
         self._directory = directory
         self._metrics = metrics
-        self._markers: int = int(self._config.processing_guarantee is ProcessingGuarantee.EXACTLY_ONCE_V2)
+        self._markers: int = int(
+            self._config.processing_guarantee is ProcessingGuarantee.EXACTLY_ONCE_V2
+        )
         self._looking = asyncio.Lock()
         self._looked: float = -_FRESH_SECONDS
         self._found: list[SnapshotReader] = []
 
     async def open(self, held: StoreEntry, blocking: Blocking) -> None:
         """Open the stores of a task. Raises errors of the stores, but not those of snapshots."""
-        specs = [spec for spec in self._setup.stores_of(held.task, self._specs[held.task.subtopology]) if has_rows(spec)]
+        specs = [
+            spec
+            for spec in self._setup.stores_of(held.task, self._specs[held.task.subtopology])
+            if has_rows(spec)
+        ]
         snapshot: SnapshotReader | None = None
         try:
             snapshot = await self._begin(held, specs, blocking) if specs else None
@@ -103,25 +117,47 @@ class SnapshotSource:
             await self._fill_all(held, snapshot, memory, blocking)
         if snapshot is not None and held.loaded is not None:
             told = snapshot.manifest.tasks[str(held.task)].positions
-            held.stores.positions.advance(held.loaded.rows, contained({TopicPartition(one.topic, one.partition): one.offset for one in told}))
+            held.stores.positions.advance(
+                held.loaded.rows,
+                contained({TopicPartition(one.topic, one.partition): one.offset for one in told}),
+            )
 
-    async def _begin(self, held: StoreEntry, specs: list[StoreSpec], blocking: Blocking) -> SnapshotReader | None:
+    async def _begin(
+        self, held: StoreEntry, specs: list[StoreSpec], blocking: Blocking
+    ) -> SnapshotReader | None:
         task, directory = str(held.task), self._directory / str(held.task)
         await blocking(partial(clear_drafts, directory))
-        found = [snapshot for snapshot in await self._snapshots(blocking) if task in snapshot.manifest.tasks]
+        found = [
+            snapshot
+            for snapshot in await self._snapshots(blocking)
+            if task in snapshot.manifest.tasks
+        ]
         if not found:
             return None
         local = await blocking(partial(stored_offsets, directory, self._shared))
-        changelogs = {spec.name: TopicPartition(self._setup.changelog(spec.name), held.task.partition) for spec in specs}
+        changelogs = {
+            spec.name: TopicPartition(self._setup.changelog(spec.name), held.task.partition)
+            for spec in specs
+        }
         begins = await self._log.begin_offsets(changelogs.values())
         ends = await self._log.end_offsets(changelogs.values(), IsolationLevel.READ_UNCOMMITTED)
-        ranges = {name: (begins[changelog], ends[changelog]) for name, changelog in changelogs.items()}
+        ranges = {
+            name: (begins[changelog], ends[changelog]) for name, changelog in changelogs.items()
+        }
         for snapshot in found:
             content = snapshot.manifest.tasks[task]
-            if _before_changelogs(content, specs) and any(end > begin for begin, end in ranges.values()):
-                _log.info("task %s has its state in its changelogs, snapshot %s was made before there were any", task, snapshot.place)
+            if _before_changelogs(content, specs) and any(
+                end > begin for begin, end in ranges.values()
+            ):
+                _log.info(
+                    "task %s has its state in its changelogs, snapshot %s was made before there were any",
+                    task,
+                    snapshot.place,
+                )
                 continue
-            if _before_changelogs(content, specs) and not any(stored.rows for stored in content.stores.values()):
+            if _before_changelogs(content, specs) and not any(
+                stored.rows for stored in content.stores.values()
+            ):
                 # With or without a bootstrap, the task begins with no rows.
                 continue
             try:
@@ -144,14 +180,22 @@ class SnapshotSource:
         async with self._looking:
             now = asyncio.get_running_loop().time()
             if now - self._looked >= _FRESH_SECONDS:
-                self._found, refused = await blocking(partial(find_snapshots, uri, self._config.application_id))
+                self._found, refused = await blocking(
+                    partial(find_snapshots, uri, self._config.application_id)
+                )
                 self._looked = now
                 for error in refused:
                     self._metrics.snapshots_refused += 1
                     _log.warning("a snapshot is refused: %s", error)
         return self._found
 
-    def _check(self, snapshot: SnapshotReader, content: TaskSnapshot, specs: list[StoreSpec], ranges: Mapping[str, tuple[int, int]]) -> None:
+    def _check(
+        self,
+        snapshot: SnapshotReader,
+        content: TaskSnapshot,
+        specs: list[StoreSpec],
+        ranges: Mapping[str, tuple[int, int]],
+    ) -> None:
         """Raise SnapshotRefused when a snapshot does not fit the stores or their changelogs."""
         age = self._setup.wall_time() - snapshot.manifest.created_ms
         for spec in specs:
@@ -163,13 +207,21 @@ class SnapshotSource:
             if stored.shape != shape_of(spec):
                 raise SnapshotRefused(f"{where} was {stored.shape}, it is {shape_of(spec)} now")
             if stored.next_offset is None:
-                raise SnapshotRefused(f"{where} is not in a changelog yet: hand it over by App.seed")
+                raise SnapshotRefused(
+                    f"{where} is not in a changelog yet: hand it over by App.seed"
+                )
             if stored.changelog != self._setup.changelog(spec.name):
-                raise SnapshotRefused(f"{where} belongs to the changelog {stored.changelog}, not to {self._setup.changelog(spec.name)}")
+                raise SnapshotRefused(
+                    f"{where} belongs to the changelog {stored.changelog}, not to {self._setup.changelog(spec.name)}"
+                )
             if stored.next_offset < begin:
-                raise SnapshotRefused(f"{where} is too old: it goes up to offset {stored.next_offset}, the changelog begins at {begin}")
+                raise SnapshotRefused(
+                    f"{where} is too old: it goes up to offset {stored.next_offset}, the changelog begins at {begin}"
+                )
             if stored.next_offset > end:
-                raise SnapshotRefused(f"{where} is not of this changelog, which ends at {end}: it goes up to offset {stored.next_offset}")
+                raise SnapshotRefused(
+                    f"{where} is not of this changelog, which ends at {end}: it goes up to offset {stored.next_offset}"
+                )
             # A transaction's last record is followed by its marker. A newer transaction would add
             # at least one record and a marker.
             if stored.next_offset + self._markers < end and age > self._config.snapshot_max_age_ms:
@@ -197,17 +249,28 @@ class SnapshotSource:
             return
         # A task has one database for all its stores. Keep it when one of them is ahead of the
         # snapshot, or missing there.
-        if any(local.get(name, -1) > offset for name, offset in offsets.items()) or any(name not in offsets for name in local):
+        if any(local.get(name, -1) > offset for name, offset in offsets.items()) or any(
+            name not in offsets for name in local
+        ):
             return
-        gain = sum(offset - max(local.get(name, 0), ranges[name][0]) for name, offset in offsets.items())
+        gain = sum(
+            offset - max(local.get(name, 0), ranges[name][0]) for name, offset in offsets.items()
+        )
         if gain <= 0 or (local and gain < WORTH):
             return
         rows = await blocking(partial(self._ingest, held, snapshot, disk))
         held.loaded = LoadedEntry(snapshot.place.name, rows, offsets)
         self._metrics.snapshots_used += 1
-        _log.info("task %s begins with snapshot %s, %d rows", held.task, snapshot.place, sum(rows.values()))
+        _log.info(
+            "task %s begins with snapshot %s, %d rows",
+            held.task,
+            snapshot.place,
+            sum(rows.values()),
+        )
 
-    def _ingest(self, held: StoreEntry, snapshot: SnapshotReader, specs: list[StoreSpec]) -> dict[str, int]:
+    def _ingest(
+        self, held: StoreEntry, snapshot: SnapshotReader, specs: list[StoreSpec]
+    ) -> dict[str, int]:
         task, steps = str(held.task), 0
 
         def goes_on() -> None:
@@ -220,18 +283,24 @@ class SnapshotSource:
 
         rows: dict[str, int] = {}
         (self._directory / task).mkdir(parents=True, exist_ok=True)
-        with Ingest(task, self._directory / task, self._shared, self._specs[held.task.subtopology]) as ingest:
+        with Ingest(
+            task, self._directory / task, self._shared, self._specs[held.task.subtopology]
+        ) as ingest:
             for spec in specs:
                 stored: StoreSnapshot = snapshot.manifest.tasks[task].stores[spec.name]
                 store = ingest.store(spec)
                 for batch in snapshot.batches(task, spec.name):
                     store.write(batch, goes_on)
-                store.end(stored.next_offset or 0, observed=stored.observed, sequence=stored.sequence)
+                store.end(
+                    stored.next_offset or 0, observed=stored.observed, sequence=stored.sequence
+                )
                 rows[spec.name] = store.rows
             ingest.finish(f"snapshot {snapshot.place} has more of it")
         return rows
 
-    async def _fill_all(self, held: StoreEntry, snapshot: SnapshotReader, specs: list[StoreSpec], blocking: Blocking) -> None:
+    async def _fill_all(
+        self, held: StoreEntry, snapshot: SnapshotReader, specs: list[StoreSpec], blocking: Blocking
+    ) -> None:
         stores = snapshot.manifest.tasks[str(held.task)].stores
         loaded = held.loaded or LoadedEntry(snapshot.place.name, {}, {})
         try:
@@ -242,16 +311,25 @@ class SnapshotSource:
                     offsets = {**loaded.next_offsets, spec.name: stored.next_offset}
                     loaded = LoadedEntry(loaded.snapshot, {**loaded.rows, spec.name: rows}, offsets)
         except Exception as error:  # noqa: BLE001 - the changelog has it all
-            self._refused(held.task, error if isinstance(error, SnapshotRefused) else SnapshotRefused(f"{snapshot.place} cannot be read: {error!r}"))
+            self._refused(
+                held.task,
+                error
+                if isinstance(error, SnapshotRefused)
+                else SnapshotRefused(f"{snapshot.place} cannot be read: {error!r}"),
+            )
             # The rows in memory are incomplete: discard them.
             await blocking(partial(held.stores.close, clean=False))
             await blocking(held.stores.open)
         else:
             held.loaded = loaded if loaded.rows else None
 
-    async def _fill(self, held: StoreEntry, snapshot: SnapshotReader, stored: StoreSnapshot, blocking: Blocking) -> int:
+    async def _fill(
+        self, held: StoreEntry, snapshot: SnapshotReader, stored: StoreSnapshot, blocking: Blocking
+    ) -> int:
         name, count = stored.shape.name, 0
-        held.stores.begin_with(name, stored.next_offset or 0, observed=stored.observed, sequence=stored.sequence)
+        held.stores.begin_with(
+            name, stored.next_offset or 0, observed=stored.observed, sequence=stored.sequence
+        )
         batches = snapshot.batches(str(held.task), name)
         while (batch := await blocking(partial(next, batches, None))) is not None:
             for start in range(0, len(batch), 1_000):
@@ -266,4 +344,8 @@ def _before_changelogs(content: TaskSnapshot, specs: list[StoreSpec]) -> bool:
 
     Once there are changelogs, it has been loaded or is useless.
     """
-    return any(stored.next_offset is None for spec in specs if (stored := content.stores.get(spec.name)) is not None)
+    return any(
+        stored.next_offset is None
+        for spec in specs
+        if (stored := content.stores.get(spec.name)) is not None
+    )

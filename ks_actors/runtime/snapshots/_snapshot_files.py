@@ -29,7 +29,9 @@ def shape_of(spec: StoreSpec) -> Shape:
     kind = cast("Any", spec.kind.value)
     if spec.kind is StoreKind.CUSTOM:
         return Shape(spec.name, kind)
-    retention_ms = spec.history_retention_ms if spec.kind is StoreKind.VERSIONED else spec.retention_ms
+    retention_ms = (
+        spec.history_retention_ms if spec.kind is StoreKind.VERSIONED else spec.retention_ms
+    )
     return Shape(spec.name, kind, retention_ms, segment_ms_of(spec), spec.retain_duplicates)
 
 
@@ -42,7 +44,14 @@ def left_out(specs: Iterable[StoreSpec], written: Collection[StoreSnapshot]) -> 
     """Return the stores of a task that were not written, with the reasons."""
     names = {stored.shape.name for stored in written}
     missing = [spec for spec in specs if spec.name not in names]
-    return {spec.name: "no_changelog" if not spec.logging else "custom" if spec.kind is StoreKind.CUSTOM else "in_threads" for spec in missing}
+    return {
+        spec.name: "no_changelog"
+        if not spec.logging
+        else "custom"
+        if spec.kind is StoreKind.CUSTOM
+        else "in_threads"
+        for spec in missing
+    }
 
 
 def topology_fingerprint(specs: Mapping[int, Sequence[StoreSpec]]) -> str:
@@ -71,18 +80,32 @@ def write_checkpoint_rows(
             store = writer.store(task, shape_of(spec))
             for batch in rows.batches(spec):
                 if stop():
-                    raise SnapshotFailed(f"the snapshot {writer.name} was given up in the middle of store {spec.name} of task {task}")
+                    raise SnapshotFailed(
+                        f"the snapshot {writer.name} was given up in the middle of store {spec.name} of task {task}"
+                    )
                 store.write(batch)
                 time.sleep(_REST_SECONDS)
             observed, sequence = rows.facts(spec.name)
             offset = point.next_offsets[spec.name]
-            written.append(store.close(changelog=changelog(spec.name), next_offset=offset, observed=observed, sequence=sequence))
+            written.append(
+                store.close(
+                    changelog=changelog(spec.name),
+                    next_offset=offset,
+                    observed=observed,
+                    sequence=sequence,
+                )
+            )
     return written
 
 
-def positions_of(positions: Mapping[TopicPartition, int], metadata: Mapping[TopicPartition, str]) -> list[SourcePosition]:
+def positions_of(
+    positions: Mapping[TopicPartition, int], metadata: Mapping[TopicPartition, str]
+) -> list[SourcePosition]:
     """Return positions in the manifest's form."""
-    return [SourcePosition(*partition, offset, metadata.get(partition, "")) for partition, offset in sorted(positions.items())]
+    return [
+        SourcePosition(*partition, offset, metadata.get(partition, ""))
+        for partition, offset in sorted(positions.items())
+    ]
 
 
 def checkpoint_directory(state_directory: Path) -> Path:

@@ -92,7 +92,9 @@ class Snapshots(Actor[SnapshotsMessage]):
         if isinstance(signal, Started):
             await self.ctx.blocking(partial(shutil.rmtree, self._directory, ignore_errors=True))
             if self._config.snapshot_interval_ms:
-                self.ctx.timers.every("snapshot", self._config.snapshot_interval_ms / 1000, m.SnapshotTimer())
+                self.ctx.timers.every(
+                    "snapshot", self._config.snapshot_interval_ms / 1000, m.SnapshotTimer()
+                )
         elif isinstance(signal, Stopping):
             self._stop.set()
 
@@ -104,7 +106,9 @@ class Snapshots(Actor[SnapshotsMessage]):
                     self._asked.append(message.reply)
                     self._begin()
             case m.SnapshotTimer():
-                if self._setup.residents.stateless or any(resident.role is Role.ACTIVE for resident in self._setup.residents):
+                if self._setup.residents.stateless or any(
+                    resident.role is Role.ACTIVE for resident in self._setup.residents
+                ):
                     self._begin()
             case m.SnapshotTaken():
                 self._busy = False
@@ -144,8 +148,14 @@ class Snapshots(Actor[SnapshotsMessage]):
                 await self._give_up(writer)
             if isinstance(error, SnapshotFailed):
                 raise
-            reason = f"it was not there within {seconds:g} s (snapshot_timeout_ms)" if isinstance(error, TimeoutError) else repr(error)
-            raise SnapshotFailed(f"the snapshot for {self._config.snapshot_uri} failed: {reason}") from error
+            reason = (
+                f"it was not there within {seconds:g} s (snapshot_timeout_ms)"
+                if isinstance(error, TimeoutError)
+                else repr(error)
+            )
+            raise SnapshotFailed(
+                f"the snapshot for {self._config.snapshot_uri} failed: {reason}"
+            ) from error
         self._metrics.snapshot_taken(manifest, self.ctx.time() - began)
         return manifest
 
@@ -155,7 +165,9 @@ class Snapshots(Actor[SnapshotsMessage]):
         Raises SnapshotFailed while an abandoned one has not returned: others need the threads too.
         """
         if self._at_work:
-            raise SnapshotFailed(f"what was begun for an earlier one has not returned yet: {self._at_work}")
+            raise SnapshotFailed(
+                f"what was begun for an earlier one has not returned yet: {self._at_work}"
+            )
 
         def run() -> T:
             try:
@@ -169,39 +181,67 @@ class Snapshots(Actor[SnapshotsMessage]):
     def _writer(self) -> SnapshotWriter:
         uri, now = self._config.snapshot_uri, self._setup.wall_time()
         assert uri is not None
-        return SnapshotWriter(uri, self._config.application_id, created_ms=now, topology=topology_fingerprint(self._specs))
+        return SnapshotWriter(
+            uri,
+            self._config.application_id,
+            created_ms=now,
+            topology=topology_fingerprint(self._specs),
+        )
 
     async def _write(self, writer: SnapshotWriter, stop: Callable[[], bool]) -> SnapshotManifest:
         for resident in self._setup.residents:
             if resident.role is Role.ACTIVE:
                 directory = self._directory / f"{resident.task}-{next(self._numbers)}"
-                point = await self._state.ask(m.TakeCheckpoint, resident.task, directory).within(self._config.snapshot_timeout_ms / 1000)
+                point = await self._state.ask(m.TakeCheckpoint, resident.task, directory).within(
+                    self._config.snapshot_timeout_ms / 1000
+                )
                 if point is not None:
                     await self._write_task(point, writer, stop)
         for task, positions in self._setup.residents.stateless.items():
             writer.add(str(task), positions=positions_of(positions, {}))
         if writer.is_empty:
-            raise SnapshotFailed(f"no task is processed here, so there is nothing in snapshot {writer.name}")
+            raise SnapshotFailed(
+                f"no task is processed here, so there is nothing in snapshot {writer.name}"
+            )
         return await self._in_thread(writer.commit)
 
-    async def _write_task(self, point: m.Checkpoint, writer: SnapshotWriter, stop: Callable[[], bool]) -> None:
+    async def _write_task(
+        self, point: m.Checkpoint, writer: SnapshotWriter, stop: Callable[[], bool]
+    ) -> None:
         specs = self._setup.stores_of(point.task, self._specs[point.task.subtopology])
         stores: list[StoreSnapshot] = []
         try:
             if point.directory is not None:
-                stores += await self._in_thread(write_checkpoint_rows, point, specs, writer, self._shared, self._setup.changelog, stop)
+                stores += await self._in_thread(
+                    write_checkpoint_rows,
+                    point,
+                    specs,
+                    writer,
+                    self._shared,
+                    self._setup.changelog,
+                    stop,
+                )
             for spec in specs:
                 if spec.name in point.rows:
-                    stores.append(await self._write_rows(point, spec, point.rows[spec.name], writer))
+                    stores.append(
+                        await self._write_rows(point, spec, point.rows[spec.name], writer)
+                    )
         except _Gone as gone:
             _log.info("task %s is not in snapshot %s: %s", point.task, writer.name, gone)
             return
         finally:
             if point.directory is not None:
                 await self._in_thread(partial(shutil.rmtree, point.directory, ignore_errors=True))
-        writer.add(str(point.task), *stores, positions=positions_of(point.positions, point.metadata), left_out=left_out(specs, stores))
+        writer.add(
+            str(point.task),
+            *stores,
+            positions=positions_of(point.positions, point.metadata),
+            left_out=left_out(specs, stores),
+        )
 
-    async def _write_rows(self, point: m.Checkpoint, spec: StoreSpec, rows: Rows, writer: SnapshotWriter) -> StoreSnapshot:
+    async def _write_rows(
+        self, point: m.Checkpoint, spec: StoreSpec, rows: Rows, writer: SnapshotWriter
+    ) -> StoreSnapshot:
         """Write a store that is in memory, reading some rows at a time on the event loop."""
         store = self._store(point, spec)
         shape = shape_of(spec)
@@ -220,12 +260,22 @@ class Snapshots(Actor[SnapshotsMessage]):
                 await asyncio.sleep(0)
         except StoreClosed as closed:
             self._store(point, spec)
-            raise SnapshotFailed(f"store {spec.name} of task {point.task} could not be read to its end: {closed}") from closed
+            raise SnapshotFailed(
+                f"store {spec.name} of task {point.task} could not be read to its end: {closed}"
+            ) from closed
         if batches:
             await self._in_thread(_write_sorted, out, shape, batches)
         offset, (observed, sequence) = point.next_offsets[spec.name], point.facts[spec.name]
         changelog = self._setup.changelog(spec.name)
-        return await self._in_thread(partial(out.close, changelog=changelog, next_offset=offset, observed=observed, sequence=sequence))
+        return await self._in_thread(
+            partial(
+                out.close,
+                changelog=changelog,
+                next_offset=offset,
+                observed=observed,
+                sequence=sequence,
+            )
+        )
 
     def _store(self, point: m.Checkpoint, spec: StoreSpec) -> Any:
         resident = self._setup.residents.get(point.task)
@@ -249,7 +299,12 @@ class Snapshots(Actor[SnapshotsMessage]):
         except Exception as error:  # noqa: BLE001 - the snapshot is there all the same; the next one tries again
             _log.warning("old snapshots could not be deleted: %s", error)
         else:
-            _log.info("snapshot %s of %d tasks is there%s", manifest.name, len(manifest.tasks), f"; deleted: {', '.join(gone)}" if gone else "")
+            _log.info(
+                "snapshot %s of %d tasks is there%s",
+                manifest.name,
+                len(manifest.tasks),
+                f"; deleted: {', '.join(gone)}" if gone else "",
+            )
 
     async def _give_up(self, writer: SnapshotWriter) -> None:
         try:
@@ -258,7 +313,9 @@ class Snapshots(Actor[SnapshotsMessage]):
                     await asyncio.sleep(_LOOK_SECONDS)
                 await self._in_thread(writer.abort)
         except Exception as error:  # noqa: BLE001 - it has no manifest, and goes after a day
-            _log.warning("what was written of snapshot %s could not be deleted: %s", writer.name, error)
+            _log.warning(
+                "what was written of snapshot %s could not be deleted: %s", writer.name, error
+            )
 
 
 def _write_sorted(out: StoreWriter, shape: Shape, batches: list[Batch]) -> None:
@@ -266,7 +323,13 @@ def _write_sorted(out: StoreWriter, shape: Shape, batches: list[Batch]) -> None:
 
     They were in memory before, so a copy there is affordable.
     """
-    rows = [row for batch in batches for row in zip(shape.places(batch.keys), batch.keys, batch.values, batch.timestamps, strict=True)]
+    rows = [
+        row
+        for batch in batches
+        for row in zip(
+            shape.places(batch.keys), batch.keys, batch.values, batch.timestamps, strict=True
+        )
+    ]
     rows.sort()
     _, keys, values, timestamps = (list(column) for column in zip(*rows, strict=True))
     out.write(Batch(keys, values, timestamps))

@@ -88,7 +88,9 @@ class Checkpoints:
         point = await self._finish(order, stores, resident)
         self._done().reply.tell(point)
 
-    async def _finish(self, order: m.TakeCheckpoint, stores: TaskStores, resident: RegisteredStores) -> m.Checkpoint:
+    async def _finish(
+        self, order: m.TakeCheckpoint, stores: TaskStores, resident: RegisteredStores
+    ) -> m.Checkpoint:
         began = await self._turn(None)
         readers = self._readers(stores, resident)
         for reader in readers.values():
@@ -110,11 +112,17 @@ class Checkpoints:
         if stores.on_disk:
             directory = order.directory
             await self._blocking(partial(stores.checkpoint, directory))
-        return m.Checkpoint(order.task, stores, directory, next_offsets, positions, metadata, rows, facts)
+        return m.Checkpoint(
+            order.task, stores, directory, next_offsets, positions, metadata, rows, facts
+        )
 
     def _readers(self, stores: TaskStores, resident: RegisteredStores) -> dict[str, object]:
         task = resident.processing
         if task is None or task.blocking:
             return {}
-        names = [spec.name for spec in stores._specs if has_rows(spec) and stores.store(spec.name).engine is None]
+        names = [
+            spec.name
+            for spec in stores._specs
+            if has_rows(spec) and stores.store(spec.name).engine is None
+        ]
         return {name: reader_of(stores.store(name)) for name in names}

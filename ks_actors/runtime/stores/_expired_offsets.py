@@ -19,7 +19,9 @@ _REMEDY = (
 _log = logging.getLogger("ks_actors")
 
 
-def continued(held: StoreEntry, begun: Mapping[TopicPartition, Position], *, exact: bool) -> Mapping[TopicPartition, Position]:
+def continued(
+    held: StoreEntry, begun: Mapping[TopicPartition, Position], *, exact: bool
+) -> Mapping[TopicPartition, Position]:
     """Return the start positions of a task with open, restored stores.
 
     This concerns partitions without a committed offset, where `begun` follows `auto_offset_reset`.
@@ -56,7 +58,12 @@ def continued(held: StoreEntry, begun: Mapping[TopicPartition, Position], *, exa
         )  # fmt: skip
     # A changelog may have an end but no records, for example after an aborted transaction.
     has_state = bool(held.offsets) or any(held.restored.values())
-    if not known and has_state and len(fresh) == len(begun) and any(stores.next_offset(name) for name in stores.logged):
+    if (
+        not known
+        and has_state
+        and len(fresh) == len(begun)
+        and any(stores.next_offset(name) for name in stores.logged)
+    ):
         _log.warning(
             "the group has no committed offsets of task %s, but its stores have state, and do not know up to which records: it begins with %s, and "
             "what the state has of them already is processed twice. %s",

@@ -54,7 +54,9 @@ class Flusher:
         if self._last is not None and self._last in self._changed and len(self._changed) > 1:
             tasks = list(self._stores)
             after = tasks.index(self._last) + 1 if self._last in self._stores else 0
-            self._changed = dict.fromkeys(task for task in (*tasks[after:], *tasks[:after]) if task in self._changed)
+            self._changed = dict.fromkeys(
+                task for task in (*tasks[after:], *tasks[:after]) if task in self._changed
+            )
         for task in list(self._changed):
             stores = self._stores.get(task)
             if stores is not None and stores.wants_flush(idle):
@@ -106,7 +108,11 @@ class Flusher:
 
     def _memory_is_short(self) -> bool:
         """Return whether memory is short; only stores that have changed can have made it so."""
-        asked = (stores.memory_is_short for task in self._changed if (stores := self._stores.get(task)) is not None)
+        asked = (
+            stores.memory_is_short
+            for task in self._changed
+            if (stores := self._stores.get(task)) is not None
+        )
         return next((short for short in asked if short is not None), False)
 
 
@@ -160,7 +166,9 @@ class Writing:
     def step(self) -> None:
         """Do a turn, unless workers pause for a commit: they must not wait for this."""
         flusher = self._flusher
-        if not flusher.busy or (flusher.task is not None and self._residents.look_later(flusher.task, self.step)):
+        if not flusher.busy or (
+            flusher.task is not None and self._residents.look_later(flusher.task, self.step)
+        ):
             return
         if self._pausing():
             self._soon()

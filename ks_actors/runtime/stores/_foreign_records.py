@@ -16,7 +16,9 @@ _OF_RECORDS: Final = (ValueError, TypeError, struct.error, SerializationError)
 _SHOWN: Final = 64
 
 
-def unrestored(task: TaskId, stores: TaskStores, store: str, fetched: Fetched, error: Exception) -> StreamsError:
+def unrestored(
+    task: TaskId, stores: TaskStores, store: str, fetched: Fetched, error: Exception
+) -> StreamsError:
     """Return the error for a batch that a store could not restore.
 
     It names the record, unless the fault lies with the machine.
@@ -34,6 +36,12 @@ def unrestored(task: TaskId, stores: TaskStores, store: str, fetched: Fetched, e
                 "store were changed. Take them back, or reset the application to begin anew"
             )
             break
-    failure = StreamsError(f"store {store} cannot be restored: {error}{why}", task=task, topic=topic, partition=partition, offset=offset)
+    failure = StreamsError(
+        f"store {store} cannot be restored: {error}{why}",
+        task=task,
+        topic=topic,
+        partition=partition,
+        offset=offset,
+    )
     failure.__cause__ = error
     return failure

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from ks_actors.records import TopicPartition
 
 
-def restore_fetcher(log: Log, client_id: str, sources: Collection[str], isolation: IsolationLevel) -> Fetcher:
+def restore_fetcher(
+    log: Log, client_id: str, sources: Collection[str], isolation: IsolationLevel
+) -> Fetcher:
     """Return a fetcher for changelogs and for source topics that serve as changelogs.
 
     Changelogs are read committed, source topics with the app's `isolation`.
@@ -22,7 +24,9 @@ def restore_fetcher(log: Log, client_id: str, sources: Collection[str], isolatio
     changelogs = log.fetcher(client_id=client_id, isolation=IsolationLevel.READ_COMMITTED)
     if not sources or isolation is IsolationLevel.READ_COMMITTED:
         return changelogs
-    return TwoFetchers(changelogs, log.fetcher(client_id=f"{client_id}-sources", isolation=isolation), sources)
+    return TwoFetchers(
+        changelogs, log.fetcher(client_id=f"{client_id}-sources", isolation=isolation), sources
+    )
 
 
 @final
@@ -44,7 +48,14 @@ class TwoFetchers:
 
     def assign(self, positions: Mapping[TopicPartition, int], /) -> None:
         """Read exactly these partitions from these offsets."""
-        parts = [{partition: offset for partition, offset in positions.items() if self._of(partition) is each} for each in self._fetchers]
+        parts = [
+            {
+                partition: offset
+                for partition, offset in positions.items()
+                if self._of(partition) is each
+            }
+            for each in self._fetchers
+        ]
         for fetcher, part in zip(self._fetchers, parts, strict=True):
             fetcher.assign(part)
         self._busy = [fetcher for fetcher, part in zip(self._fetchers, parts, strict=True) if part]

@@ -45,7 +45,9 @@ class Limits:
         """Return the current limits of those that have one. Raises the log's errors."""
         wanted = self.among(changelogs)
         found = await self._membership().committed(wanted) if wanted else {}
-        return {changelog: found[changelog].offset if changelog in found else 0 for changelog in wanted}
+        return {
+            changelog: found[changelog].offset if changelog in found else 0 for changelog in wanted
+        }
 
     def note(self, limits: Mapping[TopicPartition, int]) -> None:
         """Store limits; they never decrease."""
@@ -71,4 +73,9 @@ class Limits:
         if limit is None or fetched.next_offset <= limit:
             return fetched
         batch = fetched.batch
-        return Fetched(fetched.partition, batch.slice(0, bisect_left(batch.offsets, limit)), limit, fetched.end_offset)
+        return Fetched(
+            fetched.partition,
+            batch.slice(0, bisect_left(batch.offsets, limit)),
+            limit,
+            fetched.end_offset,
+        )

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 class Progress:
     """Notifications to listeners about tasks' stores, by changelog. Their errors end the app."""
 
-    def __init__(self, restoring: RestoreListener | None = None, standby: StandbyUpdateListener | None = None) -> None:
+    def __init__(
+        self, restoring: RestoreListener | None = None, standby: StandbyUpdateListener | None = None
+    ) -> None:
         self._restoring: tuple[RestoreListener, ...] = () if restoring is None else (restoring,)
         self._standby: tuple[StandbyUpdateListener, ...] = () if standby is None else (standby,)
 
@@ -27,14 +29,21 @@ class Progress:
         self._restoring = (*self._restoring, restoring)
         self._standby = (*self._standby, standby)
 
-    def started(self, held: StoreEntry, names: Mapping[TopicPartition, str], starts: Mapping[TopicPartition, int | None]) -> None:
+    def started(
+        self,
+        held: StoreEntry,
+        names: Mapping[TopicPartition, str],
+        starts: Mapping[TopicPartition, int | None],
+    ) -> None:
         """Report that reading begins, with its start offsets and the loaded snapshot."""
         held.restored = {}
         loaded, held.loaded = held.loaded, None
         for changelog, name in names.items():
             for listener in self._restoring if loaded is not None and name in loaded.rows else ():
                 assert loaded is not None
-                listener.on_snapshot_loaded(changelog, name, loaded.snapshot, loaded.next_offsets[name], loaded.rows[name])
+                listener.on_snapshot_loaded(
+                    changelog, name, loaded.snapshot, loaded.next_offsets[name], loaded.rows[name]
+                )
         for changelog, name in names.items():
             for following in self._standby if held.order is None else ():
                 following.on_update_start(changelog, name, starts[changelog])
@@ -51,7 +60,9 @@ class Progress:
                 listener.on_batch_restored(changelog, name, fetched.next_offset, count)
         elif count:
             for following in self._standby:
-                following.on_batch_loaded(changelog, name, held.task, fetched.next_offset, count, fetched.end_offset)
+                following.on_batch_loaded(
+                    changelog, name, held.task, fetched.next_offset, count, fetched.end_offset
+                )
 
     def ended(self, held: StoreEntry, names: Mapping[TopicPartition, str]) -> None:
         """Report that all records are restored."""
@@ -76,8 +87,12 @@ class Progress:
         elif held.restoring:
             self.suspended(held, names)
 
-    def _standby_ended(self, held: StoreEntry, names: Mapping[TopicPartition, str], reason: SuspendReason) -> None:
+    def _standby_ended(
+        self, held: StoreEntry, names: Mapping[TopicPartition, str], reason: SuspendReason
+    ) -> None:
         for changelog, name in names.items():
             offset = held.stores.next_offset(name) or 0
             for listener in self._standby:
-                listener.on_update_suspended(changelog, name, offset, max(offset, held.ends.get(changelog, 0)), reason)
+                listener.on_update_suspended(
+                    changelog, name, offset, max(offset, held.ends.get(changelog, 0)), reason
+                )

@@ -43,7 +43,16 @@ class Restorer(Actor[RestorerMessage]):
     for its commit or abort.
     """
 
-    def __init__(self, log: Log, fetcher: Fetcher, state: Ref[m.StateManagerMessage], limits: Limits, *, poll_ms: int, exact: bool = False) -> None:
+    def __init__(
+        self,
+        log: Log,
+        fetcher: Fetcher,
+        state: Ref[m.StateManagerMessage],
+        limits: Limits,
+        *,
+        poll_ms: int,
+        exact: bool = False,
+    ) -> None:
         self._log = log
         self._exact: bool = exact
         self._limits = limits
@@ -147,13 +156,18 @@ class Restorer(Actor[RestorerMessage]):
         if self._orders.get(order.task) is not order:
             # The task was closed meanwhile, or has a newer order.
             return
-        starts = {changelog: self._positions.get(changelog, told) for changelog, told in order.changelogs.items()}
+        starts = {
+            changelog: self._positions.get(changelog, told)
+            for changelog, told in order.changelogs.items()
+        }
         starts = {one: self._behind_marker(at, found.begins[one]) for one, at in starts.items()}
         beyond = {
             one: f"{one} has offsets {found.begins[one]} to {found.ends[one]}, the store is at {at}"
             for one, at in starts.items()
             # Running reads have moved on since the request; their fetches detect bad offsets.
-            if at is not None and one not in self._reading and not found.begins[one] <= at <= found.ends[one]
+            if at is not None
+            and one not in self._reading
+            and not found.begins[one] <= at <= found.ends[one]
         }
         if beyond:
             self._start_over(order.task, beyond)
@@ -208,14 +222,25 @@ class Restorer(Actor[RestorerMessage]):
 
         Without a coordinator an answer takes long.
         """
-        followed = [changelog for order in self._orders.values() if isinstance(order, m.Follow) for changelog in order.changelogs]
+        followed = [
+            changelog
+            for order in self._orders.values()
+            if isinstance(order, m.Follow)
+            for changelog in order.changelogs
+        ]
         if not self._looking and self._limits.among(followed):
             self._looking = True
             self.ctx.pipe(self._limits.look(followed), m.LimitsKnown, _no_limits)
 
     def _note_limits(self, found: m.LimitsKnown) -> None:
         self._looking = False
-        self._limits.note({changelog: limit for changelog, limit in found.limits.items() if changelog in self._task_of})
+        self._limits.note(
+            {
+                changelog: limit
+                for changelog, limit in found.limits.items()
+                if changelog in self._task_of
+            }
+        )
         self._assign()
 
     def _look_at_progress(self) -> None:
@@ -226,8 +251,15 @@ class Restorer(Actor[RestorerMessage]):
         """
         here = {changelog: self._positions[changelog] for changelog in self._ends}
         if here and here == self._seen and self._given <= _AHEAD:
-            told = "; ".join(f"{changelog} of task {self._task_of[changelog]} at {at} of {self._ends[changelog]}" for changelog, at in here.items())
-            _log.warning("restoring waits for %g s by now: what follows is not committed yet, or nobody answers: %s", _PROGRESS_SECONDS, told)
+            told = "; ".join(
+                f"{changelog} of task {self._task_of[changelog]} at {at} of {self._ends[changelog]}"
+                for changelog, at in here.items()
+            )
+            _log.warning(
+                "restoring waits for %g s by now: what follows is not committed yet, or nobody answers: %s",
+                _PROGRESS_SECONDS,
+                told,
+            )
         self._seen = here
 
     # --- records ----------------------------------------------------------------------------------
@@ -279,7 +311,8 @@ class Restorer(Actor[RestorerMessage]):
         wanted: Iterable[TopicPartition] = self._ends or [
             changelog
             for changelog, at in self._positions.items()
-            if isinstance(self._orders[self._task_of[changelog]], m.Follow) and not self._limits.reached(changelog, at)
+            if isinstance(self._orders[self._task_of[changelog]], m.Follow)
+            and not self._limits.reached(changelog, at)
         ]
         reading = {changelog: self._positions[changelog] for changelog in wanted}
         if reading != self._reading:
@@ -288,9 +321,18 @@ class Restorer(Actor[RestorerMessage]):
             self._fetcher.assign(reading)
 
     def _fetch(self) -> None:
-        if self._reading and not self._fetching and self._given <= _AHEAD and (self._ends or "rest" not in self.ctx.timers):
+        if (
+            self._reading
+            and not self._fetching
+            and self._given <= _AHEAD
+            and (self._ends or "rest" not in self.ctx.timers)
+        ):
             self._fetching = True
-            self.ctx.pipe(self._fetch_once(_AT_ONCE if self._ends else _AT_ONCE_STANDBY), _arrived, partial(_failed, self._epoch))
+            self.ctx.pipe(
+                self._fetch_once(_AT_ONCE if self._ends else _AT_ONCE_STANDBY),
+                _arrived,
+                partial(_failed, self._epoch),
+            )
 
     async def _fetch_once(self, most: int) -> m.Arrived:
         fetched = await self._fetcher.fetch(max_wait_ms=self._poll_ms, max_records=most)
@@ -334,7 +376,9 @@ def _no_ends(order: m.Restore | m.Follow, error: Exception) -> RestorerMessage:
 
 
 def _no_limits(error: Exception) -> RestorerMessage:
-    _log.warning("how far standbys may be read could not be found out, it is tried again: %s", error)
+    _log.warning(
+        "how far standbys may be read could not be found out, it is tried again: %s", error
+    )
     return m.LimitsKnown({})
 
 

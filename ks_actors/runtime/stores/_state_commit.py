@@ -46,7 +46,9 @@ class StateCommit:
         self._turn = turn
         self._batch_bytes: int = batch_bytes
 
-    async def take_part(self, message: m.EncodeChangelog | m.PersistUnlogged | m.CommitSucceeded) -> None:
+    async def take_part(
+        self, message: m.EncodeChangelog | m.PersistUnlogged | m.CommitSucceeded
+    ) -> None:
         """Do one step of a commit, and answer."""
         try:
             match message:
@@ -71,7 +73,9 @@ class StateCommit:
         records = 0
         for task, token in message.frozen.tokens.items():
             for name, batch in self._stores[task].changelog(token, batch_bytes=self._batch_bytes):
-                batches.append(Outgoing(TopicPartition(self._changelog(name), task.partition), batch))
+                batches.append(
+                    Outgoing(TopicPartition(self._changelog(name), task.partition), batch)
+                )
                 records += len(batch)
                 if records >= _TOGETHER:
                     self._collector.tell(m.Output(batches, message.epoch))
@@ -86,7 +90,11 @@ class StateCommit:
         found: dict[str, int] = {}
         for name in stores.logged:
             changelog = TopicPartition(self._changelog(name), task.partition)
-            end = message.frozen.positions[changelog].offset if name in stores.sources else message.ends.get(changelog)
+            end = (
+                message.frozen.positions[changelog].offset
+                if name in stores.sources
+                else message.ends.get(changelog)
+            )
             if end is not None:
                 found[name] = end
         return found

@@ -39,7 +39,11 @@ _TURN_SECONDS = 0.002
 _REST_SECONDS = 0.001
 _NONE: Mapping[str, str] = {}
 _log = logging.getLogger("ks_actors")
-STATE_MANAGER_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system", urgent=(m.EncodeChangelog, m.PersistUnlogged, m.CommitSucceeded))
+STATE_MANAGER_MAILBOX = Mailbox(
+    capacity=100_000,
+    overflow="fail_system",
+    urgent=(m.EncodeChangelog, m.PersistUnlogged, m.CommitSucceeded),
+)
 
 
 class StateManager(Actor[StateManagerMessage]):
@@ -96,13 +100,22 @@ class StateManager(Actor[StateManagerMessage]):
             # The restorer may have stopped before all of its records were applied.
             taken=lambda: restorer().offer(m.TakenIn()),
         )
-        self._commit = StateCommit(self._stores, changelog, collector, residents, self._turn, batch_bytes=batch_bytes)
+        self._commit = StateCommit(
+            self._stores, changelog, collector, residents, self._turn, batch_bytes=batch_bytes
+        )
         self._kept: int = 0
 
     def signal(self, signal: Signal) -> None:
         """Start the timers for idle flushes and cleanup."""
         if isinstance(signal, Started):
-            self._points = Checkpoints(self._stores, self._residents, self._turn, self.ctx.blocking, self._point_in, self._pausing)
+            self._points = Checkpoints(
+                self._stores,
+                self._residents,
+                self._turn,
+                self.ctx.blocking,
+                self._point_in,
+                self._pausing,
+            )
             self.ctx.timers.every("idle", _IDLE_SECONDS, m.LookIdle())
             self.ctx.timers.every("cleanup", self._cleanup_seconds, m.CleanUp())
 
@@ -111,7 +124,11 @@ class StateManager(Actor[StateManagerMessage]):
 
         Read them on the loop, and do not keep them over an `await`.
         """
-        return {task: held.stores for task, held in self._held.items() if held.standing_by and held.is_open}
+        return {
+            task: held.stores
+            for task, held in self._held.items()
+            if held.standing_by and held.is_open
+        }
 
     async def let_go(self, blocking: Callable[[Callable[[], None]], Awaitable[None]]) -> None:
         """Close the stores that are still open after a failure.
@@ -142,7 +159,11 @@ class StateManager(Actor[StateManagerMessage]):
                 await self._open_failed(message)
             case m.RestoredRecords():
                 await self._take_in(message.fetched)
-                self._writing.took_in(found[0] for one in message.fetched if (found := self._by_changelog.get(one.partition)) is not None)
+                self._writing.took_in(
+                    found[0]
+                    for one in message.fetched
+                    if (found := self._by_changelog.get(one.partition)) is not None
+                )
             case m.Restored():
                 held = self._held.get(message.task)
                 if held is not None and held.restoring and held.ticket == message.ticket:
@@ -192,7 +213,14 @@ class StateManager(Actor[StateManagerMessage]):
         if held is None:
             self._open(task, None)
 
-    def _open(self, task: TaskId, order: m.OpenTask | None, *, wiped: bool = False, unfit: Mapping[str, str] = _NONE) -> None:
+    def _open(
+        self,
+        task: TaskId,
+        order: m.OpenTask | None,
+        *,
+        wiped: bool = False,
+        unfit: Mapping[str, str] = _NONE,
+    ) -> None:
         stores, current = self._make(task)
         if stores is None:
             if order is not None:
@@ -201,11 +229,17 @@ class StateManager(Actor[StateManagerMessage]):
         held = self._held[task] = StoreEntry(task, stores, current, order)
         held.wiped, stores.unfit = wiped, unfit
         held.offsets = self._disk.used(task)
-        self.ctx.pipe(self._open_stores(held), partial(_opened, task=task), partial(m.OpenFailed, task))
+        self.ctx.pipe(
+            self._open_stores(held), partial(_opened, task=task), partial(m.OpenFailed, task)
+        )
 
     async def _open_stores(self, held: StoreEntry) -> None:
         try:
-            await (self.ctx.blocking(held.stores.open) if self._source is None else self._source.open(held, self.ctx.blocking))
+            await (
+                self.ctx.blocking(held.stores.open)
+                if self._source is None
+                else self._source.open(held, self.ctx.blocking)
+            )
         finally:
             # Also after a failure: closing waits for this event.
             held.opened.set()
@@ -234,7 +268,11 @@ class StateManager(Actor[StateManagerMessage]):
         held = self._held.get(message.task)
         if held is None or held.lent or not held.is_open:
             return
-        unfit = {self._by_changelog[one][1]: reason for one, reason in message.changelogs.items() if one in self._by_changelog}
+        unfit = {
+            self._by_changelog[one][1]: reason
+            for one, reason in message.changelogs.items()
+            if one in self._by_changelog
+        }
         del self._held[message.task]
         self._residents.leave(message.task)
         await self._forget(frozenset({message.task}))
@@ -246,7 +284,10 @@ class StateManager(Actor[StateManagerMessage]):
             await self._give_up(held, message.reason)
 
     def _changelogs(self, held: StoreEntry) -> dict[TopicPartition, str]:
-        return {TopicPartition(self._changelog(name), held.task.partition): name for name in held.stores.logged}
+        return {
+            TopicPartition(self._changelog(name), held.task.partition): name
+            for name in held.stores.logged
+        }
 
     def _read_on(self, task: TaskId) -> None:
         """Have the changelogs of an open task read: to their ends, or for a standby without end."""
@@ -257,7 +298,9 @@ class StateManager(Actor[StateManagerMessage]):
         held.is_open = True
         held.stores.restoring = held.order is not None
         held.ticket += 1
-        (self._residents.standby if held.order is None else self._residents.restoring)(task, held.stores)
+        (self._residents.standby if held.order is None else self._residents.restoring)(
+            task, held.stores
+        )
         names = self._changelogs(held)
         self._by_changelog.update((changelog, (task, name)) for changelog, name in names.items())
         starts = {changelog: held.stores.next_offset(name) for changelog, name in names.items()}
@@ -283,7 +326,11 @@ class StateManager(Actor[StateManagerMessage]):
                 held.stores.restore(found[1], one.batch, one.next_offset)
             except Exception as error:  # noqa: BLE001 - a record that is none of this store's, for one: the handler decides
                 held.failed = True
-                self._instance.tell(m.Fatal(unrestored(held.task, held.stores, found[1], one, error), rolled_back=False))
+                self._instance.tell(
+                    m.Fatal(
+                        unrestored(held.task, held.stores, found[1], one, error), rolled_back=False
+                    )
+                )
                 continue
             self._progress.moved(held, found[1], one)
             began = await self._turn(began)
@@ -303,7 +350,9 @@ class StateManager(Actor[StateManagerMessage]):
         held.lent = True
         held.stores.restoring = False
         positions = continued(held, order.positions, exact=self._exact)
-        self._manager.tell(m.Assign(held.task, positions, held.stores, held.current, order.assignment))
+        self._manager.tell(
+            m.Assign(held.task, positions, held.stores, held.current, order.assignment)
+        )
         # Much of the restored state may still be in memory: flush it, so that a crash costs less.
         self._writing.begin(changed=(held.task,))
 
@@ -334,7 +383,12 @@ class StateManager(Actor[StateManagerMessage]):
 
     def _tell_offsets(self, message: m.AskOffsets) -> None:
         here = {task: held.offset_sum for task, held in self._held.items() if not held.lent}
-        message.reply.tell({**self._disk.offsets, **{task: offsets for task, offsets in here.items() if offsets is not None}})
+        message.reply.tell(
+            {
+                **self._disk.offsets,
+                **{task: offsets for task, offsets in here.items() if offsets is not None},
+            }
+        )
 
     # --- to disk ----------------------------------------------------------------------------------
 
@@ -355,11 +409,16 @@ class StateManager(Actor[StateManagerMessage]):
     def _clean_up(self, message: m.CleanUp | m.CleanedUp) -> None:
         if isinstance(message, m.CleanedUp):
             if message.error is not None:
-                _log.warning("directories of tasks that are not here any more could not be deleted: %s", message.error)
+                _log.warning(
+                    "directories of tasks that are not here any more could not be deleted: %s",
+                    message.error,
+                )
             return
         aside = self._disk.set_old_aside(self._cleanup_seconds)
         if aside:
-            self.ctx.pipe(self.ctx.blocking(partial(self._disk.delete, aside)), m.CleanedUp, m.CleanedUp)
+            self.ctx.pipe(
+                self.ctx.blocking(partial(self._disk.delete, aside)), m.CleanedUp, m.CleanedUp
+            )
 
     # --- the end ----------------------------------------------------------------------------------
 
@@ -367,7 +426,8 @@ class StateManager(Actor[StateManagerMessage]):
         wanted = [
             task
             for task, held in self._held.items()
-            if (message.tasks is None or task in message.tasks) and (message.standbys or not held.standing_by)
+            if (message.tasks is None or task in message.tasks)
+            and (message.standbys or not held.standing_by)
         ]
         await self._forget(frozenset(wanted))
         errors = await self._close_all(wanted, self.ctx.blocking, clean=message.clean)
@@ -381,10 +441,18 @@ class StateManager(Actor[StateManagerMessage]):
         with suppress(ActorStopped):  # then it restores nothing any more
             await self._restorer().ask(m.StopRestoring, tasks).within(_STOP_SECONDS)
         self._writing.leave(tasks)
-        self._by_changelog = {changelog: owner for changelog, owner in self._by_changelog.items() if owner[0] not in tasks}
+        self._by_changelog = {
+            changelog: owner
+            for changelog, owner in self._by_changelog.items()
+            if owner[0] not in tasks
+        }
 
     async def _close_all(
-        self, tasks: Collection[TaskId], blocking: Callable[[Callable[[], None]], Awaitable[None]], *, clean: bool
+        self,
+        tasks: Collection[TaskId],
+        blocking: Callable[[Callable[[], None]], Awaitable[None]],
+        *,
+        clean: bool,
     ) -> list[Exception]:
         errors: list[Exception] = []
         for task in sorted(tasks):

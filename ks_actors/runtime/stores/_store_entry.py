@@ -25,7 +25,9 @@ class StoreEntry:
     in every role.
     """
 
-    def __init__(self, task: TaskId, stores: TaskStores, current: RecordContextHolder, order: OpenTask | None) -> None:
+    def __init__(
+        self, task: TaskId, stores: TaskStores, current: RecordContextHolder, order: OpenTask | None
+    ) -> None:
         self.task: TaskId = task
         self.stores: TaskStores = stores
         self.current: RecordContextHolder = current

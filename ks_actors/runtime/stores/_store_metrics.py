@@ -46,7 +46,10 @@ async def task_metrics(residents: Iterable[RegisteredStores]) -> dict[TaskId, Ta
     commits = [one.stores.commit_times.figures() for one in found]
     memory = [one.stores.memory_bytes() for one in found]
     databases = await asyncio.to_thread(lambda: [one.stores.statistics() for one in found])
-    return {one.task: TaskMetrics(databases[place], caches[place], commits[place], memory[place]) for place, one in enumerate(found)}
+    return {
+        one.task: TaskMetrics(databases[place], caches[place], commits[place], memory[place])
+        for place, one in enumerate(found)
+    }
 
 
 def _cache_figures(task: Task | None) -> dict[str, dict[str, float]]:

@@ -29,7 +29,12 @@ class Disk:
     `remember`, `set_aside` and `delete` block.
     """
 
-    def __init__(self, path: Path, wall_time: Callable[[], int], stores: Callable[[TaskId], Iterable[StoreSpec] | None]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        wall_time: Callable[[], int],
+        stores: Callable[[TaskId], Iterable[StoreSpec] | None],
+    ) -> None:
         self.offsets: dict[TaskId, int] = {}
         self._stores: Callable[[TaskId], Iterable[StoreSpec] | None] = stores
         self._path: Path = path
@@ -89,7 +94,11 @@ class Disk:
         """
         gone = []
         for task in self.old(seconds * 1000):
-            if self._may_go(task, self._path / str(task), f"nobody has used it for {seconds:g} s (state_cleanup_delay_ms)"):
+            if self._may_go(
+                task,
+                self._path / str(task),
+                f"nobody has used it for {seconds:g} s (state_cleanup_delay_ms)",
+            ):
                 gone.append(task)
             else:
                 del self._unused_since[task]  # it stays, so warn only once
@@ -104,7 +113,12 @@ class Disk:
             return True
         stores = self._stores(task)
         if stores is None:
-            _log.warning("%s, the local state of task %s, which the topology does not have, is given up, and deleted: %s", directory, task, reason)
+            _log.warning(
+                "%s, the local state of task %s, which the topology does not have, is given up, and deleted: %s",
+                directory,
+                task,
+                reason,
+            )
             return True
         known = list(stores)
         if only := without_copy(known):
@@ -113,7 +127,13 @@ class Disk:
                 "needs that", directory, task, reason, ", ".join(only),
             )  # fmt: skip
             return False
-        give_up(str(task), known, directory, reason, fate="is given up, and deleted; its changelog has all of it")
+        give_up(
+            str(task),
+            known,
+            directory,
+            reason,
+            fate="is given up, and deleted; its changelog has all of it",
+        )
         return True
 
     def set_aside(self, tasks: Iterable[TaskId]) -> list[Path]:
@@ -135,7 +155,9 @@ class Disk:
             try:
                 shutil.rmtree(directory)
             except OSError as error:
-                _log.warning("the directory of a task that is not here any more cannot be deleted: %s", error)
+                _log.warning(
+                    "the directory of a task that is not here any more cannot be deleted: %s", error
+                )
 
 
 def _changed_ms(directory: Path) -> int:
@@ -143,4 +165,7 @@ def _changed_ms(directory: Path) -> int:
 
     Ignores the database's own log, which is written at each open.
     """
-    return max(each.stat().st_mtime_ns for each in (directory, *directory.glob("rocksdb/*.sst"))) // 1_000_000
+    return (
+        max(each.stat().st_mtime_ns for each in (directory, *directory.glob("rocksdb/*.sst")))
+        // 1_000_000
+    )

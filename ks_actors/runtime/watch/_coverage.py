@@ -34,7 +34,11 @@ class ReadElsewhere(NamedTuple):
 
         At least 1 for each unassigned partition, and 1 more while the group reassigns tasks.
         """
-        return sum(self.others.values()) + sum(max(lag, 1) for lag in self.unread.values()) + (not self.assigned)
+        return (
+            sum(self.others.values())
+            + sum(max(lag, 1) for lag in self.unread.values())
+            + (not self.assigned)
+        )
 
     def __str__(self) -> str:
         told = [] if self.assigned else ["the group assigns tasks anew"]
@@ -53,7 +57,13 @@ class Coverage:
     all partitions read.
     """
 
-    def __init__(self, log: Log, setup: Environment, isolation: IsolationLevel, mine: Callable[[], Collection[TopicPartition]]) -> None:
+    def __init__(
+        self,
+        log: Log,
+        setup: Environment,
+        isolation: IsolationLevel,
+        mine: Callable[[], Collection[TopicPartition]],
+    ) -> None:
         self._log = log
         self._setup = setup
         self._isolation = isolation
@@ -79,7 +89,15 @@ class Coverage:
         if given is None:
             return None
         nobodys = missing - given - frozenset(self._mine())
-        return {partition: lag for partition, lag in (await self._lags(self._log, nobodys, each=True)).items() if lag} if nobodys else {}
+        return (
+            {
+                partition: lag
+                for partition, lag in (await self._lags(self._log, nobodys, each=True)).items()
+                if lag
+            }
+            if nobodys
+            else {}
+        )
 
     async def look(self) -> ReadElsewhere:
         """Ask the log for all partitions, their owners, and their uncommitted offsets.
@@ -89,9 +107,13 @@ class Coverage:
         setup = self._setup
         known = frozenset(setup.source_topics)
         patterns = any(part.source_patterns for part in setup.topology.subtopologies())
-        described = await self._log.describe_topics(None if patterns else sorted(known), configs=False)
+        described = await self._log.describe_topics(
+            None if patterns else sorted(known), configs=False
+        )
         topics = known | setup.matching(described).keys()
-        missing = _partitions({topic: described[topic].partitions for topic in topics if topic in described}).difference(self._mine())
+        missing = _partitions(
+            {topic: described[topic].partitions for topic in topics if topic in described}
+        ).difference(self._mine())
         if not missing or not isinstance(self._log, TellsGroups):
             return ReadElsewhere()
         given = await self._given(self._log)
@@ -99,8 +121,14 @@ class Coverage:
             return ReadElsewhere(assigned=False)
         lags = await self._lags(self._log, missing, each=False)
         # Do not wait for an empty topic that a pattern has not matched yet.
-        unread = {partition: lags[partition] for partition in sorted(missing - given) if lags[partition] or partition.topic in known}
-        others = {partition: lags[partition] for partition in sorted(missing & given) if lags[partition]}
+        unread = {
+            partition: lags[partition]
+            for partition in sorted(missing - given)
+            if lags[partition] or partition.topic in known
+        }
+        others = {
+            partition: lags[partition] for partition in sorted(missing & given) if lags[partition]
+        }
         return ReadElsewhere(others, unread)
 
     async def _given(self, groups: TellsGroups) -> frozenset[TopicPartition] | None:
@@ -111,20 +139,31 @@ class Coverage:
             given |= member.partitions
         return given
 
-    async def _lags(self, groups: TellsGroups, partitions: Iterable[TopicPartition], *, each: bool) -> dict[TopicPartition, int]:
+    async def _lags(
+        self, groups: TellsGroups, partitions: Iterable[TopicPartition], *, each: bool
+    ) -> dict[TopicPartition, int]:
         """Return the number of offsets behind the committed ones, 0 where they have no record.
 
         Unless `each` partition matters, the check stops once one is known to have a record.
         """
         wanted = sorted(partitions)
         committed = await groups.group_offsets(self._setup.application_id)
-        begins, ends = await self._log.begin_offsets(wanted), await self._log.end_offsets(wanted, self._isolation)
+        begins, ends = (
+            await self._log.begin_offsets(wanted),
+            await self._log.end_offsets(wanted, self._isolation),
+        )
         positions = {
-            one: max(committed[one].offset, begins[one]) if one in committed else ends[one] if self._begins_late(one.topic) else begins[one]
+            one: max(committed[one].offset, begins[one])
+            if one in committed
+            else ends[one]
+            if self._begins_late(one.topic)
+            else begins[one]
             for one in wanted
         }
         lags = {one: max(0, ends[one] - at) for one, at in positions.items()}
-        empty = await self._without_records({one: at for one, at in positions.items() if lags[one]}, ends, each=each)
+        empty = await self._without_records(
+            {one: at for one, at in positions.items() if lags[one]}, ends, each=each
+        )
         return {one: 0 if one in empty else lag for one, lag in lags.items()}
 
     def _begins_late(self, topic: str) -> bool:
@@ -133,7 +172,11 @@ class Coverage:
         return (node.offset_reset or self._setup.config.auto_offset_reset) == "latest"
 
     async def _without_records(
-        self, positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], *, each: bool
+        self,
+        positions: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+        *,
+        each: bool,
     ) -> set[TopicPartition]:
         """Return the partitions with no records behind the positions.
 
@@ -142,13 +185,19 @@ class Coverage:
         left, empty = dict(positions), set[TopicPartition]()
         if not left:
             return empty
-        fetcher = self._log.fetcher(client_id=f"{self._setup.config.client_id}-ends", isolation=self._isolation)
+        fetcher = self._log.fetcher(
+            client_id=f"{self._setup.config.client_id}-ends", isolation=self._isolation
+        )
         fetcher.assign(left)
         try:
             while left:
                 before = dict(left)
                 # Only a fetch tells records from transaction markers and aborted records.
-                full = {one.partition for one in await fetcher.fetch(max_wait_ms=_FETCH_MS, max_records=1) if len(one.batch)}
+                full = {
+                    one.partition
+                    for one in await fetcher.fetch(max_wait_ms=_FETCH_MS, max_records=1)
+                    if len(one.batch)
+                }
                 if full and not each:
                     break
                 left = {one: fetcher.position(one) for one in left if one not in full}
@@ -165,9 +214,13 @@ class Coverage:
 
 
 def _partitions(sizes: Mapping[str, int]) -> frozenset[TopicPartition]:
-    return frozenset(TopicPartition(topic, number) for topic, size in sizes.items() for number in range(size))
+    return frozenset(
+        TopicPartition(topic, number) for topic, size in sizes.items() for number in range(size)
+    )
 
 
 def _named(lags: Mapping[TopicPartition, int]) -> str:
-    named = ", ".join(f"{partition} ({lag} offsets)" for partition, lag in list(lags.items())[:_NAMES])
+    named = ", ".join(
+        f"{partition} ({lag} offsets)" for partition, lag in list(lags.items())[:_NAMES]
+    )
     return f"{named} and {len(lags) - _NAMES} more partitions" if len(lags) > _NAMES else named

@@ -74,7 +74,9 @@ class PartitionStates:
                 absent = task.absence.since
                 position = queue._behind if absent is not None else queue.position
                 lag = _further(queue.lag, ends.get(partition), queue._behind)
-                yield PartitionState(task.id, partition, task, position, queue.buffered, lag, absent)
+                yield PartitionState(
+                    task.id, partition, task, position, queue.buffered, lag, absent
+                )
         poller, keeper = self.poller, self.keeper
         if poller is None or keeper is None:
             return
@@ -85,12 +87,23 @@ class PartitionStates:
             known = {} if held is None or held.order is None else held.order.positions
             for partition in poller._tasks.get(task_id, ()):
                 at = known[partition].offset if partition in known else None
-                yield PartitionState(task_id, partition, None, at, 0, None if at is None else _further(None, ends.get(partition), at))
+                yield PartitionState(
+                    task_id,
+                    partition,
+                    None,
+                    at,
+                    0,
+                    None if at is None else _further(None, ends.get(partition), at),
+                )
 
     @property
     def assigned(self) -> frozenset[TopicPartition]:
         """The partitions of all tasks that run here or are about to."""
-        here = {partition for task in tuple(self.metrics.tasks.values()) for partition in task.group.queues}
+        here = {
+            partition
+            for task in tuple(self.metrics.tasks.values())
+            for partition in task.group.queues
+        }
         return frozenset(here if self.poller is None else here.union(*self.poller._tasks.values()))
 
     def calls(self) -> Iterator[tuple[Task, str, Call]]:

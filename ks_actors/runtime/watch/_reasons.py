@@ -27,7 +27,9 @@ class Reasons:
     `unreachable` names the brokers that do not answer, and is empty when all do.
     """
 
-    def __init__(self, standing: PartitionStates, config: StreamsConfig, unreachable: Callable[[], str]) -> None:
+    def __init__(
+        self, standing: PartitionStates, config: StreamsConfig, unreachable: Callable[[], str]
+    ) -> None:
         self._standing = standing
         self._config = config
         self._unreachable = unreachable
@@ -48,7 +50,11 @@ class Reasons:
             self._failed(place.task, manager, poller)
             or self._at_work(place.task, manager, call)
             or self._held_up(place.task, manager)
-            or (self._unprocessed(place, place.task, manager, poller) if place.buffered else self._unfetched(place, poller))
+            or (
+                self._unprocessed(place, place.task, manager, poller)
+                if place.buffered
+                else self._unfetched(place, poller)
+            )
         )
 
     # --- a task that is not processed yet, or not any more -----------------------------------------
@@ -57,30 +63,45 @@ class Reasons:
         keeper, reader = self._standing.keeper, self._standing.reader
         held = None if keeper is None else keeper._held.get(place.task_id)
         if held is None or held.order is None:
-            return Why.REBALANCING, f"the group has assigned the task, and its committed offsets are looked up{self._away()}"
+            return (
+                Why.REBALANCING,
+                f"the group has assigned the task, and its committed offsets are looked up{self._away()}",
+            )
         if not held.is_open:
             return Why.RESTORING, "its stores are being opened"
         told = []
         for changelog, end in () if reader is None else reader._ends.items():
             if reader is not None and reader._task_of.get(changelog) == place.task_id:
                 told.append(f"{changelog} at {reader._positions.get(changelog)} of {end}")
-        return Why.RESTORING, f"its stores are being restored{': ' if told else ''}{', '.join(told)}{self._away()}"
+        return (
+            Why.RESTORING,
+            f"its stores are being restored{': ' if told else ''}{', '.join(told)}{self._away()}",
+        )
 
     def _failed(self, task: Task, manager: TaskManager, poller: Poller) -> Reason | None:
         if task.id in manager._suspended:
             return Why.REBALANCING, "the task is being handed over to another member of the group"
         failures = self._standing.metrics.failures
         if task.broken or task.id in manager._broken:
-            return Why.RESTING, f"the task rests after it has failed: {failures.get(task.id) or failures.get(None) or 'its worker has died'}"
+            return (
+                Why.RESTING,
+                f"the task rests after it has failed: {failures.get(task.id) or failures.get(None) or 'its worker has died'}",
+            )
         if "fetch" in poller.ctx.timers:
-            return Why.RESTING, f"fetching rests after a commit has failed: {failures.get(None, '')}"
+            return (
+                Why.RESTING,
+                f"fetching rests after a commit has failed: {failures.get(None, '')}",
+            )
         return None
 
     def _at_work(self, task: Task, manager: TaskManager, call: str) -> Reason | None:
         if task.absence.since is not None:
             holder = manager._leased.get(task.id)
             worker = "a worker" if holder is None else worker_of(self._standing.crew, holder)
-            return Why.FUNCTION, f"a blocking function of the task has not returned, in the thread of {worker}"
+            return (
+                Why.FUNCTION,
+                f"a blocking function of the task has not returned, in the thread of {worker}",
+            )
         return (Why.ASYNC_CALL, call) if call else None
 
     # --- causes that hold up all tasks ------------------------------------------------------------
@@ -90,16 +111,35 @@ class Reasons:
         phase = Phase.IDLE if committer is None else committer._phase.state
         draining = manager._drains.under_way(task)
         if draining and task.in_flight:
-            return Why.ASYNC_CALL, f"the task takes nothing new before its commit, which waits for calls in flight at {', '.join(task.busy_nodes())}"
+            return (
+                Why.ASYNC_CALL,
+                f"the task takes nothing new before its commit, which waits for calls in flight at {', '.join(task.busy_nodes())}",
+            )
         if draining and manager._drains.calm is not None:
-            return Why.ASYNC_CALL, "the app closes when the calls in flight have ended, and begins no more of those that take long"
-        if committer is not None and phase is not Phase.IDLE and (draining or metrics.pausing or committer._whole or manager._uncommitted.full):
-            return Why.COMMIT, f"a commit is under way, in phase {phase.name}: {self._commit_waits(phase, manager)}"
+            return (
+                Why.ASYNC_CALL,
+                "the app closes when the calls in flight have ended, and begins no more of those that take long",
+            )
+        if (
+            committer is not None
+            and phase is not Phase.IDLE
+            and (draining or metrics.pausing or committer._whole or manager._uncommitted.full)
+        ):
+            return (
+                Why.COMMIT,
+                f"a commit is under way, in phase {phase.name}: {self._commit_waits(phase, manager)}",
+            )
         if manager._pressed:
-            return Why.OUTPUT, f"what the tasks have written waits for the log, and there is too much of it to write more{self._away()}"
+            return (
+                Why.OUTPUT,
+                f"what the tasks have written waits for the log, and there is too much of it to write more{self._away()}",
+            )
         if manager._uncommitted.full:
             limit = f"statestore_uncommitted_max_bytes ({self._config.statestore_uncommitted_max_bytes})"
-            return Why.UNCOMMITTED, f"stores hold as much uncommitted as {limit} allows, until a commit has taken it{self._away()}"
+            return (
+                Why.UNCOMMITTED,
+                f"stores hold as much uncommitted as {limit} allows, until a commit has taken it{self._away()}",
+            )
         return None
 
     def _commit_waits(self, phase: Phase, manager: TaskManager) -> str:
@@ -107,9 +147,15 @@ class Reasons:
         if phase is Phase.PAUSING:
             if manager._drains._reply is not None:
                 busy = [
-                    f"task {task.id} at {', '.join(task.busy_nodes())}" for task in tasks if task.id in manager._drains._waits_for and task.in_flight
+                    f"task {task.id} at {', '.join(task.busy_nodes())}"
+                    for task in tasks
+                    if task.id in manager._drains._waits_for and task.in_flight
                 ]
-                return f"it waits for the calls in flight of {'; '.join(busy)}" if busy else "it waits for tasks to hand on what they hold"
+                return (
+                    f"it waits for the calls in flight of {'; '.join(busy)}"
+                    if busy
+                    else "it waits for tasks to hand on what they hold"
+                )
             absent = [f"task {task.id}" for task in tasks if task.absence.since is not None]
             return f"it waits for workers to stand still{', which are at ' if absent else ''}{', '.join(absent)}"
         if phase is Phase.ENDING:
@@ -118,10 +164,15 @@ class Reasons:
 
     # --- causes that hold up one partition --------------------------------------------------------
 
-    def _unprocessed(self, place: PartitionState, task: Task, manager: TaskManager, poller: Poller) -> Reason:
+    def _unprocessed(
+        self, place: PartitionState, task: Task, manager: TaskManager, poller: Poller
+    ) -> Reason:
         other = self._missing(task)
         if other is not None:
-            return Why.PARTITION, f"the task waits for {other.partition}, {self._why_missing(other, poller)}"
+            return (
+                Why.PARTITION,
+                f"the task waits for {other.partition}, {self._why_missing(other, poller)}",
+            )
         crew = self._standing.crew
         if not len(crew):
             return Why.NO_WORKER, "there is no worker; App.add_worker starts one"
@@ -129,14 +180,22 @@ class Reasons:
         if holder is not None:
             return Why.WORKER, f"{worker_of(crew, holder)} has the task, and has not given it back"
         if task.in_flight and not task.draining.room():
-            return Why.ASYNC_CALL, f"the task takes nothing new: max_in_flight calls have not returned at {', '.join(task.busy_nodes())}"
+            return (
+                Why.ASYNC_CALL,
+                f"the task takes nothing new: max_in_flight calls have not returned at {', '.join(task.busy_nodes())}",
+            )
         if not manager._idle:
             held: dict[str, list[str]] = {}
             for task_id, ref in manager._leased.items():
                 held.setdefault(worker_of(crew, ref), []).append(str(task_id))
-            busy = "; ".join(f"{worker} with task {', '.join(tasks)}" for worker, tasks in held.items())
+            busy = "; ".join(
+                f"{worker} with task {', '.join(tasks)}" for worker, tasks in held.items()
+            )
             return Why.WORKER, f"no worker is free: {busy or 'none has reported for work'}"
-        return Why.SCHEDULE, f"the task has {place.buffered} records of it and is not given to a worker, though one is free; please report this"
+        return (
+            Why.SCHEDULE,
+            f"the task has {place.buffered} records of it and is not given to a worker, though one is free; please report this",
+        )
 
     def _missing(self, task: Task) -> RecordQueue | None:
         """Return the partition that the task waits for because of `max_task_idle_ms`."""
@@ -166,15 +225,29 @@ class Reasons:
         if away := self._unreachable():
             return Why.LOG, away
         if place.lag is None:
-            return Why.NOT_FETCHED, f"nothing has been fetched yet from offset {place.position} on, and how far the log goes is not known"
-        return Why.NOT_FETCHED, f"the log has {place.lag} offsets from {place.position} on, and no fetch brings them"
+            return (
+                Why.NOT_FETCHED,
+                f"nothing has been fetched yet from offset {place.position} on, and how far the log goes is not known",
+            )
+        return (
+            Why.NOT_FETCHED,
+            f"the log has {place.lag} offsets from {place.position} on, and no fetch brings them",
+        )
 
     def _buffers(self) -> str:
         config = self._config
-        queues = [queue for task in self._standing.metrics.tasks.values() for queue in task.group.queues.values()]
+        queues = [
+            queue
+            for task in self._standing.metrics.tasks.values()
+            for queue in task.group.queues.values()
+        ]
         most = max(queues, key=_buffered, default=None)
         full = f"as input_buffer_max_bytes ({config.input_buffer_max_bytes}) or buffered_records_per_partition is used up"
-        return full if most is None or not most.buffered else f"{full}, most by {most.partition} with {most.buffered} records"
+        return (
+            full
+            if most is None or not most.buffered
+            else f"{full}, most by {most.partition} with {most.buffered} records"
+        )
 
     def _away(self) -> str:
         return f"; {away}" if (away := self._unreachable()) else ""

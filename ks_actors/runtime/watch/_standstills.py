@@ -100,11 +100,23 @@ class StandstillTimes:
             here = origin is not None and origin[:2] == place.partition
             still = self._seen[key] = before.get(key) or StandstillSince(place, now)
             self._follow(still, place, now, slow if here else None)
-            full = place.buffered > 0 and place.task is not None and slow is not None and place.task.draining.room() == 0
-            found.append(Found(place, still, _told(slow) if slow is not None and (here or full) else ""))
+            full = (
+                place.buffered > 0
+                and place.task is not None
+                and slow is not None
+                and place.task.draining.room() == 0
+            )
+            found.append(
+                Found(place, still, _told(slow) if slow is not None and (here or full) else "")
+            )
         for (task, partition), still in before.items():
             if still.told and still.since is not None and (task, partition) not in self._seen:
-                _log.info("%s of task %s is not here any more, after it had waited for %.0f s", partition, task, now - still.since)
+                _log.info(
+                    "%s of task %s is not here any more, after it had waited for %.0f s",
+                    partition,
+                    task,
+                    now - still.since,
+                )
         return found
 
     def _look_at_calls(self, now: float) -> dict[TaskId, _UnderWay]:
@@ -113,15 +125,23 @@ class StandstillTimes:
         slowest: dict[TaskId, _UnderWay] = {}
         for task, node, call in self._standing.calls():
             known = before.get((task.id, node))
-            one = self._calls[task.id, node] = known if known is not None and known.call is call else _UnderWay(call, now, node)
-            if now - one.since >= self._slow and (task.id not in slowest or one.since < slowest[task.id].since):
+            one = self._calls[task.id, node] = (
+                known if known is not None and known.call is call else _UnderWay(call, now, node)
+            )
+            if now - one.since >= self._slow and (
+                task.id not in slowest or one.since < slowest[task.id].since
+            ):
                 slowest[task.id] = one
         return slowest
 
-    def _follow(self, still: StandstillSince, place: PartitionState, now: float, call: _UnderWay | None) -> None:
+    def _follow(
+        self, still: StandstillSince, place: PartitionState, now: float, call: _UnderWay | None
+    ) -> None:
         position = still.last if place.position is None else place.position
         goes_on = self._goes_on(still, place, position)
-        still.moves = position != still.last or (place.absent is not None and place.absent != still.absent)
+        still.moves = position != still.last or (
+            place.absent is not None and place.absent != still.absent
+        )
         still.last, still.absent = position, place.absent
         if goes_on:
             still.furthest, still.still = position, now
@@ -135,10 +155,21 @@ class StandstillTimes:
         )
         if still.since is not None and (not waits or (goes_on and call is None)):
             if still.told:
-                _log.info("%s of task %s goes on, after it had waited for %.0f s", place.partition, place.task_id, now - still.since)
+                _log.info(
+                    "%s of task %s goes on, after it had waited for %.0f s",
+                    place.partition,
+                    place.task_id,
+                    now - still.since,
+                )
             still.since, still.told = None, 0
         if waits and still.since is None:
-            still.since = call.since if call is not None else now if place.lag is not None or place.buffered else still.still
+            still.since = (
+                call.since
+                if call is not None
+                else now
+                if place.lag is not None or place.buffered
+                else still.still
+            )
 
     def _unknown(self, still: StandstillSince, place: PartitionState, now: float) -> bool:
         """Return whether records count as waiting although it is unknown whether there are any.
@@ -152,8 +183,12 @@ class StandstillTimes:
             # A thread has the task: all that is known is whether it is still the same slice.
             return place.absent != still.absent
         failures = self._standing.metrics.failures
-        return position > still.furthest or (position < still.last and not (place.task_id in failures or None in failures))
+        return position > still.furthest or (
+            position < still.last and not (place.task_id in failures or None in failures)
+        )
 
 
 def _told(slow: _UnderWay) -> str:
-    return f"a call of the asynchronous processor {slow.node} has not returned, for {where(slow.call)}"
+    return (
+        f"a call of the asynchronous processor {slow.node} has not returned, for {where(slow.call)}"
+    )

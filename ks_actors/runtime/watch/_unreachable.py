@@ -8,7 +8,11 @@ from ks_actors.runtime.watch._waits import Wait, WaitReason
 
 def longest_outage_ms(log: object) -> int:
     """Return the longest time, in ms, that a broker has not answered; 0 when all do."""
-    return int(max((outage.seconds for outage in log.outages()), default=0.0) * 1000) if isinstance(log, TellsOutages) else 0
+    return (
+        int(max((outage.seconds for outage in log.outages()), default=0.0) * 1000)
+        if isinstance(log, TellsOutages)
+        else 0
+    )
 
 
 def outages_text(log: object) -> str:
@@ -17,7 +21,10 @@ def outages_text(log: object) -> str:
     Empty when all brokers in use answer.
     """
     outages = log.outages() if isinstance(log, TellsOutages) else ()
-    return "; ".join(f"the log has not answered for {outage.seconds:.0f} s: {outage.reason}" for outage in outages)
+    return "; ".join(
+        f"the log has not answered for {outage.seconds:.0f} s: {outage.reason}"
+        for outage in outages
+    )
 
 
 def wait_of_instance(log: object, wall_time_ms: int) -> Wait:
@@ -27,7 +34,8 @@ def wait_of_instance(log: object, wall_time_ms: int) -> Wait:
         task=None,
         partition=None,
         reason=WaitReason.LOG if away else WaitReason.REBALANCING,
-        text=away or "there are no tasks yet: the app starts, or waits for its group to assign some",
+        text=away
+        or "there are no tasks yet: the app starts, or waits for its group to assign some",
         since_ms=wall_time_ms - waited,
         waited_ms=waited,
         buffered=0,

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from ks_actors.records import TopicPartition
 
 UNREAD_TEXT = (
-    "no member of the group reads it, though the topology of this instance does: the group's leader runs another version, or is about to assign it"
+    "no member of the group reads it, though the topology of this instance does: "
+    "the group's leader runs another version, or is about to assign it"
 )
 _NAMES = 50
 _log = logging.getLogger("ks_actors")
@@ -52,9 +53,15 @@ class UnreadPartitions:
             self._found[partition] = NotAssigned(since, lag)
         for partition in before.keys() - lags.keys():
             if self._told.pop(partition, 0):
-                _log.info("%s is read again, or holds nothing more, after nobody had read it for %.0f s", partition, now - before[partition].since)
+                _log.info(
+                    "%s is read again, or holds nothing more, after nobody had read it for %.0f s",
+                    partition,
+                    now - before[partition].since,
+                )
 
-    def all(self, still: Callable[[], frozenset[TopicPartition]]) -> dict[TopicPartition, NotAssigned]:
+    def all(
+        self, still: Callable[[], frozenset[TopicPartition]]
+    ) -> dict[TopicPartition, NotAssigned]:
         """Return the partitions that no member reads.
 
         Leaves out those that this instance reads by now, which are not in `still`.
@@ -62,17 +69,29 @@ class UnreadPartitions:
         if not self._found:
             return {}
         missing = still()
-        return {partition: one for partition, one in sorted(self._found.items()) if partition in missing}
+        return {
+            partition: one for partition, one in sorted(self._found.items()) if partition in missing
+        }
 
     def tell(self, unread: Mapping[TopicPartition, NotAssigned], now: float) -> int:
         """Warn of partitions that have waited for long; return how many there are."""
-        stalled = {partition: one for partition, one in unread.items() if now - one.since >= self._bound}
-        due = [partition for partition, one in stalled.items() if now - one.since >= self._bound * 2 ** self._told.get(partition, 0)]
+        stalled = {
+            partition: one for partition, one in unread.items() if now - one.since >= self._bound
+        }
+        due = [
+            partition
+            for partition, one in stalled.items()
+            if now - one.since >= self._bound * 2 ** self._told.get(partition, 0)
+        ]
         for partition in due:
             self._told[partition] = self._told.get(partition, 0) + 1
         if due:
             longest = max(now - stalled[partition].since for partition in due)
-            names = ", ".join(f"{partition} ({stalled[partition].lag} offsets)" for partition in due[:_NAMES])
+            names = ", ".join(
+                f"{partition} ({stalled[partition].lag} offsets)" for partition in due[:_NAMES]
+            )
             more = f" and {len(due) - _NAMES} more" if len(due) > _NAMES else ""
-            _log.warning("records have waited for %.0f s in %s%s: %s", longest, names, more, UNREAD_TEXT)
+            _log.warning(
+                "records have waited for %.0f s in %s%s: %s", longest, names, more, UNREAD_TEXT
+            )
         return len(stalled)

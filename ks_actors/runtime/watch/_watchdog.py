@@ -122,14 +122,20 @@ class Watch(Actor[WatchMessage]):
                 self._ends = message.ends
             case EndsNotFound():
                 self._asking = False
-                _log.debug("how far the log goes could not be found out, and is asked again: %s", message.error)
+                _log.debug(
+                    "how far the log goes could not be found out, and is asked again: %s",
+                    message.error,
+                )
             case UnreadFound():
                 self._asking_group = False
                 if message.lags is not None:
                     self._unread.note(message.lags, self.ctx.time())
             case UnreadNotFound():
                 self._asking_group = False
-                _log.debug("it could not be found out which partitions nobody reads, and is asked again: %s", message.error)
+                _log.debug(
+                    "it could not be found out which partitions nobody reads, and is asked again: %s",
+                    message.error,
+                )
             case _:
                 assert_never(message)
 
@@ -144,10 +150,17 @@ class Watch(Actor[WatchMessage]):
         self._was_paused = paused
         found = self._stills.look(self._ends, now)
         waiting = [] if paused else [one for one in found if one.still.since is not None]
-        stalled = [one for one in waiting if one.waited(now) >= self._bound and (one.call or not one.still.moves)]
+        stalled = [
+            one
+            for one in waiting
+            if one.waited(now) >= self._bound and (one.call or not one.still.moves)
+        ]
         metrics = self._standing.metrics
         unread = self._unread.all(self.coverage.missing)
-        metrics.longest_wait = max((*(one.waited(now) for one in waiting), *(now - one.since for one in unread.values())), default=0.0)
+        metrics.longest_wait = max(
+            (*(one.waited(now) for one in waiting), *(now - one.since for one in unread.values())),
+            default=0.0,
+        )
         metrics.stalled_partitions = len(stalled) + self._unread.tell(unread, now)
         # Warn after 1, 2, 4, ... times the bound: a long stall must not flood the log.
         due = [one for one in stalled if one.waited(now) >= self._bound * 2**one.still.told]
@@ -165,7 +178,9 @@ class Watch(Actor[WatchMessage]):
         behind = "an unknown number of" if place.lag is None else place.lag
         have = f"{place.buffered} records are in memory, and {behind} offsets are in the log behind them"
         line = "%s of task %s has waited for %.0f s (%s): %s; %s"
-        _log.warning(line, place.partition, place.task_id, one.waited(now), reason.value, text, have)
+        _log.warning(
+            line, place.partition, place.task_id, one.waited(now), reason.value, text, have
+        )
 
     def _tell_of_others(self, others: Sequence[Found]) -> None:
         """Log one line for the partitions beyond those with a line each."""
@@ -175,7 +190,12 @@ class Watch(Actor[WatchMessage]):
             one.still.told += 1
         names = ", ".join(str(one.place.partition) for one in others[:_NAMES])
         more = ", …" if len(others) > _NAMES else ""
-        _log.warning("%d more partitions have waited for as long, App.waiting() tells why: %s%s", len(others), names, more)
+        _log.warning(
+            "%d more partitions have waited for as long, App.waiting() tells why: %s%s",
+            len(others),
+            names,
+            more,
+        )
 
     def _ask_for_ends(self, found: Sequence[Found], now: float) -> None:
         """Look up end offsets where nothing has arrived for long."""
@@ -183,7 +203,9 @@ class Watch(Actor[WatchMessage]):
         quiet = [
             one.place.partition
             for one in found
-            if not one.place.buffered and one.place.position is not None and now - one.still.still >= self._bound / 2
+            if not one.place.buffered
+            and one.place.position is not None
+            and now - one.still.still >= self._bound / 2
         ]
         # Fetches return the end offsets of all other partitions again.
         self._ends = {partition: end for partition, end in self._ends.items() if partition in quiet}
@@ -218,12 +240,21 @@ class Watch(Actor[WatchMessage]):
             waited = int((now - one.since) * 1000)
             since = self._wall_time() - waited
             yield Wait(
-                task=None, partition=partition, reason=WaitReason.UNREAD, text=UNREAD_TEXT, since_ms=since, waited_ms=waited, buffered=0, lag=one.lag
+                task=None,
+                partition=partition,
+                reason=WaitReason.UNREAD,
+                text=UNREAD_TEXT,
+                since_ms=since,
+                waited_ms=waited,
+                buffered=0,
+                lag=one.lag,
             )
 
     def _wait(self, one: Found, now: float) -> Wait:
         reason, text = self._reasons.of(one.place, one.call)
-        moves = (one.still.moves and not one.call) or (reason in _FRESH and one.waited(now) < _LOOK_S)
+        moves = (one.still.moves and not one.call) or (
+            reason in _FRESH and one.waited(now) < _LOOK_S
+        )
         if moves and not self._standing.paused:
             reason, text = WaitReason.PROCESSING, "its records are on their way"
         return self._made(one, one.place.partition, reason, text, now)
@@ -231,10 +262,21 @@ class Watch(Actor[WatchMessage]):
     def _idle(self, one: Found, now: float) -> Wait:
         if self._standing.paused:
             return self._made(one, None, *self._reasons.of(one.place, ""), now)
-        return self._made(one, None, WaitReason.RECORDS, "all that the log is known to have is processed", now)
+        return self._made(
+            one, None, WaitReason.RECORDS, "all that the log is known to have is processed", now
+        )
 
-    def _made(self, one: Found, partition: TopicPartition | None, reason: WaitReason, text: str, now: float) -> Wait:
-        waited = int((now - (one.still.still if one.still.since is None else one.still.since)) * 1000)
+    def _made(
+        self,
+        one: Found,
+        partition: TopicPartition | None,
+        reason: WaitReason,
+        text: str,
+        now: float,
+    ) -> Wait:
+        waited = int(
+            (now - (one.still.still if one.still.since is None else one.still.since)) * 1000
+        )
         return Wait(
             task=one.place.task_id,
             partition=partition,

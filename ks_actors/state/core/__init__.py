@@ -9,7 +9,15 @@ from ks_actors.state.core._reader import MANY, STEP, NotingReader, Reader, step
 from ks_actors.state.core._row_scan import Row, Rows
 from ks_actors.state.core._segment_span import span_of
 from ks_actors.state.core._size_estimate import TEXTS, average, size, weigh
-from ks_actors.state.core._undo_log import BY_KEY, BY_KEY_AND_START, BY_START_AND_KEY, LOGGED_BYTES, MISSING, RECORD_BYTES, SLICE
+from ks_actors.state.core._undo_log import (
+    BY_KEY,
+    BY_KEY_AND_START,
+    BY_START_AND_KEY,
+    LOGGED_BYTES,
+    MISSING,
+    RECORD_BYTES,
+    SLICE,
+)
 from ks_actors.state.core._write_back import ROWS, Transactional
 
 __all__ = [

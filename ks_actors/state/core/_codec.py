@@ -29,7 +29,16 @@ TIME_BYTES: Final = len(NO_TIME)
 _value: Final = itemgetter(0)
 _timestamp: Final = itemgetter(1)
 
-FIXED: Final = (serdes.SHORT, serdes.INTEGER, serdes.LONG, serdes.FLOAT, serdes.DOUBLE, serdes.BOOLEAN, serdes.UUID, serdes.VOID)
+FIXED: Final = (
+    serdes.SHORT,
+    serdes.INTEGER,
+    serdes.LONG,
+    serdes.FLOAT,
+    serdes.DOUBLE,
+    serdes.BOOLEAN,
+    serdes.UUID,
+    serdes.VOID,
+)
 """Serdes of objects of about the same size."""
 
 TEXT: Final = (serdes.STRING, serdes.BYTES)
@@ -62,8 +71,15 @@ class Codec:
         self.mutable_keys: bool = not spec.key.immutable
         self.fixed: bool = any(spec.value is serde for serde in FIXED)
         self.text: bool = any(spec.value is serde for serde in TEXT)
-        self.bound: int = 0 if self.mutable else next((1 << bits - 1 for serde, bits in WHOLE if spec.value is serde), 0)
-        self.text_type: type | None = next((type_ for serde, type_ in zip(TEXT, (str, bytes), strict=True) if spec.value is serde), None)
+        self.bound: int = (
+            0
+            if self.mutable
+            else next((1 << bits - 1 for serde, bits in WHOLE if spec.value is serde), 0)
+        )
+        self.text_type: type | None = next(
+            (type_ for serde, type_ in zip(TEXT, (str, bytes), strict=True) if spec.value is serde),
+            None,
+        )
         # whether dict keys are text or bytes
         self.plain_keys: bool = not self.faithful or any(spec.key is serde for serde in TEXT)
         self.sized_keys: bool = not self.faithful or any(spec.key is serde for serde in TEXT)
@@ -103,7 +119,9 @@ class Codec:
         try:
             pack_time(time)
         except Exception as error:
-            raise SerializationError(f"store {self.name}: a timestamp is a whole number of ms in 8 bytes, got {time!r:.200}") from error
+            raise SerializationError(
+                f"store {self.name}: a timestamp is a whole number of ms in 8 bytes, got {time!r:.200}"
+            ) from error
         return time  # type: ignore[no-any-return]
 
     def content(self, index: Any, value: Any) -> bytes:
@@ -118,7 +136,9 @@ class Codec:
         try:
             self.index_bytes(index)
         except Exception as error:
-            raise SerializationError(f"store {self.name}: key {index!r:.200} cannot be written by its serde: {error!r}") from error
+            raise SerializationError(
+                f"store {self.name}: key {index!r:.200} cannot be written by its serde: {error!r}"
+            ) from error
 
     def raw(self, entry: Entry) -> bytes:
         """Return the bytes of an entry."""
@@ -142,14 +162,18 @@ class Codec:
         try:
             return (self.read_value(raw[TIME_BYTES:]), unpack_time(raw)[0])
         except Exception as error:
-            raise SerializationError(f"store {self.name} holds a value that its serde cannot read: {error!r}; has the serde been changed?") from error
+            raise SerializationError(
+                f"store {self.name} holds a value that its serde cannot read: {error!r}; has the serde been changed?"
+            ) from error
 
     def object_key(self, encoded: bytes) -> Any:
         """Return the key of its bytes; raises SerializationError."""
         try:
             return self.read_key(encoded)
         except Exception as error:
-            raise SerializationError(f"store {self.name} holds a key that its serde cannot read: {error!r}; has the serde been changed?") from error
+            raise SerializationError(
+                f"store {self.name} holds a key that its serde cannot read: {error!r}; has the serde been changed?"
+            ) from error
 
     def index_key(self, encoded: bytes) -> Any:
         """Return the dict key of an encoded key."""

@@ -68,7 +68,9 @@ class _NoMore:
     def __next__(self) -> NoReturn:
         if self._store is None:
             raise StopIteration
-        raise StoreClosed(f"store {self._store} is closed, as its task is, before it has been read to its end")
+        raise StoreClosed(
+            f"store {self._store} is closed, as its task is, before it has been read to its end"
+        )
 
     def close(self) -> None:
         """Do nothing: the rows are released already."""

@@ -91,7 +91,11 @@ class MemoryBudget:
         if self.used <= self.limit:
             return 0
         with self._lock:
-            return max(0, self._tasks.get(task, 0) - level(self._tasks.values(), self.limit - self.limit // _SPARE))
+            return max(
+                0,
+                self._tasks.get(task, 0)
+                - level(self._tasks.values(), self.limit - self.limit // _SPARE),
+            )
 
 
 def level(amounts: Iterable[int], total: int) -> int:
@@ -158,7 +162,9 @@ class TaskMemory:
         most = level(amounts, self._target)
         for store, amount in zip(self._stores, amounts, strict=True):
             if amount > most:
-                store.resident_records = max(0, store.resident_rows() - (amount - most) // store.row_bytes - 1)
+                store.resident_records = max(
+                    0, store.resident_rows() - (amount - most) // store.row_bytes - 1
+                )
 
     def settle(self) -> None:
         """Note the result of `tidy`, and lift the limits."""

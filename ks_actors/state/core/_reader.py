@@ -51,7 +51,9 @@ class Reader(Generic[S]):
         encoded = self.key_bytes(key)
         return key if self.store._codec.faithful else encoded
 
-    def _started(self, layers: list[dict[Any, Any]], steps: Iterator[None], rows: Generator[Row, None, None]) -> Rows:
+    def _started(
+        self, layers: list[dict[Any, Any]], steps: Iterator[None], rows: Generator[Row, None, None]
+    ) -> Rows:
         found = Rows(layers, steps, rows)
         self.store.readers.add(found)
         return found
@@ -77,7 +79,11 @@ class NotingReader(Reader[T]):
     def _uncommitted(self) -> dict[Any, Any]:
         """Return the latest values of all puts since the last commit."""
         store = self.store
-        return {handle: store._now(handle) for source in (store._frozen, store._dirty) for handle in source}
+        return {
+            handle: store._now(handle)
+            for source in (store._frozen, store._dirty)
+            for handle in source
+        }
 
     def _at_start(self, handle: Any, layers: list[dict[Any, Any]], overlay: dict[Any, Any]) -> Any:
         """Return a handle's value as of the reader's start."""

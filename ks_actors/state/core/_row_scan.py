@@ -29,7 +29,9 @@ class Rows:
 
     __slots__ = ("__weakref__", "_noted", "_reason", "_rows", "layers", "looking", "steps")
 
-    def __init__(self, layers: list[dict[Any, Any]], steps: Iterator[None], rows: Generator[Row, None, None]) -> None:
+    def __init__(
+        self, layers: list[dict[Any, Any]], steps: Iterator[None], rows: Generator[Row, None, None]
+    ) -> None:
         self.layers: list[dict[Any, Any]] = layers
         self.steps: Iterator[None] = steps
         self.looking: bool = True
@@ -54,7 +56,9 @@ class Rows:
         self.layers.append(layer)
         self._noted += len(layer)
         if self._noted > MOST_NOTES:
-            self.void(f"a query was not read to its end while {self._noted:,} changes were committed: read faster, or less at a time")
+            self.void(
+                f"a query was not read to its end while {self._noted:,} changes were committed: read faster, or less at a time"
+            )
 
     def void(self, reason: str) -> None:
         """Release the store; further reads raise StoreClosed with this reason."""

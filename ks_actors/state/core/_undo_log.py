@@ -95,7 +95,10 @@ class UndoLog(ABC, Measured, Generic[Handle]):
 
     def freeze(self) -> None:
         """Begin a new transaction and freeze the open one for commit."""
-        self._frozen_size, self._size = len(self._dirty) * (LOGGED_BYTES + self._typical) + self._size, 0
+        self._frozen_size, self._size = (
+            len(self._dirty) * (LOGGED_BYTES + self._typical) + self._size,
+            0,
+        )
         self._frozen, self._dirty = self._dirty, {}
         self._frozen_deleted, self._deleted = self._deleted, {}
 
@@ -120,7 +123,9 @@ class UndoLog(ABC, Measured, Generic[Handle]):
         for start in range(0, len(handles), SLICE):
             part = handles[start : start + SLICE]
             last = start + SLICE >= len(handles)
-            yield self._written_slice(part, 0 if last and marked else min(batch_bytes, WRITTEN_BYTES)) or self._slice_of_columns(part)
+            yield self._written_slice(
+                part, 0 if last and marked else min(batch_bytes, WRITTEN_BYTES)
+            ) or self._slice_of_columns(part)
 
     def _written_slice(self, handles: list[Handle], limit: int) -> Batch | None:
         """Return the frozen changes encoded; None when columns are needed or as fast."""
@@ -128,7 +133,9 @@ class UndoLog(ABC, Measured, Generic[Handle]):
         if known is None:
             return None
         entries, forms = known
-        written = _kernel.write_changes((entries, self._dirty, self._frozen_deleted), handles, forms, limit)
+        written = _kernel.write_changes(
+            (entries, self._dirty, self._frozen_deleted), handles, forms, limit
+        )
         return None if written is None else EncodedBatch(written[0], len(handles), *written[1:])
 
     def _known_forms(self) -> tuple[dict[Any, Any], tuple[int, int, int]] | None:
@@ -150,15 +157,25 @@ class UndoLog(ABC, Measured, Generic[Handle]):
         keys = self._log_keys(handles)
         columns = None if self._mutable else self._frozen_columns(handles)
         try:
-            contents: list[bytes | None] | None = None if columns is None else [*self._codec.values(columns[0])]
+            contents: list[bytes | None] | None = (
+                None if columns is None else [*self._codec.values(columns[0])]
+            )
         except Exception:  # noqa: BLE001 - it comes again, with the name of the one that it was
             contents = None
-        return self._slow_slice(handles, keys) if columns is None or contents is None else Batch(keys, contents, columns[1])
+        return (
+            self._slow_slice(handles, keys)
+            if columns is None or contents is None
+            else Batch(keys, contents, columns[1])
+        )
 
     def _frozen_columns(self, handles: list[Handle]) -> tuple[list[Any], list[int]] | None:
         """Return values and timestamps of the frozen changes; None unless all are entries."""
         values = self._frozen_values(handles)
-        return (list(map(_first, values)), list(map(_second, values))) if set(map(type, values)) == {tuple} else None
+        return (
+            (list(map(_first, values)), list(map(_second, values)))
+            if set(map(type, values)) == {tuple}
+            else None
+        )
 
     def _slow_slice(self, handles: list[Handle], keys: list[bytes]) -> Batch:
         contents: list[bytes | None] = []

@@ -55,7 +55,15 @@ _first: Final = itemgetter(0)
 class Transactional(UndoLog[Handle], Generic[Handle]):
     """The life cycle of one store's data. Its public members are for TaskStores alone."""
 
-    def __init__(self, codec: Codec, engine: Engine | None, prefix: bytes, record_time: Callable[[], int], *, logged: bool) -> None:
+    def __init__(
+        self,
+        codec: Codec,
+        engine: Engine | None,
+        prefix: bytes,
+        record_time: Callable[[], int],
+        *,
+        logged: bool,
+    ) -> None:
         super().__init__(codec, record_time)
         self.logged: bool = logged
         self.engine: Engine | None = engine
@@ -145,7 +153,11 @@ class Transactional(UndoLog[Handle], Generic[Handle]):
         return [self._row(handle, self._frozen_value(handle)) for handle in self._frozen]
 
     def _row(self, handle: Handle, value: Any) -> Row:
-        data = None if value is None or value is MISSING else self._codec.to_engine(self._raw(handle, value))
+        data = (
+            None
+            if value is None or value is MISSING
+            else self._codec.to_engine(self._raw(handle, value))
+        )
         return (self._engine_key(handle), data)
 
     def unsettled(self) -> int:
@@ -215,7 +227,12 @@ class Transactional(UndoLog[Handle], Generic[Handle]):
         """Return the handles with a current row in the engine; none until all is settled."""
         if self._kept:
             return set()
-        return set(handles).difference(self._dirty).difference(self._frozen).difference(*self._unwritten, *self._writing)
+        return (
+            set(handles)
+            .difference(self._dirty)
+            .difference(self._frozen)
+            .difference(*self._unwritten, *self._writing)
+        )
 
     def has_unwritten(self) -> bool:
         """Return whether committed changes are missing in the engine."""
@@ -271,7 +288,12 @@ class Transactional(UndoLog[Handle], Generic[Handle]):
             return None
         entries, forms = known
         timed = self._codec.timestamped
-        rows: list[Row] | None = _kernel.engine_rows((entries, self._frozen, self._dirty), handles, (*forms, timed, self.segment_ms), self.prefix)
+        rows: list[Row] | None = _kernel.engine_rows(
+            (entries, self._frozen, self._dirty),
+            handles,
+            (*forms, timed, self.segment_ms),
+            self.prefix,
+        )
         return rows
 
     def _write_one_by_one(self, engine: Engine, handles: list[Handle]) -> None:
@@ -294,7 +316,14 @@ class Transactional(UndoLog[Handle], Generic[Handle]):
         frozen, dirty, now = self._frozen, self._dirty, self._now
         if frozen.keys().isdisjoint(handles) and dirty.keys().isdisjoint(handles):
             return self._now_all(handles)
-        return [frozen[handle] if handle in frozen else dirty[handle] if handle in dirty else now(handle) for handle in handles]
+        return [
+            frozen[handle]
+            if handle in frozen
+            else dirty[handle]
+            if handle in dirty
+            else now(handle)
+            for handle in handles
+        ]
 
     def _rows(self, handles: list[Handle], values: list[Any]) -> list[Row]:
         """Return the engine's rows of these handles; a None value deletes."""

@@ -1,8 +1,32 @@
 """The disk side of stores: RocksDB and files."""
 
-from ks_actors.state.disk._checkpoint_file import NAME, CheckpointFile, read_checkpoint, read_offsets, write_checkpoint
-from ks_actors.state.disk._manifest import FACTS, META, OFFSET, Manifest, StoreFacts, facts_row, offset_row, read_facts, read_offset, recall
-from ks_actors.state.disk._rocksdb import BEHIND, Engine, RocksEngine, Row, SharedResources, SortedTables
+from ks_actors.state.disk._checkpoint_file import (
+    NAME,
+    CheckpointFile,
+    read_checkpoint,
+    read_offsets,
+    write_checkpoint,
+)
+from ks_actors.state.disk._manifest import (
+    FACTS,
+    META,
+    OFFSET,
+    Manifest,
+    StoreFacts,
+    facts_row,
+    offset_row,
+    read_facts,
+    read_offset,
+    recall,
+)
+from ks_actors.state.disk._rocksdb import (
+    BEHIND,
+    Engine,
+    RocksEngine,
+    Row,
+    SharedResources,
+    SortedTables,
+)
 from ks_actors.state.disk._stored_offsets import DATABASE, has_database, stored_offsets
 
 __all__ = [

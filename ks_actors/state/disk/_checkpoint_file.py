@@ -25,7 +25,11 @@ def write_checkpoint(directory: Path, offsets: Mapping[tuple[str, int], int]) ->
     if not offsets:
         path.unlink(missing_ok=True)
         return
-    lines = [VERSION, str(len(offsets)), *(f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items())]
+    lines = [
+        VERSION,
+        str(len(offsets)),
+        *(f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()),
+    ]
     draft = Path(f"{path}.tmp")
     draft.write_text("\n".join(lines) + "\n")
     draft.replace(path)
@@ -42,9 +46,13 @@ def read_checkpoint(directory: Path) -> dict[tuple[str, int], int]:
     if not path.exists():
         return {}
     try:
-        return {partition: offset for partition, offset in read_offsets(path).items() if offset >= 0}
+        return {
+            partition: offset for partition, offset in read_offsets(path).items() if offset >= 0
+        }
     except ValueError as error:
-        raise TaskCorrupted(f"{path} is no checkpoint file: {error}; the task is to be wiped and restored") from error
+        raise TaskCorrupted(
+            f"{path} is no checkpoint file: {error}; the task is to be wiped and restored"
+        ) from error
 
 
 def read_offsets(path: Path) -> dict[tuple[str, int], int]:
@@ -88,7 +96,9 @@ class CheckpointFile:
         try:
             return read_checkpoint(self._directory)
         except TaskCorrupted as error:
-            _log.warning("the file is deleted, stores that do not know their offsets are restored: %s", error)
+            _log.warning(
+                "the file is deleted, stores that do not know their offsets are restored: %s", error
+            )
             (self._directory / NAME).unlink()
             return {}
 
@@ -96,9 +106,23 @@ class CheckpointFile:
         """Remove the offsets of all stores but these."""
         if self._directory is not None:
             kept = {self.partition(name) for name in stores}
-            write_checkpoint(self._directory, {partition: offset for partition, offset in self.read().items() if partition in kept})
+            write_checkpoint(
+                self._directory,
+                {
+                    partition: offset
+                    for partition, offset in self.read().items()
+                    if partition in kept
+                },
+            )
 
     def write(self, written: Mapping[str, int], lost: Callable[[str], bool]) -> None:
         """Write the stores' offsets on disk, without stores that are `lost`."""
         if self._directory is not None and self._directory.exists():
-            write_checkpoint(self._directory, {self.partition(name): offset for name, offset in written.items() if not lost(name)})
+            write_checkpoint(
+                self._directory,
+                {
+                    self.partition(name): offset
+                    for name, offset in written.items()
+                    if not lost(name)
+                },
+            )

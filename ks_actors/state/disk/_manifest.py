@@ -53,9 +53,13 @@ class Manifest(msgspec.Struct):
         try:
             manifest = _decoder.decode(data)
         except msgspec.MsgspecError as error:
-            raise TaskCorrupted(f"task {task}: the list of stores cannot be read: {error}; it is to be wiped and restored") from error
+            raise TaskCorrupted(
+                f"task {task}: the list of stores cannot be read: {error}; it is to be wiped and restored"
+            ) from error
         if manifest.format != FORMAT:
-            raise TaskCorrupted(f"task {task}: state of format {manifest.format}, expected {FORMAT}; it is to be wiped and restored")
+            raise TaskCorrupted(
+                f"task {task}: state of format {manifest.format}, expected {FORMAT}; it is to be wiped and restored"
+            )
         return manifest
 
     def misfit(self, name: str, wanted: StoreFacts) -> str | None:
@@ -64,7 +68,11 @@ class Manifest(msgspec.Struct):
         The id does not count.
         """
         known = self.stores[name]
-        if (known.kind, known.segment_ms, known.duplicates) != (wanted.kind, wanted.segment_ms, wanted.duplicates):
+        if (known.kind, known.segment_ms, known.duplicates) != (
+            wanted.kind,
+            wanted.segment_ms,
+            wanted.duplicates,
+        ):
             return (
                 f"it was {known.kind} with segments of {known.segment_ms} ms, duplicates {known.duplicates}, "
                 f"and is {wanted.kind} with segments of {wanted.segment_ms} ms, duplicates {wanted.duplicates} now"
@@ -84,11 +92,15 @@ class Manifest(msgspec.Struct):
             used = {facts.id for facts in self.stores.values()}
             free = next((number for number in range(1, LAST_ID + 1) if number not in used), None)
             if free is None:
-                raise TaskCorrupted(f"task {task}: no more than {LAST_ID} stores fit into one state directory; it is to be wiped and restored")
+                raise TaskCorrupted(
+                    f"task {task}: no more than {LAST_ID} stores fit into one state directory; it is to be wiped and restored"
+                )
             number = free
         else:
             number, changelog = known.id, changelog or known.changelog
-        self.stores[name] = StoreFacts(number, wanted.kind, wanted.segment_ms, wanted.duplicates, changelog)
+        self.stores[name] = StoreFacts(
+            number, wanted.kind, wanted.segment_ms, wanted.duplicates, changelog
+        )
         return number
 
     def row(self) -> Row:
@@ -122,7 +134,9 @@ def read_facts(engine: Engine, store: str) -> bytes | None:
     return engine.get(FACTS + store.encode())
 
 
-def recall(engine: Engine, store: AnyStore, checkpoint: int | None, give_up: Callable[[str], None]) -> int | None:
+def recall(
+    engine: Engine, store: AnyStore, checkpoint: int | None, give_up: Callable[[str], None]
+) -> int | None:
     """Load a store's facts from the engine; return the next offset of its changelog.
 
     Return None without a changelog, or if the store has to be restored. Without an offset of its
@@ -139,7 +153,9 @@ def recall(engine: Engine, store: AnyStore, checkpoint: int | None, give_up: Cal
         if offset is None:
             rows = engine.scan(store.prefix, after(store.prefix))
             if next(rows, None) is not None:
-                give_up("nothing tells how far of the changelog it is: it was written without one, or a crash has interrupted its first write")
+                give_up(
+                    "nothing tells how far of the changelog it is: it was written without one, or a crash has interrupted its first write"
+                )
             rows.close()
             engine.write((), [(store.prefix, after(store.prefix))])
             return None

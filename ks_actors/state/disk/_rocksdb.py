@@ -44,11 +44,19 @@ class Engine(Protocol):
         """Return the values of many keys; raises TaskCorrupted when one cannot be read."""
         ...
 
-    def scan(self, low: bytes, high: bytes, *, reverse: bool = False) -> Generator[tuple[bytes, bytes], None, None]:
+    def scan(
+        self, low: bytes, high: bytes, *, reverse: bool = False
+    ) -> Generator[tuple[bytes, bytes], None, None]:
         """Iterate over a snapshot from `low` to before `high`, in byte order or in reverse."""
         ...
 
-    def write(self, rows: Iterable[Row], ranges: Sequence[tuple[bytes, bytes]] = (), *, durable: bool = False) -> None:
+    def write(
+        self,
+        rows: Iterable[Row],
+        ranges: Sequence[tuple[bytes, bytes]] = (),
+        *,
+        durable: bool = False,
+    ) -> None:
         """Delete the `ranges` (their ends are exclusive), then write the rows, all or nothing.
 
         `durable` rows survive the process at once. Raises StateFull.
@@ -120,7 +128,9 @@ class SharedResources:
         # The LRU cache has 64 shards, and the filter of a million keys does not fit into a shard of
         # 1 MiB. It would be read again for each get, which takes 95 µs.
         self._cache: Any = rocksdict.Cache.new_hyper_clock_cache(block_cache_bytes, 8 << 10)
-        self._buffers: Any = rocksdict.WriteBufferManager.new_write_buffer_manager_with_cache(write_buffer_bytes, False, self._cache)
+        self._buffers: Any = rocksdict.WriteBufferManager.new_write_buffer_manager_with_cache(
+            write_buffer_bytes, False, self._cache
+        )
 
     @classmethod
     def within(cls, memory_bytes: int, *, statistics: bool = False) -> SharedResources:
@@ -188,7 +198,9 @@ def _check_beginning(directory: Path) -> None:
     if (directory / "CURRENT").exists():
         return
     if any(directory.glob("*.sst")) or any(log.stat().st_size for log in directory.glob("*.log")):
-        raise FileNotFoundError(f"No such file: {directory / 'CURRENT'}, beside data of the database")
+        raise FileNotFoundError(
+            f"No such file: {directory / 'CURRENT'}, beside data of the database"
+        )
 
 
 @final
@@ -201,13 +213,17 @@ class RocksEngine:
     Everything is in one column family, so later writes are never on disk without earlier ones.
     """
 
-    def __init__(self, task: str, directory: Path, shared: SharedResources, *, read_only: bool = False) -> None:
+    def __init__(
+        self, task: str, directory: Path, shared: SharedResources, *, read_only: bool = False
+    ) -> None:
         self._task: str = task
         self._directory: Path = directory
         try:
             options = shared.options()
             if read_only:
-                self._database: Any = rocksdict.Rdict(str(directory), options, access_type=rocksdict.AccessType.read_only())
+                self._database: Any = rocksdict.Rdict(
+                    str(directory), options, access_type=rocksdict.AccessType.read_only()
+                )
             else:
                 directory.mkdir(parents=True, exist_ok=True)
                 _check_beginning(directory)
@@ -238,7 +254,9 @@ class RocksEngine:
         except Exception as error:  # noqa: BLE001 - rocksdict raises nothing more precise
             self._refuse(error)
 
-    def scan(self, low: bytes, high: bytes, *, reverse: bool = False) -> Generator[tuple[bytes, bytes], None, None]:
+    def scan(
+        self, low: bytes, high: bytes, *, reverse: bool = False
+    ) -> Generator[tuple[bytes, bytes], None, None]:
         """Iterate over a snapshot from `low` to before `high`, in byte order or in reverse."""
         options = rocksdict.ReadOptions()
         options.set_iterate_upper_bound(high)
@@ -249,10 +267,17 @@ class RocksEngine:
             rows.seek(low)
         return self._rows(rows, low, reverse=reverse, keep=(options, high))
 
-    def _rows(self, rows: Any, low: bytes, *, reverse: bool, keep: object) -> Generator[tuple[bytes, bytes], None, None]:
+    def _rows(
+        self, rows: Any, low: bytes, *, reverse: bool, keep: object
+    ) -> Generator[tuple[bytes, bytes], None, None]:
         # RocksDB reads the upper bound from Python's memory: `keep` holds it while the iterator
         # lives. Moving an invalid iterator is fatal.
-        valid, key, value, move = rows.valid, rows.key, rows.value, rows.prev if reverse else rows.next
+        valid, key, value, move = (
+            rows.valid,
+            rows.key,
+            rows.value,
+            rows.prev if reverse else rows.next,
+        )
         while valid():
             found = key()
             if reverse and found < low:
@@ -265,7 +290,13 @@ class RocksEngine:
             self._refuse(error)
         del keep
 
-    def write(self, rows: Iterable[Row], ranges: Sequence[tuple[bytes, bytes]] = (), *, durable: bool = False) -> None:
+    def write(
+        self,
+        rows: Iterable[Row],
+        ranges: Sequence[tuple[bytes, bytes]] = (),
+        *,
+        durable: bool = False,
+    ) -> None:
         """Delete the `ranges`, then write the rows, all or nothing; raises StateFull."""
         batch = rocksdict.WriteBatch(raw_mode=True)
         for low, high in ranges:
@@ -308,7 +339,10 @@ class RocksEngine:
         After a background error return False, so that the flush raises it.
         """
         asked = self._data.property_int_value
-        waiting = asked("rocksdb.num-immutable-mem-table") or int(self._data.property_value("rocksdb.num-files-at-level0") or 0) >= MANY_TABLES
+        waiting = (
+            asked("rocksdb.num-immutable-mem-table")
+            or int(self._data.property_value("rocksdb.num-files-at-level0") or 0) >= MANY_TABLES
+        )
         return bool(waiting and not asked("rocksdb.background-errors"))
 
     def checkpoint(self, directory: Path) -> None:

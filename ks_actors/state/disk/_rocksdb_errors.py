@@ -11,7 +11,11 @@ if TYPE_CHECKING:
 
 FULL: Final = ("No space left", "File too large", "Disk quota exceeded")
 TOO_MANY_FILES: Final = ("Too many open files", "Too many files open")
-LOCKED: Final = ("lock hold by current process", "While lock file", "Resource temporarily unavailable")
+LOCKED: Final = (
+    "lock hold by current process",
+    "While lock file",
+    "Resource temporarily unavailable",
+)
 BROKEN: Final = ("Corruption", "No such file")
 
 
@@ -19,7 +23,9 @@ def refuse(error: Exception, where: str) -> NoReturn:
     """Raise the error class that fits an error of RocksDB."""
     text = str(error)
     if any(sign in text for sign in FULL):
-        raise StateFull(f"{where} cannot be written, there is no room: free some; what was committed is in the changelog ({text})") from error
+        raise StateFull(
+            f"{where} cannot be written, there is no room: free some; what was committed is in the changelog ({text})"
+        ) from error
     if any(sign in text for sign in TOO_MANY_FILES):
         # Check this before LOCKED: with too many open files, the lock file cannot be opened either.
         raise StateError(
@@ -31,5 +37,7 @@ def refuse(error: Exception, where: str) -> NoReturn:
             f"{where} is in use by another process, or by another app in this one: stop it, or choose another directory ({text})"
         ) from error
     if any(sign in text for sign in BROKEN):
-        raise TaskCorrupted(f"{where} cannot be trusted: it is to be wiped and restored ({text})") from error
+        raise TaskCorrupted(
+            f"{where} cannot be trusted: it is to be wiped and restored ({text})"
+        ) from error
     raise StateError(f"{where} cannot be used: {text}") from error

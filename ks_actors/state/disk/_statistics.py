@@ -44,7 +44,10 @@ RATIOS: Final = {
     "block-cache-index-hit-ratio": "block.cache.index",
     "block-cache-filter-hit-ratio": "block.cache.filter",
 }
-TIMES: Final = {"memtable-flush-time": "db.flush.micros", "compaction-time": "compaction.times.micros"}
+TIMES: Final = {
+    "memtable-flush-time": "db.flush.micros",
+    "compaction-time": "compaction.times.micros",
+}
 
 
 def gauges(data: Any) -> dict[str, float]:
@@ -57,7 +60,10 @@ def counted(text: str) -> dict[str, float]:
 
     Times are in ms; a ratio without lookups is 0.
     """
-    lines = {name.removeprefix("rocksdb."): values for name, _, values in (line.partition(" ") for line in text.splitlines())}
+    lines = {
+        name.removeprefix("rocksdb."): values
+        for name, _, values in (line.partition(" ") for line in text.splitlines())
+    }
 
     def number(name: str, what: str = "COUNT") -> float:
         words = lines.get(name, "").split()
@@ -73,6 +79,8 @@ def counted(text: str) -> dict[str, float]:
         figures[f"{name}-max"] = number(histogram, "P100") / 1000
     stalls = number("db.write.stall")
     figures["write-stall-duration-total"] = number("stall.micros") / 1000
-    figures["write-stall-duration-avg"] = figures["write-stall-duration-total"] / stalls if stalls else 0.0
+    figures["write-stall-duration-avg"] = (
+        figures["write-stall-duration-total"] / stalls if stalls else 0.0
+    )
     figures["number-open-files"] = number("no.file.opens") - number("no.file.closes")
     return figures

@@ -32,7 +32,11 @@ def stored_offsets(directory: Path, shared: SharedResources) -> dict[str, int]:
     except TaskCorrupted:
         return found
     # A database's own offsets are newer than those in the file.
-    return found | {topic: offset for (topic, _), offset in told.items() if not any(topic.endswith(f"-{store}-changelog") for store in found)}
+    return found | {
+        topic: offset
+        for (topic, _), offset in told.items()
+        if not any(topic.endswith(f"-{store}-changelog") for store in found)
+    }
 
 
 def has_database(directory: Path) -> bool:
@@ -46,7 +50,9 @@ def _in_database(directory: Path, shared: SharedResources) -> dict[str, int]:
     if not database.is_dir():
         return found
     try:
-        opened = rocksdict.Rdict(str(database), shared.options(), access_type=rocksdict.AccessType.read_only())
+        opened = rocksdict.Rdict(
+            str(database), shared.options(), access_type=rocksdict.AccessType.read_only()
+        )
         try:
             options = rocksdict.ReadOptions()
             bound = after(OFFSET)  # RocksDB reads the bound from Python's memory, so keep it alive

@@ -1,7 +1,21 @@
 """Export and import of a store's committed rows, for snapshots."""
 
-from ks_actors.state.export._rows_in_memory import committed_facts, committed_rows, fill, log_batch, prepare_rows
-from ks_actors.state.export._rows_on_disk import SUFFIXES, CheckpointRows, Ingest, StoreIngest, clear_drafts, has_rows, segment_ms_of
+from ks_actors.state.export._rows_in_memory import (
+    committed_facts,
+    committed_rows,
+    fill,
+    log_batch,
+    prepare_rows,
+)
+from ks_actors.state.export._rows_on_disk import (
+    SUFFIXES,
+    CheckpointRows,
+    Ingest,
+    StoreIngest,
+    clear_drafts,
+    has_rows,
+    segment_ms_of,
+)
 
 __all__ = [
     "SUFFIXES",

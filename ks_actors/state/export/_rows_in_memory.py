@@ -53,22 +53,39 @@ def log_batch(store: Any, rows: Sequence[tuple[Any, Any, Entry]]) -> Batch:
     codec = store._codec
     if isinstance(store, Versions):
         return _versions(codec, rows)
-    values, times = [codec.value(entry[0]) for _, _, entry in rows], [entry[1] for _, _, entry in rows]
+    values, times = (
+        [codec.value(entry[0]) for _, _, entry in rows],
+        [entry[1] for _, _, entry in rows],
+    )
     if not isinstance(store, KeyIndex | JoinWindowRows):
         return Batch([encoded for encoded, _, _ in rows], values, times)
     if store._segmented:
         return Batch([place[SEGMENT.size :] for place, _, _ in rows], values, times)
     if isinstance(store, Sessions):
-        return Batch([encoded + ENDS.pack(end, -start) for (end, encoded, start), _, _ in rows], values, times)
-    return Batch([encoded + SUFFIX.pack(start, sequence) for (start, encoded, sequence), _, _ in rows], values, times)
+        return Batch(
+            [encoded + ENDS.pack(end, -start) for (end, encoded, start), _, _ in rows],
+            values,
+            times,
+        )
+    return Batch(
+        [encoded + SUFFIX.pack(start, sequence) for (start, encoded, sequence), _, _ in rows],
+        values,
+        times,
+    )
 
 
 def _versions(codec: Any, rows: Sequence[tuple[Any, Any, Entry]]) -> Batch:
     deleted = [entry[0] is TOMBSTONE for _, _, entry in rows]
     return Batch(
         [codec.log_key(index) + pack_time(time) for _, (index, time), _ in rows],
-        [b"" if gone else codec.value(entry[0]) for gone, (_, _, entry) in zip(deleted, rows, strict=True)],
-        [-1 - time if gone else time for gone, (_, (_, time), _) in zip(deleted, rows, strict=True)],
+        [
+            b"" if gone else codec.value(entry[0])
+            for gone, (_, _, entry) in zip(deleted, rows, strict=True)
+        ],
+        [
+            -1 - time if gone else time
+            for gone, (_, (_, time), _) in zip(deleted, rows, strict=True)
+        ],
     )
 
 

@@ -10,7 +10,17 @@ from ks_actors._errors import StateError
 from ks_actors.records import Batch
 from ks_actors.state._discard import give_up, without_copy
 from ks_actors.state.core import ROWS, TIME_BYTES, after, pack_time, unpack_time
-from ks_actors.state.disk import DATABASE, Manifest, RocksEngine, SortedTables, StoreFacts, facts_row, offset_row, read_facts, read_offset
+from ks_actors.state.disk import (
+    DATABASE,
+    Manifest,
+    RocksEngine,
+    SortedTables,
+    StoreFacts,
+    facts_row,
+    offset_row,
+    read_facts,
+    read_offset,
+)
 from ks_actors.state.disk import NAME as CHECKPOINT_FILE
 from ks_actors.state.session import ENDS
 from ks_actors.state.timed import FACTS, SEGMENT, SHORTEST_SEGMENT_MS, SUFFIX
@@ -24,13 +34,21 @@ if TYPE_CHECKING:
     from ks_actors.state.disk import Engine, Row, SharedResources
     from ks_actors.topology import StoreSpec
 
-SUFFIXES: Final = {StoreKind.WINDOW: SUFFIX, StoreKind.TIMESTAMPED_WINDOW: SUFFIX, StoreKind.SESSION: ENDS}
+SUFFIXES: Final = {
+    StoreKind.WINDOW: SUFFIX,
+    StoreKind.TIMESTAMPED_WINDOW: SUFFIX,
+    StoreKind.SESSION: ENDS,
+}
 """The suffixes of changelog keys; their first part decides on expiry.
 
 They are start and sequence number of a window, and end and start of a session.
 """
 
-TIMESTAMPED: Final = (StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.TIMESTAMPED_WINDOW, StoreKind.VERSIONED)
+TIMESTAMPED: Final = (
+    StoreKind.TIMESTAMPED_KEY_VALUE,
+    StoreKind.TIMESTAMPED_WINDOW,
+    StoreKind.VERSIONED,
+)
 SLICE: Final = 1_000
 _DRAFT: Final = "rocksdb.ingest"
 _TABLES: Final = "tables"
@@ -99,9 +117,17 @@ class CheckpointRows:
                 starts = [suffix.unpack_from(key, len(key) - suffix.size)[0] for key, _ in found]
                 found = [row for row, start in zip(found, starts, strict=True) if start > limit]
                 starts = [start for start in starts if start > limit]
-            keys = [snapshot_key(key[1:]) for key, _ in found] if spec.kind is StoreKind.VERSIONED else [key[cut:] for key, _ in found]
+            keys = (
+                [snapshot_key(key[1:]) for key, _ in found]
+                if spec.kind is StoreKind.VERSIONED
+                else [key[cut:] for key, _ in found]
+            )
             if timestamped:
-                yield Batch(keys, [data[TIME_BYTES:] for _, data in found], [unpack_time(data)[0] for _, data in found])
+                yield Batch(
+                    keys,
+                    [data[TIME_BYTES:] for _, data in found],
+                    [unpack_time(data)[0] for _, data in found],
+                )
             else:
                 yield Batch(keys, [data for _, data in found], starts)
 
@@ -110,7 +136,9 @@ class CheckpointRows:
 class StoreIngest:
     """A writer of the rows of one store. All methods block."""
 
-    def __init__(self, spec: StoreSpec, engine: Engine, tables: SortedTables, prefix: bytes, last: list[Row]) -> None:
+    def __init__(
+        self, spec: StoreSpec, engine: Engine, tables: SortedTables, prefix: bytes, last: list[Row]
+    ) -> None:
         self._spec: StoreSpec = spec
         self._engine: Engine = engine
         self._tables: SortedTables = tables
@@ -133,14 +161,22 @@ class StoreIngest:
         if suffix is not None:
             segment_ms = segment_ms_of(spec)
             parts = [suffix.unpack_from(key, len(key) - suffix.size) for key in batch.keys]
-            keys = [prefix + SEGMENT.pack(start // segment_ms) + key for (start, _), key in zip(parts, batch.keys, strict=True)]
+            keys = [
+                prefix + SEGMENT.pack(start // segment_ms) + key
+                for (start, _), key in zip(parts, batch.keys, strict=True)
+            ]
             self._observed = max(self._observed, *(start for start, _ in parts))
             if suffix is SUFFIX:
                 self._sequence = max(self._sequence, *(number for _, number in parts))
         if versions:
-            self._observed = max(self._observed, *(time if time >= 0 else -1 - time for time in batch.timestamps))
+            self._observed = max(
+                self._observed, *(time if time >= 0 else -1 - time for time in batch.timestamps)
+            )
         if spec.kind in TIMESTAMPED:
-            values = [pack_time(time) + value for time, value in zip(batch.timestamps, values, strict=True)]
+            values = [
+                pack_time(time) + value
+                for time, value in zip(batch.timestamps, values, strict=True)
+            ]
         rows = list(zip(keys, values, strict=True))
         for start in range(0, len(rows), ROWS):
             # Sorted tables take half the time, but each is a file. Past some number of them,
@@ -154,7 +190,12 @@ class StoreIngest:
         """Set the next offset of the changelog, and the facts of a store with times."""
         self._tables.end()
         if self._spec.kind in SUFFIXES or self._spec.kind is StoreKind.VERSIONED:
-            self._last.append(facts_row(self._spec.name, FACTS.pack(max(observed, self._observed), max(sequence, self._sequence))))
+            self._last.append(
+                facts_row(
+                    self._spec.name,
+                    FACTS.pack(max(observed, self._observed), max(sequence, self._sequence)),
+                )
+            )
         self._last.append(offset_row(self._spec.name, next_offset))
 
 
@@ -168,8 +209,14 @@ class Ingest:
     because that store has no changelog.
     """
 
-    def __init__(self, task: str, directory: Path, shared: SharedResources, stores: Iterable[StoreSpec]) -> None:
-        self._stores: list[StoreSpec] = [spec for spec in stores if spec.type != "in_memory" and spec.kind is not StoreKind.CUSTOM]
+    def __init__(
+        self, task: str, directory: Path, shared: SharedResources, stores: Iterable[StoreSpec]
+    ) -> None:
+        self._stores: list[StoreSpec] = [
+            spec
+            for spec in stores
+            if spec.type != "in_memory" and spec.kind is not StoreKind.CUSTOM
+        ]
         if (only := without_copy(self._stores)) and (directory / DATABASE).exists():
             raise StateError(
                 f"the database of task {task} in {directory} cannot be replaced: it has the only copy of store {', '.join(only)}, which has no "
@@ -221,7 +268,9 @@ class Ingest:
         database = self._directory / DATABASE
         # Delete the old database first: `rename` cannot replace a directory with files.
         if database.exists():
-            give_up(self._task, self._stores, self._directory, reason, fate="is given up, and replaced")
+            give_up(
+                self._task, self._stores, self._directory, reason, fate="is given up, and replaced"
+            )
             shutil.rmtree(database)
         # it belongs to the old database
         (self._directory / CHECKPOINT_FILE).unlink(missing_ok=True)

@@ -49,7 +49,11 @@ class JoinWindowBatchLookups(JoinWindowLookups[K], Generic[K]):
         """
         if not starts:
             return None if self._low and self.engine is not None else []
-        if min(starts) <= self.limit_after(max(starts)) or self._sequence + len(starts) >= SEQUENCE_MASK or (self._low and self.engine is not None):
+        if (
+            min(starts) <= self.limit_after(max(starts))
+            or self._sequence + len(starts) >= SEQUENCE_MASK
+            or (self._low and self.engine is not None)
+        ):
             return None
         if self._packed:
             return values if _kernel.Rows(0, *self._texts).take(indexes, values) else None
@@ -96,14 +100,23 @@ class JoinWindowBatchLookups(JoinWindowLookups[K], Generic[K]):
         numbers = [start // span for start in starts]
         for number in sorted(set(numbers)):
             picked = [number == other for other in numbers]
-            columns: Iterable[list[Any]] = (list(compress(column, picked)) for column in (indexes, starts, sequences, values))
+            columns: Iterable[list[Any]] = (
+                list(compress(column, picked)) for column in (indexes, starts, sequences, values)
+            )
             self._open(number).add_all(*columns)
 
     def _open(self, number: int) -> AnySegment:
         segment = self._touched[number] = self._segment(number)
         return segment
 
-    def meet(self, indexes: list[Any], times: list[int], before: int, after: int, limits: list[int] | None) -> list[Met]:
+    def meet(
+        self,
+        indexes: list[Any],
+        times: list[int],
+        before: int,
+        after: int,
+        limits: list[int] | None,
+    ) -> list[Met]:
         """Return the rows under each key in a window around its time, as matches.
 
         A window is from `before` ms before to `after` ms after the time; starts below 0 do not

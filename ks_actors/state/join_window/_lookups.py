@@ -27,7 +27,13 @@ class JoinWindowLookups(JoinWindowRows, Generic[K]):
     """Entries by key and start (ms), as many as were put. Expiry is that of `Windows`."""
 
     def __init__(
-        self, codec: Codec, engine: Engine | None, prefix: bytes, record_time: Callable[[], int], spec: StoreSpec, expired: Callable[[int], None]
+        self,
+        codec: Codec,
+        engine: Engine | None,
+        prefix: bytes,
+        record_time: Callable[[], int],
+        spec: StoreSpec,
+        expired: Callable[[int], None],
     ) -> None:
         super().__init__(codec, engine, prefix, record_time, spec)
         self.window_size_ms: int = spec.window_size_ms
@@ -48,12 +54,17 @@ class JoinWindowLookups(JoinWindowRows, Generic[K]):
         """
         if entry is None and self._segmented:
             return
-        value, time = (None, self._time()) if entry is None else (self.kept(key, entry[0]), entry[1])
+        value, time = (
+            (None, self._time()) if entry is None else (self.kept(key, entry[0]), entry[1])
+        )
         if start > self._observed:
             self._observed = start
             self._limit = start - self._retention
         if start <= self._limit:
-            if not self._segmented or start // self.segment_ms < max(0, self._limit) // self.segment_ms:
+            if (
+                not self._segmented
+                or start // self.segment_ms < max(0, self._limit) // self.segment_ms
+            ):
                 self._expired(1)
             return
         index: Any = key if self._faithful else self._codec.key(key)
@@ -87,14 +98,18 @@ class JoinWindowLookups(JoinWindowRows, Generic[K]):
             return value
         if self._mutable:
             return Raw(self._codec.content(key, value))
-        if type(value) is self._text and (type(value) is bytes or (type(value) is str and value.isascii())):
+        if type(value) is self._text and (
+            type(value) is bytes or (type(value) is str and value.isascii())
+        ):
             return value
         return self._codec.admit(key, value)
 
     def get_entry(self, key: K, start: int) -> Entry | None:
         """Return the entry of the very last put, if it was for this window."""
         slot = start << SEQUENCE_BITS | self._sequence
-        return next((entry for found, entry in self._slots(key, start, start) if found == slot), None)
+        return next(
+            (entry for found, entry in self._slots(key, start, start) if found == slot), None
+        )
 
     def fetch_entries(self, key: K, time_from: int, time_to: int) -> list[tuple[int, Entry]]:
         """Return start and entry of the rows of `key` in a time range.
@@ -107,7 +122,10 @@ class JoinWindowLookups(JoinWindowRows, Generic[K]):
             return []
         span, segments = self._span, self._segments
         if first // span < self._low and self.engine is not None:
-            return [(slot >> SEQUENCE_BITS, entry) for slot, entry in self._slots(key, time_from, time_to)]
+            return [
+                (slot >> SEQUENCE_BITS, entry)
+                for slot, entry in self._slots(key, time_from, time_to)
+            ]
         index: Any = key if self._faithful else self._codec.key(key)
         found: list[tuple[int, Entry]] = []
         for segment in self._within(first, time_to) if len(segments) > 1 else segments.values():
@@ -123,7 +141,11 @@ class JoinWindowLookups(JoinWindowRows, Generic[K]):
                 if first <= starts[places] <= time_to and values[places] is not None:
                     found.append((starts[places], self._entry_at(segment, places)))
             else:
-                there = (place for place in segment.places(index, first, time_to) if values[place] is not None)
+                there = (
+                    place
+                    for place in segment.places(index, first, time_to)
+                    if values[place] is not None
+                )
                 found += [(starts[place], self._entry_at(segment, place)) for place in there]
         return found
 
@@ -131,7 +153,11 @@ class JoinWindowLookups(JoinWindowRows, Generic[K]):
         """Return the segments that overlap with a time range, in order."""
         low, high, segments = first // self._span, last // self._span, self._segments
         if high - low < len(segments):
-            return [segment for number in range(low, high + 1) if (segment := segments.get(number)) is not None]
+            return [
+                segment
+                for number in range(low, high + 1)
+                if (segment := segments.get(number)) is not None
+            ]
         return [segments[number] for number in sorted(segments) if low <= number <= high]
 
     def _slots(self, key: K, time_from: int, time_to: int) -> list[tuple[int, Entry]]:
@@ -148,7 +174,10 @@ class JoinWindowLookups(JoinWindowRows, Generic[K]):
         for segment in self._within(first, time_to):
             starts, sequences = segment.starts, segment.sequences
             for place in segment.places(index, first, time_to):
-                slot, entry = starts[place] << SEQUENCE_BITS | sequences[place], self._entry_at(segment, place)
+                slot, entry = (
+                    starts[place] << SEQUENCE_BITS | sequences[place],
+                    self._entry_at(segment, place),
+                )
                 if entry[0] is None:
                     found.pop(slot, None)  # it was deleted
                 else:
@@ -162,30 +191,43 @@ class JoinWindowLookups(JoinWindowRows, Generic[K]):
             return []
         found: dict[tuple[bytes, int, int], Entry] = {}
         if first // self._span < self._low and self.engine is not None:
-            found.update(self._all_stored(self.engine, first, min(time_to, self._low * self._span - 1)))
+            found.update(
+                self._all_stored(self.engine, first, min(time_to, self._low * self._span - 1))
+            )
         encode = self._codec.index_bytes
         for segment in self._within(first, time_to):
-            for place, (index, start, sequence) in enumerate(zip(segment.keys, segment.starts, segment.sequences, strict=True)):
+            for place, (index, start, sequence) in enumerate(
+                zip(segment.keys, segment.starts, segment.sequences, strict=True)
+            ):
                 if not first <= start <= time_to:
                     continue
                 if segment.values[place] is None:
                     found.pop((encode(index), start, sequence), None)
                 else:
                     found[encode(index), start, sequence] = self._entry_at(segment, place)
-        rows = [(encoded, start, sequence, entry) for (encoded, start, sequence), entry in found.items()]
+        rows = [
+            (encoded, start, sequence, entry) for (encoded, start, sequence), entry in found.items()
+        ]
         if by_time:
             rows.sort(key=lambda row: (row[1], row[0], row[2]))
         else:
-            rows.sort(key=lambda row: (row[1] // self.segment_ms, row[0] + SUFFIX.pack(row[1], row[2])))
+            rows.sort(
+                key=lambda row: (row[1] // self.segment_ms, row[0] + SUFFIX.pack(row[1], row[2]))
+            )
         return rows
 
-    def _all_stored(self, engine: Engine, first: int, last: int) -> Iterable[tuple[tuple[bytes, int, int], Entry]]:
+    def _all_stored(
+        self, engine: Engine, first: int, last: int
+    ) -> Iterable[tuple[tuple[bytes, int, int], Entry]]:
         cut = len(self.prefix) + SEGMENT.size
         low, high = self._base(first), self.prefix + SEGMENT.pack(last // self.segment_ms + 1)
         for name, data in engine.scan(low, high):
             start, sequence = SUFFIX.unpack_from(name, len(name) - SUFFIX.size)
             if first <= start <= last:
-                yield (name[cut : -SUFFIX.size], start, sequence), self._codec.entry(self._codec.from_engine(data))
+                yield (
+                    (name[cut : -SUFFIX.size], start, sequence),
+                    self._codec.entry(self._codec.from_engine(data)),
+                )
 
 
 def _slot(row: tuple[int, Entry]) -> int:

@@ -102,7 +102,11 @@ class PackedSegment:
     def contents(self, first: int, last: int) -> tuple[list[bytes], list[bytes | None], list[int]]:
         """Return changelog keys, value bytes and times of rows `first` to before `last`."""
         rows = self.rows
-        return rows.names(first, last), rows.column(CONTENT, first, last), rows.column(TIME, first, last)
+        return (
+            rows.names(first, last),
+            rows.column(CONTENT, first, last),
+            rows.column(TIME, first, last),
+        )
 
     def add(self, codec: Codec, row: tuple[Any, int, int, Any, int]) -> None:
         """Add key, start, sequence number, value and time. Raises SerializationError."""
@@ -111,12 +115,17 @@ class PackedSegment:
         except (TypeError, UnicodeEncodeError):
             key, start, sequence, value, time = row
             try:  # key or value may be of a subclass
-                index, same = codec.index_key(codec.index_bytes(key)), None if value is None else codec.read_value(codec.value(value))
+                index, same = (
+                    codec.index_key(codec.index_bytes(key)),
+                    None if value is None else codec.read_value(codec.value(value)),
+                )
             except Exception as error:  # noqa: BLE001 - whatever a serde raises means that the object is bad
                 codec.refuse(key, value, error)
             self.rows.add(index, start, sequence, same, time)
 
-    def add_all(self, keys: list[Any], starts: list[int], sequences: Iterable[int], values: list[Any]) -> None:
+    def add_all(
+        self, keys: list[Any], starts: list[int], sequences: Iterable[int], values: list[Any]
+    ) -> None:
         """Add rows with their starts as times, all of them or, on an error, none.
 
         No value is None.

@@ -13,7 +13,17 @@ from ks_actors import serdes
 from ks_actors._errors import IllegalTransition
 from ks_actors.kernel import kernel as _kernel
 from ks_actors.records import Batch, PackedBatch
-from ks_actors.state.core import LOGGED_BYTES, ROWS, SLICE, Closed, Codec, Entry, Measured, pack_time, span_of
+from ks_actors.state.core import (
+    LOGGED_BYTES,
+    ROWS,
+    SLICE,
+    Closed,
+    Codec,
+    Entry,
+    Measured,
+    pack_time,
+    span_of,
+)
 from ks_actors.state.join_window._packed_segment import START, AnySegment, PackedSegment
 from ks_actors.state.join_window._segment import Raw, Segment
 from ks_actors.state.timed import FACTS, SEGMENT, SEQUENCE_BITS, SHORTEST_SEGMENT_MS, SUFFIX
@@ -48,7 +58,14 @@ class JoinWindowRows(Measured):
     until they expire. The public members are for TaskStores.
     """
 
-    def __init__(self, codec: Codec, engine: Engine | None, prefix: bytes, record_time: Callable[[], int], spec: StoreSpec) -> None:
+    def __init__(
+        self,
+        codec: Codec,
+        engine: Engine | None,
+        prefix: bytes,
+        record_time: Callable[[], int],
+        spec: StoreSpec,
+    ) -> None:
         self.name: str = codec.name
         self.logged: bool = spec.logging
         self.engine: Engine | None = engine
@@ -88,7 +105,9 @@ class JoinWindowRows(Measured):
     def _segment(self, number: int) -> AnySegment:
         segment = self._segments.get(number)
         if segment is None and self._packed:
-            segment = self._segments[number] = PackedSegment(number, partial(_kernel.Rows, number * self._span, *self._texts))
+            segment = self._segments[number] = PackedSegment(
+                number, partial(_kernel.Rows, number * self._span, *self._texts)
+            )
         elif segment is None:
             segment = self._segments[number] = Segment(number)
         return segment
@@ -184,22 +203,39 @@ class JoinWindowRows(Measured):
                 if type(segment) is PackedSegment:
                     yield PackedBatch(segment.rows, first, last)
                 else:
-                    yield Batch(self._log_keys(segment, first, last), self._contents(segment, first, last), segment.times[first:last].tolist())
+                    yield Batch(
+                        self._log_keys(segment, first, last),
+                        self._contents(segment, first, last),
+                        segment.times[first:last].tolist(),
+                    )
 
     def _log_keys(self, segment: Segment, first: int, last: int) -> list[bytes]:
         keys = segment.keys[first:last]
         if _kernel is not None and self._codec.plain_keys:
             with suppress(TypeError):  # a subclass of str or bytes
-                return _kernel.window_keys(keys, segment.starts[first:last].tolist(), segment.sequences[first:last].tolist())  # type: ignore[no-any-return]
+                return _kernel.window_keys(
+                    keys,
+                    segment.starts[first:last].tolist(),
+                    segment.sequences[first:last].tolist(),
+                )  # type: ignore[no-any-return]
         encoded = map(self._codec.key, keys) if self._codec.faithful else keys
-        return list(map(add, encoded, map(SUFFIX.pack, segment.starts[first:last], segment.sequences[first:last])))
+        return list(
+            map(
+                add,
+                encoded,
+                map(SUFFIX.pack, segment.starts[first:last], segment.sequences[first:last]),
+            )
+        )
 
     def _contents(self, segment: Segment, first: int, last: int) -> list[Any]:
         values = segment.values[first:last]
         if self._plain and None not in values:
             return values
         if self._mutable or None in values or Raw in map(type, values):
-            return [None if value is None else self._encoded(segment, place) for place, value in enumerate(values, first)]
+            return [
+                None if value is None else self._encoded(segment, place)
+                for place, value in enumerate(values, first)
+            ]
         try:
             return list(map(self._codec.value, values))
         except Exception:  # noqa: BLE001 - it comes again, with the name of the one that it was
@@ -208,7 +244,9 @@ class JoinWindowRows(Measured):
     def _encoded(self, segment: AnySegment, place: int) -> bytes:
         """Return a value as plain bytes, never a subclass: a log accepts nothing else."""
         value = segment.values[place]
-        return bytes(value) if type(value) is Raw else self._codec.content(segment.keys[place], value)
+        return (
+            bytes(value) if type(value) is Raw else self._codec.content(segment.keys[place], value)
+        )
 
     def _entry_at(self, segment: AnySegment, place: int) -> Entry:
         """Return the entry of a row, a new object when it is mutable."""
@@ -226,20 +264,28 @@ class JoinWindowRows(Measured):
         Raises IllegalTransition while a transaction is open.
         """
         if self._touched or self._frozen:
-            raise IllegalTransition(f"store {self.name}: what is uncommitted is to be dropped before anything is restored")
+            raise IllegalTransition(
+                f"store {self.name}: what is uncommitted is to be dropped before anything is restored"
+            )
         parts = [SUFFIX.unpack_from(key, len(key) - SUFFIX.size) for key in batch.keys]
         observed = max((start for start, _ in parts), default=-1)
         self._observed = max(observed, self._observed)
         self._limit = self._observed - self._retention
         self._committed = self._frozen_observed = max(self._committed, self._observed)
         self._cold, self._cold_rows = {}, 0
-        for key, (start, sequence), value, time in zip(batch.keys, parts, batch.values, batch.timestamps, strict=True):
+        for key, (start, sequence), value, time in zip(
+            batch.keys, parts, batch.values, batch.timestamps, strict=True
+        ):
             self._sequence = max(self._sequence, sequence)
             if start > self._limit:
-                self._restore_row(self._codec.index_key(key[: -SUFFIX.size]), start, sequence, value, time)
+                self._restore_row(
+                    self._codec.index_key(key[: -SUFFIX.size]), start, sequence, value, time
+                )
         self._expire()
 
-    def _restore_row(self, index: Any, start: int, sequence: int, value: bytes | None, time: int) -> None:
+    def _restore_row(
+        self, index: Any, start: int, sequence: int, value: bytes | None, time: int
+    ) -> None:
         segment = self._segment(start // self._span)
         stored: Any = value
         if value is not None and not self._plain:
@@ -259,12 +305,19 @@ class JoinWindowRows(Measured):
         """Return the engine's form of the rows that start after `limit`."""
         if type(segment) is not PackedSegment:
             starts = segment.starts
-            yield from (self._row(segment, place) for place in range(first, last) if starts[place] > limit)
+            yield from (
+                self._row(segment, place) for place in range(first, last) if starts[place] > limit
+            )
             return
         timestamped = self._codec.timestamped
-        for start, name, value, time in zip(segment.rows.column(START, first, last), *segment.contents(first, last), strict=True):
+        for start, name, value, time in zip(
+            segment.rows.column(START, first, last), *segment.contents(first, last), strict=True
+        ):
             if start > limit:
-                yield (self._base(start) + name, pack_time(time) + value if timestamped and value is not None else value)
+                yield (
+                    self._base(start) + name,
+                    pack_time(time) + value if timestamped and value is not None else value,
+                )
 
     def _row(self, segment: Segment, place: int) -> Row:
         start, sequence = segment.starts[place], segment.sequences[place]
@@ -272,14 +325,21 @@ class JoinWindowRows(Measured):
         if segment.values[place] is None:
             return (self._base(start) + name, None)
         data = self._encoded(segment, place)
-        return (self._base(start) + name, pack_time(segment.times[place]) + data if self._codec.timestamped else data)
+        return (
+            self._base(start) + name,
+            pack_time(segment.times[place]) + data if self._codec.timestamped else data,
+        )
 
     def _base(self, start: int) -> bytes:
         return self.prefix + SEGMENT.pack(start // self.segment_ms)
 
     def frozen_rows(self) -> list[Row]:
         """Return the engine's form of all frozen rows."""
-        return [row for segment in self._frozen.values() for row in self._rows_of(segment, segment.committed, segment.frozen, -1 << 63)]
+        return [
+            row
+            for segment in self._frozen.values()
+            for row in self._rows_of(segment, segment.committed, segment.frozen, -1 << 63)
+        ]
 
     def unsettled(self) -> int:
         """Return the number of expired rows still in memory."""
@@ -301,7 +361,9 @@ class JoinWindowRows(Measured):
 
     def has_unwritten(self) -> bool:
         """Return whether committed rows are missing in the engine."""
-        return self.engine is not None and any(segment.written < segment.committed for segment in self._segments.values())
+        return self.engine is not None and any(
+            segment.written < segment.committed for segment in self._segments.values()
+        )
 
     def begin_write(self) -> None:
         """Take the committed rows as the ones to write."""
@@ -316,14 +378,19 @@ class JoinWindowRows(Measured):
         """
         expired = max(0, self._committed - self._retention) // self.segment_ms
         if expired > self._cleared:
-            engine.write((), [(self.prefix + SEGMENT.pack(self._cleared), self.prefix + SEGMENT.pack(expired))])
+            engine.write(
+                (),
+                [(self.prefix + SEGMENT.pack(self._cleared), self.prefix + SEGMENT.pack(expired))],
+            )
             self._cleared = expired
             yield
         for number in sorted(self._segments):
             segment = self._segments.get(number)
             while segment is not None and segment.written < segment.goal:
                 first, last = segment.written, min(segment.written + ROWS, segment.goal)
-                engine.write(sorted(self._rows_of(segment, first, last, self._committed - self._retention)))
+                engine.write(
+                    sorted(self._rows_of(segment, first, last, self._committed - self._retention))
+                )
                 segment.written = last
                 yield
                 segment = self._segments.get(number)
@@ -368,8 +435,13 @@ class JoinWindowRows(Measured):
         first, end = max(0, self._committed - self._retention + 1), self._low * self._span
         for segment in range(first // self.segment_ms, (end - 1) // self.segment_ms + 1):
             base = self.prefix + SEGMENT.pack(segment) + encoded
-            since, until = max(first, segment * self.segment_ms), min(end, (segment + 1) * self.segment_ms)
-            for name, data in engine.scan(base + SUFFIX.pack(since, 0), base + SUFFIX.pack(until, 0)):
+            since, until = (
+                max(first, segment * self.segment_ms),
+                min(end, (segment + 1) * self.segment_ms),
+            )
+            for name, data in engine.scan(
+                base + SUFFIX.pack(since, 0), base + SUFFIX.pack(until, 0)
+            ):
                 # otherwise the row belongs to a longer key
                 if len(name) == len(base) + SUFFIX.size:
                     start, sequence = SUFFIX.unpack_from(name, len(base))

@@ -48,7 +48,20 @@ class Segment:
     by start, then by order of puts.
     """
 
-    __slots__ = ("committed", "frozen", "goal", "index", "keys", "number", "plain", "sequences", "starts", "times", "values", "written")
+    __slots__ = (
+        "committed",
+        "frozen",
+        "goal",
+        "index",
+        "keys",
+        "number",
+        "plain",
+        "sequences",
+        "starts",
+        "times",
+        "values",
+        "written",
+    )
 
     def __init__(self, number: int) -> None:
         self.number: int = number
@@ -83,7 +96,9 @@ class Segment:
             self.gather(key, place)
         return place
 
-    def add_all(self, keys: list[Any], starts: list[int], sequences: Iterable[int], values: list[Any]) -> None:
+    def add_all(
+        self, keys: list[Any], starts: list[int], sequences: Iterable[int], values: list[Any]
+    ) -> None:
         """Add rows with their starts as times; no value is None."""
         base = len(self.values)
         places = _numbers(base, base + len(keys))
@@ -110,14 +125,22 @@ class Segment:
 
     def columns(self, end: int) -> tuple[Iterable[Any], ...]:
         """Return keys, starts, sequence numbers, values and times up to `end`, for a later read."""
-        return (self.keys[:end], self.starts[:end], self.sequences[:end], self.values[:end], self.times[:end])
+        return (
+            self.keys[:end],
+            self.starts[:end],
+            self.sequences[:end],
+            self.values[:end],
+            self.times[:end],
+        )
 
     def gather(self, key: Any, place: int) -> None:
         """Add a row to the places of a key that has others."""
         starts, places = self.starts, self.index[key]
         self.keys[place] = self.keys[places if type(places) is int else places[0]]  # type: ignore[index]  # one object is enough
         if type(places) is int:
-            self.index[key] = [places, place] if starts[places] <= starts[place] else [place, places]
+            self.index[key] = (
+                [places, place] if starts[places] <= starts[place] else [place, places]
+            )
             return
         assert type(places) is list
         if starts[places[-1]] <= starts[place]:
@@ -156,7 +179,13 @@ class Segment:
         return count
 
     def _cut(self, left: int) -> None:
-        del self.keys[left:], self.starts[left:], self.sequences[left:], self.values[left:], self.times[left:]
+        del (
+            self.keys[left:],
+            self.starts[left:],
+            self.sequences[left:],
+            self.values[left:],
+            self.times[left:],
+        )
 
     def release(self, count: int) -> int:
         """Free some rows of an expired segment; return how many.

@@ -2,7 +2,12 @@
 
 from ks_actors.state.key_value._count import CountUp
 from ks_actors.state.key_value._reader import KeyValueReader
-from ks_actors.state.key_value._store import KeyValueBase, KeyValueStore, TimestampedKeyValueStore, ValueAndTimestamp
+from ks_actors.state.key_value._store import (
+    KeyValueBase,
+    KeyValueStore,
+    TimestampedKeyValueStore,
+    ValueAndTimestamp,
+)
 from ks_actors.state.key_value._table import Table
 
 __all__ = [

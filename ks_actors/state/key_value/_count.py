@@ -24,7 +24,15 @@ class CountUp(Protocol):
     """Count many records, up to the first that is not plain; see `_kernel.pyi`."""
 
     def __call__(
-        self, keys: list[Any], values: list[Any], timestamps: list[int], start: int, changes: list[Any], times: list[int], *, with_old: bool
+        self,
+        keys: list[Any],
+        values: list[Any],
+        timestamps: list[int],
+        start: int,
+        changes: list[Any],
+        times: list[int],
+        *,
+        with_old: bool,
     ) -> int:
         """Return the index of the first record that was not counted."""
         ...
@@ -47,14 +55,23 @@ def count_up(
     """
     view, dirty = table._view, table._dirty
     stop: int
-    stop, size = _kernel.count_up(view, dirty, keys, values, timestamps, start, changes, times, with_old)
+    stop, size = _kernel.count_up(
+        view, dirty, keys, values, timestamps, start, changes, times, with_old
+    )
     # The kernel stops at a key that is not in the view. Load all such keys at once, let the others
     # start from NOTHING, and continue.
-    if stop < len(keys) and type(keys[stop]) in PLAIN and keys[stop] not in view and values[stop] is not None:
+    if (
+        stop < len(keys)
+        and type(keys[stop]) in PLAIN
+        and keys[stop] not in view
+        and values[stop] is not None
+    ):
         begun = _fetch(table, _kernel.absent(view, keys, stop))
         view.update(zip(begun, repeat(NOTHING), strict=False))
         try:
-            stop, more = _kernel.count_up(view, dirty, keys, values, timestamps, stop, changes, times, with_old)
+            stop, more = _kernel.count_up(
+                view, dirty, keys, values, timestamps, stop, changes, times, with_old
+            )
             size += more
         finally:
             _begin(table, begun)

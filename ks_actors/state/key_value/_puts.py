@@ -24,7 +24,15 @@ class Puts(Transactional[Any]):
 
     put_entry: Callable[[Any, Entry | None], None]
 
-    def __init__(self, codec: Codec, engine: Engine | None, prefix: bytes, record_time: Callable[[], int], *, logged: bool) -> None:
+    def __init__(
+        self,
+        codec: Codec,
+        engine: Engine | None,
+        prefix: bytes,
+        record_time: Callable[[], int],
+        *,
+        logged: bool,
+    ) -> None:
         super().__init__(codec, engine, prefix, record_time, logged=logged)
         self._view: dict[Any, Any] = {}
         # The keys of the view in order, maintained from the first scan on; some may have left the
@@ -187,9 +195,13 @@ class Puts(Transactional[Any]):
         first = [key for key in fresh if key not in dirty]
         if first:  # as `_first` does
             values = self._now_all(first)
-            self._log_keys([key for key, value in zip(first, values, strict=True) if value is MISSING])
+            self._log_keys(
+                [key for key, value in zip(first, values, strict=True) if value is MISSING]
+            )
             dirty.update(zip(first, values, strict=True))
             if self._sized_keys:
                 self._size += sum(map(len, first))
-            self.enter_all([key for key, value in zip(first, values, strict=True) if value is MISSING])
+            self.enter_all(
+                [key for key, value in zip(first, values, strict=True) if value is MISSING]
+            )
         self._view.update(entries)

@@ -38,7 +38,9 @@ class KeyValueReader(NotingReader[KeyValueBase[Any, Any]]):
         end = b"" if high is None else self.key_bytes(high) + b"\0"
         return first, first if end and end <= first else end
 
-    def prefix_bounds(self, prefix: Any, serializer: Callable[[Any], bytes] | None) -> tuple[bytes, bytes]:
+    def prefix_bounds(
+        self, prefix: Any, serializer: Callable[[Any], bytes] | None
+    ) -> tuple[bytes, bytes]:
         """Return the byte range of the keys with a prefix; its end is exclusive."""
         first = (serializer or self.key_bytes)(prefix)
         return first, after(first)
@@ -56,7 +58,11 @@ class KeyValueReader(NotingReader[KeyValueBase[Any, Any]]):
         if not committed and not nothing:
             dirty, frozen = store._dirty, store._frozen
             if order.about(low, high) < len(dirty) + len(frozen):
-                overlay = {index: store._now(index) for _, index in order.within(low, high) if index in dirty or index in frozen}
+                overlay = {
+                    index: store._now(index)
+                    for _, index in order.within(low, high)
+                    if index in dirty or index in frozen
+                }
             else:
                 overlay = self._uncommitted()
         # The order never loses a key: current keys are met, and newer keys had no value.
@@ -64,9 +70,13 @@ class KeyValueReader(NotingReader[KeyValueBase[Any, Any]]):
         prefix = store.prefix
         stored: Iterator[tuple[bytes, bytes]] = iter(())
         if store.engine is not None and not nothing:
-            stored = store.engine.scan(prefix + low, prefix + high if high else after(prefix), reverse=reverse)
+            stored = store.engine.scan(
+                prefix + low, prefix + high if high else after(prefix), reverse=reverse
+            )
         layers: list[dict[Any, Any]] = []
-        return self._started(layers, iter(()), self._rows(pairs, stored, layers, overlay, reverse=reverse))
+        return self._started(
+            layers, iter(()), self._rows(pairs, stored, layers, overlay, reverse=reverse)
+        )
 
     def _rows(
         self,
@@ -81,7 +91,9 @@ class KeyValueReader(NotingReader[KeyValueBase[Any, Any]]):
         read_key, faithful = codec.object_key, codec.faithful
         row = next(stored, None)
         for encoded, index in pairs:
-            while row is not None and ((name := row[0][cut:]) > encoded if reverse else (name := row[0][cut:]) < encoded):
+            while row is not None and (
+                (name := row[0][cut:]) > encoded if reverse else (name := row[0][cut:]) < encoded
+            ):
                 yield name, read_key(name), codec.entry(codec.from_engine(row[1]))
                 row = next(stored, None)
             if row is not None and row[0][cut:] == encoded:

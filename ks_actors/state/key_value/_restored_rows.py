@@ -37,7 +37,10 @@ class PlainRestoredRows:
 
     def put(self, keys: list[bytes], values: list[bytes | None], timestamps: list[int], /) -> None:
         """Put rows, one after the other."""
-        entries = [None if value is None else time + value for time, value in zip(pack_times(timestamps), values, strict=True)]
+        entries = [
+            None if value is None else time + value
+            for time, value in zip(pack_times(timestamps), values, strict=True)
+        ]
         self._rows.update(zip(keys, entries, strict=True))
 
     def take_over(self, other: PlainRestoredRows, /) -> None:

@@ -24,7 +24,12 @@ class Order:
 
     __slots__ = ("_chunks", "_encode", "_index_key", "_lows", "_size", "pending", "pending_bytes")
 
-    def __init__(self, encode: Callable[[Any], bytes], index_key: Callable[[bytes], Any], keys: Iterable[Any] = ()) -> None:
+    def __init__(
+        self,
+        encode: Callable[[Any], bytes],
+        index_key: Callable[[bytes], Any],
+        keys: Iterable[Any] = (),
+    ) -> None:
         self.pending: list[Any] = list(keys)
         self.pending_bytes: list[bytes] = []
         self._encode: Callable[[Any], bytes] = encode
@@ -51,13 +56,20 @@ class Order:
             pairs.update((encode(key), key) for key in self.pending)
             self.pending.clear()
             ordered = sorted(pairs.items(), key=_bytes)
-            self._chunks = [ordered[start : start + CHUNK] for start in range(0, len(ordered), CHUNK)]
+            self._chunks = [
+                ordered[start : start + CHUNK] for start in range(0, len(ordered), CHUNK)
+            ]
             self._lows = [chunk[0][0] for chunk in self._chunks]
             self._size = len(ordered)
 
     def place(self, count: int) -> None:
         """Insert up to `count` keys."""
-        pending, encode, restored, index_key = self.pending, self._encode, self.pending_bytes, self._index_key
+        pending, encode, restored, index_key = (
+            self.pending,
+            self._encode,
+            self.pending_bytes,
+            self._index_key,
+        )
         while count > 0 and pending:
             key = pending.pop()
             self._add(encode(key), key)

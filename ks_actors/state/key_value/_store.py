@@ -129,13 +129,22 @@ class KeyValueBase(Table[K], Generic[K, P]):
             except SerializationError as error:
                 return (error, 0)
 
-        return self.scan(b"", b"", lambda entry: entry[0] if isinstance(entry[0], SerializationError) else self._show(entry), read=read)
+        return self.scan(
+            b"",
+            b"",
+            lambda entry: (
+                entry[0] if isinstance(entry[0], SerializationError) else self._show(entry)
+            ),
+            read=read,
+        )
 
     def reverse_all(self) -> StoreIterator[tuple[K, P]]:
         """Iterate over all keys in reverse byte order."""
         return self.scan(b"", b"", self._show, reverse=True)
 
-    def prefix_scan(self, prefix: Any, prefix_serializer: Callable[[Any], bytes]) -> StoreIterator[tuple[K, P]]:
+    def prefix_scan(
+        self, prefix: Any, prefix_serializer: Callable[[Any], bytes]
+    ) -> StoreIterator[tuple[K, P]]:
         """Iterate over the keys with bytes that begin with the serialized `prefix`."""
         first = prefix_serializer(prefix)
         return self.scan(first, after(first), self._show)
@@ -156,4 +165,8 @@ class TimestampedKeyValueStore(KeyValueBase[K, ValueAndTimestamp[V]], Generic[K,
         return ValueAndTimestamp(entry[0], entry[1])
 
     def _entry(self, value: Any) -> Entry | None:
-        return None if value is None or value[0] is None else (value[0], self._codec.checked_time(value[1]))
+        return (
+            None
+            if value is None or value[0] is None
+            else (value[0], self._codec.checked_time(value[1]))
+        )

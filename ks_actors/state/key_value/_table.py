@@ -11,7 +11,17 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ks_actors.kernel import kernel as _kernel
-from ks_actors.state.core import BY_KEY, MISSING, SLICE, TIME_BYTES, Closed, Codec, Entry, StoreIterator, after
+from ks_actors.state.core import (
+    BY_KEY,
+    MISSING,
+    SLICE,
+    TIME_BYTES,
+    Closed,
+    Codec,
+    Entry,
+    StoreIterator,
+    after,
+)
 from ks_actors.state.key_value._count import CountUp, count_up
 from ks_actors.state.key_value._puts import Puts
 from ks_actors.state.key_value._read_through import View
@@ -45,14 +55,30 @@ class Table(Puts, Generic[K]):
     put_entry: Callable[[K, Entry | None], None]
     count_up: CountUp | None = None
 
-    def __init__(self, codec: Codec, engine: Engine | None, prefix: bytes, record_time: Callable[[], int], *, logged: bool) -> None:
+    def __init__(
+        self,
+        codec: Codec,
+        engine: Engine | None,
+        prefix: bytes,
+        record_time: Callable[[], int],
+        *,
+        logged: bool,
+    ) -> None:
         super().__init__(codec, engine, prefix, record_time, logged=logged)
         self._view = View(self._load)
         self._restored: Any = RestoredRows()
         self._restored_writing: Any = RestoredRows()
         self._stale: int = 0
         get = self._get_mutable if codec.mutable else self._view.__getitem__
-        put = self._put_bytes if codec.mutable else self._put_fixed if codec.fixed else self._put_text if codec.text else self._put_any
+        put = (
+            self._put_bytes
+            if codec.mutable
+            else self._put_fixed
+            if codec.fixed
+            else self._put_text
+            if codec.text
+            else self._put_any
+        )
         if codec.faithful:
             self.get_entry = get
             self.put_entry = put
@@ -125,10 +151,17 @@ class Table(Puts, Generic[K]):
         return self._view, BY_KEY
 
     def _frozen_values(self, handles: list[Any]) -> list[Any]:
-        return [self._dirty[handle] if handle in self._dirty else self._view[handle] for handle in handles]
+        return [
+            self._dirty[handle] if handle in self._dirty else self._view[handle]
+            for handle in handles
+        ]
 
     def _frozen_columns(self, handles: list[Any]) -> tuple[list[Any], list[int]] | None:
-        return super()._frozen_columns(handles) if _kernel is None else _kernel.entry_columns(self._view, self._dirty, handles)
+        return (
+            super()._frozen_columns(handles)
+            if _kernel is None
+            else _kernel.entry_columns(self._view, self._dirty, handles)
+        )
 
     def _log_keys(self, handles: list[Any]) -> list[bytes]:
         return self._codec.keys(handles) if self._codec.faithful else handles
@@ -150,7 +183,15 @@ class Table(Puts, Generic[K]):
         if data is not None:
             # The row-by-row path below raises the error again and names the bad row.
             with suppress(Exception):
-                return list(zip(map(self.prefix.__add__, codec.keys(handles) if codec.faithful else handles), data, strict=True))
+                return list(
+                    zip(
+                        map(
+                            self.prefix.__add__, codec.keys(handles) if codec.faithful else handles
+                        ),
+                        data,
+                        strict=True,
+                    )
+                )
         return super()._rows(handles, values)
 
     def _settled(self, handle: Any) -> None:
@@ -159,7 +200,11 @@ class Table(Puts, Generic[K]):
                 self._preserve((handle,))
             # it is older than the deletion and must not reappear
             self._restored.discard(self._codec.index_bytes(handle))
-        if self._view.get(handle, MISSING) is None and handle not in self._dirty and handle not in self._frozen:
+        if (
+            self._view.get(handle, MISSING) is None
+            and handle not in self._dirty
+            and handle not in self._frozen
+        ):
             del self._view[handle]
             self._stale += 1
 
@@ -181,7 +226,9 @@ class Table(Puts, Generic[K]):
 
     def has_unwritten(self) -> bool:
         """Return whether committed changes are missing in the engine."""
-        return super().has_unwritten() or (self.engine is not None and bool(self._restored or self._restored_writing))
+        return super().has_unwritten() or (
+            self.engine is not None and bool(self._restored or self._restored_writing)
+        )
 
     def begin_write(self) -> None:
         """Take the settled and restored changes as the ones to write."""
@@ -248,7 +295,11 @@ class Table(Puts, Generic[K]):
         order = self._order
         if order is None or self._stale > len(order) // 4 + 64:
             order = self._order = Order(self._codec.index_bytes, self._codec.index_key, self._view)
-            order.pending_bytes += [key for source in (self._restored, self._restored_writing) for key, _ in source.items()]
+            order.pending_bytes += [
+                key
+                for source in (self._restored, self._restored_writing)
+                for key, _ in source.items()
+            ]
             self._stale = 0
         return order
 
@@ -278,7 +329,13 @@ class Table(Puts, Generic[K]):
         return found
 
     def scan(
-        self, low: bytes, high: bytes, show: Callable[[Entry], Any], *, reverse: bool = False, read: Callable[[bytes], Entry] | None = None
+        self,
+        low: bytes,
+        high: bytes,
+        show: Callable[[Entry], Any],
+        *,
+        reverse: bool = False,
+        read: Callable[[bytes], Entry] | None = None,
     ) -> StoreIterator[Any]:
         """Iterate over the entries from `low` to before `high`, in key byte order.
 
@@ -286,16 +343,29 @@ class Table(Puts, Generic[K]):
         """
         memory = self._in_memory(low, high)
         known = {found[0] for found in memory}
-        live = [found for found in (reversed(memory) if reverse else memory) if found[2] is not None]
+        live = [
+            found for found in (reversed(memory) if reverse else memory) if found[2] is not None
+        ]
         rows: Iterable[Found] = live
         if self.engine is not None:
             prefix, cut, convert = self.prefix, len(self.prefix), self._codec.from_engine
-            stored = self.engine.scan(prefix + low, prefix + high if high else after(prefix), reverse=reverse)
-            below = ((key[cut:], MISSING, convert(value)) for key, value in stored if key[cut:] not in known)
+            stored = self.engine.scan(
+                prefix + low, prefix + high if high else after(prefix), reverse=reverse
+            )
+            below = (
+                (key[cut:], MISSING, convert(value))
+                for key, value in stored
+                if key[cut:] not in known
+            )
             rows = heapq.merge(live, below, key=itemgetter(0), reverse=reverse) if live else below
         return StoreIterator(self._shown(rows, show, read or self._codec.entry), self._iterators)
 
-    def _shown(self, rows: Iterable[Found], show: Callable[[Entry], Any], read_entry: Callable[[bytes], Entry]) -> Generator[Any, None, None]:
+    def _shown(
+        self,
+        rows: Iterable[Found],
+        show: Callable[[Entry], Any],
+        read_entry: Callable[[bytes], Entry],
+    ) -> Generator[Any, None, None]:
         read_key, faithful = self._codec.object_key, self._codec.faithful
         for encoded, index, value in rows:
             key = index if faithful and index is not MISSING else read_key(encoded)
@@ -307,6 +377,11 @@ class Table(Puts, Generic[K]):
         It is exact in memory. With an engine it is the engine's estimate for all stores of the
         task.
         """
-        deleted = {key for keys in (self._deleted, self._frozen_deleted) for key in keys if self._view.get(key, MISSING) is None}
+        deleted = {
+            key
+            for keys in (self._deleted, self._frozen_deleted)
+            for key in keys
+            if self._view.get(key, MISSING) is None
+        }
         here = self.resident_rows() - len(deleted)
         return here if self.engine is None else max(here, self.engine.estimated_keys())

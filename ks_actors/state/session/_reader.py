@@ -37,9 +37,15 @@ class SessionReader(NotingReader[SessionStore[Any, Any]]):
     def get(self, key: Any, start: int, end: int, *, committed: bool) -> Entry | None:
         """Return the entry of one session."""
         handle = (self._index(key), end << SHIFT | start)
-        return None if end <= self._limit(committed=committed) else self._entry(handle, self._value(handle, committed=committed))
+        return (
+            None
+            if end <= self._limit(committed=committed)
+            else self._entry(handle, self._value(handle, committed=committed))
+        )
 
-    def find(self, key: Any, earliest_end: int, latest_start: int, *, committed: bool, reverse: bool) -> Rows:
+    def find(
+        self, key: Any, earliest_end: int, latest_start: int, *, committed: bool, reverse: bool
+    ) -> Rows:
         """Iterate over a key's sessions that overlap with a span.
 
         The order is that of the store's `find_sessions`, forward or in reverse.
@@ -54,11 +60,15 @@ class SessionReader(NotingReader[SessionStore[Any, Any]]):
                 if value is not MISSING:
                     found[slot] = value
         stored = self._stored_of(index, first, store._low, latest_start, reverse=reverse)
-        rows = self._started([], iter(()), self._rows_of(key, index, found, stored, reverse=reverse))
+        rows = self._started(
+            [], iter(()), self._rows_of(key, index, found, stored, reverse=reverse)
+        )
         rows.looking = False
         return rows
 
-    def _stored_of(self, index: Any, first: int, stop: int, latest_start: int, *, reverse: bool) -> Iterator[tuple[int, bytes]]:
+    def _stored_of(
+        self, index: Any, first: int, stop: int, latest_start: int, *, reverse: bool
+    ) -> Iterator[tuple[int, bytes]]:
         """Return slot and value of a key's sessions on disk, as of now.
 
         They end from `first` to before `stop`.
@@ -70,21 +80,44 @@ class SessionReader(NotingReader[SessionStore[Any, Any]]):
         scans = []
         for segment in range(first // store.segment_ms, (stop - 1) // store.segment_ms + 1):
             base = store.prefix + SEGMENT.pack(segment) + encoded
-            since, until = max(first, segment * store.segment_ms), min(stop, (segment + 1) * store.segment_ms)
-            scans.append(engine.scan(base + ENDS.pack(since, 0), base + ENDS.pack(until, 0), reverse=reverse))
+            since, until = (
+                max(first, segment * store.segment_ms),
+                min(stop, (segment + 1) * store.segment_ms),
+            )
+            scans.append(
+                engine.scan(base + ENDS.pack(since, 0), base + ENDS.pack(until, 0), reverse=reverse)
+            )
         if reverse:
             scans.reverse()
         # a scan may also meet longer keys that begin with this one
         size = len(store.prefix) + SEGMENT.size + len(encoded)
-        ends = ((ENDS.unpack_from(name, size), data) for name, data in chain.from_iterable(scans) if len(name) == size + ENDS.size)
-        return ((end << SHIFT | start, data) for (end, start), data in ends if start <= latest_start)
+        ends = (
+            (ENDS.unpack_from(name, size), data)
+            for name, data in chain.from_iterable(scans)
+            if len(name) == size + ENDS.size
+        )
+        return (
+            (end << SHIFT | start, data) for (end, start), data in ends if start <= latest_start
+        )
 
     def _rows_of(
-        self, key: Any, index: Any, found: dict[int, Any], stored: Iterator[tuple[int, bytes]], *, reverse: bool
+        self,
+        key: Any,
+        index: Any,
+        found: dict[int, Any],
+        stored: Iterator[tuple[int, bytes]],
+        *,
+        reverse: bool,
     ) -> Generator[Row, None, None]:
         from_engine, order = self.store._codec.from_engine, self._slot_order
-        below = ((order(slot), slot, from_engine(data)) for slot, data in stored if slot not in found)
-        memory = sorted(((order(slot), slot, value) for slot, value in found.items()), key=_first, reverse=reverse)
+        below = (
+            (order(slot), slot, from_engine(data)) for slot, data in stored if slot not in found
+        )
+        memory = sorted(
+            ((order(slot), slot, value) for slot, value in found.items()),
+            key=_first,
+            reverse=reverse,
+        )
         for place, slot, value in heapq.merge(memory, below, key=_first, reverse=reverse):
             entry = self._entry((index, slot), value)
             if entry is not None:
@@ -93,7 +126,9 @@ class SessionReader(NotingReader[SessionStore[Any, Any]]):
     def _slot_order(self, slot: int) -> Any:
         return slot if self.store._segmented else (slot >> SHIFT, -(slot & LATEST))
 
-    def find_range(self, keys: Bounds, earliest_end: int, latest_start: int, *, committed: bool, reverse: bool) -> Rows:
+    def find_range(
+        self, keys: Bounds, earliest_end: int, latest_start: int, *, committed: bool, reverse: bool
+    ) -> Rows:
         """Iterate over the sessions of a range of keys (see `bounds`).
 
         The order is that of the store's `find_sessions_range`, forward or in reverse.
@@ -103,7 +138,11 @@ class SessionReader(NotingReader[SessionStore[Any, Any]]):
         overlay = {} if committed else self._uncommitted()
         chunks: list[list[Found]] = []
         wanted = _Wanted(keys, first, latest_start)
-        rows = self._started(layers, iter(()), self._rows(chunks, self._stored(wanted, reverse=reverse), reverse=reverse))
+        rows = self._started(
+            layers,
+            iter(()),
+            self._rows(chunks, self._stored(wanted, reverse=reverse), reverse=reverse),
+        )
         rows.steps = self._look_through(rows, wanted, layers, overlay, chunks)
         return rows
 
@@ -125,31 +164,54 @@ class SessionReader(NotingReader[SessionStore[Any, Any]]):
         store, engine, stop = self.store, self.store.engine, self.store._low
         if engine is None or wanted.first >= stop:
             return iter(())
-        low, high = SEGMENT.pack(wanted.first // store.segment_ms), SEGMENT.pack((stop - 1) // store.segment_ms + 1)
-        return self._read(engine.scan(store.prefix + low, store.prefix + high, reverse=reverse), wanted, stop)
+        low, high = (
+            SEGMENT.pack(wanted.first // store.segment_ms),
+            SEGMENT.pack((stop - 1) // store.segment_ms + 1),
+        )
+        return self._read(
+            engine.scan(store.prefix + low, store.prefix + high, reverse=reverse), wanted, stop
+        )
 
-    def _read(self, stored: Iterator[tuple[bytes, bytes]], wanted: _Wanted, stop: int) -> Generator[Found, None, None]:
+    def _read(
+        self, stored: Iterator[tuple[bytes, bytes]], wanted: _Wanted, stop: int
+    ) -> Generator[Found, None, None]:
         codec, cut = self.store._codec, len(self.store.prefix) + SEGMENT.size
         for name, data in stored:
             end, start = ENDS.unpack_from(name, len(name) - ENDS.size)
             encoded, slot = name[cut : -ENDS.size], end << SHIFT | start
             if end < stop and wanted.admits(encoded, slot):
-                yield self._place(encoded, slot), (codec.index_key(encoded), slot), codec.from_engine(data)
+                yield (
+                    self._place(encoded, slot),
+                    (codec.index_key(encoded), slot),
+                    codec.from_engine(data),
+                )
 
     def _look_through(
-        self, rows: Rows, wanted: _Wanted, layers: list[dict[Any, Any]], overlay: dict[Any, Any], chunks: list[list[Found]]
+        self,
+        rows: Rows,
+        wanted: _Wanted,
+        layers: list[dict[Any, Any]],
+        overlay: dict[Any, Any],
+        chunks: list[list[Found]],
     ) -> Generator[None, None, None]:
         """Find and sort the sessions in memory, in pieces."""
         store, encode = self.store, self.store._codec.index_bytes
         handles = chain(
-            ((index, slot) for index in list(store._tracks) for slot in list(store._tracks.get(index, ()))),
+            (
+                (index, slot)
+                for index in list(store._tracks)
+                for slot in list(store._tracks.get(index, ()))
+            ),
             overlay,  # rolled-back sessions are no longer in the tracks
         )
 
         def found() -> Iterator[Found | None]:
             for handle in handles:
                 encoded = encode(handle[0])
-                if wanted.admits(encoded, handle[1]) and (value := self._at_start(handle, layers, overlay)) is not MISSING:
+                if (
+                    wanted.admits(encoded, handle[1])
+                    and (value := self._at_start(handle, layers, overlay)) is not MISSING
+                ):
                     yield self._place(encoded, handle[1]), handle, value
                 else:
                     yield None
@@ -157,7 +219,9 @@ class SessionReader(NotingReader[SessionStore[Any, Any]]):
         yield from into_chunks(found(), chunks, step())
         rows.looking = False
 
-    def _rows(self, chunks: list[list[Found]], below: Iterator[Found], *, reverse: bool) -> Generator[Row, None, None]:
+    def _rows(
+        self, chunks: list[list[Found]], below: Iterator[Found], *, reverse: bool
+    ) -> Generator[Row, None, None]:
         """Iterate over the sorted `chunks` merged with `below`, and use up the chunks.
 
         Rows in memory take precedence over rows on disk.
@@ -165,14 +229,23 @@ class SessionReader(NotingReader[SessionStore[Any, Any]]):
         codec, last = self.store._codec, None
         for chunk in chunks if not reverse else ():
             chunk.reverse()
-        for place, handle, value in heapq.merge(*map(used_up, chunks), below, key=_first, reverse=reverse):
+        for place, handle, value in heapq.merge(
+            *map(used_up, chunks), below, key=_first, reverse=reverse
+        ):
             if place == last:
                 continue
             last = place
             entry = self._entry(handle, value)
             if entry is not None:
                 index, slot = handle
-                yield place, (index if codec.faithful else codec.object_key(index), Window(slot & LATEST, slot >> SHIFT)), entry
+                yield (
+                    place,
+                    (
+                        index if codec.faithful else codec.object_key(index),
+                        Window(slot & LATEST, slot >> SHIFT),
+                    ),
+                    entry,
+                )
 
 
 class _Wanted:
@@ -188,4 +261,9 @@ class _Wanted:
 
     def admits(self, encoded: bytes, slot: int) -> bool:
         """Return whether a session matches."""
-        return slot >= self._low and slot & LATEST <= self._latest_start and encoded >= self._start and (not self._end or encoded < self._end)
+        return (
+            slot >= self._low
+            and slot & LATEST <= self._latest_start
+            and encoded >= self._start
+            and (not self._end or encoded < self._end)
+        )

@@ -45,7 +45,13 @@ class Sessions(TimedKeyIndex, Generic[K]):
     """
 
     def __init__(
-        self, codec: Codec, engine: Engine | None, prefix: bytes, record_time: Callable[[], int], spec: StoreSpec, expired: Callable[[int], None]
+        self,
+        codec: Codec,
+        engine: Engine | None,
+        prefix: bytes,
+        record_time: Callable[[], int],
+        spec: StoreSpec,
+        expired: Callable[[int], None],
     ) -> None:
         super().__init__(codec, engine, prefix, record_time, spec, expired)
         # The handle with the latest end if it was deleted without a trace, and the time of the
@@ -113,14 +119,20 @@ class Sessions(TimedKeyIndex, Generic[K]):
         if type(entry) is bytes:
             return entry
         value = entry[0]
-        return entry if type(value) is int and self._least <= value < self.bound else self._as_kept(key, entry)
+        return (
+            entry
+            if type(value) is int and self._least <= value < self.bound
+            else self._as_kept(key, entry)
+        )
 
     def remove_entry(self, key: K, start: int, end: int) -> None:
         """Delete one session; it is never counted as late."""
         if self._segmented:  # as in Kafka Streams' stores on disk; those in memory do not
             self._observe(end)
         if end > self._limit:
-            self._delete((key if self._faithful else self._codec.key(key), end << SHIFT | start), end)
+            self._delete(
+                (key if self._faithful else self._codec.key(key), end << SHIFT | start), end
+            )
 
     def _observe(self, end: int) -> None:
         if end > self._observed:
@@ -248,21 +260,33 @@ class Sessions(TimedKeyIndex, Generic[K]):
 
     # All keys.
 
-    def _fetched(self, earliest_end: int, latest_start: int, latest_end: int = LATEST) -> list[tuple[bytes, int, int, Entry]]:
+    def _fetched(
+        self, earliest_end: int, latest_start: int, latest_end: int = LATEST
+    ) -> list[tuple[bytes, int, int, Entry]]:
         """Return key bytes, start, end and entry of each overlapping session, in no order."""
         found = []
-        for index, encoded, slot, value in self._overlapping(earliest_end, latest_start, latest_end):
+        for index, encoded, slot, value in self._overlapping(
+            earliest_end, latest_start, latest_end
+        ):
             entry = self._entry_of(index, slot, value)
             if entry is not None:
                 found.append((encoded, slot & LATEST, slot >> SHIFT, entry))
         return found
 
-    def _known(self, earliest_end: int, latest_start: int, latest_end: int = LATEST) -> list[tuple[bytes, int, int]]:
+    def _known(
+        self, earliest_end: int, latest_start: int, latest_end: int = LATEST
+    ) -> list[tuple[bytes, int, int]]:
         """Return key bytes, start and end of each overlapping session, in no order."""
         found = self._overlapping(earliest_end, latest_start, latest_end)
-        return [(encoded, slot & LATEST, slot >> SHIFT) for _, encoded, slot, value in found if value is not None]
+        return [
+            (encoded, slot & LATEST, slot >> SHIFT)
+            for _, encoded, slot, value in found
+            if value is not None
+        ]
 
-    def _overlapping(self, earliest_end: int, latest_start: int, latest_end: int) -> list[tuple[Any, bytes, int, Any]]:
+    def _overlapping(
+        self, earliest_end: int, latest_start: int, latest_end: int
+    ) -> list[tuple[Any, bytes, int, Any]]:
         """Return dict key, key bytes, slot and value of each overlapping session."""
         first = max(earliest_end, self._limit + 1, 0)
         if first < self._low and self.engine is not None:
@@ -328,7 +352,11 @@ class Sessions(TimedKeyIndex, Generic[K]):
         return [encode(index) + pack(slot >> SHIFT, slot & LATEST) for index, slot in handles]
 
     def _engine_key(self, handle: tuple[Any, int]) -> bytes:
-        return self.prefix + SEGMENT.pack((handle[1] >> SHIFT) // self.segment_ms) + self._log_keys([handle])[0]
+        return (
+            self.prefix
+            + SEGMENT.pack((handle[1] >> SHIFT) // self.segment_ms)
+            + self._log_keys([handle])[0]
+        )
 
     def restore(self, batch: Batch) -> None:
         """Apply records of the changelog as committed; the last one of a session counts."""
@@ -336,7 +364,9 @@ class Sessions(TimedKeyIndex, Generic[K]):
         parts = [ENDS.unpack_from(key, len(key) - ENDS.size) for key in batch.keys]
         self._observe(max((end for end, _ in parts), default=-1))
         self._committed = max(self._committed, self._observed)
-        for key, (end, start), value, time in zip(batch.keys, parts, batch.values, batch.timestamps, strict=True):
+        for key, (end, start), value, time in zip(
+            batch.keys, parts, batch.values, batch.timestamps, strict=True
+        ):
             if end <= self._limit:
                 continue
             index, slot = index_key(key[: -ENDS.size]), end << SHIFT | start

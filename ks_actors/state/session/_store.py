@@ -56,14 +56,18 @@ class SessionStore(Sessions[K], Generic[K, V]):
         """Iterate over the sessions of `key` and their aggregates, the latest first."""
         return self.backward_find_sessions(key, 0, LATEST)
 
-    def find_sessions(self, key: K, earliest_end: int, latest_start: int) -> StoreIterator[tuple[Windowed[K], V]]:
+    def find_sessions(
+        self, key: K, earliest_end: int, latest_start: int
+    ) -> StoreIterator[tuple[Windowed[K], V]]:
         """Iterate over the sessions of `key` that overlap with a span, the earliest first.
 
         They end at `earliest_end` or later and start at `latest_start` or earlier.
         """
         return self._of_key(key, earliest_end, latest_start, reverse=False)
 
-    def backward_find_sessions(self, key: K, earliest_end: int, latest_start: int) -> StoreIterator[tuple[Windowed[K], V]]:
+    def backward_find_sessions(
+        self, key: K, earliest_end: int, latest_start: int
+    ) -> StoreIterator[tuple[Windowed[K], V]]:
         """Iterate like `find_sessions`, the latest first."""
         return self._of_key(key, earliest_end, latest_start, reverse=True)
 
@@ -74,11 +78,15 @@ class SessionStore(Sessions[K], Generic[K, V]):
         """
         return self.find_sessions_range(low, high, 0, LATEST)
 
-    def backward_fetch_range(self, low: K | None, high: K | None) -> StoreIterator[tuple[Windowed[K], V]]:
+    def backward_fetch_range(
+        self, low: K | None, high: K | None
+    ) -> StoreIterator[tuple[Windowed[K], V]]:
         """Iterate like `fetch_range`, in reverse order."""
         return self.backward_find_sessions_range(low, high, 0, LATEST)
 
-    def find_sessions_range(self, low: K | None, high: K | None, earliest_end: int, latest_start: int) -> StoreIterator[tuple[Windowed[K], V]]:
+    def find_sessions_range(
+        self, low: K | None, high: K | None, earliest_end: int, latest_start: int
+    ) -> StoreIterator[tuple[Windowed[K], V]]:
         """Iterate over the overlapping sessions of a range of keys.
 
         See `find_sessions` for the overlap, and `fetch_range` for the range.
@@ -91,7 +99,9 @@ class SessionStore(Sessions[K], Generic[K, V]):
         """Iterate like `find_sessions_range`, in reverse order."""
         return self._shown(reversed(self._in_range(low, high, earliest_end, latest_start)))
 
-    def find_ended_sessions(self, earliest_end: int, latest_end: int) -> StoreIterator[tuple[Windowed[K], V]]:
+    def find_ended_sessions(
+        self, earliest_end: int, latest_end: int
+    ) -> StoreIterator[tuple[Windowed[K], V]]:
         """Iterate over all sessions that end in a time range, sorted by end.
 
         The range is from `earliest_end` to `latest_end`, both included. Sessions with the same end
@@ -126,31 +136,48 @@ class SessionStore(Sessions[K], Generic[K, V]):
         self._codec.checked_time(start)
         self._codec.checked_time(end)
         if not 0 <= start <= end:
-            raise ValueError(f"store {self.name}: a session starts at 0 or later and does not end before it starts; this one is {start} to {end} ms")
+            raise ValueError(
+                f"store {self.name}: a session starts at 0 or later and does not end before it starts; this one is {start} to {end} ms"
+            )
         return session
 
     def _check_key(self, key: Any) -> None:
         if key is None:
             raise TypeError(f"store {self.name}: a key cannot be None")
 
-    def _of_key(self, key: K, earliest_end: int, latest_start: int, *, reverse: bool) -> StoreIterator[tuple[Windowed[K], V]]:
+    def _of_key(
+        self, key: K, earliest_end: int, latest_start: int, *, reverse: bool
+    ) -> StoreIterator[tuple[Windowed[K], V]]:
         self._check_key(key)
         found = self.find_entries(key, earliest_end, latest_start)
         if reverse:
             found.reverse()
-        return StoreIterator(((Windowed(key, Window(start, end)), entry[0]) for start, end, entry in found), self._iterators)
+        return StoreIterator(
+            ((Windowed(key, Window(start, end)), entry[0]) for start, end, entry in found),
+            self._iterators,
+        )
 
-    def _in_range(self, low: K | None, high: K | None, earliest_end: int, latest_start: int) -> list[_Row]:
+    def _in_range(
+        self, low: K | None, high: K | None, earliest_end: int, latest_start: int
+    ) -> list[_Row]:
         encode = self._codec.key
         first, last = None if low is None else encode(low), None if high is None else encode(high)
-        found = [row for row in self._fetched(earliest_end, latest_start) if (first is None or row[0] >= first) and (last is None or row[0] <= last)]
+        found = [
+            row
+            for row in self._fetched(earliest_end, latest_start)
+            if (first is None or row[0] >= first) and (last is None or row[0] <= last)
+        ]
         found.sort(key=self.row_order)
         return found
 
     def row_order(self, row: tuple[bytes, int, int, Any]) -> tuple[Any, ...]:
         """Return the sort key of a session among those of many keys. For readers."""
         encoded, start, end, _ = row
-        return (end // self.segment_ms, encoded + ENDS.pack(end, start)) if self._segmented else (end, encoded, -start)
+        return (
+            (end // self.segment_ms, encoded + ENDS.pack(end, start))
+            if self._segmented
+            else (end, encoded, -start)
+        )
 
     def _ended(self, earliest_end: int, latest_end: int) -> list[_Row]:
         return sorted(self._fetched(earliest_end, LATEST, latest_end), key=self._by_end)
@@ -161,4 +188,10 @@ class SessionStore(Sessions[K], Generic[K, V]):
 
     def _shown(self, rows: Iterable[_Row]) -> StoreIterator[tuple[Windowed[K], V]]:
         key = self._codec.object_key
-        return StoreIterator(((Windowed(key(encoded), Window(start, end)), entry[0]) for encoded, start, end, entry in rows), self._iterators)
+        return StoreIterator(
+            (
+                (Windowed(key(encoded), Window(start, end)), entry[0])
+                for encoded, start, end, entry in rows
+            ),
+            self._iterators,
+        )

@@ -51,7 +51,14 @@ class KeyIndex(Transactional[tuple[Any, int]]):
     it. Once it has expired, these keys are swept, a few at each commit and with each new key.
     """
 
-    def __init__(self, codec: Codec, engine: Engine | None, prefix: bytes, record_time: Callable[[], int], spec: StoreSpec) -> None:
+    def __init__(
+        self,
+        codec: Codec,
+        engine: Engine | None,
+        prefix: bytes,
+        record_time: Callable[[], int],
+        spec: StoreSpec,
+    ) -> None:
         super().__init__(codec, engine, prefix, record_time, logged=spec.logging)
         self.segment_ms: int = max(spec.retention_ms // 2, SHORTEST_SEGMENT_MS)
         self._retention: int = spec.seen_ms
@@ -153,15 +160,26 @@ class KeyIndex(Transactional[tuple[Any, int]]):
 
     def _frozen_values(self, handles: list[tuple[Any, int]]) -> list[Any]:
         tracks, dirty = self._tracks, self._dirty
-        if _kernel is not None and (values := _kernel.window_values(tracks, dirty, handles, False)) is not None:
+        if (
+            _kernel is not None
+            and (values := _kernel.window_values(tracks, dirty, handles, False)) is not None
+        ):
             return values  # type: ignore[no-any-return]
         try:
-            return [dirty[handle] if handle in dirty else tracks[handle[0]][handle[1]] for handle in handles]
+            return [
+                dirty[handle] if handle in dirty else tracks[handle[0]][handle[1]]
+                for handle in handles
+            ]
         except KeyError:
             return list(map(self._frozen_value, handles))
 
     def _settled(self, handle: tuple[Any, int]) -> None:
-        if self._now(handle) is None and handle not in self._dirty and handle not in self._frozen and not self._looked_at():
+        if (
+            self._now(handle) is None
+            and handle not in self._dirty
+            and handle not in self._frozen
+            and not self._looked_at()
+        ):
             self._take_out(*handle)  # otherwise it stays until it expires
 
     def below(self, handle: tuple[Any, int]) -> bytes | None:
@@ -197,7 +215,9 @@ class KeyIndex(Transactional[tuple[Any, int]]):
     def _expire(self) -> None:
         """Queue the keys of expired stretches for `sweep`."""
         limit = self._committed - self._retention
-        for number in [number for number in self._buckets if (number + 1) * self._span - 1 <= limit]:
+        for number in [
+            number for number in self._buckets if (number + 1) * self._span - 1 <= limit
+        ]:
             keys = self._buckets.pop(number)
             self._gone.append(keys)
             self._due += len(keys)
@@ -318,7 +338,13 @@ class KeyIndex(Transactional[tuple[Any, int]]):
             return super()._rows(handles, values)
         segments = self._segments_of(handles)
         bases = {segment: self.prefix + SEGMENT.pack(segment) for segment in set(segments)}
-        return list(zip(map(add, map(bases.__getitem__, segments), self._log_keys(handles)), data, strict=True))
+        return list(
+            zip(
+                map(add, map(bases.__getitem__, segments), self._log_keys(handles)),
+                data,
+                strict=True,
+            )
+        )
 
     def _preserve(self, handles: Iterable[tuple[Any, int]]) -> None:
         """Note nothing: while a query reads, all committed slots stay in memory."""
@@ -331,7 +357,9 @@ class KeyIndex(Transactional[tuple[Any, int]]):
     def _committed_values(self, handles: list[tuple[Any, int]]) -> list[Any]:
         return self._committed_in(self._tracks, handles, by_start=False)
 
-    def _committed_in(self, dicts: dict[Any, dict[Any, Any]], handles: list[tuple[Any, int]], *, by_start: bool) -> list[Any]:
+    def _committed_in(
+        self, dicts: dict[Any, dict[Any, Any]], handles: list[tuple[Any, int]], *, by_start: bool
+    ) -> list[Any]:
         if _kernel is not None and (not self._frozen or self._frozen.keys().isdisjoint(handles)):
             values = _kernel.window_values(dicts, self._dirty, handles, by_start)
             if values is not None:
@@ -342,7 +370,10 @@ class KeyIndex(Transactional[tuple[Any, int]]):
         """Delete the expired segments, then write."""
         segment = max(0, self._committed - self._retention) // self.segment_ms
         if segment > self._cleared:
-            engine.write((), [(self.prefix + SEGMENT.pack(self._cleared), self.prefix + SEGMENT.pack(segment))])
+            engine.write(
+                (),
+                [(self.prefix + SEGMENT.pack(self._cleared), self.prefix + SEGMENT.pack(segment))],
+            )
             self._cleared = segment
             yield
         yield from super().write_slices(engine)

@@ -19,7 +19,13 @@ class TimedKeyIndex(KeyIndex):
     """The base of window and session stores."""
 
     def __init__(
-        self, codec: Codec, engine: Engine | None, prefix: bytes, record_time: Callable[[], int], spec: StoreSpec, expired: Callable[[int], None]
+        self,
+        codec: Codec,
+        engine: Engine | None,
+        prefix: bytes,
+        record_time: Callable[[], int],
+        spec: StoreSpec,
+        expired: Callable[[int], None],
     ) -> None:
         super().__init__(codec, engine, prefix, record_time, spec)
         self._expired: Callable[[int], None] = expired

@@ -52,7 +52,9 @@ class Timeline(Generic[W]):
     def place(self, handle: tuple[Any, int]) -> Any:
         """Return the sort key of a window."""
         store, (index, slot) = self.store, handle
-        start, sequence = (slot >> SEQUENCE_BITS, slot & SEQUENCE_MASK) if self.duplicates else (slot, 0)
+        start, sequence = (
+            (slot >> SEQUENCE_BITS, slot & SEQUENCE_MASK) if self.duplicates else (slot, 0)
+        )
         encoded = store._codec.index_bytes(index)
         if store._segmented:
             return SEGMENT.pack(start // store.segment_ms) + encoded + SUFFIX.pack(start, sequence)
@@ -60,7 +62,9 @@ class Timeline(Generic[W]):
 
     # Windows on disk, as of now.
 
-    def stored_of(self, index: Any, first: int, stop: int, *, reverse: bool) -> Iterator[tuple[int, bytes]]:
+    def stored_of(
+        self, index: Any, first: int, stop: int, *, reverse: bool
+    ) -> Iterator[tuple[int, bytes]]:
         """Return slot and value of a key's windows that start from `first` to before `stop`."""
         store, engine = self.store, self.store.engine
         if engine is None or first >= stop:
@@ -69,29 +73,51 @@ class Timeline(Generic[W]):
         scans = []
         for segment in range(first // store.segment_ms, (stop - 1) // store.segment_ms + 1):
             base = store.prefix + SEGMENT.pack(segment) + encoded
-            since, until = max(first, segment * store.segment_ms), min(stop, (segment + 1) * store.segment_ms)
-            scans.append(engine.scan(base + SUFFIX.pack(since, 0), base + SUFFIX.pack(until, 0), reverse=reverse))
+            since, until = (
+                max(first, segment * store.segment_ms),
+                min(stop, (segment + 1) * store.segment_ms),
+            )
+            scans.append(
+                engine.scan(
+                    base + SUFFIX.pack(since, 0), base + SUFFIX.pack(until, 0), reverse=reverse
+                )
+            )
         if reverse:
             scans.reverse()
         # a scan may also meet longer keys that begin with this one
         size = len(store.prefix) + SEGMENT.size + len(encoded)
-        return ((self.slot(*SUFFIX.unpack_from(name, size)), data) for name, data in chain.from_iterable(scans) if len(name) == size + SUFFIX.size)
+        return (
+            (self.slot(*SUFFIX.unpack_from(name, size)), data)
+            for name, data in chain.from_iterable(scans)
+            if len(name) == size + SUFFIX.size
+        )
 
     def stored(self, first: int, stop: int, *, reverse: bool) -> Iterator[Found]:
         """Return all windows that start from `first` to before `stop`."""
         store, engine = self.store, self.store.engine
         if engine is None or first >= stop:
             return iter(())
-        low, high = SEGMENT.pack(first // store.segment_ms), SEGMENT.pack((stop - 1) // store.segment_ms + 1)
-        return self._read(engine.scan(store.prefix + low, store.prefix + high, reverse=reverse), first, stop)
+        low, high = (
+            SEGMENT.pack(first // store.segment_ms),
+            SEGMENT.pack((stop - 1) // store.segment_ms + 1),
+        )
+        return self._read(
+            engine.scan(store.prefix + low, store.prefix + high, reverse=reverse), first, stop
+        )
 
-    def _read(self, stored: Iterator[tuple[bytes, bytes]], first: int, stop: int) -> Generator[Found, None, None]:
+    def _read(
+        self, stored: Iterator[tuple[bytes, bytes]], first: int, stop: int
+    ) -> Generator[Found, None, None]:
         codec, head = self.store._codec, len(self.store.prefix)
         cut = head + SEGMENT.size
         for name, data in stored:
             start, sequence = SUFFIX.unpack_from(name, len(name) - SUFFIX.size)
             if first <= start < stop:
-                yield name[head:], (codec.index_key(name[cut : -SUFFIX.size]), self.slot(start, sequence)), codec.from_engine(data)
+                yield (
+                    name[head:],
+                    (codec.index_key(name[cut : -SUFFIX.size]), self.slot(start, sequence)),
+                    codec.from_engine(data),
+                )
 
     # Rows.
 
@@ -115,7 +141,12 @@ class Timeline(Generic[W]):
                 yield slot, (key, self.start(slot)), entry
 
     def rows(
-        self, chunks: list[list[Found]], below: Iterator[Found], entry_of: Callable[[tuple[Any, int], Any], Entry | None], *, reverse: bool
+        self,
+        chunks: list[list[Found]],
+        below: Iterator[Found],
+        entry_of: Callable[[tuple[Any, int], Any], Entry | None],
+        *,
+        reverse: bool,
     ) -> Generator[Row, None, None]:
         """Iterate over the sorted `chunks` merged with `below`, and use up the chunks.
 
@@ -124,17 +155,25 @@ class Timeline(Generic[W]):
         codec, last = self.store._codec, None
         for chunk in chunks if not reverse else ():
             chunk.reverse()
-        for place, handle, value in heapq.merge(*map(used_up, chunks), below, key=_first, reverse=reverse):
+        for place, handle, value in heapq.merge(
+            *map(used_up, chunks), below, key=_first, reverse=reverse
+        ):
             if place == last:
                 continue
             last = place
             entry = entry_of(handle, value)
             if entry is not None:
                 index, slot = handle
-                yield place, (index if codec.faithful else codec.object_key(index), self.start(slot)), entry
+                yield (
+                    place,
+                    (index if codec.faithful else codec.object_key(index), self.start(slot)),
+                    entry,
+                )
 
 
-def into_chunks(found: Iterator[Found | None], chunks: list[list[Found]], size: int) -> Generator[None, None, None]:
+def into_chunks(
+    found: Iterator[Found | None], chunks: list[list[Found]], size: int
+) -> Generator[None, None, None]:
     """Collect the found windows in sorted chunks.
 
     Take one step for each `size` windows, found or not.

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from ks_actors.state.core import Entry
     from ks_actors.topology import StoreSpec
 
-TOMBSTONE: Final[Any] = type("Tombstone", (), {"__repr__": lambda _: "TOMBSTONE", "__slots__": ()})()
+TOMBSTONE: Final[Any] = type(
+    "Tombstone", (), {"__repr__": lambda _: "TOMBSTONE", "__slots__": ()}
+)()
 """The value of a version that is a delete: deletes are versions too."""
 
 END: Final = b"\0\1"

@@ -51,7 +51,9 @@ class VersionedKeyValueStore(Versions[K], Generic[K, V]):
         """
         self._check_key(key)
         if timestamp < 0:
-            raise ValueError(f"store {self.name}: a version cannot be valid from {timestamp} ms on, give 0 or more")
+            raise ValueError(
+                f"store {self.name}: a version cannot be valid from {timestamp} ms on, give 0 or more"
+            )
         return self.put_version(key, value, self._codec.checked_time(timestamp))
 
     def delete(self, key: K, timestamp: int) -> VersionedRecord[V] | None:
@@ -82,30 +84,45 @@ class VersionedReader(NotingReader[VersionedKeyValueStore[Any, Any]]):
         return [
             time
             for time in times
-            if ((index, time) not in dirty and (index, time) not in frozen) or store._committed_value((index, time)) is not MISSING
+            if ((index, time) not in dirty and (index, time) not in frozen)
+            or store._committed_value((index, time)) is not MISSING
         ]
 
     def _limit(self, *, committed: bool) -> int:
         store = self.store
         return (store._committed if committed else store._observed) - store._retention
 
-    def _record(self, index: Any, times: list[int], place: int, *, committed: bool) -> VersionedRecord[Any] | None:
+    def _record(
+        self, index: Any, times: list[int], place: int, *, committed: bool
+    ) -> VersionedRecord[Any] | None:
         handle = (index, times[place])
         entry = self._entry(handle, self._value(handle, committed=committed))
         if entry is None or entry[0] is TOMBSTONE:
             return None
-        return VersionedRecord(entry[0], entry[1], times[place + 1] if place + 1 < len(times) else None)
+        return VersionedRecord(
+            entry[0], entry[1], times[place + 1] if place + 1 < len(times) else None
+        )
 
     def get(self, key: Any, as_of: int | None, *, committed: bool) -> VersionedRecord[Any] | None:
         """Return the latest version of a key, or the one valid at `as_of`."""
         index = self._index(key)
         times = self._visible(index, committed=committed)
         place = len(times) if as_of is None else bisect_right(times, as_of)
-        if place == 0 or (place < len(times) and as_of is not None and as_of < self._limit(committed=committed)):
+        if place == 0 or (
+            place < len(times) and as_of is not None and as_of < self._limit(committed=committed)
+        ):
             return None
         return self._record(index, times, place - 1, committed=committed)
 
-    def versions(self, key: Any, time_from: int | None, time_to: int | None, *, committed: bool, reverse: bool) -> list[VersionedRecord[Any]]:
+    def versions(
+        self,
+        key: Any,
+        time_from: int | None,
+        time_to: int | None,
+        *,
+        committed: bool,
+        reverse: bool,
+    ) -> list[VersionedRecord[Any]]:
         """Return the versions of a key that were valid at some time in a range, by time.
 
         The range is from `time_from` to `time_to`, both included.
@@ -118,7 +135,8 @@ class VersionedReader(NotingReader[VersionedKeyValueStore[Any, Any]]):
         found = [
             record
             for place in range(max(0, first), last)
-            if (time_to is None or times[place] <= time_to) and (place + 1 == last or times[place + 1] > low)
+            if (time_to is None or times[place] <= time_to)
+            and (place + 1 == last or times[place + 1] > low)
             if (record := self._record(index, times, place, committed=committed)) is not None
         ]
         return found[::-1] if reverse else found

@@ -52,8 +52,13 @@ class Sweep:
             rows = list(islice(engine.scan(cursor, after(prefix)), ROWS))
             ended: list[bytes] = []
             for encoded, data in rows:
-                name, begin = encoded[cut:-TIME_BYTES], unpack_time(encoded, len(encoded) - TIME_BYTES)[0]
-                if (name == key and begin <= limit) or (name != key and tombstone and time <= limit):
+                name, begin = (
+                    encoded[cut:-TIME_BYTES],
+                    unpack_time(encoded, len(encoded) - TIME_BYTES)[0],
+                )
+                if (name == key and begin <= limit) or (
+                    name != key and tombstone and time <= limit
+                ):
                     ended.append(key + time.to_bytes(TIME_BYTES, "big"))
                 key, time, tombstone = name, begin, is_tombstone(data)
             if len(rows) < ROWS:

@@ -8,7 +8,15 @@ from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from ks_actors.records import PUT_RETURN_CODE_NOT_PUT, PUT_RETURN_CODE_VALID_TO_UNDEFINED, Batch
-from ks_actors.state.core import LOGGED_BYTES, MISSING, SLICE, TIME_BYTES, after, pack_time, unpack_time
+from ks_actors.state.core import (
+    LOGGED_BYTES,
+    MISSING,
+    SLICE,
+    TIME_BYTES,
+    after,
+    pack_time,
+    unpack_time,
+)
 from ks_actors.state.key_value import Table
 from ks_actors.state.timed import FACTS
 from ks_actors.state.versioned._codec import TOMBSTONE, VersionCodec, is_tombstone
@@ -122,7 +130,11 @@ class Versions(Table[Handle], Generic[K]):
         value = view[index, time]
         if type(value) is bytes:
             value = self._codec.entry(value)
-            if not self._mutable and (index, time) not in self._dirty and (index, time) not in self._frozen:
+            if (
+                not self._mutable
+                and (index, time) not in self._dirty
+                and (index, time) not in self._frozen
+            ):
                 view[index, time] = value
         entry: Entry = value
         return entry
@@ -153,7 +165,9 @@ class Versions(Table[Handle], Generic[K]):
         if place == 0:
             return None
         entry = self.entry_at(index, track[place - 1])
-        return None if entry[0] is TOMBSTONE else (entry, track[place] if place < len(track) else None)
+        return (
+            None if entry[0] is TOMBSTONE else (entry, track[place] if place < len(track) else None)
+        )
 
     # Puts.
 
@@ -239,7 +253,11 @@ class Versions(Table[Handle], Generic[K]):
         elif self._view.pop(handle, MISSING) is not MISSING:
             index, time = handle
             track = self._tracks.get(index)
-            if track is not None and (place := bisect_left(track, time)) < len(track) and track[place] == time:
+            if (
+                track is not None
+                and (place := bisect_left(track, time)) < len(track)
+                and track[place] == time
+            ):
                 del track[place]
                 if not track and self.engine is None:
                     del self._tracks[index]
@@ -265,7 +283,15 @@ class Versions(Table[Handle], Generic[K]):
         keys = [key[:-TIME_BYTES] for key in batch.keys]
         times = [time if time >= 0 else -1 - time for time in batch.timestamps]
         self.restore(
-            Batch(keys, [value if time >= 0 else None for value, time in zip(batch.values, batch.timestamps, strict=True)], times), whole=True
+            Batch(
+                keys,
+                [
+                    value if time >= 0 else None
+                    for value, time in zip(batch.values, batch.timestamps, strict=True)
+                ],
+                times,
+            ),
+            whole=True,
         )
 
     def restore(self, batch: Batch, *, whole: bool = False) -> None:
@@ -341,14 +367,22 @@ class Versions(Table[Handle], Generic[K]):
         A version is removed only once its successor is on disk for good.
         """
         tracks = {index: self._track(index) for index in indexes}
-        clean = self._clean((index, time) for index, track in tracks.items() for time in track if time <= limit)
+        clean = self._clean(
+            (index, time) for index, track in tracks.items() for time in track if time <= limit
+        )
         gone: list[Handle] = []
         for index, track in tracks.items():
-            kept = [begin for begin, end in pairwise(track) if end > limit or (index, end) not in clean]
+            kept = [
+                begin for begin, end in pairwise(track) if end > limit or (index, end) not in clean
+            ]
             kept += track[-1:]
             if len(kept) == 1 and kept[0] <= limit and self._is_tombstone(index, kept[0]):
                 kept = [time for time in kept if (index, time) not in clean]
-            if kept and (len(kept) > 1 or self._is_tombstone(index, kept[0])) and kept[min(1, len(kept) - 1)] <= limit:
+            if (
+                kept
+                and (len(kept) > 1 or self._is_tombstone(index, kept[0]))
+                and kept[min(1, len(kept) - 1)] <= limit
+            ):
                 # the successor is not yet written: try again later
                 self._ends(index, limit + self._span)
             if len(kept) < len(track):
@@ -381,7 +415,12 @@ class Versions(Table[Handle], Generic[K]):
             source = 0 if todo[0] else 1
             count = min(SLICE // 4, todo[source])
             todo[source] -= count
-            excess -= self._let_go_of(self._take_loose(count) if source == 0 else [self._touched.popleft() for _ in range(count)], loose=source == 0)
+            excess -= self._let_go_of(
+                self._take_loose(count)
+                if source == 0
+                else [self._touched.popleft() for _ in range(count)],
+                loose=source == 0,
+            )
             yield
 
     def _take_loose(self, count: int) -> list[Any]:
@@ -390,7 +429,11 @@ class Versions(Table[Handle], Generic[K]):
     def _let_go_of(self, indexes: list[Any], *, loose: bool) -> int:
         """Evict the keys that the engine has with all versions; return the number of freed rows."""
         times: dict[Any, list[int]] = self._loose if loose else self._tracks
-        handles = {index: [(index, time) for time in set(times[index])] for index in indexes if index in times}
+        handles = {
+            index: [(index, time) for time in set(times[index])]
+            for index in indexes
+            if index in times
+        }
         clean = self._clean(handle for each in handles.values() for handle in each)
         gone = 0
         for index, versions in handles.items():

@@ -33,7 +33,13 @@ class Windows(TimedKeyIndex, Generic[K]):
     """
 
     def __init__(
-        self, codec: Codec, engine: Engine | None, prefix: bytes, record_time: Callable[[], int], spec: StoreSpec, expired: Callable[[int], None]
+        self,
+        codec: Codec,
+        engine: Engine | None,
+        prefix: bytes,
+        record_time: Callable[[], int],
+        spec: StoreSpec,
+        expired: Callable[[int], None],
     ) -> None:
         super().__init__(codec, engine, prefix, record_time, spec, expired)
         self.window_size_ms: int = spec.window_size_ms
@@ -154,7 +160,9 @@ class Windows(TimedKeyIndex, Generic[K]):
             base = self.prefix + SEGMENT.pack(segment) + encoded
             since = max(first, segment * self.segment_ms)
             until = min(self._low, (segment + 1) * self.segment_ms)
-            for name, data in engine.scan(base + SUFFIX.pack(since, 0), base + SUFFIX.pack(until, 0)):
+            for name, data in engine.scan(
+                base + SUFFIX.pack(since, 0), base + SUFFIX.pack(until, 0)
+            ):
                 # otherwise the row belongs to a longer key
                 if len(name) == len(base) + SUFFIX.size:
                     self._found(index, SUFFIX.unpack_from(name, len(base))[0], data)
@@ -194,7 +202,9 @@ class Windows(TimedKeyIndex, Generic[K]):
             self._observed = observed
             self._limit = observed - self._retention
         self._committed = max(self._committed, self._observed)
-        for key, (start, sequence), value, time in zip(batch.keys, parts, batch.values, batch.timestamps, strict=True):
+        for key, (start, sequence), value, time in zip(
+            batch.keys, parts, batch.values, batch.timestamps, strict=True
+        ):
             self._sequence = max(self._sequence, sequence)
             if start <= self._limit:
                 continue
@@ -227,7 +237,9 @@ class Windows(TimedKeyIndex, Generic[K]):
         for index in list(self._tracks):
             yield from [(index, start) for start in self._tracks.get(index, ())]
 
-    def _fetched(self, time_from: int, time_to: int, *, by_time: bool) -> list[tuple[bytes, int, int, Entry]]:
+    def _fetched(
+        self, time_from: int, time_to: int, *, by_time: bool
+    ) -> list[tuple[bytes, int, int, Entry]]:
         """Return key bytes, start, sequence number and entry of each window, in order."""
         first = max(time_from, self._limit + 1)
         if time_to < first:
@@ -249,7 +261,9 @@ class Windows(TimedKeyIndex, Generic[K]):
             found.sort(key=lambda row: (row[1] // segment, row[0] + SUFFIX.pack(row[1], row[2])))
         return found
 
-    def closed_entries(self, time_from: int, time_to: int) -> list[tuple[Any, int, Entry | SerializationError]]:
+    def closed_entries(
+        self, time_from: int, time_to: int
+    ) -> list[tuple[Any, int, Entry | SerializationError]]:
         """Return `fetch_all_entries`, with a SerializationError in place of an unreadable entry.
 
         For operators. An unreadable key is None.

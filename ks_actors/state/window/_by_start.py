@@ -40,7 +40,13 @@ class WindowsByStart(Windows[K], Generic[K]):
     """
 
     def __init__(
-        self, codec: Codec, engine: Engine | None, prefix: bytes, record_time: Callable[[], int], spec: StoreSpec, expired: Callable[[int], None]
+        self,
+        codec: Codec,
+        engine: Engine | None,
+        prefix: bytes,
+        record_time: Callable[[], int],
+        spec: StoreSpec,
+        expired: Callable[[int], None],
     ) -> None:
         super().__init__(codec, engine, prefix, record_time, spec, expired)
         self._panes: dict[int, Pane] = {}
@@ -132,7 +138,9 @@ class WindowsByStart(Windows[K], Generic[K]):
             return first, clock[0]
         store = (self._panes, self._dirty, windows, MISSING)
         numbers = (*clock, self._observed, self._retention, self._low)
-        stop, now, observed, added, size = _kernel.count_windows(store, keys, timestamps, first, out, numbers)
+        stop, now, observed, added, size = _kernel.count_windows(
+            store, keys, timestamps, first, out, numbers
+        )
         if observed > self._observed:
             self._observed, self._limit = observed, observed - self._retention
         self._resident += added
@@ -158,7 +166,12 @@ class WindowsByStart(Windows[K], Generic[K]):
         panes: dict[int, Pane] = self._panes
         index: Any = key if self._faithful else self._codec.key(key)
         first = max(time_from, self._limit + 1)
-        if first < self._low and time_to >= first and self.engine is not None and index not in self._loaded:
+        if (
+            first < self._low
+            and time_to >= first
+            and self.engine is not None
+            and index not in self._loaded
+        ):
             self._load(self.engine, index)
         found = []
         for start in self._within(first, time_to):
@@ -212,10 +225,16 @@ class WindowsByStart(Windows[K], Generic[K]):
 
     def _frozen_values(self, handles: list[tuple[Any, int]]) -> list[Any]:
         panes, dirty = self._panes, self._dirty
-        if _kernel is not None and (values := _kernel.window_values(panes, dirty, handles, True)) is not None:
+        if (
+            _kernel is not None
+            and (values := _kernel.window_values(panes, dirty, handles, True)) is not None
+        ):
             return values  # type: ignore[no-any-return]
         try:
-            return [dirty[handle] if handle in dirty else panes[handle[1]][handle[0]] for handle in handles]
+            return [
+                dirty[handle] if handle in dirty else panes[handle[1]][handle[0]]
+                for handle in handles
+            ]
         except KeyError:
             return list(map(self._frozen_value, handles))
 

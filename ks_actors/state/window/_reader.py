@@ -29,9 +29,15 @@ class WindowReader(NotingReader[Windows[Any]]):
     def get(self, key: Any, start: int, *, committed: bool) -> Entry | None:
         """Return the entry of one window."""
         handle = (self._index(key), start)
-        return None if start <= self._line.limit(committed=committed) else self._entry(handle, self._value(handle, committed=committed))
+        return (
+            None
+            if start <= self._line.limit(committed=committed)
+            else self._entry(handle, self._value(handle, committed=committed))
+        )
 
-    def fetch(self, key: Any, time_from: int, time_to: int, *, committed: bool, reverse: bool) -> Rows:
+    def fetch(
+        self, key: Any, time_from: int, time_to: int, *, committed: bool, reverse: bool
+    ) -> Rows:
         """Iterate over the windows of a key in a time range, by time.
 
         They start from `time_from` to `time_to`, both included.
@@ -39,9 +45,15 @@ class WindowReader(NotingReader[Windows[Any]]):
         store, index, line = self.store, self._index(key), self._line
         first = max(time_from, line.limit(committed=committed) + 1, 0)
         starts = [start for start in store.starts_of(index) if first <= start <= time_to]
-        found = {start: value for start in starts if (value := self._value((index, start), committed=committed)) is not MISSING}
+        found = {
+            start: value
+            for start in starts
+            if (value := self._value((index, start), committed=committed)) is not MISSING
+        }
         stored = line.stored_of(index, first, min(time_to + 1, store._low), reverse=reverse)
-        rows = self._started([], iter(()), line.rows_of(key, index, found, stored, self._entry, reverse=reverse))
+        rows = self._started(
+            [], iter(()), line.rows_of(key, index, found, stored, self._entry, reverse=reverse)
+        )
         rows.looking = False
         return rows
 
@@ -56,12 +68,20 @@ class WindowReader(NotingReader[Windows[Any]]):
         layers: list[dict[Any, Any]] = []
         overlay = {} if committed else self._uncommitted()
         chunks: list[list[Found]] = []
-        rows = self._started(layers, iter(()), line.rows(chunks, stored, self._entry, reverse=reverse))
+        rows = self._started(
+            layers, iter(()), line.rows(chunks, stored, self._entry, reverse=reverse)
+        )
         rows.steps = self._look_through(rows, first, time_to, layers, overlay, chunks)
         return rows
 
     def _look_through(
-        self, rows: Rows, first: int, last: int, layers: list[dict[Any, Any]], overlay: dict[Any, Any], chunks: list[list[Found]]
+        self,
+        rows: Rows,
+        first: int,
+        last: int,
+        layers: list[dict[Any, Any]],
+        overlay: dict[Any, Any],
+        chunks: list[list[Found]],
     ) -> Generator[None, None, None]:
         """Find and sort the windows in memory, in pieces."""
         store, place = self.store, self._line.place
@@ -72,7 +92,10 @@ class WindowReader(NotingReader[Windows[Any]]):
 
         def found() -> Iterator[Found | None]:
             for handle in handles:
-                if first <= handle[1] <= last and (value := self._at_start(handle, layers, overlay)) is not MISSING:
+                if (
+                    first <= handle[1] <= last
+                    and (value := self._at_start(handle, layers, overlay)) is not MISSING
+                ):
                     yield place(handle), handle, value
                 else:
                     yield None
@@ -106,9 +129,20 @@ class DuplicatesReader(Reader[JoinWindowLookups[Any]]):
     def get(self, key: Any, start: int, *, committed: bool) -> Entry | None:
         """Return the entry of the very last put, if it was for this window."""
         slot = self._line.slot(start, self.store._sequence)
-        return next((entry for found, _, entry in self.fetch(key, start, start, committed=committed, reverse=False) if found == slot), None)
+        return next(
+            (
+                entry
+                for found, _, entry in self.fetch(
+                    key, start, start, committed=committed, reverse=False
+                )
+                if found == slot
+            ),
+            None,
+        )
 
-    def fetch(self, key: Any, time_from: int, time_to: int, *, committed: bool, reverse: bool) -> Rows:
+    def fetch(
+        self, key: Any, time_from: int, time_to: int, *, committed: bool, reverse: bool
+    ) -> Rows:
         """Iterate over the values of a key in a time range, by time, then in the order of puts.
 
         They start from `time_from` to `time_to`, both included.
@@ -120,10 +154,17 @@ class DuplicatesReader(Reader[JoinWindowLookups[Any]]):
             end = segment.committed if committed else len(segment)
             for place in segment.places(index, first, time_to):
                 if place < end:
-                    found[line.slot(segment.starts[place], segment.sequences[place])] = (segment.values[place], segment.times[place])
+                    found[line.slot(segment.starts[place], segment.sequences[place])] = (
+                        segment.values[place],
+                        segment.times[place],
+                    )
         ordered = dict(sorted(found.items()))
-        stored = line.stored_of(index, first, min(time_to + 1, store._low * store._span), reverse=reverse)
-        rows = self._started([], iter(()), line.rows_of(key, index, ordered, stored, self._entry, reverse=reverse))
+        stored = line.stored_of(
+            index, first, min(time_to + 1, store._low * store._span), reverse=reverse
+        )
+        rows = self._started(
+            [], iter(()), line.rows_of(key, index, ordered, stored, self._entry, reverse=reverse)
+        )
         rows.looking = False
         return rows
 
@@ -142,12 +183,22 @@ class DuplicatesReader(Reader[JoinWindowLookups[Any]]):
 
         def found() -> Iterator[Found | None]:
             for keys, starts, sequences, values, times in columns:
-                for key, start, sequence, value, time in zip(keys, starts, sequences, values, times, strict=True):
+                for key, start, sequence, value, time in zip(
+                    keys, starts, sequences, values, times, strict=True
+                ):
                     handle = (key, line.slot(start, sequence))
-                    yield (line.place(handle), handle, (value, time)) if first <= start <= time_to else None
+                    yield (
+                        (line.place(handle), handle, (value, time))
+                        if first <= start <= time_to
+                        else None
+                    )
 
         stored = line.stored(first, min(time_to + 1, store._low * store._span), reverse=reverse)
         chunks: list[list[Found]] = []
-        rows = self._started([], into_chunks(found(), chunks, step()), line.rows(chunks, stored, self._entry, reverse=reverse))
+        rows = self._started(
+            [],
+            into_chunks(found(), chunks, step()),
+            line.rows(chunks, stored, self._entry, reverse=reverse),
+        )
         rows.looking = False
         return rows

@@ -52,7 +52,9 @@ class WindowBase(ABC, Generic[K, P]):
         """
 
     @abstractmethod
-    def _fetched(self, time_from: int, time_to: int, *, by_time: bool) -> list[tuple[bytes, int, int, Entry]]:
+    def _fetched(
+        self, time_from: int, time_to: int, *, by_time: bool
+    ) -> list[tuple[bytes, int, int, Entry]]:
         """Return key bytes, start, sequence number and entry of each window, in order."""
 
     def _show(self, entry: Entry) -> Any:
@@ -75,7 +77,9 @@ class WindowBase(ABC, Generic[K, P]):
     def fetch(self, key: K, time_from: int) -> P | None: ...
     @overload
     def fetch(self, key: K, time_from: int, time_to: int) -> StoreIterator[tuple[int, P]]: ...
-    def fetch(self, key: K, time_from: int, time_to: int | None = None) -> P | StoreIterator[tuple[int, P]] | None:
+    def fetch(
+        self, key: K, time_from: int, time_to: int | None = None
+    ) -> P | StoreIterator[tuple[int, P]] | None:
         """Return the value of the window that starts at `time_from`, or None.
 
         With `time_to`, iterate over start and value of the windows that start from `time_from` to
@@ -86,16 +90,24 @@ class WindowBase(ABC, Generic[K, P]):
         if time_to is None:
             entry = self.get_entry(key, time_from)
             return None if entry is None else self._show(entry)
-        return self._iterate((start, self._show(entry)) for start, entry in self.fetch_entries(key, time_from, time_to))
+        return self._iterate(
+            (start, self._show(entry))
+            for start, entry in self.fetch_entries(key, time_from, time_to)
+        )
 
     def backward_fetch(self, key: K, time_from: int, time_to: int) -> StoreIterator[tuple[int, P]]:
         """Iterate over start and value of the windows in a time range, the latest first.
 
         They start from `time_from` to `time_to`, both included.
         """
-        return self._iterate((start, self._show(entry)) for start, entry in reversed(self.fetch_entries(key, time_from, time_to)))
+        return self._iterate(
+            (start, self._show(entry))
+            for start, entry in reversed(self.fetch_entries(key, time_from, time_to))
+        )
 
-    def fetch_range(self, low: K | None, high: K | None, time_from: int, time_to: int) -> StoreIterator[tuple[tuple[K, int], P]]:
+    def fetch_range(
+        self, low: K | None, high: K | None, time_from: int, time_to: int
+    ) -> StoreIterator[tuple[tuple[K, int], P]]:
         """Iterate like `fetch_all`, over the keys from `low` to `high`, both included.
 
         Keys are compared by their bytes; None is no bound.
@@ -117,7 +129,9 @@ class WindowBase(ABC, Generic[K, P]):
         """
         return self._shown(self._fetched(time_from, time_to, by_time=not self._segmented))
 
-    def backward_fetch_all(self, time_from: int, time_to: int) -> StoreIterator[tuple[tuple[K, int], P]]:
+    def backward_fetch_all(
+        self, time_from: int, time_to: int
+    ) -> StoreIterator[tuple[tuple[K, int], P]]:
         """Iterate like `fetch_all`, in reverse order."""
         return self._shown(reversed(self._fetched(time_from, time_to, by_time=not self._segmented)))
 
@@ -135,14 +149,19 @@ class WindowBase(ABC, Generic[K, P]):
         They start from `time_from` to `time_to`, and are sorted by start, then key bytes.
         """
         key = self._codec.object_key
-        return [(key(encoded), start, entry) for encoded, start, _, entry in self._fetched(time_from, time_to, by_time=True)]
+        return [
+            (key(encoded), start, entry)
+            for encoded, start, _, entry in self._fetched(time_from, time_to, by_time=True)
+        ]
 
     def _iterate(self, rows: Iterable[Any]) -> StoreIterator[Any]:
         return StoreIterator((row for row in rows), self._iterators)
 
     def _shown(self, rows: Iterable[tuple[bytes, int, int, Entry]]) -> StoreIterator[Any]:
         key = self._codec.object_key
-        return self._iterate(((key(encoded), start), self._show(entry)) for encoded, start, _, entry in rows)
+        return self._iterate(
+            ((key(encoded), start), self._show(entry)) for encoded, start, _, entry in rows
+        )
 
 
 class WindowStore(WindowBase[K, V], Generic[K, V]):
@@ -160,7 +179,11 @@ class TimestampedWindowStore(WindowBase[K, ValueAndTimestamp[V]], Generic[K, V])
         return ValueAndTimestamp(entry[0], entry[1])
 
     def _entry(self, value: Any) -> Entry | None:
-        return None if value is None or value[0] is None else (value[0], self._codec.checked_time(value[1]))
+        return (
+            None
+            if value is None or value[0] is None
+            else (value[0], self._codec.checked_time(value[1]))
+        )
 
 
 @final
@@ -189,7 +212,9 @@ class DuplicatesWindowStore(JoinWindowBatchLookups[K], WindowStore[K, V], Generi
 
 
 @final
-class DuplicatesTimestampedWindowStore(JoinWindowBatchLookups[K], TimestampedWindowStore[K, V], Generic[K, V]):
+class DuplicatesTimestampedWindowStore(
+    JoinWindowBatchLookups[K], TimestampedWindowStore[K, V], Generic[K, V]
+):
     """All put values with their timestamps, per key and window."""
 
 

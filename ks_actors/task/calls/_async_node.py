@@ -24,9 +24,25 @@ _UNHASHABLE = object()
 class Call:
     """One record in process by a user's coroutine."""
 
-    __slots__ = ("deadline", "error", "headers", "key", "lane", "late", "offset", "over", "page", "result", "task", "timestamp", "value")
+    __slots__ = (
+        "deadline",
+        "error",
+        "headers",
+        "key",
+        "lane",
+        "late",
+        "offset",
+        "over",
+        "page",
+        "result",
+        "task",
+        "timestamp",
+        "value",
+    )
 
-    def __init__(self, key: Any, value: Any, timestamp: int, headers: Headers, current: RecordContextHolder) -> None:
+    def __init__(
+        self, key: Any, value: Any, timestamp: int, headers: Headers, current: RecordContextHolder
+    ) -> None:
         self.key: Any = key
         self.value: Any = value
         self.timestamp: int = timestamp
@@ -82,7 +98,9 @@ class AsyncNode:
         self._most: int = options.max_in_flight
         self._by_key: bool = options.order == "key"
         self._in_order: bool = replayable or options.order == "partition"
-        self._timeout: float | None = None if options.timeout_ms is None else options.timeout_ms / 1000
+        self._timeout: float | None = (
+            None if options.timeout_ms is None else options.timeout_ms / 1000
+        )
         self._current = current
         self._wake = wake
         # Calls must not see context variables that the call before them has set.
@@ -231,9 +249,16 @@ class AsyncNode:
                 assert call.task is not None
                 # The timeout cancelled this task: undo that, or the retry counts as cancelled.
                 call.task.uncancel()
-            if call.error is None or retry is None or attempt >= retry.attempts or not isinstance(call.error, retry.on):
+            if (
+                call.error is None
+                or retry is None
+                or attempt >= retry.attempts
+                or not isinstance(call.error, retry.on)
+            ):
                 break
-            await asyncio.sleep(min(retry.max_backoff_ms, retry.backoff_ms * 2 ** (attempt - 1)) / 1000)
+            await asyncio.sleep(
+                min(retry.max_backoff_ms, retry.backoff_ms * 2 ** (attempt - 1)) / 1000
+            )
             attempt += 1
         if call in self._running:
             self._over(call)
@@ -312,10 +337,14 @@ class AsyncNode:
             self._sweep = loop.call_at(min(following, now + self._timeout), self._cancel_late, loop)
 
     def _too_late(self, call: Call) -> TimeoutError:
-        return TimeoutError(f"the asynchronous processor {self.node} did not return within {self._options.timeout_ms} ms, for {where(call)}")
+        return TimeoutError(
+            f"the asynchronous processor {self.node} did not return within {self._options.timeout_ms} ms, for {where(call)}"
+        )
 
     def _cancelled(self, call: Call, cancelled: BaseException) -> Exception:
-        error = RuntimeError(f"the asynchronous processor {self.node} was cancelled, and not by the app that runs it, for {where(call)}")
+        error = RuntimeError(
+            f"the asynchronous processor {self.node} was cancelled, and not by the app that runs it, for {where(call)}"
+        )
         error.__cause__ = cancelled
         return error
 
@@ -323,4 +352,8 @@ class AsyncNode:
 def where(call: Call) -> str:
     """Describe the record of a call."""
     origin = call.origin
-    return "a record of a punctuation, or one of unknown origin" if origin is None else f"{origin.topic}-{origin.partition} offset {origin.offset}"
+    return (
+        "a record of a punctuation, or one of unknown origin"
+        if origin is None
+        else f"{origin.topic}-{origin.partition} offset {origin.offset}"
+    )

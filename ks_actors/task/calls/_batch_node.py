@@ -51,7 +51,13 @@ class BatchNode:
     """
 
     def __init__(
-        self, work: NodeWork, operator: Batched, *, current: RecordContextHolder, wake: Callable[[], None], replayable: bool = False
+        self,
+        work: NodeWork,
+        operator: Batched,
+        *,
+        current: RecordContextHolder,
+        wake: Callable[[], None],
+        replayable: bool = False,
     ) -> None:
         self.node: str = work.node
         self.in_flight: int = 0
@@ -66,7 +72,11 @@ class BatchNode:
         self._timer: asyncio.TimerHandle | None = None
         self._rows: deque[tuple[_Lot, Iterator[Record[Any, Any]]]] = deque()
         self._calls = AsyncNode(
-            cast("NodeWork", _LotWork(self)), cast("AsyncOperator", _LotOperator(self, operator)), operator.asynchronous, current=current, wake=wake
+            cast("NodeWork", _LotWork(self)),
+            cast("AsyncOperator", _LotOperator(self, operator)),
+            operator.asynchronous,
+            current=current,
+            wake=wake,
         )
 
     @property
@@ -203,12 +213,26 @@ class BatchNode:
         current.timestamp, current.headers = record.timestamp, record.headers
 
 
-def in_flight_node(operator: Operator, work: NodeWork, *, current: RecordContextHolder, wake: Callable[[], None], replayable: bool) -> InFlight:
+def in_flight_node(
+    operator: Operator,
+    work: NodeWork,
+    *,
+    current: RecordContextHolder,
+    wake: Callable[[], None],
+    replayable: bool,
+) -> InFlight:
     """Make the node of an operator with asynchronous user code."""
     if isinstance(operator, Batched):
         return BatchNode(work, operator, current=current, wake=wake, replayable=replayable)
     assert operator.asynchronous is not None
-    return AsyncNode(work, cast("AsyncOperator", operator), operator.asynchronous, current=current, wake=wake, replayable=replayable)
+    return AsyncNode(
+        work,
+        cast("AsyncOperator", operator),
+        operator.asynchronous,
+        current=current,
+        wake=wake,
+        replayable=replayable,
+    )
 
 
 @final
@@ -219,7 +243,9 @@ class _LotWork:
         self.node: str = owner.node
         self._owner = owner
 
-    def failed(self, error: Exception, _key: Any, lot: _Lot, _timestamp: int, _headers: Headers) -> None:
+    def failed(
+        self, error: Exception, _key: Any, lot: _Lot, _timestamp: int, _headers: Headers
+    ) -> None:
         """Report a failed batch."""
         self._owner.failed(error, lot)
 
@@ -236,10 +262,14 @@ class _LotOperator:
         """Return functions that pass records in, and collect rows."""
         function, owner = self._operator.call, self._owner
 
-        def call(_key: Any, lot: _Lot, _timestamp: int, _headers: Headers) -> Awaitable[list[Record[Any, Any]]]:
+        def call(
+            _key: Any, lot: _Lot, _timestamp: int, _headers: Headers
+        ) -> Awaitable[list[Record[Any, Any]]]:
             return function(list(lot.records))  # a copy: the function owns its list
 
-        def emit(rows: list[Record[Any, Any]], _key: Any, lot: _Lot, _timestamp: int, _headers: Headers) -> None:
+        def emit(
+            rows: list[Record[Any, Any]], _key: Any, lot: _Lot, _timestamp: int, _headers: Headers
+        ) -> None:
             owner.come_back(rows, lot)
 
         return AsyncBound(call, emit)

@@ -32,9 +32,17 @@ def blocking(function: F, /) -> F:
     `asyncio.to_thread(...)` for blocking parts.
     """
     if not callable(function):
-        raise TopologyError(f"{function!r} is declared as blocking, and cannot be called: give a function, or a processor class")
-    if is_async(function) or inspect.isasyncgenfunction(function) or is_async(getattr(function, "process", function)):
-        raise TopologyError(f"{function!r} is 'async def' and declared as blocking: await asyncio.to_thread(...) what blocks, and leave out the mark")
+        raise TopologyError(
+            f"{function!r} is declared as blocking, and cannot be called: give a function, or a processor class"
+        )
+    if (
+        is_async(function)
+        or inspect.isasyncgenfunction(function)
+        or is_async(getattr(function, "process", function))
+    ):
+        raise TopologyError(
+            f"{function!r} is 'async def' and declared as blocking: await asyncio.to_thread(...) what blocks, and leave out the mark"
+        )
     setattr(function, _MARK, True)
     return function
 
@@ -44,7 +52,12 @@ def is_blocking(operator: object) -> bool:
 
     This includes the processor that it makes, and that processor's methods.
     """
-    return any(map(_marked, (*getattr(operator, "__dict__", {}).values(), getattr(operator, "processor", None))))
+    return any(
+        map(
+            _marked,
+            (*getattr(operator, "__dict__", {}).values(), getattr(operator, "processor", None)),
+        )
+    )
 
 
 def needs_thread(node: Node) -> bool:
@@ -68,7 +81,14 @@ def check_threads(topology: Topology, default_extractor: TimestampExtractor) -> 
     for part in topology.subtopologies():
         nodes = [topology.nodes[name] for name in part.nodes]
         blocks = next((node.name for node in nodes if needs_thread(node)), None)
-        waits = next((node.name for node in nodes if isinstance(node, ProcessorNode) and node.operator.asynchronous is not None), None)
+        waits = next(
+            (
+                node.name
+                for node in nodes
+                if isinstance(node, ProcessorNode) and node.operator.asynchronous is not None
+            ),
+            None,
+        )
         if blocks is not None and waits is not None:
             raise TopologyError(
                 f"{blocks} is declared as blocking and {waits} is 'async def', and both are in subtopology {part.id}, whose tasks run either in a "

@@ -34,7 +34,14 @@ class Draining:
     `lot`, a new one for each new plan of the task.
     """
 
-    def __init__(self, nodes: Sequence[InFlight], caches: Sequence[HeldUpdates], *, replayable: bool = False, apart: bool = False) -> None:
+    def __init__(
+        self,
+        nodes: Sequence[InFlight],
+        caches: Sequence[HeldUpdates],
+        *,
+        replayable: bool = False,
+        apart: bool = False,
+    ) -> None:
         self.wanted: bool = bool(nodes or caches)
         self.calls: bool = bool(nodes)
         self.since: float | None = None
@@ -57,7 +64,11 @@ class Draining:
         """Whether `step` has work."""
         if self._in_turns and not self._settled():
             return False
-        return any(node.has_results for node in self._nodes) or self._next() is not None or self._waiting() is not None
+        return (
+            any(node.has_results for node in self._nodes)
+            or self._next() is not None
+            or self._waiting() is not None
+        )
 
     @property
     def held(self) -> int:
@@ -124,4 +135,8 @@ class Draining:
         cache = next((cache for cache in self._caches if cache), None)
         if cache is None or self.room() == 0:
             return None
-        return cache if cache is self._under_way or not any(node.in_flight for node in self._nodes) else None
+        return (
+            cache
+            if cache is self._under_way or not any(node.in_flight for node in self._nodes)
+            else None
+        )

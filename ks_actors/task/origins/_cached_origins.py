@@ -60,14 +60,23 @@ class CachedOrigins(OriginLeaves[_Batch]):
     request, which is after an error. `row` returns a cache's name for a key.
     """
 
-    def __init__(self, current: RecordContextHolder, row: Callable[[Any], Any], *, windowed: bool) -> None:
+    def __init__(
+        self, current: RecordContextHolder, row: Callable[[Any], Any], *, windowed: bool
+    ) -> None:
         super().__init__(current)
         self._row: Callable[[Any], Any] = row
         self._windowed: bool = windowed
         self._gone: int = 0
         self._seen: Seen | None = None
 
-    def came(self, batch: Batch, skipped: Collection[int] = (), late: Mapping[int, int | None] = NONE_LATE, *, whole: bool = False) -> None:
+    def came(
+        self,
+        batch: Batch,
+        skipped: Collection[int] = (),
+        late: Mapping[int, int | None] = NONE_LATE,
+        *,
+        whole: bool = False,
+    ) -> None:
         """Note a batch."""
         self._begin(_Batch(batch, skipped, late, whole))
         self._seen = None
@@ -79,7 +88,9 @@ class CachedOrigins(OriginLeaves[_Batch]):
         seen = self._seen
         if seen is None:
             batches = [(leaf, batch) for leaf, batch, _ in self._kept if batch is not None]
-            seen = self._seen = Seen(batches, self._weight, self._gone, self._row, windowed=self._windowed)
+            seen = self._seen = Seen(
+                batches, self._weight, self._gone, self._row, windowed=self._windowed
+            )
         return seen
 
     def clear(self) -> None:
@@ -102,7 +113,15 @@ class Seen:
 
     __slots__ = ("_index", "_row", "_weight", "_windowed", "batches", "gone")
 
-    def __init__(self, batches: Sequence[tuple[OriginLeaf, _Batch]], weight: int, gone: int, row: Callable[[Any], Any], *, windowed: bool) -> None:
+    def __init__(
+        self,
+        batches: Sequence[tuple[OriginLeaf, _Batch]],
+        weight: int,
+        gone: int,
+        row: Callable[[Any], Any],
+        *,
+        windowed: bool,
+    ) -> None:
         self.gone: int = gone
         self.batches: Sequence[tuple[OriginLeaf, _Batch]] = batches
         self._weight: int = weight
@@ -134,7 +153,9 @@ class Seen:
         row, windowed = self._row, self._windowed
         for leaf, (batch, skipped, late, whole) in self.batches:
             nowhere = OriginLeaf(None, leaf.number)
-            for number, (key, timestamp, offset) in enumerate(zip(batch.keys, batch.timestamps, batch.offsets, strict=True)):
+            for number, (key, timestamp, offset) in enumerate(
+                zip(batch.keys, batch.timestamps, batch.offsets, strict=True)
+            ):
                 if key is None or number in skipped:
                     continue
                 closed = late.get(number, -1)
@@ -142,9 +163,13 @@ class Seen:
                 if not windowed:
                     index[row(key)] = [_Found(timestamp, None, -1, place)]
                 elif whole:
-                    index.setdefault(row(key), []).append(_Found(key[1].start, key[1].end, -1, place))
+                    index.setdefault(row(key), []).append(
+                        _Found(key[1].start, key[1].end, -1, place)
+                    )
                 else:  # batches have keys without windows only where a key is its own name
-                    index.setdefault(key, []).append(_Found(timestamp, None, -1 if closed is None else closed, place))
+                    index.setdefault(key, []).append(
+                        _Found(timestamp, None, -1 if closed is None else closed, place)
+                    )
         return index
 
 
@@ -195,6 +220,8 @@ class Flushed:
     def _found(self, number: int) -> Place | None:
         own = self._places[number] if self._places else None
         place = self._seen.last(self._keys[number]) if self._seen.batches else None
-        if own is not None and own[0].number > (self._seen.gone if place is None else place[0].number):
+        if own is not None and own[0].number > (
+            self._seen.gone if place is None else place[0].number
+        ):
             return own
         return place

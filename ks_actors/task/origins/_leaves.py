@@ -32,7 +32,11 @@ class OriginLeaf:
 
     def place(self, offset: int) -> RecordMetadata | None:
         """Return a record's position in the log; None when it is unknown, or has none."""
-        return None if self.page is None or not self.page.logged(offset) else self.page.metadata(offset)
+        return (
+            None
+            if self.page is None or not self.page.logged(offset)
+            else self.page.metadata(offset)
+        )
 
 
 Place: TypeAlias = tuple[OriginLeaf, int]

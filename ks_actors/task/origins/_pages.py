@@ -19,7 +19,9 @@ class RawRecord:
 
     __slots__ = ("headers", "key", "offset", "partition", "timestamp", "value")
 
-    def __init__(self, partition: TopicPartition, raw: Batch, index: int, *, logged: bool = True) -> None:
+    def __init__(
+        self, partition: TopicPartition, raw: Batch, index: int, *, logged: bool = True
+    ) -> None:
         self.partition: TopicPartition = partition
         self.offset: int = raw.offsets[index] if logged else -1
         self.key: bytes | None = raw.keys[index]
@@ -75,7 +77,9 @@ class Chunk:
 
     lasting: bool = True
 
-    def __init__(self, partition: TopicPartition, batch: Batch | None, *, logged: bool = True) -> None:
+    def __init__(
+        self, partition: TopicPartition, batch: Batch | None, *, logged: bool = True
+    ) -> None:
         self.partition: TopicPartition = partition
         self._batch: Batch | None = batch
         self._logged: bool = logged
@@ -90,7 +94,11 @@ class Chunk:
             return None
         offsets = self._batch.offsets
         index = bisect_left(offsets, offset)
-        return RawRecord(self.partition, self._batch, index, logged=self._logged) if index < len(offsets) and offsets[index] == offset else None
+        return (
+            RawRecord(self.partition, self._batch, index, logged=self._logged)
+            if index < len(offsets) and offsets[index] == offset
+            else None
+        )
 
     def logged(self, _: int, /) -> bool:
         """Return whether the log has the records."""

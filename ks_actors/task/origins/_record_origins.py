@@ -29,7 +29,13 @@ class HeldBack(OriginLeaves[None]):
         page = current.page
         if page is not self.page:
             self.turn()
-        return None if page is None else (self.leaf, current.offset) if page.lasting else page.origin(current.offset)
+        return (
+            None
+            if page is None
+            else (self.leaf, current.offset)
+            if page.lasting
+            else page.origin(current.offset)
+        )
 
     def here(self) -> Place:
         """Return the current record's context."""

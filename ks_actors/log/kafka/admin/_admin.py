@@ -6,7 +6,14 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, final
 
-from ks_actors._errors import ConfigError, LogError, NotAuthorized, OffsetOutOfRange, TopicExists, UnknownTopicOrPartition
+from ks_actors._errors import (
+    ConfigError,
+    LogError,
+    NotAuthorized,
+    OffsetOutOfRange,
+    TopicExists,
+    UnknownTopicOrPartition,
+)
 from ks_actors.log._types import IsolationLevel, TopicDescription
 from ks_actors.log.kafka.client import Lookups, Unavailable
 from ks_actors.log.kafka.wire import (
@@ -78,20 +85,31 @@ class Admin:
         async def attempt() -> None:
             nonlocal lost
             replicas = self._client.options.replication_factor
-            asked: list[Any] = [(name, topic.partitions, replicas, [], list(topic.configs.items())) for name, topic in left.items()]
+            asked: list[Any] = [
+                (name, topic.partitions, replicas, [], list(topic.configs.items()))
+                for name, topic in left.items()
+            ]
             request = CreateTopicsRequest(asked, self._client.options.request_timeout_ms, False)
             try:
                 response = await self._client.ask_controller(request)
             except LogError:
                 lost = True
                 raise
-            again = self._sort_out(response.topic_errors, left, failed, done={TOPIC_ALREADY_EXISTS} if lost else set())
+            again = self._sort_out(
+                response.topic_errors, left, failed, done={TOPIC_ALREADY_EXISTS} if lost else set()
+            )
             if again:
                 raise Unavailable(again)
 
         if left:
             await self._client.retry(f"to create {', '.join(left)}", attempt)
-        await self._until_led({name: topic.partitions for name, topic in wanted.items() if name not in existing and name not in failed})
+        await self._until_led(
+            {
+                name: topic.partitions
+                for name, topic in wanted.items()
+                if name not in existing and name not in failed
+            }
+        )
         existing |= {name for name, error in failed.items() if isinstance(error, TopicExists)}
         for name, error in failed.items():
             if name not in existing:
@@ -100,7 +118,9 @@ class Admin:
             raise TopicExists(f"there are topics {', '.join(sorted(existing))} already")
 
     @staticmethod
-    def _sort_out(codes: Sequence[Any], left: dict[str, Any], failed: dict[str, LogError], done: set[int]) -> str | None:
+    def _sort_out(
+        codes: Sequence[Any], left: dict[str, Any], failed: dict[str, LogError], done: set[int]
+    ) -> str | None:
         """Remove decided topics from `left`; return the reason to retry, if any."""
         again: str | None = None
         for name, code, *detail in codes:
@@ -111,14 +131,20 @@ class Admin:
             if code and code not in done:
                 text = detail[0] if detail else None
                 error = error_of(code, f"topic {name}", text)
-                failed[name] = ConfigError(f"topic {name}: {text}") if code == INVALID_CONFIG else error  # type: ignore[assignment]
+                failed[name] = (
+                    ConfigError(f"topic {name}: {text}") if code == INVALID_CONFIG else error
+                )  # type: ignore[assignment]
         return again
 
     async def _until_led(self, counts: Mapping[str, int]) -> None:
         async def attempt() -> None:
             found = await self._client.metadata(counts)
             leaders = {name: topic.leaders.values() for name, topic in found.items()}
-            missing = [name for name, count in counts.items() if len(leaders.get(name, ())) < max(1, count) or min(leaders[name]) < 0]
+            missing = [
+                name
+                for name, count in counts.items()
+                if len(leaders.get(name, ())) < max(1, count) or min(leaders[name]) < 0
+            ]
             if missing:
                 raise Unavailable(f"{', '.join(missing)} have no leaders yet", refresh=False)
 
@@ -134,7 +160,9 @@ class Admin:
         if not left:
             return
         # Look before the request: after a lost response, INVALID_PARTITIONS then means success.
-        before = {name: len(topic.leaders) for name, topic in (await self._client.metadata(left)).items()}
+        before = {
+            name: len(topic.leaders) for name, topic in (await self._client.metadata(left)).items()
+        }
         failed: dict[str, LogError] = {}
         lost = False
 
@@ -142,11 +170,17 @@ class Admin:
             nonlocal lost
             asked: list[Any] = [(name, (count, None)) for name, count in left.items()]
             try:
-                response = await self._client.ask_controller(CreatePartitionsRequest(asked, self._client.options.request_timeout_ms, False))
+                response = await self._client.ask_controller(
+                    CreatePartitionsRequest(asked, self._client.options.request_timeout_ms, False)
+                )
             except LogError:
                 lost = True
                 raise
-            done = {INVALID_PARTITIONS} if lost and all(before.get(name, count) < count for name, count in left.items()) else set[int]()
+            done = (
+                {INVALID_PARTITIONS}
+                if lost and all(before.get(name, count) < count for name, count in left.items())
+                else set[int]()
+            )
             again = self._sort_out(response.topic_errors, left, failed, done=done)
             if again:
                 raise Unavailable(again)
@@ -192,15 +226,24 @@ class Admin:
         for error in failed.values():
             raise error
 
-    async def describe_topics(self, names: Iterable[str] | None, *, configs: bool = True) -> Mapping[str, TopicDescription]:
+    async def describe_topics(
+        self, names: Iterable[str] | None, *, configs: bool = True
+    ) -> Mapping[str, TopicDescription]:
         """Return the topics that exist, with all their effective configs or with none."""
         found = await self._client.metadata(None if names is None else list(names))
         shown = [topic for topic in found.values() if not topic.internal]
         described = await self._configs([topic.name for topic in shown]) if configs else {}
         self._note_limits(described)
-        return {topic.name: TopicDescription(topic.name, len(topic.leaders), described.get(topic.name, {})) for topic in shown}
+        return {
+            topic.name: TopicDescription(
+                topic.name, len(topic.leaders), described.get(topic.name, {})
+            )
+            for topic in shown
+        }
 
-    async def _configs(self, topics: Sequence[str], names: Sequence[str] | None = None) -> dict[str, dict[str, str]]:
+    async def _configs(
+        self, topics: Sequence[str], names: Sequence[str] | None = None
+    ) -> dict[str, dict[str, str]]:
         """Return configs of topics.
 
         A topic has none if it is gone, may not be described, or has an invalid name.
@@ -212,7 +255,11 @@ class Admin:
         found: dict[str, dict[str, str]] = {}
         for code, detail, _, topic, entries in response.resources:
             error = error_of(code, f"to describe topic {topic}", detail) if code else None
-            if error is not None and code != INVALID_TOPIC_EXCEPTION and not isinstance(error, NotAuthorized | UnknownTopicOrPartition):
+            if (
+                error is not None
+                and code != INVALID_TOPIC_EXCEPTION
+                and not isinstance(error, NotAuthorized | UnknownTopicOrPartition)
+            ):
                 raise error
             found[topic] = {name: value for name, value, *_ in entries if value is not None}
         return found
@@ -222,7 +269,9 @@ class Admin:
 
         Raises UnknownTopicOrPartition, ConfigError.
         """
-        codes: Callable[[Any], list[int]] = lambda answer: [code for code, *_ in answer.responses if code != UNKNOWN]  # noqa: E731 - short as it is
+        codes: Callable[[Any], list[int]] = lambda answer: [  # noqa: E731 - short as it is
+            code for code, *_ in answer.responses if code != UNKNOWN
+        ]
         response = await self._client.send_to_controller(incremental_alter_configs(configs), codes)
         for code, detail, _, topic, *_ in response.responses:
             self._limits.pop(topic, None)
@@ -261,7 +310,9 @@ class Admin:
         try:
             await self.learn_limits(topics)
         except LogError as error:
-            _log.debug("how large records may be is asked for again with the first of them: %s", error)
+            _log.debug(
+                "how large records may be is asked for again with the first of them: %s", error
+            )
 
     def _note_limits(self, configs: Mapping[str, Mapping[str, str]]) -> None:
         until = asyncio.get_running_loop().time() + _LIMITS_S
@@ -305,7 +356,10 @@ class Admin:
 
     @staticmethod
     def _take(
-        what: str, answers: Iterable[tuple[TopicPartition, int, int]], left: dict[TopicPartition, int], found: dict[TopicPartition, int]
+        what: str,
+        answers: Iterable[tuple[TopicPartition, int, int]],
+        left: dict[TopicPartition, int],
+        found: dict[TopicPartition, int],
     ) -> str | None:
         again: str | None = None
         for partition, code, result in answers:
@@ -322,32 +376,50 @@ class Admin:
                 del left[partition]
         return again
 
-    async def _offsets(self, times: Mapping[TopicPartition, int], isolation: IsolationLevel) -> dict[TopicPartition, int]:
+    async def _offsets(
+        self, times: Mapping[TopicPartition, int], isolation: IsolationLevel
+    ) -> dict[TopicPartition, int]:
         return await self._by_leader(
             "to look up offsets",
             times,
             lambda node, topics: self._lookups.ask(node, _ISOLATION[isolation], topics),
             lambda answer: (
-                (TopicPartition(topic, number), code, offset) for topic, partitions in answer.topics for number, code, _, offset in partitions
+                (TopicPartition(topic, number), code, offset)
+                for topic, partitions in answer.topics
+                for number, code, _, offset in partitions
             ),
         )
 
-    async def begin_offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
+    async def begin_offsets(
+        self, partitions: Iterable[TopicPartition]
+    ) -> Mapping[TopicPartition, int]:
         """Return the first available offset of each partition."""
-        return await self._offsets(dict.fromkeys(partitions, _EARLIEST), IsolationLevel.READ_UNCOMMITTED)
+        return await self._offsets(
+            dict.fromkeys(partitions, _EARLIEST), IsolationLevel.READ_UNCOMMITTED
+        )
 
-    async def end_offsets(self, partitions: Iterable[TopicPartition], isolation: IsolationLevel) -> Mapping[TopicPartition, int]:
+    async def end_offsets(
+        self, partitions: Iterable[TopicPartition], isolation: IsolationLevel
+    ) -> Mapping[TopicPartition, int]:
         """Return the offset after the last record, or the last stable offset."""
         return await self._offsets(dict.fromkeys(partitions, _LATEST), isolation)
 
-    async def offsets_for_times(self, times: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+    async def offsets_for_times(
+        self, times: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, int]:
         """Return the first offset at or after each time (ms).
 
         A partition without such a record gets its end offset.
         """
-        found = await self._offsets({partition: max(time, 0) for partition, time in times.items()}, IsolationLevel.READ_UNCOMMITTED)
+        found = await self._offsets(
+            {partition: max(time, 0) for partition, time in times.items()},
+            IsolationLevel.READ_UNCOMMITTED,
+        )
         behind = [partition for partition, offset in found.items() if offset < 0]
-        return {**found, **(await self.end_offsets(behind, IsolationLevel.READ_UNCOMMITTED) if behind else {})}
+        return {
+            **found,
+            **(await self.end_offsets(behind, IsolationLevel.READ_UNCOMMITTED) if behind else {}),
+        }
 
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> None:
         """Delete all records below the given offsets.
@@ -358,7 +430,9 @@ class Admin:
             await self._by_leader(
                 "to delete records",
                 before,
-                lambda node, topics: self._client.send(node, DeleteRecordsRequest(topics, self._client.options.request_timeout_ms)),
+                lambda node, topics: self._client.send(
+                    node, DeleteRecordsRequest(topics, self._client.options.request_timeout_ms)
+                ),
                 lambda answer: (
                     (TopicPartition(topic, number), code, offset)
                     for topic, partitions, *_ in answer.topics
@@ -367,5 +441,8 @@ class Admin:
             )
         except OffsetOutOfRange as error:
             name = error.partition
-            begin, end = (await self.begin_offsets([name]))[name], (await self.end_offsets([name], IsolationLevel.READ_UNCOMMITTED))[name]
+            begin, end = (
+                (await self.begin_offsets([name]))[name],
+                (await self.end_offsets([name], IsolationLevel.READ_UNCOMMITTED))[name],
+            )
             raise OffsetOutOfRange(name, before[name], begin, end) from None

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 from ks_actors._errors import IllegalGeneration
 from ks_actors.log._types import OffsetAndMetadata
 from ks_actors.log.kafka.client import GROUP
-from ks_actors.log.kafka.wire import UNKNOWN_TOPIC_OR_PARTITION, UNSTABLE_OFFSET_COMMIT, error_of, offset_commit, offset_fetch
+from ks_actors.log.kafka.wire import (
+    UNKNOWN_TOPIC_OR_PARTITION,
+    UNSTABLE_OFFSET_COMMIT,
+    error_of,
+    offset_commit,
+    offset_fetch,
+)
 from ks_actors.records import TopicPartition
 
 if TYPE_CHECKING:
@@ -19,7 +25,9 @@ if TYPE_CHECKING:
 _NONE: Final = -1
 
 
-async def fetch_committed(client: KafkaClient, group_id: str, partitions: Iterable[TopicPartition] | None) -> dict[TopicPartition, OffsetAndMetadata]:
+async def fetch_committed(
+    client: KafkaClient, group_id: str, partitions: Iterable[TopicPartition] | None
+) -> dict[TopicPartition, OffsetAndMetadata]:
     """Return a group's committed offsets, without partitions that have none.
 
     None for `partitions` means all. Waits until no open transaction is about to change the offsets.
@@ -29,23 +37,33 @@ async def fetch_committed(client: KafkaClient, group_id: str, partitions: Iterab
     wanted = None if partitions is None else list(partitions)
     if wanted is not None and not wanted:
         return {}
-    response = await client.send_to_coordinator(GROUP, group_id, offset_fetch(group_id, wanted), _fetch_codes)
+    response = await client.send_to_coordinator(
+        GROUP, group_id, offset_fetch(group_id, wanted), _fetch_codes
+    )
     found: dict[TopicPartition, OffsetAndMetadata] = {}
     if response.error_code:
-        raise error_of(response.error_code, f"it was not possible to learn what group {group_id!r} has committed")
+        raise error_of(
+            response.error_code,
+            f"it was not possible to learn what group {group_id!r} has committed",
+        )
     for topic, numbers, _ in response.topics:
         for number, offset, _, metadata, code, _ in numbers:
             partition = TopicPartition(topic, number)
             if code == UNKNOWN_TOPIC_OR_PARTITION:
                 continue
             if code:
-                raise error_of(code, f"it was not possible to learn what group {group_id!r} has committed of {partition}")
+                raise error_of(
+                    code,
+                    f"it was not possible to learn what group {group_id!r} has committed of {partition}",
+                )
             if offset != _NONE:
                 found[partition] = OffsetAndMetadata(offset, metadata or "")
     return found
 
 
-async def fetch_unstable(client: KafkaClient, group_id: str, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
+async def fetch_unstable(
+    client: KafkaClient, group_id: str, partitions: Iterable[TopicPartition]
+) -> set[TopicPartition]:
     """Return the partitions with a group offset that an open transaction is about to change.
 
     Raises LogTimeout, NotAuthorized.
@@ -57,16 +75,27 @@ async def fetch_unstable(client: KafkaClient, group_id: str, partitions: Iterabl
     def codes(response: Any) -> list[int]:
         return [code for code in _fetch_codes(response) if code != UNSTABLE_OFFSET_COMMIT]
 
-    response = await client.send_to_coordinator(GROUP, group_id, offset_fetch(group_id, wanted), codes)
+    response = await client.send_to_coordinator(
+        GROUP, group_id, offset_fetch(group_id, wanted), codes
+    )
     for code in filter(None, codes(response)):
-        raise error_of(code, f"it was not possible to learn whether what group {group_id!r} has committed is about to change")
+        raise error_of(
+            code,
+            f"it was not possible to learn whether what group {group_id!r} has committed is about to change",
+        )
     return {
-        TopicPartition(topic, number) for topic, numbers, _ in response.topics for number, *_, code, _ in numbers if code == UNSTABLE_OFFSET_COMMIT
+        TopicPartition(topic, number)
+        for topic, numbers, _ in response.topics
+        for number, *_, code, _ in numbers
+        if code == UNSTABLE_OFFSET_COMMIT
     }
 
 
 async def commit_offsets(
-    client: KafkaClient, group: GroupMetadata, instance_id: str | None, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    client: KafkaClient,
+    group: GroupMetadata,
+    instance_id: str | None,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> None:
     """Commit offsets as a member of a generation.
 
@@ -74,12 +103,17 @@ async def commit_offsets(
     """
     if group.generation < 0:
         # A coordinator would accept it: any client may commit for a group without members.
-        raise IllegalGeneration(f"the member is in no generation of group {group.group_id!r} yet: wait until it is assigned")
+        raise IllegalGeneration(
+            f"the member is in no generation of group {group.group_id!r} yet: wait until it is assigned"
+        )
     await send_offsets(client, group, instance_id, offsets)
 
 
 async def send_offsets(
-    client: KafkaClient, group: GroupMetadata, instance_id: str | None, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    client: KafkaClient,
+    group: GroupMetadata,
+    instance_id: str | None,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> None:
     """Commit offsets; without a generation and a member id, for a group without members.
 
@@ -87,18 +121,31 @@ async def send_offsets(
     """
     if not offsets:
         return
-    response = await client.send_to_coordinator(GROUP, group.group_id, offset_commit(group, instance_id, offsets), _commit_codes)
+    response = await client.send_to_coordinator(
+        GROUP, group.group_id, offset_commit(group, instance_id, offsets), _commit_codes
+    )
     for topic, numbers in response.topics:
         for number, code in numbers:
             if code:
-                raise error_of(code, f"it was not possible to commit an offset of {topic}-{number} for group {group.group_id!r}")
+                raise error_of(
+                    code,
+                    f"it was not possible to commit an offset of {topic}-{number} for group {group.group_id!r}",
+                )
 
 
 def _fetch_codes(response: Any) -> list[int]:
-    codes = [response.error_code, *(code for _, numbers, _ in response.topics for *_, code, _ in numbers)]
+    codes = [
+        response.error_code,
+        *(code for _, numbers, _ in response.topics for *_, code, _ in numbers),
+    ]
     return [code for code in codes if code != UNKNOWN_TOPIC_OR_PARTITION]
 
 
 def _commit_codes(response: Any) -> list[int]:
     # Do not retry for an unknown topic: it did exist when its records were read.
-    return [code for _, numbers in response.topics for _, code in numbers if code != UNKNOWN_TOPIC_OR_PARTITION]
+    return [
+        code
+        for _, numbers in response.topics
+        for _, code in numbers
+        if code != UNKNOWN_TOPIC_OR_PARTITION
+    ]

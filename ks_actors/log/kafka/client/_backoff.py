@@ -37,7 +37,9 @@ class Failures:
         if away != self._away:
             self._away, self._count = away, 0
         first, most = (
-            (options.reconnect_backoff_ms, options.reconnect_backoff_max_ms) if away else (options.retry_backoff_ms, options.retry_backoff_max_ms)
+            (options.reconnect_backoff_ms, options.reconnect_backoff_max_ms)
+            if away
+            else (options.retry_backoff_ms, options.retry_backoff_max_ms)
         )
         pause_ms = max(_LEAST_MS, min(max(_LEAST_MS, first) << min(self._count, _DOUBLINGS), most))
         self._count += 1

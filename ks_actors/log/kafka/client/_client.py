@@ -11,7 +11,13 @@ from aiokafka.conn import collect_hosts  # type: ignore[import-untyped]
 
 from ks_actors._errors import LogClosed, LogError, LogTimeout, UnknownTopicOrPartition
 from ks_actors.log.kafka.client._backoff import Failures
-from ks_actors.log.kafka.client._connections import COORDINATION, MAIN, Connections, Unavailable, name_of_request
+from ks_actors.log.kafka.client._connections import (
+    COORDINATION,
+    MAIN,
+    Connections,
+    Unavailable,
+    name_of_request,
+)
 from ks_actors.log.kafka.client._outages import Outages, Refusals
 from ks_actors.log.kafka.wire import (
     INVALID_TOPIC_EXCEPTION,
@@ -68,7 +74,10 @@ class KafkaClient:
         self.options: KafkaOptions = options
         self.client_id: str = client_id
         self._bootstrap: dict[int, tuple[str, int]] = {
-            -1 - index: (host, port) for index, (host, port, _) in enumerate(collect_hosts(bootstrap_servers, randomize=False))
+            -1 - index: (host, port)
+            for index, (host, port, _) in enumerate(
+                collect_hosts(bootstrap_servers, randomize=False)
+            )
         }
         self.bootstrap_servers: str = bootstrap_servers
         self.outages: Outages = Outages()
@@ -100,7 +109,11 @@ class KafkaClient:
         await self._connections.start()
         if self._brokers:
             return
-        await self.retry(f"to find Kafka at {self.bootstrap_servers}", lambda: self._ask_metadata([]), timeout_ms=timeout_ms)
+        await self.retry(
+            f"to find Kafka at {self.bootstrap_servers}",
+            lambda: self._ask_metadata([]),
+            timeout_ms=timeout_ms,
+        )
         for node in self._bootstrap:
             self._connections.forget(node)
 
@@ -128,7 +141,9 @@ class KafkaClient:
 
     # --- retries ----------------------------------------------------------------------------------
 
-    async def retry(self, what: str, attempt: Callable[[], Awaitable[T]], *, timeout_ms: int | None = None) -> T:
+    async def retry(
+        self, what: str, attempt: Callable[[], Awaitable[T]], *, timeout_ms: int | None = None
+    ) -> T:
         """Await `attempt()` until it does not raise Unavailable.
 
         Raises LogTimeout, which names `what` as not done, and any other error of the attempt.
@@ -153,14 +168,18 @@ class KafkaClient:
                             # Such errors usually pass within milliseconds, so start with short
                             # pauses.
                             await asyncio.sleep(soon)
-                            soon = max(_SOON_S, min(soon * 1.5, self.options.retry_backoff_ms / 1000))
+                            soon = max(
+                                _SOON_S, min(soon * 1.5, self.options.retry_backoff_ms / 1000)
+                            )
                             continue
                     pause = failures.pause_s(self.options, away=last.away)
                     await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311 - to come apart, not to be secret
                     if last.refresh:
                         last = await self._try_refresh(last)
         except TimeoutError:
-            raise LogTimeout(f"it was not possible {what} within {limit_ms} ms: {last or 'no answer'}") from last
+            raise LogTimeout(
+                f"it was not possible {what} within {limit_ms} ms: {last or 'no answer'}"
+            ) from last
 
     async def _try_refresh(self, last: LogError) -> LogError:
         try:
@@ -188,7 +207,9 @@ class KafkaClient:
 
     # --- sending ----------------------------------------------------------------------------------
 
-    async def send(self, node: int, request: Any, *, channel: str = MAIN, timeout_ms: int | None = None) -> Any:
+    async def send(
+        self, node: int, request: Any, *, channel: str = MAIN, timeout_ms: int | None = None
+    ) -> Any:
         """Send to one broker, once.
 
         Raises Unavailable; the broker may or may not have acted then.
@@ -201,7 +222,12 @@ class KafkaClient:
         return await self._connections.send(node, address, channel, request, limit_ms / 1000)
 
     async def send_to_any(
-        self, request: Any, codes: Callable[[Any], Iterable[int]] = lambda _: (), *, channel: str = MAIN, timeout_ms: int | None = None
+        self,
+        request: Any,
+        codes: Callable[[Any], Iterable[int]] = lambda _: (),
+        *,
+        channel: str = MAIN,
+        timeout_ms: int | None = None,
     ) -> Any:
         """Send to any broker that answers."""
 
@@ -210,7 +236,9 @@ class KafkaClient:
             self._raise_retriable(codes(response), "a broker")
             return response
 
-        return await self.retry(f"to send {name_of_request(request)}", attempt, timeout_ms=timeout_ms)
+        return await self.retry(
+            f"to send {name_of_request(request)}", attempt, timeout_ms=timeout_ms
+        )
 
     async def _send_to_any(self, request: Any, channel: str) -> Any:
         nodes = list(self._brokers)
@@ -235,7 +263,9 @@ class KafkaClient:
             raise Unavailable("the cluster has no controller at this time")
         return await self.send(self._controller, request)
 
-    async def send_to_controller(self, request: Any, codes: Callable[[Any], Iterable[int]], *, timeout_ms: int | None = None) -> Any:
+    async def send_to_controller(
+        self, request: Any, codes: Callable[[Any], Iterable[int]], *, timeout_ms: int | None = None
+    ) -> Any:
         """Send to the controller."""
 
         async def attempt() -> Any:
@@ -243,7 +273,9 @@ class KafkaClient:
             self._raise_retriable(codes(response), "the controller")
             return response
 
-        return await self.retry(f"to send {name_of_request(request)} to the controller", attempt, timeout_ms=timeout_ms)
+        return await self.retry(
+            f"to send {name_of_request(request)} to the controller", attempt, timeout_ms=timeout_ms
+        )
 
     async def send_to_leader(
         self,
@@ -261,7 +293,11 @@ class KafkaClient:
             self._raise_retriable(codes(response), f"the leader of {partition}")
             return response
 
-        return await self.retry(f"to send {name_of_request(request)} to the leader of {partition}", attempt, timeout_ms=timeout_ms)
+        return await self.retry(
+            f"to send {name_of_request(request)} to the leader of {partition}",
+            attempt,
+            timeout_ms=timeout_ms,
+        )
 
     async def send_to_coordinator(
         self,
@@ -288,13 +324,21 @@ class KafkaClient:
             self._raise_retriable(found, f"the coordinator of {_KINDS[kind]} {key}")
             return response
 
-        return await self.retry(f"to send {name_of_request(request)} to the coordinator of {_KINDS[kind]} {key}", attempt, timeout_ms=timeout_ms)
+        return await self.retry(
+            f"to send {name_of_request(request)} to the coordinator of {_KINDS[kind]} {key}",
+            attempt,
+            timeout_ms=timeout_ms,
+        )
 
     @staticmethod
     def _raise_retriable(codes: Iterable[int], who: str) -> None:
         for code in codes:
             if code in RETRIABLE:
-                raise Unavailable(f"{who} answered {name_of(code)}", refresh=code in STALE_METADATA, soon=code in SOON)
+                raise Unavailable(
+                    f"{who} answered {name_of(code)}",
+                    refresh=code in STALE_METADATA,
+                    soon=code in SOON,
+                )
 
     async def coordinator(self, kind: int, key: str) -> int:
         """Return the broker of the coordinator, from the cache if known.
@@ -308,7 +352,9 @@ class KafkaClient:
         what = f"to find the coordinator of {_KINDS[kind]} {key}"
         self._raise_retriable([response.error_code], what)
         if response.error_code:
-            raise error_of(response.error_code, f"it was not possible {what}", response.error_message)
+            raise error_of(
+                response.error_code, f"it was not possible {what}", response.error_message
+            )
         self._brokers.setdefault(response.coordinator_id, (response.host, response.port))
         self._coordinators[kind, key] = response.coordinator_id
         return int(response.coordinator_id)
@@ -318,7 +364,12 @@ class KafkaClient:
 
         The first request then need not wait for the connection.
         """
-        for node in {node for topic in topics if topic in self._topics for node in self._topics[topic].leaders.values()}:
+        for node in {
+            node
+            for topic in topics
+            if topic in self._topics
+            for node in self._topics[topic].leaders.values()
+        }:
             if node in self._brokers:
                 self._connections.open_ahead(node, self._brokers[node], channel)
 
@@ -372,16 +423,24 @@ class KafkaClient:
             return Unavailable(f"no broker has told yet whether there is {partition}")
         topic = self._topics.get(partition.topic)
         if topic is None or partition.partition not in topic.leaders:
-            return UnknownTopicOrPartition(f"there is no {partition}; create it, or wait until it has been created")
+            return UnknownTopicOrPartition(
+                f"there is no {partition}; create it, or wait until it has been created"
+            )
         return Unavailable(f"{partition} has no leader at this time")
 
-    async def metadata(self, topics: Collection[str] | None, *, timeout_ms: int | None = None) -> Mapping[str, TopicMetadata]:
+    async def metadata(
+        self, topics: Collection[str] | None, *, timeout_ms: int | None = None
+    ) -> Mapping[str, TopicMetadata]:
         """Look up topics (None: all), and return those that exist.
 
         Raises LogTimeout, NotAuthorized.
         """
         names = None if topics is None else sorted(set(topics))
-        found = await self.retry("to learn which topics there are", lambda: self._ask_metadata(names), timeout_ms=timeout_ms)
+        found = await self.retry(
+            "to learn which topics there are",
+            lambda: self._ask_metadata(names),
+            timeout_ms=timeout_ms,
+        )
         self._raise_refused(names or ())
         return found
 
@@ -399,7 +458,9 @@ class KafkaClient:
             await asyncio.wait([task])
             task = self._refreshing
         if task is None or task.done():
-            task = self._refreshing = asyncio.create_task(self._refresh(), name="refresh Kafka metadata")
+            task = self._refreshing = asyncio.create_task(
+                self._refresh(), name="refresh Kafka metadata"
+            )
         try:
             await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -412,18 +473,24 @@ class KafkaClient:
 
     async def _ask_metadata(self, topics: list[str] | None) -> Mapping[str, TopicMetadata]:
         """Ask once, cache the result, and return the topics that exist."""
-        response = await self._send_to_any(MetadataRequest(topics, allow_auto_topic_creation=False), MAIN)
+        response = await self._send_to_any(
+            MetadataRequest(topics, allow_auto_topic_creation=False), MAIN
+        )
         if not response.brokers:
             raise Unavailable("the cluster has no brokers at this time")
         self._brokers = {node: (host, port) for node, host, port, *_ in response.brokers}
-        self._controller = response.controller_id if response.controller_id in self._brokers else None
+        self._controller = (
+            response.controller_id if response.controller_id in self._brokers else None
+        )
         found: dict[str, TopicMetadata] = {}
         for code, name, internal, partitions in response.topics:
             self._answered.add(name)
             self._refused.pop(name, None)
             self._topics.pop(name, None)
             if code == 0:
-                found[name] = self._topics[name] = TopicMetadata(name, {number: leader for _, number, leader, *_ in partitions}, internal)
+                found[name] = self._topics[name] = TopicMetadata(
+                    name, {number: leader for _, number, leader, *_ in partitions}, internal
+                )
             elif code not in RETRIABLE and code != INVALID_TOPIC_EXCEPTION:
                 self._refused[name] = code
         return found

@@ -45,7 +45,15 @@ class Unavailable(LogError):
     `told` the failure is already logged.
     """
 
-    def __init__(self, message: str, *, refresh: bool = True, soon: bool = False, away: bool = False, told: bool = False) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        refresh: bool = True,
+        soon: bool = False,
+        away: bool = False,
+        told: bool = False,
+    ) -> None:
         super().__init__(message)
         self.told: bool = told
         self.refresh: bool = refresh
@@ -57,7 +65,9 @@ class _NoSecrets(logging.Filter):
     """Keep credentials out of aiokafka's debug log of requests."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        return not any(type(argument).__name__.startswith("SaslAuthenticate") for argument in record.args or ())
+        return not any(
+            type(argument).__name__.startswith("SaslAuthenticate") for argument in record.args or ()
+        )
 
 
 _NO_SECRETS = _NoSecrets()
@@ -66,7 +76,12 @@ _NO_SECRETS = _NoSecrets()
 class _Connection(AIOKafkaConnection):  # type: ignore[misc]
     """A socket that reports every close: `closing` gets the close's future and the transport."""
 
-    def __init__(self, closing: Callable[[asyncio.Future[None], asyncio.WriteTransport], None], *address: Any, **settings: Any) -> None:
+    def __init__(
+        self,
+        closing: Callable[[asyncio.Future[None], asyncio.WriteTransport], None],
+        *address: Any,
+        **settings: Any,
+    ) -> None:
         super().__init__(*address, **settings)
         self._closing = closing
 
@@ -80,13 +95,17 @@ class _Connection(AIOKafkaConnection):  # type: ignore[misc]
             return super().send(request, expect_response)
         prepared = request.prepare(self._versions)
         number: int = self._next_correlation_id()
-        header: bytes = prepared.build_request_header(correlation_id=number, client_id=self._client_id).encode()
+        header: bytes = prepared.build_request_header(
+            correlation_id=number, client_id=self._client_id
+        ).encode()
         body: list[bytes] = prepared.parts if hasattr(prepared, "parts") else [prepared.encode()]
         try:
             writer.writelines([_LENGTH.pack(len(header) + sum(map(len, body))) + header, *body])
         except OSError as error:
             self.close(reason=CloseReason.CONNECTION_BROKEN)
-            raise KafkaConnectionError(f"the connection to {self.host}:{self.port} broke: {error}") from error
+            raise KafkaConnectionError(
+                f"the connection to {self.host}:{self.port} broke: {error}"
+            ) from error
         _wire_log.debug("Request to %s:%d %d: %s", self.host, self.port, number, prepared)
         answer: asyncio.Future[Any] = self._loop.create_future()
         self._requests.append((number, prepared, answer))
@@ -111,7 +130,9 @@ class Connections:
 
     def __init__(self, options: KafkaOptions, client_id: str, outages: Outages) -> None:
         self.outages: Outages = outages
-        self._unanswered: Unanswered = Unanswered(lambda: self.outages, min(_SILENT_S, options.request_timeout_ms / 2000))
+        self._unanswered: Unanswered = Unanswered(
+            lambda: self.outages, min(_SILENT_S, options.request_timeout_ms / 2000)
+        )
         self._options: KafkaOptions = options
         self._client_id: str = client_id
         self._ssl: ssl.SSLContext | None = None
@@ -125,14 +146,18 @@ class Connections:
         """Load the TLS files, if any. Raises ConfigError."""
         _wire_log.addFilter(_NO_SECRETS)
         if self._options.tls:
-            self._ssl = await asyncio.get_running_loop().run_in_executor(None, self._options.ssl_context)
+            self._ssl = await asyncio.get_running_loop().run_in_executor(
+                None, self._options.ssl_context
+            )
 
     def connected(self, node: int, channel: str) -> bool:
         """Return whether there is a socket that looks alive."""
         connection = self._ready.get((node, channel))
         return connection is not None and connection.connected()
 
-    async def send(self, node: int, address: tuple[str, int], channel: str, request: Any, timeout_s: float) -> Any:
+    async def send(
+        self, node: int, address: tuple[str, int], channel: str, request: Any, timeout_s: float
+    ) -> Any:
         """Send one request, once, and return the response.
 
         Raises Unavailable when the broker cannot be reached or does not answer; the broker may or
@@ -146,12 +171,18 @@ class Connections:
         allowance = timeout_s - self._options.request_timeout_ms / 1000
         try:
             async with asyncio.timeout(timeout_s):
-                with self._unanswered.until_answered(self._line(address, channel), name_of_request(request), allowance):
+                with self._unanswered.until_answered(
+                    self._line(address, channel), name_of_request(request), allowance
+                ):
                     return await connection.send(request)
         except TimeoutError:
             self.lost += 1
             self._drop((node, channel), CloseReason.CONNECTION_TIMEOUT)
-            raise self._told(address, channel, f"{where} did not answer {name_of_request(request)} within {timeout_s:.1f} s") from None
+            raise self._told(
+                address,
+                channel,
+                f"{where} did not answer {name_of_request(request)} within {timeout_s:.1f} s",
+            ) from None
         except (KafkaConnectionError, OSError) as error:
             self.lost += 1
             # If the socket is no longer in `_ready`, this client closed it, or its failure is
@@ -170,12 +201,16 @@ class Connections:
             self.lost += 1
             raise
         except NotImplementedError as error:
-            raise LogError(f"{where} has no version of {name_of_request(request)} that can be used: Kafka 2.8 up to 4.x can be") from error
+            raise LogError(
+                f"{where} has no version of {name_of_request(request)} that can be used: Kafka 2.8 up to 4.x can be"
+            ) from error
 
     def _line(self, address: tuple[str, int], channel: str) -> Line:
         return f"broker at {address[0]}:{address[1]}", (id(self), channel)
 
-    def _told(self, address: tuple[str, int], channel: str, reason: str, *, away: bool = False) -> Unavailable:
+    def _told(
+        self, address: tuple[str, int], channel: str, reason: str, *, away: bool = False
+    ) -> Unavailable:
         """Report the outage of a broker, and return the error for the caller."""
         self.outages.failed(*self._line(address, channel), reason)
         return Unavailable(reason, away=away, told=True)
@@ -193,12 +228,16 @@ class Connections:
                 raise LogClosed("the connection to Kafka was closed meanwhile") from None
             raise
 
-    def _begin_opening(self, node: int, address: tuple[str, int], channel: str) -> asyncio.Task[Any]:
+    def _begin_opening(
+        self, node: int, address: tuple[str, int], channel: str
+    ) -> asyncio.Task[Any]:
         key = (node, channel)
         task = self._opening.get(key)
         if task is None:
             self._drop(key, None)
-            task = self._opening[key] = asyncio.create_task(self._connect(node, address, channel), name=f"connect to broker {node}")
+            task = self._opening[key] = asyncio.create_task(
+                self._connect(node, address, channel), name=f"connect to broker {node}"
+            )
             task.add_done_callback(lambda done: self._opened(key, done))
         return task
 
@@ -228,17 +267,32 @@ class Connections:
                     ssl_context=self._ssl, security_protocol=options.security_protocol, max_idle_ms=options.connections_max_idle_ms,
                     sasl_mechanism=options.sasl_mechanism, sasl_plain_username=options.sasl_username, sasl_plain_password=options.sasl_password,
                 )  # fmt: skip
-                with self._unanswered.until_answered(self._line(address, channel), "a connection", 0.0, answers=False):
+                with self._unanswered.until_answered(
+                    self._line(address, channel), "a connection", 0.0, answers=False
+                ):
                     await connection.connect()
                 return connection
         except _REFUSED as error:
-            raise NotAuthorized(f"{where} does not let {options.sasl_username!r} in by {options.sasl_mechanism}: {error}") from error
+            raise NotAuthorized(
+                f"{where} does not let {options.sasl_username!r} in by {options.sasl_mechanism}: {error}"
+            ) from error
         except ssl.SSLCertVerificationError as error:
-            raise NotAuthorized(f"{where} has a certificate that is not trusted: {error.verify_message}; set tls_ca_file") from error
+            raise NotAuthorized(
+                f"{where} has a certificate that is not trusted: {error.verify_message}; set tls_ca_file"
+            ) from error
         except TimeoutError:
-            raise self._told(address, channel, f"{where} took no connection within {options.connect_timeout_ms} ms", away=True) from None
+            raise self._told(
+                address,
+                channel,
+                f"{where} took no connection within {options.connect_timeout_ms} ms",
+                away=True,
+            ) from None
         except ssl.SSLError as error:
-            raise self._told(address, channel, f"{where} does not talk TLS as this client does: {error}; check its listener, and tls") from error
+            raise self._told(
+                address,
+                channel,
+                f"{where} does not talk TLS as this client does: {error}; check its listener, and tls",
+            ) from error
         except (OSError, KafkaError) as error:
             told = f"{where} cannot be reached by {options.security_protocol}: {error or type(error).__name__}"
             raise self._told(address, channel, told, away=True) from error
@@ -248,7 +302,9 @@ class Connections:
         if connection is not None:
             connection.close(reason=reason)
 
-    def _note_closing(self, closed: asyncio.Future[None], transport: asyncio.WriteTransport) -> None:
+    def _note_closing(
+        self, closed: asyncio.Future[None], transport: asyncio.WriteTransport
+    ) -> None:
         self._closing[closed] = transport
         closed.add_done_callback(self._closing.pop)
 

@@ -75,21 +75,45 @@ class KafkaOptions:
 
     def __post_init__(self) -> None:
         if self.sasl_mechanism is not None and self.sasl_mechanism not in get_args(Mechanism):
-            raise ConfigError(f"sasl_mechanism is {self.sasl_mechanism!r}: use one of {', '.join(get_args(Mechanism))}")
-        if (self.sasl_mechanism is None) != (self.sasl_username is None) or (self.sasl_mechanism is None) != (self.sasl_password is None):
-            raise ConfigError("sasl_mechanism, sasl_username and sasl_password go together: set all of them, or none")
+            raise ConfigError(
+                f"sasl_mechanism is {self.sasl_mechanism!r}: use one of {', '.join(get_args(Mechanism))}"
+            )
+        if (self.sasl_mechanism is None) != (self.sasl_username is None) or (
+            self.sasl_mechanism is None
+        ) != (self.sasl_password is None):
+            raise ConfigError(
+                "sasl_mechanism, sasl_username and sasl_password go together: set all of them, or none"
+            )
         if self.compression not in get_args(Compression):
-            raise ConfigError(f"compression is {self.compression!r}: use one of {', '.join(get_args(Compression))}")
+            raise ConfigError(
+                f"compression is {self.compression!r}: use one of {', '.join(get_args(Compression))}"
+            )
         if not self.tls and (self.tls_ca_file or self.tls_cert_file or self.tls_key_file):
             raise ConfigError("there are TLS files, but tls is off: set tls=True")
-        if isinstance(self.tls, ssl.SSLContext) and (self.tls_ca_file or self.tls_cert_file or self.tls_key_file):
-            raise ConfigError("tls is an SSLContext: load its files into it, and leave tls_ca_file, tls_cert_file and tls_key_file out")
+        if isinstance(self.tls, ssl.SSLContext) and (
+            self.tls_ca_file or self.tls_cert_file or self.tls_key_file
+        ):
+            raise ConfigError(
+                "tls is an SSLContext: load its files into it, and leave tls_ca_file, tls_cert_file and tls_key_file out"
+            )
         if not 1 <= self.max_in_flight <= 5:  # noqa: PLR2004 - brokers remember the last five batches of a producer
             raise ConfigError(f"max_in_flight is {self.max_in_flight}: it can be 1 to 5")
-        for name in ("request_timeout_ms", "api_timeout_ms", "delivery_timeout_ms", "connect_timeout_ms", "batch_bytes", "max_decompressed_bytes"):
+        for name in (
+            "request_timeout_ms",
+            "api_timeout_ms",
+            "delivery_timeout_ms",
+            "connect_timeout_ms",
+            "batch_bytes",
+            "max_decompressed_bytes",
+        ):
             if getattr(self, name) <= 0:
                 raise ConfigError(f"{name} is {getattr(self, name)}: it has to be positive")
-        backoffs = ("retry_backoff_ms", "retry_backoff_max_ms", "reconnect_backoff_ms", "reconnect_backoff_max_ms")
+        backoffs = (
+            "retry_backoff_ms",
+            "retry_backoff_max_ms",
+            "reconnect_backoff_ms",
+            "reconnect_backoff_max_ms",
+        )
         for name in (*backoffs, "missing_topic_wait_ms", "linger_ms"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} is {getattr(self, name)}: it cannot be negative")
@@ -111,10 +135,16 @@ class KafkaOptions:
         if isinstance(self.tls, ssl.SSLContext):
             return self.tls
         try:
-            context = ssl.create_default_context(cafile=None if self.tls_ca_file is None else str(self.tls_ca_file))
+            context = ssl.create_default_context(
+                cafile=None if self.tls_ca_file is None else str(self.tls_ca_file)
+            )
             if self.tls_cert_file is not None:
-                context.load_cert_chain(self.tls_cert_file, self.tls_key_file, self.tls_key_password)
+                context.load_cert_chain(
+                    self.tls_cert_file, self.tls_key_file, self.tls_key_password
+                )
         except (OSError, ssl.SSLError) as error:
-            raise ConfigError(f"the TLS files cannot be used: {error}; check tls_ca_file, tls_cert_file, tls_key_file, tls_key_password") from error
+            raise ConfigError(
+                f"the TLS files cannot be used: {error}; check tls_ca_file, tls_cert_file, tls_key_file, tls_key_password"
+            ) from error
         context.check_hostname = self.tls_check_hostname
         return context

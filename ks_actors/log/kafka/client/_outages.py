@@ -66,7 +66,9 @@ class Outages:
         self._away: dict[str, _Away] = {}
         self._last_told: dict[str, float] = {}
 
-    def failed(self, where: str, line: Hashable, reason: str, *, since: float | None = None) -> None:
+    def failed(
+        self, where: str, line: Hashable, reason: str, *, since: float | None = None
+    ) -> None:
         """Note that the broker at `where` does not answer on a line; `reason` names it.
 
         The outage starts now, or at `since`, a time of the clock.
@@ -78,15 +80,23 @@ class Outages:
             if away is None:
                 away = self._away[where] = _Away(now if since is None else since)
             known = away.lines.get(line)
-            away.lines[line] = _Line(min(away.since if known is None else known.since, now), now, reason)
-            if now < away.due() or (away.told == 0 and now - self._last_told.get(where, now - _LEAST_S) < _LEAST_S):
+            away.lines[line] = _Line(
+                min(away.since if known is None else known.since, now), now, reason
+            )
+            if now < away.due() or (
+                away.told == 0 and now - self._last_told.get(where, now - _LEAST_S) < _LEAST_S
+            ):
                 return
             away.told += 1
             while away.due() <= now:
                 away.told += 1
             self._last_told[where] = now
             seconds = now - away.since
-        _log.warning("%s; tried again until it answers%s", reason, f", for {seconds:.0f} s by now" if seconds >= 1 else "")
+        _log.warning(
+            "%s; tried again until it answers%s",
+            reason,
+            f", for {seconds:.0f} s by now" if seconds >= 1 else "",
+        )
 
     def answered(self, where: str, line: Hashable) -> None:
         """Note that the broker answers. This costs nothing as long as all brokers do."""
@@ -107,7 +117,9 @@ class Outages:
         """Drop the lines of a closed client: those are tuples that begin with it."""
         with self._lock:
             for where, away in tuple(self._away.items()):
-                for line in [line for line in away.lines if isinstance(line, tuple) and line[0] == owner]:
+                for line in [
+                    line for line in away.lines if isinstance(line, tuple) and line[0] == owner
+                ]:
                     del away.lines[line]
                 if not away.lines:
                     del self._away[where]
@@ -117,7 +129,10 @@ class Outages:
         now = self.clock()
         with self._lock:
             self._forget_old(now)
-            found = [Outage(now - away.since, max(away.lines.values(), key=_seen).reason) for away in self._away.values()]
+            found = [
+                Outage(now - away.since, max(away.lines.values(), key=_seen).reason)
+                for away in self._away.values()
+            ]
         return sorted(found, reverse=True)
 
     def _forget_old(self, now: float) -> None:
@@ -150,4 +165,9 @@ class Refusals:
             self._since, self._due = now, now + _REFUSED_S
         elif now >= self._due:
             self._due = now + _TELL_EACH
-            _log.warning("it has not been possible %s for %.0f s, and is tried again: %s", self._what, now - self._since, error)
+            _log.warning(
+                "it has not been possible %s for %.0f s, and is tried again: %s",
+                self._what,
+                now - self._since,
+                error,
+            )

@@ -23,9 +23,13 @@ class Lookups:
 
     def __init__(self, client: KafkaClient) -> None:
         self._client: KafkaClient = client
-        self._waiting: dict[tuple[int, int, int], tuple[dict[str, set[int]], asyncio.Task[Any]]] = {}
+        self._waiting: dict[
+            tuple[int, int, int], tuple[dict[str, set[int]], asyncio.Task[Any]]
+        ] = {}
 
-    async def ask(self, node: int, isolation: int, topics: list[tuple[str, list[tuple[int, int]]]]) -> Any:
+    async def ask(
+        self, node: int, isolation: int, topics: list[tuple[str, list[tuple[int, int]]]]
+    ) -> Any:
         """Return the broker's response for partitions, each with its requested time.
 
         It may include other partitions. Raises the errors of `send`.
@@ -37,7 +41,9 @@ class Lookups:
         key = (node, isolation, time)
         if key not in self._waiting:
             together: dict[str, set[int]] = {}
-            sending = asyncio.create_task(self._send(*key, together), name=f"look up offsets at broker {node}")
+            sending = asyncio.create_task(
+                self._send(*key, together), name=f"look up offsets at broker {node}"
+            )
             sending.add_done_callback(_look)
             self._waiting[key] = together, sending
         together, sending = self._waiting[key]
@@ -48,7 +54,10 @@ class Lookups:
     async def _send(self, node: int, isolation: int, time: int, topics: dict[str, set[int]]) -> Any:
         # A new task runs after all callbacks that were ready, so equal lookups have joined by now.
         del self._waiting[node, isolation, time]
-        asked = [(topic, [(partition, time) for partition in sorted(partitions)]) for topic, partitions in topics.items()]
+        asked = [
+            (topic, [(partition, time) for partition in sorted(partitions)])
+            for topic, partitions in topics.items()
+        ]
         return await self._client.send(node, OffsetRequest(_REPLICA, isolation, asked))
 
 

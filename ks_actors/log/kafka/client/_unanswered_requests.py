@@ -40,7 +40,9 @@ class Unanswered:
         self._closed = False
 
     @contextmanager
-    def until_answered(self, line: Line, name: str, allowance: float, *, answers: bool = True) -> Iterator[None]:
+    def until_answered(
+        self, line: Line, name: str, allowance: float, *, answers: bool = True
+    ) -> Iterator[None]:
         """Track a request or a connection attempt while the block runs.
 
         It counts as late `allowance` seconds after the usual time. A block that ends without an
@@ -50,7 +52,9 @@ class Unanswered:
         outages = self._outages()
         self._waiting[token] = _Waiting(line, name, outages.clock(), max(0.0, allowance))
         if self._timer is None and not self._closed:
-            self._timer = asyncio.get_running_loop().call_later(_LOOK_S, self._look, outages.clock() + _LOOK_S)
+            self._timer = asyncio.get_running_loop().call_later(
+                _LOOK_S, self._look, outages.clock() + _LOOK_S
+            )
         try:
             yield
         finally:
@@ -71,7 +75,11 @@ class Unanswered:
             silent = now - waiting.since
             if silent >= self._silent + waiting.allowance and not waiting.name.startswith(_PATIENT):
                 where = waiting.line[0]
-                outages.failed(*waiting.line, f"{where} has not answered {waiting.name} for {silent:.0f} s", since=waiting.since)
+                outages.failed(
+                    *waiting.line,
+                    f"{where} has not answered {waiting.name} for {silent:.0f} s",
+                    since=waiting.since,
+                )
 
     def close(self) -> None:
         """Stop checking."""

@@ -49,11 +49,26 @@ class FetchBroker:
     out for longer.
     """
 
-    __slots__ = ("_fresh", "_last", "_sent_at", "eager", "failures", "lines", "node", "not_before", "timer", "timer_due", "wanted")
+    __slots__ = (
+        "_fresh",
+        "_last",
+        "_sent_at",
+        "eager",
+        "failures",
+        "lines",
+        "node",
+        "not_before",
+        "timer",
+        "timer_due",
+        "wanted",
+    )
 
     def __init__(self, node: int, channels: tuple[str, str]) -> None:
         self.node: int = node
-        self.lines: tuple[BrokerTurn, BrokerTurn] = (BrokerTurn(channels[0]), BrokerTurn(channels[1]))
+        self.lines: tuple[BrokerTurn, BrokerTurn] = (
+            BrokerTurn(channels[0]),
+            BrokerTurn(channels[1]),
+        )
         self.wanted: dict[TopicPartition, Source] = {}
         self.failures: Failures = Failures()
         # The loop time in seconds before which nothing is sent.
@@ -92,22 +107,40 @@ class FetchBroker:
             return self._last
         waiting, free = (first, second) if first.out else (second, first)
         # While one request brings records of a partition, the other may fetch those of others.
-        return free if (waiting.long or self.eager) and waiting.session.lacks_any(self.wanted) else None
+        return (
+            free
+            if (waiting.long or self.eager) and waiting.session.lacks_any(self.wanted)
+            else None
+        )
 
     def due(self, linger_s: float) -> float:
         """Return the loop time of the next request."""
         if self.eager:
             return self.not_before
         alone = not (self.lines[0].out or self.lines[1].out)
-        return max(self.not_before, self._sent_at + (linger_s if alone or self._fresh else max(linger_s, _SPACING_S)))
+        return max(
+            self.not_before,
+            self._sent_at + (linger_s if alone or self._fresh else max(linger_s, _SPACING_S)),
+        )
 
     def begin(self, line: BrokerTurn, now: float) -> int:
         """Prepare a connection's next request; return the wait for records on the broker in ms."""
         alone = not (self.lines[0].out or self.lines[1].out)
         under_way = [other.session.told for other in self.lines if other.out and not other.long]
-        brought = {partition for told in under_way for partition, source in self.wanted.items() if told.get(partition) == source.ahead}
+        brought = {
+            partition
+            for told in under_way
+            for partition, source in self.wanted.items()
+            if told.get(partition) == source.ahead
+        }
         more = line.session.turn_to(
-            {partition: source for partition, source in self.wanted.items() if partition not in brought} if brought else self.wanted
+            {
+                partition: source
+                for partition, source in self.wanted.items()
+                if partition not in brought
+            }
+            if brought
+            else self.wanted
         )
         for partition in brought:
             # The connection's next request includes them again.

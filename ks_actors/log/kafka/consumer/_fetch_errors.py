@@ -6,9 +6,22 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
-from ks_actors._errors import LogClosed, LogCorrupted, LogError, LogTimeout, OffsetOutOfRange, UnknownTopicOrPartition
+from ks_actors._errors import (
+    LogClosed,
+    LogCorrupted,
+    LogError,
+    LogTimeout,
+    OffsetOutOfRange,
+    UnknownTopicOrPartition,
+)
 from ks_actors.log.kafka.client import Unavailable
-from ks_actors.log.kafka.wire import OFFSET_OUT_OF_RANGE, RETRIABLE, STALE_METADATA, OffsetRequest, error_of
+from ks_actors.log.kafka.wire import (
+    OFFSET_OUT_OF_RANGE,
+    RETRIABLE,
+    STALE_METADATA,
+    OffsetRequest,
+    error_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
@@ -44,7 +57,14 @@ class Owner(Protocol):
 class FetchErrors:
     """Look up leaders and offsets, and hold partitions back meanwhile."""
 
-    def __init__(self, client: KafkaClient, sources: Mapping[TopicPartition, Source], owner: Owner, *, client_id: str) -> None:
+    def __init__(
+        self,
+        client: KafkaClient,
+        sources: Mapping[TopicPartition, Source],
+        owner: Owner,
+        *,
+        client_id: str,
+    ) -> None:
         self._client: KafkaClient = client
         self._sources: Mapping[TopicPartition, Source] = sources
         self._owner: Owner = owner
@@ -60,7 +80,9 @@ class FetchErrors:
             self._unknown(source)
             self.refresh()
         elif code == _CORRUPT:
-            error = LogCorrupted(f"the broker cannot read {source.partition} at offset {source.ahead}: what it has stored is damaged")
+            error = LogCorrupted(
+                f"the broker cannot read {source.partition} at offset {source.ahead}: what it has stored is damaged"
+            )
             self._owner.fail(source, error)
         elif code in RETRIABLE:
             self._hold(source)
@@ -73,7 +95,9 @@ class FetchErrors:
     def _hold(self, source: Source, *, away: bool = False) -> None:
         if source.held is not None:
             source.held.cancel()
-        source.held = asyncio.get_running_loop().call_later(source.failures.pause_s(self._client.options, away=away), self._let_go, source)
+        source.held = asyncio.get_running_loop().call_later(
+            source.failures.pause_s(self._client.options, away=away), self._let_go, source
+        )
         self._owner.change(source)
 
     def _let_go(self, source: Source) -> None:
@@ -87,7 +111,12 @@ class FetchErrors:
             source.unknown_since = now
         if now - source.unknown_since >= self._client.options.missing_topic_wait_ms / 1000:
             source.unknown_since = None
-            self._owner.fail(source, UnknownTopicOrPartition(f"there is no {source.partition} to fetch from: it was deleted, or never created"))
+            self._owner.fail(
+                source,
+                UnknownTopicOrPartition(
+                    f"there is no {source.partition} to fetch from: it was deleted, or never created"
+                ),
+            )
         else:
             self._hold(source)
 
@@ -108,7 +137,10 @@ class FetchErrors:
             _log.debug("%s: no broker tells who leads: %s", self._who, error)
         except Exception as error:  # noqa: BLE001 - the waiting reader has to hear of any error
             for source in self._leaderless():
-                self._owner.fail(source, error if isinstance(error, LogError) else unexpected(source.partition, error))
+                self._owner.fail(
+                    source,
+                    error if isinstance(error, LogError) else unexpected(source.partition, error),
+                )
         else:
             for source in self._leaderless():
                 reason = self._client.why_no_leader(source.partition)
@@ -122,7 +154,11 @@ class FetchErrors:
         self._owner.change_all()
 
     def _leaderless(self) -> list[Source]:
-        return [source for source in self._sources.values() if source.wanted and self._client.leader(source.partition) is None]
+        return [
+            source
+            for source in self._sources.values()
+            if source.wanted and self._client.leader(source.partition) is None
+        ]
 
     async def _find_range(self, source: Source, era: int) -> None:
         """Report OffsetOutOfRange with the valid range, if the fetch offset is outside it."""
@@ -131,7 +167,11 @@ class FetchErrors:
             begin = await self._find_offset(source.partition, _EARLIEST)
             end = await self._find_offset(source.partition, _LATEST)
             # The leader may be new, and may have learned its end offset only now.
-            error = None if begin <= source.ahead <= end else OffsetOutOfRange(source.partition, source.ahead, begin, end)
+            error = (
+                None
+                if begin <= source.ahead <= end
+                else OffsetOutOfRange(source.partition, source.ahead, begin, end)
+            )
         except LogClosed:
             return
         except (LogTimeout, UnknownTopicOrPartition):

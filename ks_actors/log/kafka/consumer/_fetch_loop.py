@@ -147,7 +147,9 @@ class FetchLoop:
             self._nodes[partition] = node
             broker = self._brokers.get(node)
             if broker is None:
-                broker = self._brokers[node] = FetchBroker(node, (f"{self._channel}-0", f"{self._channel}-1"))
+                broker = self._brokers[node] = FetchBroker(
+                    node, (f"{self._channel}-0", f"{self._channel}-1")
+                )
             broker.change(partition, source)
 
     def _serve(self, broker: FetchBroker) -> None:
@@ -180,7 +182,9 @@ class FetchLoop:
         request = line.session.request(options, wait_ms, most, committed=self._committed)
         try:
             timeout_ms = options.request_timeout_ms + wait_ms
-            response = await self._client.send(broker.node, request, channel=line.channel, timeout_ms=timeout_ms)
+            response = await self._client.send(
+                broker.node, request, channel=line.channel, timeout_ms=timeout_ms
+            )
             line.out = False
             self._take(broker, line, response)
         except Unavailable as error:
@@ -192,7 +196,10 @@ class FetchLoop:
         except Exception as error:  # noqa: BLE001 - whatever it is, a waiting reader has to hear of it
             line.out = False
             for source in self._asked(line):
-                self.fail(source, error if isinstance(error, LogError) else unexpected(source.partition, error))
+                self.fail(
+                    source,
+                    error if isinstance(error, LogError) else unexpected(source.partition, error),
+                )
             line.session.lose()
         self._pump_soon()
 
@@ -203,22 +210,39 @@ class FetchLoop:
         """
         offset = line.session.told[partition]
         source = self._sources.get(partition)
-        if source is None or source.ahead != offset or source.error is not None or source.looking or source.full:
+        if (
+            source is None
+            or source.ahead != offset
+            or source.error is not None
+            or source.looking
+            or source.full
+        ):
             return None
         return source
 
     def _asked(self, line: BrokerTurn) -> list[Source]:
         """Return the partitions that still wait for the response to a connection's last request."""
-        return [source for partition in line.session.told if (source := self._current(line, partition)) is not None]
+        return [
+            source
+            for partition in line.session.told
+            if (source := self._current(line, partition)) is not None
+        ]
 
     def _unreachable(self, broker: FetchBroker, error: Unavailable) -> None:
         if not broker.failures:
-            _log.warning("%s: fetching from broker %s is not possible, and tried again until it is: %s", self._who, broker.node, error)
+            _log.warning(
+                "%s: fetching from broker %s is not possible, and tried again until it is: %s",
+                self._who,
+                broker.node,
+                error,
+            )
         self._rest(broker, away=error.away)
         self._troubles.refresh()
 
     def _rest(self, broker: FetchBroker, *, away: bool = False) -> None:
-        broker.not_before = asyncio.get_running_loop().time() + broker.failures.pause_s(self._client.options, away=away)
+        broker.not_before = asyncio.get_running_loop().time() + broker.failures.pause_s(
+            self._client.options, away=away
+        )
 
     def _take(self, broker: FetchBroker, line: BrokerTurn, response: FetchResponse) -> None:
         if response.throttle_time_ms > 0:
@@ -242,7 +266,12 @@ class FetchLoop:
                 source.failures.end()
                 if raw:
                     size += len(raw)
-                    self._add(source, raw, stable if self._committed else high, (aborted or ()) if self._committed else None)
+                    self._add(
+                        source,
+                        raw,
+                        stable if self._committed else high,
+                        (aborted or ()) if self._committed else None,
+                    )
         line.session.answered(response.session_id)
         broker.eager = broker.eager or size >= _MUCH
 
@@ -256,7 +285,9 @@ class FetchLoop:
         # A broker that restarted, or needs room for other sessions, has dropped this one.
         line.session.lose()
 
-    def _add(self, source: Source, raw: bytes, end_offset: int, aborted: Sequence[tuple[int, int]] | None) -> None:
+    def _add(
+        self, source: Source, raw: bytes, end_offset: int, aborted: Sequence[tuple[int, int]] | None
+    ) -> None:
         try:
             limit = self._client.options.max_decompressed_bytes
             chunk = Chunk(source.partition, raw, end_offset, aborted, apart=True, limit=limit)

@@ -51,7 +51,11 @@ class FetchSession:
 
     def lacks_any(self, wanted: Mapping[TopicPartition, Source]) -> bool:
         """Return whether the last request lacks a wanted partition."""
-        return any(self.told.get(partition) != wanted[partition].ahead for partition in self._changed if partition in wanted)
+        return any(
+            self.told.get(partition) != wanted[partition].ahead
+            for partition in self._changed
+            if partition in wanted
+        )
 
     def turn_to(self, wanted: Mapping[TopicPartition, Source]) -> bool:
         """Set the partitions to fetch; tell whether the broker has more of a new or moved one."""
@@ -85,9 +89,18 @@ class FetchSession:
         begin = self._turn % len(partitions)
         return partitions[begin:] + partitions[:begin]
 
-    def request(self, options: KafkaOptions, wait_ms: int, max_bytes: int, *, committed: bool) -> Pinned:
+    def request(
+        self, options: KafkaOptions, wait_ms: int, max_bytes: int, *, committed: bool
+    ) -> Pinned:
         """Return the request for the partitions of the last `turn_to`."""
-        fields = (wait_ms, max_bytes, options.max_partition_fetch_bytes, (self._id, self._epoch), self._asked, self._forgotten)
+        fields = (
+            wait_ms,
+            max_bytes,
+            options.max_partition_fetch_bytes,
+            (self._id, self._epoch),
+            self._asked,
+            self._forgotten,
+        )
         return Pinned(FetchRequest, *fields, int(committed))
 
     def answered(self, session_id: int) -> None:

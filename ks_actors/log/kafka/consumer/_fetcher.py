@@ -35,14 +35,28 @@ class KafkaFetcher:
     keeps the partition's position.
     """
 
-    def __init__(self, client: KafkaClient, client_id: str, *, committed: bool, closed: Callable[[KafkaFetcher], None]) -> None:
+    def __init__(
+        self,
+        client: KafkaClient,
+        client_id: str,
+        *,
+        committed: bool,
+        closed: Callable[[KafkaFetcher], None],
+    ) -> None:
         check_aiokafka(_TOUCHED)
         self.client_id: str = client_id
         self._sources: dict[TopicPartition, Source] = {}
         # Partitions with records or errors to return, in the order of their turns.
         self._ready: dict[TopicPartition, None] = {}
         self._budget: Budget = Budget(client.options.fetch_max_bytes)
-        self._fetching: FetchLoop = FetchLoop(client, self._sources, self._news, budget=self._budget, client_id=client_id, committed=committed)
+        self._fetching: FetchLoop = FetchLoop(
+            client,
+            self._sources,
+            self._news,
+            budget=self._budget,
+            client_id=client_id,
+            committed=committed,
+        )
         self._on_close = closed
         self._waiter: asyncio.Future[None] | None = None
         self._late = False
@@ -100,7 +114,9 @@ class KafkaFetcher:
         partitions = [TopicPartition(*partition) for partition in partitions]
         strange = [str(partition) for partition in partitions if partition not in self._sources]
         if strange:
-            raise LogError(f"fetcher {self.client_id} does not have {', '.join(strange)}: assign them")
+            raise LogError(
+                f"fetcher {self.client_id} does not have {', '.join(strange)}: assign them"
+            )
         return [self._sources[partition] for partition in partitions]
 
     def _news(self, source: Source) -> None:

@@ -38,11 +38,19 @@ class DeadMembers:
     file has the member id to remove.
     """
 
-    def __init__(self, client: KafkaClient, group_id: str, transactional_id: str | None, scope: TransactionScope | None) -> None:
+    def __init__(
+        self,
+        client: KafkaClient,
+        group_id: str,
+        transactional_id: str | None,
+        scope: TransactionScope | None,
+    ) -> None:
         self._client: KafkaClient = client
         self._group_id: str = group_id
         self._scope: TransactionScope | None = scope
-        self._neighbours: LocalMembers = LocalMembers(client.bootstrap_servers, group_id, client.client_id, transactional_id or "")
+        self._neighbours: LocalMembers = LocalMembers(
+            client.bootstrap_servers, group_id, client.client_id, transactional_id or ""
+        )
         self._watching: asyncio.Task[None] | None = None
 
     @property
@@ -55,12 +63,17 @@ class DeadMembers:
 
         Raises LogError; then you may call it again.
         """
-        found = await self._ask(DescribeGroupsRequest([self._group_id]), lambda answer: [each[0] for each in answer.groups])
+        found = await self._ask(
+            DescribeGroupsRequest([self._group_id]),
+            lambda answer: [each[0] for each in answer.groups],
+        )
         for member_id, client_id, *_ in found.groups[0][5]:
             if client_id == self._client.client_id:
                 await self._bury(member_id)
         self._look_around()
-        self._watching = asyncio.create_task(self._watch(), name=f"neighbours in group {self._group_id}")
+        self._watching = asyncio.create_task(
+            self._watch(), name=f"neighbours in group {self._group_id}"
+        )
 
     def know(self, member_id: str) -> None:
         """Record the id that the group has given this member."""
@@ -100,7 +113,11 @@ class DeadMembers:
                     await self._bury_neighbour(dead)
             except Exception as error:  # noqa: BLE001 - the group finds out by itself, but later
                 if told != (told := repr(error)):  # not three times a second
-                    _log.warning("members of group %s that have died on this machine are not looked for: %s", self._group_id, told)
+                    _log.warning(
+                        "members of group %s that have died on this machine are not looked for: %s",
+                        self._group_id,
+                        told,
+                    )
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _bury_neighbour(self, dead: Dead) -> None:
@@ -111,20 +128,37 @@ class DeadMembers:
                 await self._end(dead.transactional_id)
             dead.forget()
         except LogError as error:
-            _log.debug("the member %s of group %s, which has died, is buried later: %s", dead.member_id, self._group_id, error)
+            _log.debug(
+                "the member %s of group %s, which has died, is buried later: %s",
+                dead.member_id,
+                self._group_id,
+                error,
+            )
         finally:
             dead.release()
 
     async def _bury(self, member_id: str, timeout_ms: int | None = None) -> bool:
         """Remove a member from the group; return whether it was there. Raises LogTimeout."""
-        answer = await self._ask(leave_group(self._group_id, member_id, None), lambda answer: (answer.error_code,), timeout_ms)
+        answer = await self._ask(
+            leave_group(self._group_id, member_id, None),
+            lambda answer: (answer.error_code,),
+            timeout_ms,
+        )
         was_there = answer.error_code == NONE and all(code == NONE for *_, code in answer.members)
         if was_there:
-            _log.info("the member %s of group %s is of a process that has died, and is made to leave", member_id, self._group_id)
+            _log.info(
+                "the member %s of group %s is of a process that has died, and is made to leave",
+                member_id,
+                self._group_id,
+            )
         return was_there
 
-    async def _ask(self, request: Any, codes: Callable[[Any], Iterable[int]], timeout_ms: int | None = None) -> Any:
-        return await self._client.send_to_coordinator(GROUP, self._group_id, request, codes, channel=_CHANNEL, timeout_ms=timeout_ms)
+    async def _ask(
+        self, request: Any, codes: Callable[[Any], Iterable[int]], timeout_ms: int | None = None
+    ) -> Any:
+        return await self._client.send_to_coordinator(
+            GROUP, self._group_id, request, codes, channel=_CHANNEL, timeout_ms=timeout_ms
+        )
 
     async def _end(self, transactional_id: str) -> None:
         """Abort the open transaction, so that its next owner need not wait for the timeout.
@@ -136,12 +170,20 @@ class DeadMembers:
         try:
             async with asyncio.timeout(_END_S):
                 last = await coordination.look()
-                await HangingTransactions(self._client, coordination, self._scope).settle(last, last.identity)
+                await HangingTransactions(self._client, coordination, self._scope).settle(
+                    last, last.identity
+                )
         except TimeoutError:
-            raise LogTimeout(f"the last transaction of {transactional_id} could not be ended within {_END_S} s") from None
+            raise LogTimeout(
+                f"the last transaction of {transactional_id} could not be ended within {_END_S} s"
+            ) from None
         except LogTimeout:
             raise
         except LogError as error:
             # Another process does the same, or Kafka does not answer this request, or not for this
             # user.
-            _log.debug("the transaction of %s, whose process has died, is left to Kafka: %r", transactional_id, error)
+            _log.debug(
+                "the transaction of %s, whose process has died, is left to Kafka: %r",
+                transactional_id,
+                error,
+            )

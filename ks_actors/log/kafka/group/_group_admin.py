@@ -57,22 +57,34 @@ class GroupAdmin:
     async def members(self, group_id: str) -> Sequence[GroupMember]:
         """Return the members of a group. Raises NotAuthorized."""
         response = await self._client.send_to_coordinator(
-            GROUP, group_id, DescribeGroupsRequest([group_id]), lambda answer: [each[0] for each in answer.groups]
+            GROUP,
+            group_id,
+            DescribeGroupsRequest([group_id]),
+            lambda answer: [each[0] for each in answer.groups],
         )
         code, _, state, _, _, members, *_ = response.groups[0]
         if code not in (NONE, GROUP_ID_NOT_FOUND):
-            raise error_of(code, f"it was not possible to learn which members group {group_id!r} has")
+            raise error_of(
+                code, f"it was not possible to learn which members group {group_id!r} has"
+            )
         # In other states brokers leave assignments empty.
         told = state == "Stable"
         return [
-            GroupMember(member_id, client_id, host, frozenset(decode_assignment(assignment).partitions) if told else None)
+            GroupMember(
+                member_id,
+                client_id,
+                host,
+                frozenset(decode_assignment(assignment).partitions) if told else None,
+            )
             for member_id, client_id, host, _, assignment, *_ in members
         ]
 
     async def remove(self, group_id: str, members: Iterable[GroupMember]) -> None:
         """Remove members from a group. Raises NotAuthorized."""
         request = leave_groups(group_id, [member.member_id for member in members])
-        response = await self._client.send_to_coordinator(GROUP, group_id, request, lambda answer: (answer.error_code,))
+        response = await self._client.send_to_coordinator(
+            GROUP, group_id, request, lambda answer: (answer.error_code,)
+        )
         for code in (response.error_code, *(code for *_, code in response.members)):
             if code not in (NONE, UNKNOWN_MEMBER_ID):
                 raise error_of(code, f"it was not possible to remove members of group {group_id!r}")
@@ -81,7 +93,9 @@ class GroupAdmin:
         """Return all offsets that a group has committed."""
         return await fetch_committed(self._client, group_id, None)
 
-    async def set_offsets(self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    async def set_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> None:
         """Commit offsets in one request, without membership.
 
         A coordinator accepts that only for a group without members.

@@ -70,8 +70,14 @@ class Coordinator:
         self._instance_id: str | None = new.instance_id
         self._assignor: Assignor = new.assignor
         self._lease: Lease = new.lease or Lease()
-        self._burials: DeadMembers | None = DeadMembers(client, group_id, new.transactional_id, new.transaction_scope) if new.takes_over else None
-        self._beat_seconds: float = min(HEARTBEAT_MS, new.session_timeout_ms / 3, new.rebalance_timeout_ms / 4) / 1000
+        self._burials: DeadMembers | None = (
+            DeadMembers(client, group_id, new.transactional_id, new.transaction_scope)
+            if new.takes_over
+            else None
+        )
+        self._beat_seconds: float = (
+            min(HEARTBEAT_MS, new.session_timeout_ms / 3, new.rebalance_timeout_ms / 4) / 1000
+        )
         self._group: GroupMetadata = GroupMetadata(group_id, -1, "")
         self._counter = 0
         # The time of the owner's last progress, and whether an answer from it is outstanding.
@@ -90,11 +96,15 @@ class Coordinator:
     async def start(self) -> None:
         """Connect, and join the group. Raises LogTimeout, NotAuthorized."""
         await self._client.start()
-        self._main = asyncio.create_task(self._live(), name=f"member of group {self._group.group_id}")
+        self._main = asyncio.create_task(
+            self._live(), name=f"member of group {self._group.group_id}"
+        )
 
     # --- calls from the owner ---------------------------------------------------------------------
 
-    def let_go(self, turn: int, user_data: bytes | None = None, topics: Collection[str] | None = None) -> None:
+    def let_go(
+        self, turn: int, user_data: bytes | None = None, topics: Collection[str] | None = None
+    ) -> None:
         """Continue the rebalance: the owner has released its partitions."""
         if turn == self._turn and not self._let_go:
             if user_data is not None:
@@ -145,9 +155,15 @@ class Coordinator:
     async def _leave(self) -> bool:
         request = leave_group(self._group.group_id, self._group.member_id, self._instance_id)
         try:
-            await self._client.send_to_coordinator(GROUP, self._group.group_id, request, _codes, channel=_BEAT, timeout_ms=_LEAVE_MS)
+            await self._client.send_to_coordinator(
+                GROUP, self._group.group_id, request, _codes, channel=_BEAT, timeout_ms=_LEAVE_MS
+            )
         except LogError as error:
-            _log.warning("group %s could not be told that its member leaves, and has to find out: %s", self._group.group_id, error)
+            _log.warning(
+                "group %s could not be told that its member leaves, and has to find out: %s",
+                self._group.group_id,
+                error,
+            )
             return False
         return True
 
@@ -172,22 +188,37 @@ class Coordinator:
                 self._post(self._owner.on_revoke, self._turn)
                 await self._until(lambda: self._let_go)
             except MemberRemoved as thrown:
-                _log.warning("the member %s of group %s is out: %s", self._group.member_id, self._group.group_id, thrown)
+                _log.warning(
+                    "the member %s of group %s is out: %s",
+                    self._group.member_id,
+                    self._group.group_id,
+                    thrown,
+                )
                 await self._out(thrown)
                 self._post(partial(self._owner.on_lost, fenced=thrown.fenced))
                 await self._until(lambda: self._back)
             except LogClosed as error:
                 # The owner's loop ended without `close`: release its partitions to others.
-                _log.warning("the member %s of group %s leaves: %s", self._group.member_id, self._group.group_id, error)
+                _log.warning(
+                    "the member %s of group %s leaves: %s",
+                    self._group.member_id,
+                    self._group.group_id,
+                    error,
+                )
                 await self._finish(leave=self._instance_id is None)
                 return
             except Exception as error:  # noqa: BLE001 - whatever it is, the owner has to hear of it
                 await self._out(None)
-                self._post(self._owner.on_failed, error if isinstance(error, LogError) else self._unexpected(error))
+                self._post(
+                    self._owner.on_failed,
+                    error if isinstance(error, LogError) else self._unexpected(error),
+                )
                 await self._until(lambda: self._back)
 
     def _unexpected(self, error: Exception) -> LogError:
-        failed = LogError(f"the membership of group {self._group.group_id!r} failed: {type(error).__name__}: {error}")
+        failed = LogError(
+            f"the membership of group {self._group.group_id!r} failed: {type(error).__name__}: {error}"
+        )
         failed.__cause__ = error
         return failed
 
@@ -223,7 +254,11 @@ class Coordinator:
                 _log.debug("group %s is joined again: %s", self._group.group_id, thrown)
                 await asyncio.sleep(_RETRY_SECONDS)
             except LogTimeout as error:
-                _log.warning("group %s cannot be joined, and that is tried again until it can: %s", self._group.group_id, error)
+                _log.warning(
+                    "group %s cannot be joined, and that is tried again until it can: %s",
+                    self._group.group_id,
+                    error,
+                )
             else:
                 if assignment is not None:
                     self._post(self._owner.on_assigned, self._group, assignment)
@@ -236,7 +271,9 @@ class Coordinator:
         if self._group.generation >= 0:
             self._begin(self._beat_meanwhile(self._group))
         response = await self._send_join()
-        self._group = GroupMetadata(self._group.group_id, response.generation_id, response.member_id)
+        self._group = GroupMetadata(
+            self._group.group_id, response.generation_id, response.member_id
+        )
         self._begin(self._beat(self._group))
         assignments: Mapping[str, MemberAssignment] = {}
         leads = response.leader_id == response.member_id
@@ -248,7 +285,14 @@ class Coordinator:
             self._begin(self._watch(self._topics, await self._count(self._topics)))
         request = sync_group(self._group, self._instance_id, assignments)
         response = await self._while_member(
-            self._client.send_to_coordinator(GROUP, self._group.group_id, request, _codes, channel=_JOIN, timeout_ms=self._join_ms)
+            self._client.send_to_coordinator(
+                GROUP,
+                self._group.group_id,
+                request,
+                _codes,
+                channel=_JOIN,
+                timeout_ms=self._join_ms,
+            )
         )
         check_standing(response.error_code, self._group.group_id, "get an assignment of")
         if leads and not assignments:
@@ -286,7 +330,9 @@ class Coordinator:
                 group.group_id, group.member_id, self._instance_id, encode_member(self._topics, self._counter, self._user_data),
                 session_timeout_ms=self._session_ms, rebalance_timeout_ms=self._rebalance_ms,
             )  # fmt: skip
-            response = await self._client.send_to_coordinator(GROUP, group.group_id, request, _codes, channel=_JOIN, timeout_ms=self._join_ms)
+            response = await self._client.send_to_coordinator(
+                GROUP, group.group_id, request, _codes, channel=_JOIN, timeout_ms=self._join_ms
+            )
             if response.error_code != MEMBER_ID_REQUIRED:
                 check_standing(response.error_code, group.group_id, "join")
                 return response
@@ -297,26 +343,42 @@ class Coordinator:
     # --- leading ----------------------------------------------------------------------------------
 
     async def _lead(self, members: Sequence[Any]) -> Mapping[str, MemberAssignment]:
-        infos = sorted((decode_member(member_id, metadata) for member_id, *_, metadata in members), key=lambda info: info.member_id)
+        infos = sorted(
+            (decode_member(member_id, metadata) for member_id, *_, metadata in members),
+            key=lambda info: info.member_id,
+        )
         topics = frozenset[str]().union(*(info.topics for info in infos))
         counts = await self._count(topics)
         assignments = await self._deal(infos, counts)
         self._begin(self._watch(topics, counts))
-        return {info.member_id: assignments.get(info.member_id, MemberAssignment(())) for info in infos} if assignments else {}
+        return (
+            {
+                info.member_id: assignments.get(info.member_id, MemberAssignment(()))
+                for info in infos
+            }
+            if assignments
+            else {}
+        )
 
-    async def _deal(self, members: Sequence[MemberInfo], counts: Mapping[str, int]) -> Mapping[str, MemberAssignment]:
+    async def _deal(
+        self, members: Sequence[MemberInfo], counts: Mapping[str, int]
+    ) -> Mapping[str, MemberAssignment]:
         """Call the assignor in a thread of its own, since the whole group waits for it.
 
         It must not wait for the owner's loop. Returns nothing if it fails.
         """
-        dealing = begin_in_thread(lambda: self._assignor(members, counts), f"assignor of group {self._group.group_id}")
+        dealing = begin_in_thread(
+            lambda: self._assignor(members, counts), f"assignor of group {self._group.group_id}"
+        )
         dealing.add_done_callback(lambda _: self._changed.set())
         try:
             async with asyncio.timeout(self._rebalance_ms / 1000):
                 await self._until(dealing.done)
         except TimeoutError:
             why = f"the assignor of group {self._group.group_id!r} has not returned for {self._rebalance_ms} ms (max_poll_interval_ms)"
-            error: Exception = LogTimeout(f"{why}, and nobody gets partitions until a member joins again: look what it waits for")
+            error: Exception = LogTimeout(
+                f"{why}, and nobody gets partitions until a member joins again: look what it waits for"
+            )
         else:
             try:
                 return dealing.result()
@@ -335,7 +397,9 @@ class Coordinator:
         """Request a rebalance when topics appear, disappear, or get more partitions."""
         now = counts
         while now == counts:
-            await asyncio.sleep(_WATCH_SECONDS if len(counts) == len(topics) else _WATCH_MISSING_SECONDS)
+            await asyncio.sleep(
+                _WATCH_SECONDS if len(counts) == len(topics) else _WATCH_MISSING_SECONDS
+            )
             with suppress(LogTimeout):
                 now = await self._count(topics)
         self._rebalance = True
@@ -393,7 +457,9 @@ class Coordinator:
         sent = self._lease.time()
         request = heartbeat(group, self._instance_id)
         try:
-            response = await self._client.send_to_coordinator(GROUP, group.group_id, request, _codes, channel=_BEAT, timeout_ms=self._session_ms)
+            response = await self._client.send_to_coordinator(
+                GROUP, group.group_id, request, _codes, channel=_BEAT, timeout_ms=self._session_ms
+            )
         except LogTimeout as error:
             # The membership stays: a restarted coordinator still knows it, or removes it.
             _log.warning("group %s gets no heartbeats through: %s", group.group_id, error)

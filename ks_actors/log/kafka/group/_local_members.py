@@ -64,7 +64,9 @@ class LocalMembers:
     unusable, or writable for others, no member is visible to another.
     """
 
-    def __init__(self, servers: str, group_id: str, client_id: str, transactional_id: str = "") -> None:
+    def __init__(
+        self, servers: str, group_id: str, client_id: str, transactional_id: str = ""
+    ) -> None:
         self._group: str = f"{servers} {group_id}"
         self._name: str = _hashed(client_id)
         self._transactional_id: str = transactional_id
@@ -96,12 +98,16 @@ class LocalMembers:
                     raise
                 self._lock = lock
         except OSError as error:
-            raise LogError(f"neighbours in group and cluster {self._group!r} are not seen: {error}") from error
+            raise LogError(
+                f"neighbours in group and cluster {self._group!r} are not seen: {error}"
+            ) from error
 
     def _find(self) -> Path:
         # Machines may share the directory, so the boot id tells their processes apart.
         boot = _BOOT.read_text(encoding="ascii").strip() if _BOOT.exists() else ""
-        return Path(tempfile.gettempdir(), f"ks-actors-{os.getuid()}", _hashed(f"{boot} {self._group}"))
+        return Path(
+            tempfile.gettempdir(), f"ks-actors-{os.getuid()}", _hashed(f"{boot} {self._group}")
+        )
 
     def know(self, member_id: str) -> None:
         """Write the group's member id into the file. Raises LogError."""
@@ -110,7 +116,9 @@ class LocalMembers:
             try:
                 self._write(self._lock)
             except OSError as error:
-                raise LogError(f"neighbours in group and cluster {self._group!r} are not told a member id: {error}") from error
+                raise LogError(
+                    f"neighbours in group and cluster {self._group!r} are not told a member id: {error}"
+                ) from error
 
     def _write(self, lock: int) -> None:
         os.truncate(lock, 0)
@@ -154,7 +162,11 @@ def _own(directory: Path) -> None:
 
 
 def _is_own(found: os.stat_result, kind: int) -> bool:
-    return stat.S_IFMT(found.st_mode) == kind and found.st_uid == os.getuid() and not found.st_mode & _OTHERS
+    return (
+        stat.S_IFMT(found.st_mode) == kind
+        and found.st_uid == os.getuid()
+        and not found.st_mode & _OTHERS
+    )
 
 
 def _locked(path: Path, flags: int = 0) -> int | None:

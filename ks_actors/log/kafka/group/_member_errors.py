@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from ks_actors.log.kafka.wire import FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID, error_of
+from ks_actors.log.kafka.wire import (
+    FENCED_INSTANCE_ID,
+    ILLEGAL_GENERATION,
+    REBALANCE_IN_PROGRESS,
+    UNKNOWN_MEMBER_ID,
+    error_of,
+)
 
 
 class MemberRemoved(Exception):
@@ -21,7 +27,13 @@ def check_standing(code: int, group_id: str, what: str) -> None:
     """Raise MemberRemoved or another error for an error code; `what` names the failed action."""
     if code in (UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID):
         fenced = code == FENCED_INSTANCE_ID
-        raise MemberRemoved("another member has its instance id" if fenced else "the group does not know it any more", forget=True, fenced=fenced)
+        raise MemberRemoved(
+            "another member has its instance id"
+            if fenced
+            else "the group does not know it any more",
+            forget=True,
+            fenced=fenced,
+        )
     if code in (ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS):
         raise MemberRemoved("the group has moved on", forget=False)
     if code:

@@ -44,7 +44,12 @@ async def join_group(
     """
     check_aiokafka(_TOUCHED)
     member = KafkaMembership(client, threads, group_id, new, closed=closed)
-    options = replace(client.options, request_timeout_ms=max(client.options.request_timeout_ms, new.rebalance_timeout_ms + _ANSWER_MS))
+    options = replace(
+        client.options,
+        request_timeout_ms=max(
+            client.options.request_timeout_ms, new.rebalance_timeout_ms + _ANSWER_MS
+        ),
+    )
 
     def make() -> Coordinator:
         own = KafkaClient(bootstrap_servers, options, client_id=new.client_id)
@@ -140,9 +145,13 @@ class KafkaMembership:
 
     def _check(self) -> None:
         if self._closed:
-            raise LogClosed(f"{self.client_id} has left group {self._seen.group_id!r}, or the log is closed")
+            raise LogClosed(
+                f"{self.client_id} has left group {self._seen.group_id!r}, or the log is closed"
+            )
 
-    def revoked(self, user_data: bytes | None = None, topics: Collection[str] | None = None, /) -> None:
+    def revoked(
+        self, user_data: bytes | None = None, topics: Collection[str] | None = None, /
+    ) -> None:
         """Report that the partitions of the last Revoked are released.
 
         Does nothing unless a rebalance waits for that.
@@ -160,7 +169,9 @@ class KafkaMembership:
         self._check()
         self._say(lambda coordinator: coordinator.rejoin(user_data, topics))
 
-    async def committed(self, partitions: Iterable[TopicPartition], /) -> Mapping[TopicPartition, OffsetAndMetadata]:
+    async def committed(
+        self, partitions: Iterable[TopicPartition], /
+    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
         """Return the group's committed offsets, without partitions that have none.
 
         Waits for open transactions. Raises LogTimeout.
@@ -193,7 +204,9 @@ class KafkaMembership:
             self._events.clear()
             self._wake()
             self._on_close(self)
-            self._ending = asyncio.create_task(self._end_coordinator(leave=leave), name=f"{self.client_id} leaves")
+            self._ending = asyncio.create_task(
+                self._end_coordinator(leave=leave), name=f"{self.client_id} leaves"
+            )
         await asyncio.shield(self._ending)
 
     async def _end_coordinator(self, *, leave: bool) -> None:

@@ -16,7 +16,14 @@ _MOST_BYTES: Final = 8 << 20
 _WAIT_MS: Final = 500
 
 
-async def find_written(client: KafkaClient, partition: TopicPartition, start: int, writer: Identity, sequence: int, count: int) -> int | None:
+async def find_written(
+    client: KafkaClient,
+    partition: TopicPartition,
+    start: int,
+    writer: Identity,
+    sequence: int,
+    count: int,
+) -> int | None:
     """Return the offset after a written record batch at `start` or later; None if it is missing.
 
     A restarted leader only knows the last batch of each producer. An earlier batch, repeated
@@ -51,5 +58,9 @@ def _is(raw: bytes, at: int, writer: Identity, sequence: int, count: int) -> boo
     if at + HEADER.size > len(raw):
         return False
     _, _, _, magic, _, _, delta, _, _, producer_id, epoch, first, _ = HEADER.unpack_from(raw, at)
-    found: bool = magic == MAGIC and (producer_id, epoch, first, delta + 1) == (*writer, sequence, count)
+    found: bool = magic == MAGIC and (producer_id, epoch, first, delta + 1) == (
+        *writer,
+        sequence,
+        count,
+    )
     return found

@@ -41,7 +41,9 @@ class InFlightBatch:
 
     __slots__ = ("batch", "behind", "deadline", "number", "records", "repeated", "sequence")
 
-    def __init__(self, batch: RecordBatch, records: Batch, behind: asyncio.Future[int], deadline: float) -> None:
+    def __init__(
+        self, batch: RecordBatch, records: Batch, behind: asyncio.Future[int], deadline: float
+    ) -> None:
         self.batch: RecordBatch = batch
         self.records: Batch = records
         self.behind: asyncio.Future[int] = behind
@@ -57,7 +59,12 @@ class InFlightBatch:
         for part in (self.records.slice(0, half), self.records.slice(half, self.batch.count)):
             start = 0
             for batch in encoder.encode(part, self.batch.size - 1):
-                smaller = InFlightBatch(batch, part.slice(start, start + batch.count), self.behind.get_loop().create_future(), self.deadline)
+                smaller = InFlightBatch(
+                    batch,
+                    part.slice(start, start + batch.count),
+                    self.behind.get_loop().create_future(),
+                    self.deadline,
+                )
                 smaller.sequence, smaller.number = sequence, self.number
                 sequence, start = (sequence + batch.count) % _SEQUENCES, start + batch.count
                 made.append(smaller)
@@ -192,7 +199,11 @@ class PartitionQueue:
 
     def unresolved_before(self, piece: InFlightBatch) -> bool:
         """Return whether an earlier batch is undecided: then no broker can accept this one yet."""
-        return any(other.number < piece.number for other in (*self.flying, *self.queue) if other.sequence >= 0)
+        return any(
+            other.number < piece.number
+            for other in (*self.flying, *self.queue)
+            if other.sequence >= 0
+        )
 
     def unresolved(self) -> bool:
         """Return whether sent batches are undecided."""

@@ -53,7 +53,10 @@ class KafkaProducer:
         self._sender.reset(await self._new_identity())
 
     async def _new_identity(self) -> Identity:
-        response = await self._client.send_to_any(init_producer_id(None, self._client.options.request_timeout_ms), lambda answer: [answer.error_code])
+        response = await self._client.send_to_any(
+            init_producer_id(None, self._client.options.request_timeout_ms),
+            lambda answer: [answer.error_code],
+        )
         if response.error_code:
             raise error_of(response.error_code, f"producer {self.client_id} gets no id")
         return Identity(response.producer_id, response.producer_epoch)
@@ -98,10 +101,16 @@ class KafkaProducer:
             return
         self._closed = True
         self._on_close(self)
-        await self._sender.close(LogClosed(f"producer {self.client_id} was closed, and nobody knows whether its last records are there"))
+        await self._sender.close(
+            LogClosed(
+                f"producer {self.client_id} was closed, and nobody knows whether its last records are there"
+            )
+        )
         await self._client.close()
 
 
 def not_sent(client_id: str) -> IllegalGeneration:
     """Return the error for abandoned records."""
-    return IllegalGeneration(f"producer {client_id} has not sent its last records: the member that they are of may not be one any more")
+    return IllegalGeneration(
+        f"producer {client_id} has not sent its last records: the member that they are of may not be one any more"
+    )

@@ -36,7 +36,9 @@ class Outbox:
 
     def __init__(self, admin: Admin, batches: Sequence[Outgoing]) -> None:
         self._admin: Admin = admin
-        self._batches: list[tuple[TopicPartition, Outgoing]] = [(TopicPartition(*each.partition), each) for each in batches]
+        self._batches: list[tuple[TopicPartition, Outgoing]] = [
+            (TopicPartition(*each.partition), each) for each in batches
+        ]
         self._encoded: list[list[RecordBatch]] = []
         self._too_large: dict[int, RecordTooLarge] = {}
         self._futures: list[list[asyncio.Future[int]]] = []
@@ -91,14 +93,23 @@ class Outbox:
             error = self._too_large.get(number)
             if error is not None:
                 records = too_large.setdefault(partition, [])
-                records += [passed + index for index in encoder.too_large(outgoing.batch, self._admin.limit(partition.topic))]
+                records += [
+                    passed + index
+                    for index in encoder.too_large(
+                        outgoing.batch, self._admin.limit(partition.topic)
+                    )
+                ]
                 self.errors[partition] = RecordTooLarge(str(error), records)
                 self._encoded[number] = []
 
     @property
     def partitions(self) -> set[TopicPartition]:
         """The partitions with records to send."""
-        return {partition for partition, outgoing in self._batches if len(outgoing.batch) and partition not in self.errors}
+        return {
+            partition
+            for partition, outgoing in self._batches
+            if len(outgoing.batch) and partition not in self.errors
+        }
 
     def refuse(self, errors: Mapping[TopicPartition, Exception]) -> None:
         """Send nothing to these partitions."""
@@ -106,7 +117,9 @@ class Outbox:
 
     def put(self, sender: Sender) -> list[asyncio.Future[int]]:
         """Hand all writable batches to the sender; return the futures of their outcomes."""
-        for (partition, outgoing), encoded in zip(self._batches, self._encoded, strict=bool(self._encoded)):
+        for (partition, outgoing), encoded in zip(
+            self._batches, self._encoded, strict=bool(self._encoded)
+        ):
             refused = partition in self.errors or not encoded
             self._futures.append([] if refused else sender.put(partition, encoded, outgoing.batch))
         sender.go()
@@ -114,7 +127,9 @@ class Outbox:
 
     def take_errors(self) -> Iterable[BaseException]:
         """Record the failures, and yield them; all futures are done."""
-        for (partition, _), futures in zip(self._batches, self._futures, strict=bool(self._futures)):
+        for (partition, _), futures in zip(
+            self._batches, self._futures, strict=bool(self._futures)
+        ):
             for future in futures:
                 error = future.exception()
                 if isinstance(error, Exception):
@@ -126,8 +141,13 @@ class Outbox:
         if self.errors:
             raise ProduceFailed(self.errors)
         empty = [partition for (partition, outgoing) in self._batches if not len(outgoing.batch)]
-        ends = await self._admin.end_offsets(empty, IsolationLevel.READ_UNCOMMITTED) if empty else {}
-        return [futures[-1].result() if futures else ends[partition] for (partition, _), futures in zip(self._batches, self._futures, strict=True)]
+        ends = (
+            await self._admin.end_offsets(empty, IsolationLevel.READ_UNCOMMITTED) if empty else {}
+        )
+        return [
+            futures[-1].result() if futures else ends[partition]
+            for (partition, _), futures in zip(self._batches, self._futures, strict=True)
+        ]
 
 
 def _finished(encoder: Encoder, pieces: Sequence[Written]) -> list[RecordBatch | RecordTooLarge]:
@@ -140,7 +160,9 @@ def _finished(encoder: Encoder, pieces: Sequence[Written]) -> list[RecordBatch |
     return done
 
 
-async def missing(client: KafkaClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Exception]:
+async def missing(
+    client: KafkaClient, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, Exception]:
     """Return the errors of missing partitions, after a short wait for new topics."""
     wait = client.options.missing_topic_wait_ms / 1000
     end = asyncio.get_running_loop().time() + wait
@@ -149,8 +171,12 @@ async def missing(client: KafkaClient, partitions: Iterable[TopicPartition]) -> 
         unknown = [partition for partition in partitions if client.leader(partition) is None]
         if unknown:
             await client.look_for({partition.topic for partition in unknown})
-            errors = {each: client.why_no_leader(each) for each in unknown if client.leader(each) is None}
-            errors = {each: error for each, error in errors.items() if not isinstance(error, Unavailable)}
+            errors = {
+                each: client.why_no_leader(each) for each in unknown if client.leader(each) is None
+            }
+            errors = {
+                each: error for each, error in errors.items() if not isinstance(error, Unavailable)
+            }
         if not errors or asyncio.get_running_loop().time() >= end:
             return errors
         await asyncio.sleep(wait / 10)

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any, final
 from ks_actors._errors import LogClosed, LogError, LogTimeout, TransactionAborted
 from ks_actors.log.kafka.client import LEAST_S, PRODUCE, Unavailable
 from ks_actors.log.kafka.producer._find_batch import find_written
-from ks_actors.log.kafka.producer._partition_queue import NOBODY, SLOW_SECONDS, Identity, InFlightBatch, PartitionQueue, join
+from ks_actors.log.kafka.producer._partition_queue import (
+    NOBODY,
+    SLOW_SECONDS,
+    Identity,
+    InFlightBatch,
+    PartitionQueue,
+    join,
+)
 from ks_actors.log.kafka.wire import (
     DUPLICATE_SEQUENCE_NUMBER,
     FENCED,
@@ -82,16 +89,22 @@ class Sender:
     @property
     def spoiled(self) -> bool:
         """Whether a gap exists that requires a new identity."""
-        return self._recycling or any(lane.spoiled or lane.unresolved() for lane in self._lanes.values())
+        return self._recycling or any(
+            lane.spoiled or lane.unresolved() for lane in self._lanes.values()
+        )
 
-    def put(self, partition: TopicPartition, batches: Sequence[RecordBatch], records: Batch) -> list[asyncio.Future[int]]:
+    def put(
+        self, partition: TopicPartition, batches: Sequence[RecordBatch], records: Batch
+    ) -> list[asyncio.Future[int]]:
         """Queue record batches for a partition.
 
         Returns a future for each batch, of the offset after its last record.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._client.options.delivery_timeout_ms / 1000
-        lane = self._lanes.get(partition) or self._lanes.setdefault(partition, PartitionQueue(partition))
+        lane = self._lanes.get(partition) or self._lanes.setdefault(
+            partition, PartitionQueue(partition)
+        )
         futures: list[asyncio.Future[int]] = []
         start = 0
         for batch in batches:
@@ -146,13 +159,19 @@ class Sender:
             node = self._client.leader(lane.partition)
             if node is None:
                 self._look_for(lane, now)
-            elif self._flights.get(node, 0) < self._client.options.max_in_flight and sizes.get(node, 0) < _REQUEST_BYTES:
+            elif (
+                self._flights.get(node, 0) < self._client.options.max_in_flight
+                and sizes.get(node, 0) < _REQUEST_BYTES
+            ):
                 lane.missing_since = None
                 requests.setdefault(node, []).append(lane)
                 sizes[node] = sizes.get(node, 0) + lane.queue[0].batch.size
         for node, lanes in requests.items():
             self._flights[node] = self._flights.get(node, 0) + 1
-            self._spawn(self._fly(node, [(lane, lane.take()) for lane in lanes]), f"produce to broker {node}")
+            self._spawn(
+                self._fly(node, [(lane, lane.take()) for lane in lanes]),
+                f"produce to broker {node}",
+            )
         return sum(sizes.values())
 
     def _spawn(self, work: Any, name: str) -> None:
@@ -168,8 +187,15 @@ class Sender:
             topics: dict[str, list[tuple[int, Any]]] = {}
             for lane, piece in pieces:
                 buffer = piece.batch.stamped(*self.identity, piece.sequence)
-                topics.setdefault(lane.partition.topic, []).append((lane.partition.partition, buffer))
-            request = ProduceRequest(self._transactional_id, _ALL_REPLICAS, self._client.options.request_timeout_ms, list(topics.items()))
+                topics.setdefault(lane.partition.topic, []).append(
+                    (lane.partition.partition, buffer)
+                )
+            request = ProduceRequest(
+                self._transactional_id,
+                _ALL_REPLICAS,
+                self._client.options.request_timeout_ms,
+                list(topics.items()),
+            )
             # The broker may use all of its time for replication, so its response may come a little
             # later.
             limit = self._client.options.request_timeout_ms + 2_000
@@ -192,7 +218,9 @@ class Sender:
             raise
         except BaseException as error:
             # A bug: fail the batches, so that no caller waits forever.
-            failed = LogError(f"records for {', '.join(map(str, by_place))} could not be sent: {error!r}")
+            failed = LogError(
+                f"records for {', '.join(map(str, by_place))} could not be sent: {error!r}"
+            )
             failed.__cause__ = error
             for lane, piece in by_place.values():
                 lane.landed(piece)
@@ -206,8 +234,14 @@ class Sender:
         if code == NONE and offset >= 0:
             lane.written(piece, offset + piece.batch.count)
         elif code in RETRIABLE:
-            self._again(lane, piece, f"its leader answered {name_of(code)}", stale=code in STALE_METADATA)
-        elif code == OUT_OF_ORDER_SEQUENCE_NUMBER and not lane.spoiled and lane.unresolved_before(piece):
+            self._again(
+                lane, piece, f"its leader answered {name_of(code)}", stale=code in STALE_METADATA
+            )
+        elif (
+            code == OUT_OF_ORDER_SEQUENCE_NUMBER
+            and not lane.spoiled
+            and lane.unresolved_before(piece)
+        ):
             self._again(lane, piece, "an earlier batch has to be repeated first", stale=False)
         elif code == OUT_OF_ORDER_SEQUENCE_NUMBER and piece.repeated:
             self._spawn(self._find(lane, piece), f"find {lane.partition} {piece.sequence}")
@@ -222,10 +256,25 @@ class Sender:
         """
         what = f"repeated records for {lane.partition} were refused"
         try:
-            behind = await find_written(self._client, lane.partition, lane.behind, self.identity, piece.sequence, piece.batch.count)
+            behind = await find_written(
+                self._client,
+                lane.partition,
+                lane.behind,
+                self.identity,
+                piece.sequence,
+                piece.batch.count,
+            )
         except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits for the piece to end
             lane.landed(piece)
-            self._fail(lane, piece, error_of(OUT_OF_ORDER_SEQUENCE_NUMBER, what, f"and it is not known whether they are there: {error!r}"))
+            self._fail(
+                lane,
+                piece,
+                error_of(
+                    OUT_OF_ORDER_SEQUENCE_NUMBER,
+                    what,
+                    f"and it is not known whether they are there: {error!r}",
+                ),
+            )
         else:
             if behind is not None:
                 lane.written(piece, behind)
@@ -239,30 +288,63 @@ class Sender:
         if code == MESSAGE_TOO_LARGE and piece.batch.count > 1:
             self._split(lane, piece)
         elif transactional and (code in FENCED or code == INVALID_TXN_STATE):
-            self._fail(lane, piece, EpochRefused(f"the leader of {lane.partition} answered {name_of(code)}"))
+            self._fail(
+                lane,
+                piece,
+                EpochRefused(f"the leader of {lane.partition} answered {name_of(code)}"),
+            )
         elif transactional and code == OUT_OF_ORDER_SEQUENCE_NUMBER and lane.spoiled:
-            self._fail(lane, piece, TransactionAborted(f"an earlier batch for {lane.partition} failed"))
-        elif not transactional and (code == UNKNOWN_PRODUCER_ID or (code == OUT_OF_ORDER_SEQUENCE_NUMBER and lane.spoiled)):
+            self._fail(
+                lane, piece, TransactionAborted(f"an earlier batch for {lane.partition} failed")
+            )
+        elif not transactional and (
+            code == UNKNOWN_PRODUCER_ID or (code == OUT_OF_ORDER_SEQUENCE_NUMBER and lane.spoiled)
+        ):
             # Surely not written: send it again with a new identity.
             lane.again(name_of(code), piece)
             lane.forget_sequences(piece)
             self._spoil(lane)
             self._waiting[lane] = None
         elif code in (NONE, DUPLICATE_SEQUENCE_NUMBER):
-            self._fail(lane, piece, LogError(f"records for {lane.partition} are there, but their offset is not known: they were repeated too late"))
+            self._fail(
+                lane,
+                piece,
+                LogError(
+                    f"records for {lane.partition} are there, but their offset is not known: they were repeated too late"
+                ),
+            )
         else:
             self._fail(lane, piece, error_of(code, f"records for {lane.partition} were refused"))
 
-    def _again(self, lane: PartitionQueue, piece: InFlightBatch, reason: str, *, stale: bool, away: bool = False) -> None:
+    def _again(
+        self,
+        lane: PartitionQueue,
+        piece: InFlightBatch,
+        reason: str,
+        *,
+        stale: bool,
+        away: bool = False,
+    ) -> None:
         lane.landed(piece)
         if self._closed:
-            self._fail(lane, piece, LogClosed(f"the producer was closed, and it is not known whether records for {lane.partition} are there"))
+            self._fail(
+                lane,
+                piece,
+                LogClosed(
+                    f"the producer was closed, and it is not known whether records for {lane.partition} are there"
+                ),
+            )
             return
         piece.repeated = True
         lane.again(reason, piece)
         self._waiting[lane] = None
         if lane.is_slow(now := asyncio.get_running_loop().time()):
-            _log.warning("records for %s are not written yet after %g s, and that is tried again: %s", lane.partition, SLOW_SECONDS, reason)
+            _log.warning(
+                "records for %s are not written yet after %g s, and that is tried again: %s",
+                lane.partition,
+                SLOW_SECONDS,
+                reason,
+            )
         pause = lane.failures.pause_s(self._client.options, away=away)
         lane.not_before = now + pause
         self._wake_in(pause)
@@ -291,12 +373,22 @@ class Sender:
     # --- waiting ----------------------------------------------------------------------------------
 
     def _expire(self, lane: PartitionQueue, now: float) -> None:
-        while lane.queue and not lane.flying and (lane.is_abandoned() or lane.queue[0].deadline <= now):
+        while (
+            lane.queue
+            and not lane.flying
+            and (lane.is_abandoned() or lane.queue[0].deadline <= now)
+        ):
             error = self._abandoned if lane.is_abandoned() else None
             piece = lane.queue.popleft()
-            known = "nothing of them was written" if piece.sequence < 0 else "it is not known whether they were"
+            known = (
+                "nothing of them was written"
+                if piece.sequence < 0
+                else "it is not known whether they were"
+            )
             limit = self._client.options.delivery_timeout_ms
-            late = LogTimeout(f"records for {lane.partition} were not written within {limit} ms ({known}): {lane.reason}")
+            late = LogTimeout(
+                f"records for {lane.partition} were not written within {limit} ms ({known}): {lane.reason}"
+            )
             self._fail(lane, piece, error or late)
 
     def _look_for(self, lane: PartitionQueue, now: float) -> None:
@@ -338,7 +430,9 @@ class Sender:
     def _refresh(self) -> None:
         if not self._refreshing:
             self._refreshing = True
-            self._spawn(self._do_refresh({partition.topic for partition in self._lanes}), "look up leaders")
+            self._spawn(
+                self._do_refresh({partition.topic for partition in self._lanes}), "look up leaders"
+            )
 
     async def _do_refresh(self, topics: Iterable[str]) -> None:
         try:

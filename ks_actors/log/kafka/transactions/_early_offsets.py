@@ -33,14 +33,21 @@ class EarlyOffsets:
     def begin(self, identity: Identity, groups: dict[str, set[TopicPartition]]) -> None:
         """Ask once per transaction; `groups` has its present groups, and gets this one."""
         if self._group and self._group not in groups and self._asking is None:
-            self._asking = asyncio.create_task(self._ask(identity, groups), name=f"offsets to {self._coordination.name}")
+            self._asking = asyncio.create_task(
+                self._ask(identity, groups), name=f"offsets to {self._coordination.name}"
+            )
 
     async def _ask(self, identity: Identity, groups: dict[str, set[TopicPartition]]) -> None:
         try:
             await self._coordination.add_offsets(identity, self._group)
             groups.setdefault(self._group, set())
         except LogError as error:
-            _log.debug("%s is not part of a transaction of %s before its commit: %s", self._group, self._coordination.name, error)
+            _log.debug(
+                "%s is not part of a transaction of %s before its commit: %s",
+                self._group,
+                self._coordination.name,
+                error,
+            )
 
     async def settle(self) -> None:
         """Wait until no request is under way.
@@ -53,7 +60,9 @@ class EarlyOffsets:
             self._asking = None
             if asking.cancelled():
                 # `end` has cancelled the request, not a canceller of this call.
-                raise LogClosed(f"the producer of {self._coordination.name} was closed while {self._group} was made part of its transaction")
+                raise LogClosed(
+                    f"the producer of {self._coordination.name} was closed while {self._group} was made part of its transaction"
+                )
             asking.result()
 
     async def end(self) -> None:

@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from ks_actors.log._types import TransactionScope
     from ks_actors.log.kafka.client import KafkaClient
     from ks_actors.log.kafka.producer import Identity
-    from ks_actors.log.kafka.transactions._transaction_coordinator import TransactionCoordinator, TransactionState
+    from ks_actors.log.kafka.transactions._transaction_coordinator import (
+        TransactionCoordinator,
+        TransactionState,
+    )
 
 _log = logging.getLogger("ks_actors")
 _LEADERS_S: Final = 5
@@ -57,7 +60,12 @@ class HangingTransactions:
     For the id's previous producer this covers the partitions of the scope.
     """
 
-    def __init__(self, client: KafkaClient, coordination: TransactionCoordinator, scope: TransactionScope | None) -> None:
+    def __init__(
+        self,
+        client: KafkaClient,
+        coordination: TransactionCoordinator,
+        scope: TransactionScope | None,
+    ) -> None:
         self._client: KafkaClient = client
         self._admin: Admin = Admin(client)
         self._coordination: TransactionCoordinator = coordination
@@ -79,7 +87,10 @@ class HangingTransactions:
     async def _left(self, ended: Ended) -> Ended:
         """Return the pending partitions of a transaction; call `_refresh` just before."""
         await self._coordination.until_complete()  # unfinished markers do not hang
-        committed = {group: await fetch_unstable(self._client, group, partitions) for group, partitions in ended.committed.items()}
+        committed = {
+            group: await fetch_unstable(self._client, group, partitions)
+            for group, partitions in ended.committed.items()
+        }
         # Partitions that were deleted need no end marker.
         there = [partition for partition in ended.written if self._is_there(partition)]
         # A partition that answers has a leader: brokers without a leader for it would skip it
@@ -114,8 +125,13 @@ class HangingTransactions:
             # Nothing was open: an earlier attempt without a response has had no effect.
         self._begun = False
         if not await self._coordination.until_complete():
-            raise LogTimeout(f"the coordinator of {name} was away while the end of a transaction was written once more: it is to be written again")
-        _log.info("the end of a transaction of %s is written once more: a broker may have left records or offsets of it pending", name)
+            raise LogTimeout(
+                f"the coordinator of {name} was away while the end of a transaction was written once more: it is to be written again"
+            )
+        _log.info(
+            "the end of a transaction of %s is written once more: a broker may have left records or offsets of it pending",
+            name,
+        )
 
     # --- the previous producer's transaction ------------------------------------------------------
 
@@ -130,7 +146,11 @@ class HangingTransactions:
             raise
         except LogError as error:
             # The id is new, or this user may not ask.
-            _log.debug("how the last transaction of %s was ended is not known: %s", self._coordination.name, error)
+            _log.debug(
+                "how the last transaction of %s was ended is not known: %s",
+                self._coordination.name,
+                error,
+            )
             return None
 
     async def settle(self, last: TransactionState | None, expected: Identity) -> None:
@@ -152,12 +172,18 @@ class HangingTransactions:
             if left.is_any:
                 identity = await self._coordination.begin_settling(expected, commit=left.commit)
                 if identity.producer_id != last.identity.producer_id:
-                    raise LogError("its epochs have run out, and another producer id decides nothing of it")
+                    raise LogError(
+                        "its epochs have run out, and another producer id decides nothing of it"
+                    )
                 await self._end(identity, left)
         except (LogTimeout, EpochRefused):
             raise
         except LogError as error:
-            _log.warning("it is not known whether the last transaction of %s is ended everywhere: %s", self._coordination.name, error)
+            _log.warning(
+                "it is not known whether the last transaction of %s is ended everywhere: %s",
+                self._coordination.name,
+                error,
+            )
 
     async def _left_in_scope(self, *, commit: bool) -> Ended:
         scope = self._scope
@@ -165,7 +191,11 @@ class HangingTransactions:
             return Ended(frozenset(), {}, commit)
         await self._until_led(scope.topics | scope.sources)
         offsets = {scope.group_id: self._partitions(scope.sources)} if scope.sources else {}
-        led = {partition for partition in self._partitions(scope.topics) if self._client.leader(partition) is not None}
+        led = {
+            partition
+            for partition in self._partitions(scope.topics)
+            if self._client.leader(partition) is not None
+        }
         return await self._left(Ended(led, offsets, commit))
 
     async def _until_led(self, topics: AbstractSet[str]) -> None:
@@ -173,7 +203,9 @@ class HangingTransactions:
         clock = asyncio.get_running_loop().time
         deadline = clock() + _LEADERS_S
         await self._refresh(topics)
-        while clock() < deadline and any(self._client.leader(partition) is None for partition in self._partitions(topics)):
+        while clock() < deadline and any(
+            self._client.leader(partition) is None for partition in self._partitions(topics)
+        ):
             await asyncio.sleep(_PAUSE_S)
             await self._refresh(topics)
 

@@ -102,13 +102,17 @@ class TransactionCoordinator:
         self.timeout_ms: int = timeout_ms
 
     async def _ask(self, request: Any, code: str = "error_code") -> Any:
-        response = await self._client.send_to_coordinator(TRANSACTION, self.name, request, lambda answer: [getattr(answer, code)])
+        response = await self._client.send_to_coordinator(
+            TRANSACTION, self.name, request, lambda answer: [getattr(answer, code)]
+        )
         self._check(response.error_code)
         return response
 
     def _check(self, code: int) -> None:
         if code in FENCED:
-            raise EpochRefused(f"the coordinator of transactional id {self.name} answered {name_of(code)}")
+            raise EpochRefused(
+                f"the coordinator of transactional id {self.name} answered {name_of(code)}"
+            )
         if code:
             raise error_of(code, f"transactional id {self.name}")
 
@@ -118,7 +122,12 @@ class TransactionCoordinator:
         With an identity it succeeds only if no other producer has got an epoch since.
         """
         # These two timeouts mark the epochs of `begin_settling`.
-        return await self._begin(identity, self.timeout_ms - 2 if self.timeout_ms in {_COMMITTING_MS, _ABORTING_MS} else self.timeout_ms)
+        return await self._begin(
+            identity,
+            self.timeout_ms - 2
+            if self.timeout_ms in {_COMMITTING_MS, _ABORTING_MS}
+            else self.timeout_ms,
+        )
 
     async def begin_settling(self, identity: Identity, *, commit: bool) -> Identity:
         """Get a new epoch to complete pending parts.
@@ -131,16 +140,27 @@ class TransactionCoordinator:
         response = await self._ask(init_producer_id(self.name, timeout_ms, *identity))
         return Identity(response.producer_id, response.producer_epoch)
 
-    async def add_partitions(self, identity: Identity, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    async def add_partitions(
+        self, identity: Identity, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int]:
         """Add partitions to the transaction; return the error codes, 0 for each added one."""
         topics: dict[str, list[int]] = {}
         for partition in partitions:
             topics.setdefault(partition.topic, []).append(partition.partition)
         request = AddPartitionsToTxnRequest(self.name, *identity, list(topics.items()))
         response = await self._client.send_to_coordinator(
-            TRANSACTION, self.name, request, lambda answer: [code for _, found in answer.errors for _, code in found if code in _OURS]
+            TRANSACTION,
+            self.name,
+            request,
+            lambda answer: [
+                code for _, found in answer.errors for _, code in found if code in _OURS
+            ],
         )
-        codes = {TopicPartition(topic, number): code for topic, found in response.errors for number, code in found}
+        codes = {
+            TopicPartition(topic, number): code
+            for topic, found in response.errors
+            for number, code in found
+        }
         for code in codes.values():
             if code in FENCED:
                 self._check(code)
@@ -155,25 +175,46 @@ class TransactionCoordinator:
         """
         while partitions:
             codes = await self.add_partitions(identity, sorted(partitions))
-            refused = {partition: code for partition, code in codes.items() if code not in (NONE, OPERATION_NOT_ATTEMPTED)}
+            refused = {
+                partition: code
+                for partition, code in codes.items()
+                if code not in (NONE, OPERATION_NOT_ATTEMPTED)
+            }
             yield {partition for partition, code in codes.items() if code == NONE}, refused
-            partitions = {partition for partition in partitions if codes.get(partition, NONE) == OPERATION_NOT_ATTEMPTED} if refused else set()
+            partitions = (
+                {
+                    partition
+                    for partition in partitions
+                    if codes.get(partition, NONE) == OPERATION_NOT_ATTEMPTED
+                }
+                if refused
+                else set()
+            )
 
     async def add_offsets(self, identity: Identity, group: str) -> None:
         """Add the group's offsets to the transaction."""
         await self._ask(AddOffsetsToTxnRequest(self.name, *identity, group))
 
     async def commit_offsets(
-        self, identity: Identity, group: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+        self,
+        identity: Identity,
+        group: GroupMetadata,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
     ) -> dict[TopicPartition, int]:
         """Write offsets for the group; return the error codes."""
         response = await self._client.send_to_coordinator(
             GROUP,
             group.group_id,
             txn_offset_commit(self.name, *identity, group, offsets),
-            lambda answer: [code for _, found, _ in answer.topics for _, code, _ in found if code in _OURS],
+            lambda answer: [
+                code for _, found, _ in answer.topics for _, code, _ in found if code in _OURS
+            ],
         )
-        codes = {TopicPartition(topic, number): code for topic, found, _ in response.topics for number, code, _ in found}
+        codes = {
+            TopicPartition(topic, number): code
+            for topic, found, _ in response.topics
+            for number, code, _ in found
+        }
         for code in codes.values():
             if code in FENCED:
                 self._check(code)
@@ -185,11 +226,16 @@ class TransactionCoordinator:
         In a transaction Kafka itself would accept offsets from any producer.
         """
         response = await self._client.send_to_coordinator(
-            GROUP, group.group_id, DescribeGroupsRequest([group.group_id]), lambda answer: [each[0] for each in answer.groups if each[0] in _OURS]
+            GROUP,
+            group.group_id,
+            DescribeGroupsRequest([group.group_id]),
+            lambda answer: [each[0] for each in answer.groups if each[0] in _OURS],
         )
         for code, name, state, *_ in response.groups:
             if not code and state not in ("Empty", "Dead", ""):
-                raise IllegalGeneration(f"group {name} has members ({state}), and who commits is none of them: join, and commit as a member")
+                raise IllegalGeneration(
+                    f"group {name} has members ({state}), and who commits is none of them: join, and commit as a member"
+                )
 
     async def end(self, identity: Identity, *, commit: bool) -> None:
         """Decide the transaction. After LogTimeout the outcome is unknown."""
@@ -198,7 +244,10 @@ class TransactionCoordinator:
     async def look(self) -> TransactionState:
         """Return the state of the id."""
         response = await self._client.send_to_coordinator(
-            TRANSACTION, self.name, describe_transactions([self.name]), lambda answer: [each[0] for each in answer.transactions]
+            TRANSACTION,
+            self.name,
+            describe_transactions([self.name]),
+            lambda answer: [each[0] for each in answer.transactions],
         )
         code, _, state, timeout_ms, _, producer_id, epoch, *_ = response.transactions[0]
         if code:

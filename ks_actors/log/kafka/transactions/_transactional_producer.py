@@ -6,12 +6,22 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, final
 
-from ks_actors._errors import Fenced, LogClosed, LogError, LogTimeout, NotAuthorized, TransactionAborted
+from ks_actors._errors import (
+    Fenced,
+    LogClosed,
+    LogError,
+    LogTimeout,
+    NotAuthorized,
+    TransactionAborted,
+)
 from ks_actors.log.kafka.client import PRODUCE
 from ks_actors.log.kafka.producer import NOBODY, EpochRefused, Identity, Outbox, Sender, missing
 from ks_actors.log.kafka.transactions._early_offsets import EarlyOffsets
 from ks_actors.log.kafka.transactions._hanging_transactions import Ended, HangingTransactions
-from ks_actors.log.kafka.transactions._transaction_coordinator import PROMPT_S, TransactionCoordinator
+from ks_actors.log.kafka.transactions._transaction_coordinator import (
+    PROMPT_S,
+    TransactionCoordinator,
+)
 from ks_actors.log.kafka.wire import Encoder, error_of
 
 if TYPE_CHECKING:
@@ -51,9 +61,13 @@ class KafkaTransactionalProducer:
         self._client: KafkaClient = client
         self._admin: Admin = admin
         self._name: str = name
-        self._coordination: TransactionCoordinator = TransactionCoordinator(client, name, timeout_ms)
+        self._coordination: TransactionCoordinator = TransactionCoordinator(
+            client, name, timeout_ms
+        )
         self._scope: TransactionScope | None = scope
-        self._ahead: EarlyOffsets = EarlyOffsets(self._coordination, "" if scope is None else scope.group_id)
+        self._ahead: EarlyOffsets = EarlyOffsets(
+            self._coordination, "" if scope is None else scope.group_id
+        )
         self._endings: HangingTransactions = HangingTransactions(client, self._coordination, scope)
         self._encoder: Encoder = Encoder(client.options, transactional=True)
         self._sender: Sender = Sender(client, self._encoder, transactional_id=name)
@@ -90,7 +104,9 @@ class KafkaTransactionalProducer:
             except EpochRefused as error:
                 # Other members may be completing the last transaction at this moment.
                 if not attempts_left:
-                    raise Fenced(f"transactional id {self._name} is being taken by somebody else at the same time: {error}") from error
+                    raise Fenced(
+                        f"transactional id {self._name} is being taken by somebody else at the same time: {error}"
+                    ) from error
 
     def __repr__(self) -> str:
         return f"<KafkaTransactionalProducer {self._name} {self._sender.identity}>"
@@ -141,9 +157,13 @@ class KafkaTransactionalProducer:
 
     def _check_doom(self) -> None:
         if self._in_doubt:
-            raise LogError(f"it is not known how the last transaction of {self._name} has ended: call commit or abort again, they find out")
+            raise LogError(
+                f"it is not known how the last transaction of {self._name} has ended: call commit or abort again, they find out"
+            )
         if self._doom is not None:
-            raise TransactionAborted(f"transaction of {self._name} is void: {self._doom}; abort it, and send again what it had")
+            raise TransactionAborted(
+                f"transaction of {self._name} is void: {self._doom}; abort it, and send again what it had"
+            )
 
     async def _begin_well(self) -> None:
         """Clean up after the last transaction before a new one begins."""
@@ -164,9 +184,16 @@ class KafkaTransactionalProducer:
         if not new:
             return
         outbox.refuse(await missing(self._client, new))
-        async for added, refused in self._coordination.take_in(self._sender.identity, new - outbox.errors.keys()):
+        async for added, refused in self._coordination.take_in(
+            self._sender.identity, new - outbox.errors.keys()
+        ):
             self._added |= added
-            outbox.refuse({partition: error_of(code, f"{partition} cannot be written to") for partition, code in refused.items()})
+            outbox.refuse(
+                {
+                    partition: error_of(code, f"{partition} cannot be written to")
+                    for partition, code in refused.items()
+                }
+            )
         if self._added:
             self._ahead.begin(self._sender.identity, self._groups)
 
@@ -189,7 +216,9 @@ class KafkaTransactionalProducer:
             self._expired = await self._expired_as(Identity(mine.producer_id, mine.epoch + 1))
         if self._expired is not None:
             self._doom = f"it took longer than its timeout of {self._coordination.timeout_ms} ms"
-            return TransactionAborted(f"transaction of {self._name} is void: {self._doom}; abort it, and send again what it had")
+            return TransactionAborted(
+                f"transaction of {self._name} is void: {self._doom}; abort it, and send again what it had"
+            )
         self._fenced = f"transactional id {self._name} has a newer producer than {self.client_id} with epoch {mine.epoch}: {refused}"
         return Fenced(self._fenced)
 
@@ -203,7 +232,9 @@ class KafkaTransactionalProducer:
 
     # --- commit -----------------------------------------------------------------------------------
 
-    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata, /) -> None:
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata, /
+    ) -> None:
         """Make the sent records and the group's `offsets` visible at once.
 
         Raises Fenced, IllegalGeneration, UnknownTopicOrPartition, NotAuthorized,
@@ -216,7 +247,10 @@ class KafkaTransactionalProducer:
             if self._in_doubt and await self._was_committed():
                 return
             await self._sender.settle(self._futures)
-            failed = next((future.exception() for future in self._futures if future.exception() is not None), None)
+            failed = next(
+                (future.exception() for future in self._futures if future.exception() is not None),
+                None,
+            )
             if failed is not None and self._doom is None:
                 self._doom = f"a batch failed ({failed})"
             try:
@@ -229,9 +263,13 @@ class KafkaTransactionalProducer:
                     raise found from error
             doom = self._doom
             await self._abort()
-            raise TransactionAborted(f"transaction of {self._name} is void: {doom}; nothing of it will be visible")
+            raise TransactionAborted(
+                f"transaction of {self._name} is void: {doom}; nothing of it will be visible"
+            )
 
-    async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata) -> None:
+    async def _commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
+    ) -> None:
         await self._ahead.settle()
         if offsets:
             try:
@@ -258,7 +296,9 @@ class KafkaTransactionalProducer:
             self._in_doubt = isinstance(error, LogTimeout | LogClosed)
             raise
         self._in_doubt = False
-        await self._committed(smoothly=self._client.lost == self._lost_at_end and clock() - began < PROMPT_S)
+        await self._committed(
+            smoothly=self._client.lost == self._lost_at_end and clock() - began < PROMPT_S
+        )
 
     async def _committed(self, *, smoothly: bool = False) -> None:
         await self._ended(commit=True, smoothly=smoothly)
@@ -266,9 +306,15 @@ class KafkaTransactionalProducer:
 
     async def _ended(self, *, commit: bool, smoothly: bool) -> None:
         if not (await self._coordination.until_complete() and smoothly) and self._open:
-            self._unconfirmed = Ended(frozenset(self._added), {group: offsets for group, offsets in self._groups.items() if offsets}, commit)
+            self._unconfirmed = Ended(
+                frozenset(self._added),
+                {group: offsets for group, offsets in self._groups.items() if offsets},
+                commit,
+            )
             if self._confirming is None or self._confirming.done():
-                self._confirming = asyncio.create_task(self._confirm_soon(), name=f"end of a transaction of {self._name}")
+                self._confirming = asyncio.create_task(
+                    self._confirm_soon(), name=f"end of a transaction of {self._name}"
+                )
 
     async def _confirm_soon(self) -> None:
         """Confirm now instead of with the next transaction: readers may be blocked until then."""
@@ -277,10 +323,18 @@ class KafkaTransactionalProducer:
                 async with self._order:
                     await self._confirm()
             except (EpochRefused, LogClosed) as error:
-                _log.debug("whoever has the id %s sees to the end of its last transaction: %s", self._name, error)
+                _log.debug(
+                    "whoever has the id %s sees to the end of its last transaction: %s",
+                    self._name,
+                    error,
+                )
                 return
             except LogError as error:
-                _log.debug("the last transaction of %s may not be ended everywhere yet: %s", self._name, error)
+                _log.debug(
+                    "the last transaction of %s may not be ended everywhere yet: %s",
+                    self._name,
+                    error,
+                )
                 await asyncio.sleep(_AGAIN_S)
 
     async def _confirm(self) -> None:
@@ -289,7 +343,12 @@ class KafkaTransactionalProducer:
             await self._endings.complete(self._sender.identity, self._unconfirmed)
             self._unconfirmed = None
 
-    async def _commit_offsets(self, identity: Identity, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata) -> None:
+    async def _commit_offsets(
+        self,
+        identity: Identity,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        group: GroupMetadata,
+    ) -> None:
         if group.generation < 0:
             await self._coordination.check_nobody_is_in(group)
         if group.group_id not in self._groups:
@@ -298,7 +357,10 @@ class KafkaTransactionalProducer:
         codes = await self._coordination.commit_offsets(identity, group, offsets)
         for partition, code in codes.items():
             if code:
-                raise error_of(code, f"offset {offsets[partition].offset} of {partition} cannot be committed for group {group.group_id}")
+                raise error_of(
+                    code,
+                    f"offset {offsets[partition].offset} of {partition} cannot be committed for group {group.group_id}",
+                )
 
     async def _was_committed(self) -> bool:
         """Find out how the last transaction has ended; False means that it is still open."""
@@ -357,7 +419,9 @@ class KafkaTransactionalProducer:
             undisturbed = self._client.lost == lost and self._expired is None
             await self._ended(commit=False, smoothly=undisturbed and clock() - began < PROMPT_S)
         except EpochRefused as error:
-            self._fenced = f"transactional id {self._name} has a newer producer than {self.client_id}: {error}"
+            self._fenced = (
+                f"transactional id {self._name} has a newer producer than {self.client_id}: {error}"
+            )
             raise Fenced(self._fenced) from error
         self._clear()
 
@@ -398,7 +462,10 @@ class KafkaTransactionalProducer:
         except (LogError, TimeoutError):
             # The transaction ends by its timeout, or when the id is next taken.
             if self._unconfirmed is not None:
-                _log.warning("%s is closed before the end of its last transaction was written once more: its offsets may be pending", self._name)
+                _log.warning(
+                    "%s is closed before the end of its last transaction was written once more: its offsets may be pending",
+                    self._name,
+                )
         finally:
             if self._confirming is not None:
                 # Maybe a new task, started by the abort.

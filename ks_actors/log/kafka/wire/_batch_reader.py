@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, final
 from aiokafka.errors import CorruptRecordException, UnsupportedCodecError  # type: ignore[import-untyped]
 
 from ks_actors._errors import LogCorrupted, LogError
-from ks_actors.log.kafka.wire._batch_header import BEHIND_LENGTH, CONTROL, HEADER, MAGIC, TRANSACTIONAL, checksum
+from ks_actors.log.kafka.wire._batch_header import (
+    BEHIND_LENGTH,
+    CONTROL,
+    HEADER,
+    MAGIC,
+    TRANSACTIONAL,
+    checksum,
+)
 from ks_actors.log.kafka.wire._decompression import MAX_DECOMPRESSED
 from ks_actors.log.kafka.wire._legacy_messages import LEAST_LEGACY, WRONG_SUM, legacy_messages
 from ks_actors.log.kafka.wire._record_reader import Body, IteratedBody, Records, body_of
@@ -55,7 +62,11 @@ class Columns:
             self.timestamps += records.timestamps
         else:
             before = 0
-            self.keys, self.values, self.timestamps = records.keys, records.values, records.timestamps
+            self.keys, self.values, self.timestamps = (
+                records.keys,
+                records.values,
+                records.timestamps,
+            )
         headers = records.headers
         # Few topics have headers: the column begins with the first batch that has some.
         if headers is not None and self.headers is None:
@@ -139,7 +150,9 @@ class Chunk:
         self._bodies: dict[int, Body] = {}
         # The start of the next batch in `raw`.
         self._at = 0
-        self._aborted: list[tuple[int, int]] | None = None if aborted is None else sorted(aborted, key=_first_offset, reverse=True)
+        self._aborted: list[tuple[int, int]] | None = (
+            None if aborted is None else sorted(aborted, key=_first_offset, reverse=True)
+        )
         self._aborters: set[int] = set()
         # The current batch: its remaining records, their number, first and end offset, and whether
         # compaction has left gaps.
@@ -217,12 +230,16 @@ class Chunk:
         except CorruptRecordException as error:
             raise self._unreadable(position, error) from error
         except UnsupportedCodecError as error:
-            self._failure = LogError(f"{self._partition} cannot be decompressed at or behind offset {self.position}: {error}; install cramjam")
+            self._failure = LogError(
+                f"{self._partition} cannot be decompressed at or behind offset {self.position}: {error}; install cramjam"
+            )
             raise self._failure from error
         except MemoryError as error:
             # The batch itself is sound: a later read may find enough memory.
             self._end, self._left = max(position, self.position), 0
-            self._failure = LogError(f"{self._partition} cannot be read at offset {self._end}: there is no memory for the records of the batch")
+            self._failure = LogError(
+                f"{self._partition} cannot be read at offset {self._end}: there is no memory for the records of the batch"
+            )
             raise self._failure from error
         return True
 
@@ -232,7 +249,9 @@ class Chunk:
         if len(self.raw) - self._at >= _LENGTHS.size:
             # A wrong checksum makes the header unreliable, so use the base offset of the next
             # batch.
-            behind = min(behind, max(int(_LENGTHS.unpack_from(self.raw, self._at)[0]), position + 1))
+            behind = min(
+                behind, max(int(_LENGTHS.unpack_from(self.raw, self._at)[0]), position + 1)
+            )
         offset = max(position, self.position)
         self._end, self._left = offset, 0
         self._failure = LogCorrupted(
@@ -282,7 +301,9 @@ class Chunk:
         if offsets and not self._base <= offsets[0] <= offsets[-1] < self._end:
             # Offsets outside the batch would make the reader loop forever, or skip records of later
             # batches.
-            raise CorruptRecordException(f"records at {offsets[0]} to {offsets[-1]} are in a batch of {self._base} to {self._end - 1}")
+            raise CorruptRecordException(
+                f"records at {offsets[0]} to {offsets[-1]} are in a batch of {self._base} to {self._end - 1}"
+            )
         self._left -= len(offsets)
         if offsets and offsets[0] < position:
             records = _from(records, bisect_left(offsets, position))
@@ -315,21 +336,44 @@ class Chunk:
         self._end, self._behind = base, base + 1
         legacy = legacy_messages(stored, self.limit)
         self._body = IteratedBody(iter(legacy))
-        self._left, self._base, self._end, self._gaps = len(legacy), legacy[0].offset, base + 1, True
+        self._left, self._base, self._end, self._gaps = (
+            len(legacy),
+            legacy[0].offset,
+            base + 1,
+            True,
+        )
 
     def _open_columnar(self, stored: memoryview, base: int, body: Body | None) -> bool:
         """Open a batch; tell whether it has records to read.
 
         `body` has its records if they are already decompressed.
         """
-        (_, _, _, magic, expected, attributes, last_delta, first_time, highest_time, producer, _, _, count) = HEADER.unpack_from(stored)
+        (
+            _,
+            _,
+            _,
+            magic,
+            expected,
+            attributes,
+            last_delta,
+            first_time,
+            highest_time,
+            producer,
+            _,
+            _,
+            count,
+        ) = HEADER.unpack_from(stored)
         self._end, self._behind = base, base + last_delta + 1
         if magic != MAGIC:
-            raise CorruptRecordException(f"a batch has format {magic & 0xFF}, and there are none but 0, 1 and {MAGIC}")
+            raise CorruptRecordException(
+                f"a batch has format {magic & 0xFF}, and there are none but 0, 1 and {MAGIC}"
+            )
         if body is None and checksum(stored) != expected:
             raise CorruptRecordException(WRONG_SUM)
         if not 0 <= count <= last_delta + 1:
-            raise CorruptRecordException(f"a batch has {last_delta + 1} offsets, and says that it has {count} records")
+            raise CorruptRecordException(
+                f"a batch has {last_delta + 1} offsets, and says that it has {count} records"
+            )
         if body is None:
             body = body_of(stored, attributes, base, first_time, highest_time, self.limit)
         left_out = self._is_left_out(body, attributes, producer, base + last_delta)
@@ -381,7 +425,9 @@ def whole_batches(partition: TopicPartition, raw: bytes) -> Iterator[tuple[int, 
         if not legacy:
             last_delta: int = _LAST_DELTA.unpack_from(raw, at + _LAST_DELTA_AT)[0]
             if last_delta < 0:
-                raise _no_batch(partition, base, None, f"a batch ends {-last_delta} offsets before it begins")
+                raise _no_batch(
+                    partition, base, None, f"a batch ends {-last_delta} offsets before it begins"
+                )
             behind += last_delta
         yield at, behind
         at = following
@@ -389,7 +435,11 @@ def whole_batches(partition: TopicPartition, raw: bytes) -> Iterator[tuple[int, 
 
 def _no_batch(partition: TopicPartition, base: int, behind: int | None, why: str) -> LogCorrupted:
     offset = behind or base
-    return LogCorrupted(f"{partition} holds bytes that are no records, behind offset {offset}: {why}", partition=partition, offset=offset)
+    return LogCorrupted(
+        f"{partition} holds bytes that are no records, behind offset {offset}: {why}",
+        partition=partition,
+        offset=offset,
+    )
 
 
 def _first_offset(aborted: tuple[int, int]) -> int:
@@ -398,4 +448,10 @@ def _first_offset(aborted: tuple[int, int]) -> int:
 
 def _from(records: Records, start: int) -> Records:
     headers = records.headers
-    return Records(records.keys[start:], records.values[start:], records.timestamps[start:], None if headers is None else headers[start:], None)
+    return Records(
+        records.keys[start:],
+        records.values[start:],
+        records.timestamps[start:],
+        None if headers is None else headers[start:],
+        None,
+    )

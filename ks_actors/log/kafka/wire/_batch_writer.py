@@ -12,7 +12,15 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder  # type: i
 
 from ks_actors._errors import ConfigError, RecordTooLarge
 from ks_actors.kernel import kernel as _kernel
-from ks_actors.log.kafka.wire._batch_header import ATTRIBUTES_AT, BEHIND_LENGTH, CODECS, HEADER, MAGIC, TRANSACTIONAL, checksum
+from ks_actors.log.kafka.wire._batch_header import (
+    ATTRIBUTES_AT,
+    BEHIND_LENGTH,
+    CODECS,
+    HEADER,
+    MAGIC,
+    TRANSACTIONAL,
+    checksum,
+)
 from ks_actors.records import LazyBatch
 
 if TYPE_CHECKING:
@@ -86,7 +94,9 @@ class Encoder:
         self._codec: int = CODECS.index(options.compression)
         self._compress: Callable[[bytes], bytes] | None = _compressor(options)
         self._batch_bytes: int = options.batch_bytes
-        self._seconds_per_byte: float = _SECONDS_PER_BYTE["gzip" if options.compression_level else options.compression]
+        self._seconds_per_byte: float = _SECONDS_PER_BYTE[
+            "gzip" if options.compression_level else options.compression
+        ]
 
     def encode(self, batch: Batch, limit: int) -> list[RecordBatch]:
         """Return all records in as few batches as possible, none larger than `limit`, the topic's.
@@ -124,31 +134,65 @@ class Encoder:
         else:
             try:
                 buffer, count, first, highest = _kernel.write_records(
-                    batch.keys, batch.values, batch.timestamps, batch.headers, start, size, HEADER.size
+                    batch.keys,
+                    batch.values,
+                    batch.timestamps,
+                    batch.headers,
+                    start,
+                    size,
+                    HEADER.size,
                 )
             except TypeError:
                 # aiokafka accepts some more types, and has better error messages for the rest.
                 return self._write_one_by_one(batch, start, size)
         attributes = TRANSACTIONAL if self._transactional else 0
-        HEADER.pack_into(buffer, 0, 0, len(buffer) - BEHIND_LENGTH, -1, MAGIC, 0, attributes, count - 1, first, highest, -1, -1, -1, count)
+        HEADER.pack_into(
+            buffer,
+            0,
+            0,
+            len(buffer) - BEHIND_LENGTH,
+            -1,
+            MAGIC,
+            0,
+            attributes,
+            count - 1,
+            first,
+            highest,
+            -1,
+            -1,
+            -1,
+            count,
+        )
         return buffer, count
 
     def _write_one_by_one(self, batch: Batch, start: int, size: int) -> tuple[bytearray, int]:
         builder: Any = DefaultRecordBatchBuilder(MAGIC, 0, self._transactional, -1, -1, -1, size)
         total = len(batch)
-        keys, values, timestamps = batch.keys[start:], batch.values[start:], batch.timestamps[start:]
-        headers = repeat(_NO_HEADERS) if batch.headers is None else list(map(list, batch.headers[start:]))
+        keys, values, timestamps = (
+            batch.keys[start:],
+            batch.values[start:],
+            batch.timestamps[start:],
+        )
+        headers = (
+            repeat(_NO_HEADERS) if batch.headers is None else list(map(list, batch.headers[start:]))
+        )
         numbers = iter(range(total - start))
         # The builder returns None for the first record that no longer fits.
         complete = all(map(builder.append, numbers, timestamps, keys, values, headers))
-        return builder.build(), total - start if complete else total - start - length_hint(numbers) - 1
+        return builder.build(), total - start if complete else total - start - length_hint(
+            numbers
+        ) - 1
 
     def too_large(self, batch: Batch, limit: int) -> list[int]:
         """Return the indexes of records that exceed the limit even alone."""
         found: list[int] = []
         for index in range(len(batch)):
             one = batch.slice(index, index + 1)
-            headers = 0 if one.headers is None else sum(len(name) + len(value or b"") + _VARINTS for name, value in one.headers[0])
+            headers = (
+                0
+                if one.headers is None
+                else sum(len(name) + len(value or b"") + _VARINTS for name, value in one.headers[0])
+            )
             # Compression may help and framing adds a little, so skip the attempt for records far
             # below the limit.
             if len(one.keys[0] or b"") + len(one.values[0] or b"") + headers + _ALONE > limit:
@@ -182,7 +226,9 @@ def _compressor(options: KafkaOptions) -> Callable[[bytes], bytes] | None:
     if name == "none":
         return None
     if not getattr(codec, f"has_{name}")():
-        raise ConfigError(f"compression is {name!r}, and that needs the package cramjam: install it, or use 'gzip' or 'none'")
+        raise ConfigError(
+            f"compression is {name!r}, and that needs the package cramjam: install it, or use 'gzip' or 'none'"
+        )
     encode: Callable[..., bytes] = getattr(codec, f"{name}_encode")
     if name == "lz4":
         return lambda data: encode(data, level=_LZ4_LEVEL if level is None else level)

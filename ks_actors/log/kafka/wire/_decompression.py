@@ -46,7 +46,9 @@ def decompress(data: memoryview, number: int, limit: int) -> bytes:
     UnsupportedCodecError when the library is not installed; MemoryError.
     """
     if number >= len(CODECS):
-        raise CorruptRecordException(f"records are compressed by codec {number}, which neither Kafka nor cramjam knows")
+        raise CorruptRecordException(
+            f"records are compressed by codec {number}, which neither Kafka nor cramjam knows"
+        )
     name = CODECS[number]
     if not getattr(codec, f"has_{name}")():
         raise UnsupportedCodecError(f"the library for {name} is not installed")
@@ -60,7 +62,9 @@ def decompress(data: memoryview, number: int, limit: int) -> bytes:
         raise
     except Exception as error:
         # Each library raises its own errors for foreign bytes.
-        raise CorruptRecordException(f"records are not compressed by {name} as their batch says: {error}") from error
+        raise CorruptRecordException(
+            f"records are not compressed by {name} as their batch says: {error}"
+        ) from error
 
 
 def _gunzip(data: memoryview, limit: int) -> bytes:

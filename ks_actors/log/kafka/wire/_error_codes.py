@@ -77,7 +77,40 @@ _IN_ORDER = (
 )
 _NAMES = tuple(_IN_ORDER.split())
 
-RETRIABLE = frozenset({2, 3, 5, 6, 7, 8, 9, 13, 14, 15, 16, 19, 20, 41, 51, 56, 70, 71, 72, 74, 75, 78, 80, 83, 84, 88, 89, 100, 103, 106})
+RETRIABLE = frozenset(
+    {
+        2,
+        3,
+        5,
+        6,
+        7,
+        8,
+        9,
+        13,
+        14,
+        15,
+        16,
+        19,
+        20,
+        41,
+        51,
+        56,
+        70,
+        71,
+        72,
+        74,
+        75,
+        78,
+        80,
+        83,
+        84,
+        88,
+        89,
+        100,
+        103,
+        106,
+    }
+)
 """Errors that a retry may cure: Kafka's own list, and BROKER_NOT_AVAILABLE."""
 
 STALE_METADATA = frozenset({3, 5, 6, 8, 9, 13, 41, 56, 72, 74, 80, 83, 84, 100, 103})

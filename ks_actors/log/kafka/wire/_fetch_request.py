@@ -62,7 +62,13 @@ class FetchResponse:
 
     __slots__ = ("error_code", "session_id", "throttle_time_ms", "topics")
 
-    def __init__(self, throttle_time_ms: int, error_code: int, session_id: int, topics: list[tuple[str, list[Answer]]]) -> None:
+    def __init__(
+        self,
+        throttle_time_ms: int,
+        error_code: int,
+        session_id: int,
+        topics: list[tuple[str, list[Answer]]],
+    ) -> None:
         self.throttle_time_ms: int = throttle_time_ms
         self.error_code: int = error_code
         self.session_id: int = session_id
@@ -95,7 +101,9 @@ class FetchResponse:
                 replica, size = _RECORDS.unpack_from(raw, at)
                 at += _RECORDS.size
                 behind = at + max(size, 0)
-                answers.append((number, error, high, stable, begin, aborted, replica, raw[at:behind]))
+                answers.append(
+                    (number, error, high, stable, begin, aborted, replica, raw[at:behind])
+                )
                 at = behind
             topics.append((topic, answers))
         return cls(throttle, code, session, topics)
@@ -125,7 +133,15 @@ class FetchRequest:
         forgotten: Mapping[str, Sequence[int]],
         isolation: int,
     ) -> None:
-        self._start: tuple[int, ...] = (_UNKNOWN, wait_ms, _MIN_BYTES, max_bytes, isolation, *session, len(asked))
+        self._start: tuple[int, ...] = (
+            _UNKNOWN,
+            wait_ms,
+            _MIN_BYTES,
+            max_bytes,
+            isolation,
+            *session,
+            len(asked),
+        )
         self._partition_bytes: int = partition_bytes
         self._asked: Mapping[str, Sequence[tuple[int, int]]] = asked
         self._forgotten: Mapping[str, Sequence[int]] = forgotten
@@ -133,7 +149,10 @@ class FetchRequest:
     def build_request_header(self, correlation_id: int, client_id: str) -> _Header:
         """Return the header of this request."""
         name = client_id.encode()
-        return _Header(correlation_id, _HEADER.pack(self.API_KEY, self.API_VERSION, correlation_id, len(name)) + name)
+        return _Header(
+            correlation_id,
+            _HEADER.pack(self.API_KEY, self.API_VERSION, correlation_id, len(name)) + name,
+        )
 
     def parse_response_header(self, data: BytesIO) -> _Header:
         """Decode the header of the response."""
@@ -145,7 +164,10 @@ class FetchRequest:
         for topic, asked in self._asked.items():
             name = topic.encode()
             parts += (_SHORT.pack(len(name)), name, _INT.pack(len(asked)))
-            parts += [_ASKED.pack(number, _UNKNOWN, offset, _UNKNOWN, self._partition_bytes) for number, offset in asked]
+            parts += [
+                _ASKED.pack(number, _UNKNOWN, offset, _UNKNOWN, self._partition_bytes)
+                for number, offset in asked
+            ]
         parts.append(_INT.pack(len(self._forgotten)))
         for topic, numbers in self._forgotten.items():
             name = topic.encode()
@@ -157,4 +179,13 @@ class FetchRequest:
 
 def fetch_once(partition: TopicPartition, offset: int, wait_ms: int, max_bytes: int) -> Pinned:
     """Build a sessionless fetch of one partition that reads open and aborted transactions too."""
-    return Pinned(FetchRequest, wait_ms, max_bytes, max_bytes, _NO_SESSION, {partition.topic: [(partition.partition, offset)]}, {}, 0)
+    return Pinned(
+        FetchRequest,
+        wait_ms,
+        max_bytes,
+        max_bytes,
+        _NO_SESSION,
+        {partition.topic: [(partition.partition, offset)]},
+        {},
+        0,
+    )

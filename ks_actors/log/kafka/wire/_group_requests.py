@@ -35,11 +35,23 @@ _TEXT = String("utf-8")
 _COUNTER = Struct(">I")
 
 
-def _plain(name: str, key: int, version: int, request: Sequence[tuple[str, Any]], response: Sequence[tuple[str, Any]]) -> Any:
+def _plain(
+    name: str,
+    key: int,
+    version: int,
+    request: Sequence[tuple[str, Any]],
+    response: Sequence[tuple[str, Any]],
+) -> Any:
     """Make the class of a request without tagged fields, and the class of its response."""
     common = {"API_KEY": key, "API_VERSION": version}
-    answer = type(f"{name}Response_v{version}", (Response,), {**common, "SCHEMA": Schema(*response)})
-    return type(f"{name}Request_v{version}", (RequestStruct,), {**common, "RESPONSE_TYPE": answer, "SCHEMA": Schema(*request)})
+    answer = type(
+        f"{name}Response_v{version}", (Response,), {**common, "SCHEMA": Schema(*response)}
+    )
+    return type(
+        f"{name}Request_v{version}",
+        (RequestStruct,),
+        {**common, "RESPONSE_TYPE": answer, "SCHEMA": Schema(*request)},
+    )
 
 
 _HEARTBEAT = _plain(
@@ -87,41 +99,81 @@ def leave_groups(group_id: str, member_ids: Iterable[str]) -> Pinned:
     return Pinned(_LEAVE_GROUP, group_id, [(member_id, None) for member_id in member_ids])
 
 
-def offset_commit(group: GroupMetadata, instance_id: str | None, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Pinned:
+def offset_commit(
+    group: GroupMetadata,
+    instance_id: str | None,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+) -> Pinned:
     """Commit offsets as a member in its generation."""
     topics: dict[str, list[tuple[Any, ...]]] = {}
     for (topic, number), offset in offsets.items():
         topics.setdefault(topic, []).append((number, offset.offset, -1, offset.metadata))
-    return Pinned(_OFFSET_COMMIT, group.group_id, group.generation, group.member_id, instance_id, list(topics.items()))
+    return Pinned(
+        _OFFSET_COMMIT,
+        group.group_id,
+        group.generation,
+        group.member_id,
+        instance_id,
+        list(topics.items()),
+    )
 
 
-def join_group(group_id: str, member_id: str, instance_id: str | None, metadata: bytes, *, session_timeout_ms: int, rebalance_timeout_ms: int) -> Any:
+def join_group(
+    group_id: str,
+    member_id: str,
+    instance_id: str | None,
+    metadata: bytes,
+    *,
+    session_timeout_ms: int,
+    rebalance_timeout_ms: int,
+) -> Any:
     """Build a request to join a group, or its next generation."""
     instance: Any = instance_id  # nullable, contrary to aiokafka's types
-    return JoinGroupRequest(group_id, session_timeout_ms, rebalance_timeout_ms, member_id, instance, PROTOCOL_TYPE, [(PROTOCOL, metadata)])
+    return JoinGroupRequest(
+        group_id,
+        session_timeout_ms,
+        rebalance_timeout_ms,
+        member_id,
+        instance,
+        PROTOCOL_TYPE,
+        [(PROTOCOL, metadata)],
+    )
 
 
-def sync_group(group: GroupMetadata, instance_id: str | None, assignments: Mapping[str, MemberAssignment]) -> Any:
+def sync_group(
+    group: GroupMetadata, instance_id: str | None, assignments: Mapping[str, MemberAssignment]
+) -> Any:
     """Build a request for the member's assignment; the leader's request carries all assignments."""
-    encoded = [(member, _encode_assignment(assignment)) for member, assignment in assignments.items()]
+    encoded = [
+        (member, _encode_assignment(assignment)) for member, assignment in assignments.items()
+    ]
     instance: Any = instance_id  # as above
     return SyncGroupRequest(group.group_id, group.generation, group.member_id, instance, encoded)
 
 
 def encode_member(topics: Iterable[str], counter: int, user_data: bytes) -> bytes:
     """Return a member's metadata for the leader; another `counter` makes the group rebalance."""
-    return bytes(ConsumerProtocolMemberMetadata(0, sorted(topics), _COUNTER.pack(counter) + user_data).encode())
+    return bytes(
+        ConsumerProtocolMemberMetadata(
+            0, sorted(topics), _COUNTER.pack(counter) + user_data
+        ).encode()
+    )
 
 
 def decode_member(member_id: str, metadata: bytes) -> MemberInfo:
     """Decode a member's metadata."""
     decoded = ConsumerProtocolMemberMetadata.decode(metadata)
-    return MemberInfo(member_id, frozenset(decoded.subscription), (decoded.user_data or b"")[_COUNTER.size :])
+    return MemberInfo(
+        member_id, frozenset(decoded.subscription), (decoded.user_data or b"")[_COUNTER.size :]
+    )
 
 
 def _encode_assignment(assignment: MemberAssignment) -> bytes:
     # A topic may occur more than once: that keeps the order of partitions.
-    topics = [(topic, [number for _, number in run]) for topic, run in groupby(assignment.partitions, key=lambda partition: partition[0])]
+    topics = [
+        (topic, [number for _, number in run])
+        for topic, run in groupby(assignment.partitions, key=lambda partition: partition[0])
+    ]
     return bytes(ConsumerProtocolMemberAssignment(0, topics, assignment.user_data).encode())
 
 
@@ -130,5 +182,7 @@ def decode_assignment(assignment: bytes) -> MemberAssignment:
     if not assignment:
         return MemberAssignment(())
     decoded = ConsumerProtocolMemberAssignment.decode(assignment)
-    partitions = tuple(TopicPartition(topic, number) for topic, numbers in decoded.assignment for number in numbers)
+    partitions = tuple(
+        TopicPartition(topic, number) for topic, numbers in decoded.assignment for number in numbers
+    )
     return MemberAssignment(partitions, decoded.user_data or b"")

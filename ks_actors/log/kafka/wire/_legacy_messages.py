@@ -55,7 +55,9 @@ def legacy_messages(stored: memoryview, limit: int) -> Sequence[Message]:
     if not number:
         return [outer]
     if number == _LZ4 and not magic:
-        raise UnsupportedCodecError("the checksums of lz4 are others in the format before Kafka 0.10")
+        raise UnsupportedCodecError(
+            "the checksums of lz4 are others in the format before Kafka 0.10"
+        )
     data = memoryview(decompress(memoryview(outer.value or b""), number, limit))
     found: list[Message] = []
     for message in _messages(data):
@@ -72,7 +74,12 @@ def legacy_messages(stored: memoryview, limit: int) -> Sequence[Message]:
     # The offset of a set is the offset of its last message.
     base = outer.offset - found[-1].offset
     time = outer.timestamp if attributes & APPEND_TIME else None
-    return [message._replace(offset=base + message.offset, timestamp=message.timestamp if time is None else time) for message in found]
+    return [
+        message._replace(
+            offset=base + message.offset, timestamp=message.timestamp if time is None else time
+        )
+        for message in found
+    ]
 
 
 def _messages(data: memoryview) -> Iterator[Message]:

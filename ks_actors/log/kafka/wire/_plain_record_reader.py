@@ -30,8 +30,16 @@ _TOO_EARLY: Final = "a record ends too early"
 
 
 def read_records(
-    data: bytes | memoryview, at: int, count: int, base_offset: int, base_time: int, append_time: bool, with_offsets: bool
-) -> tuple[int, list[bytes | None], list[bytes | None], list[int], list[Headers] | None, list[int] | None]:
+    data: bytes | memoryview,
+    at: int,
+    count: int,
+    base_offset: int,
+    base_time: int,
+    append_time: bool,
+    with_offsets: bool,
+) -> tuple[
+    int, list[bytes | None], list[bytes | None], list[int], list[Headers] | None, list[int] | None
+]:
     """Return the start of the next record, and the columns of `count` records from `at` on.
 
     The columns are keys, values, timestamps (ms), headers and offsets. Raises ValueError for
@@ -63,7 +71,14 @@ def read_records(
         headers.append(found)
         offsets.append(_wrapped(base_offset + offset_delta))
         at = end
-    return at, keys, values, timestamps, headers if any(headers) else None, offsets if with_offsets else None
+    return (
+        at,
+        keys,
+        values,
+        timestamps,
+        headers if any(headers) else None,
+        offsets if with_offsets else None,
+    )
 
 
 def skip_records(data: bytes | memoryview, at: int, count: int) -> int:

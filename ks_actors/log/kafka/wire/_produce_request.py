@@ -31,7 +31,11 @@ class ProduceRequest:
     """
 
     def __init__(
-        self, transactional_id: str | None, acks: int, timeout_ms: int, topics: Sequence[tuple[str, Sequence[tuple[int, bytearray]]]]
+        self,
+        transactional_id: str | None,
+        acks: int,
+        timeout_ms: int,
+        topics: Sequence[tuple[str, Sequence[tuple[int, bytearray]]]],
     ) -> None:
         self._transactional_id: str | None = transactional_id
         self._acks: int = acks
@@ -48,7 +52,9 @@ class ProduceRequest:
 
     def _parts(self) -> list[bytes | bytearray]:
         made: list[bytes | bytearray] = []
-        head = _text(self._transactional_id) + _HEAD.pack(self._acks, self._timeout_ms, len(self._topics))
+        head = _text(self._transactional_id) + _HEAD.pack(
+            self._acks, self._timeout_ms, len(self._topics)
+        )
         for topic, partitions in self._topics:
             head += _text(topic) + _INT.pack(len(partitions))
             for number, batch in partitions:
@@ -60,7 +66,11 @@ class ProduceRequest:
 class _Response(ProduceResponse_v8):  # type: ignore[misc]
     """The outcome for each batch, decoded without a schema."""
 
-    API_KEY, API_VERSION, SCHEMA = ProduceResponse_v8.API_KEY, ProduceResponse_v8.API_VERSION, ProduceResponse_v8.SCHEMA
+    API_KEY, API_VERSION, SCHEMA = (
+        ProduceResponse_v8.API_KEY,
+        ProduceResponse_v8.API_VERSION,
+        ProduceResponse_v8.SCHEMA,
+    )
 
     @classmethod
     def decode(cls, data: BytesIO | bytes) -> Any:
@@ -72,7 +82,12 @@ class _Response(ProduceResponse_v8):  # type: ignore[misc]
 class _Prepared(ProduceRequest_v8):  # type: ignore[misc]
     """A request as pieces, written one after the other."""
 
-    API_KEY, API_VERSION, SCHEMA, RESPONSE_TYPE = ProduceRequest_v8.API_KEY, ProduceRequest_v8.API_VERSION, ProduceRequest_v8.SCHEMA, _Response
+    API_KEY, API_VERSION, SCHEMA, RESPONSE_TYPE = (
+        ProduceRequest_v8.API_KEY,
+        ProduceRequest_v8.API_VERSION,
+        ProduceRequest_v8.SCHEMA,
+        _Response,
+    )
 
     def __init__(self, parts: list[bytes | bytearray]) -> None:
         self.parts: list[bytes | bytearray] = parts
@@ -103,7 +118,9 @@ def _read_count(data: bytes, at: int) -> tuple[int, int]:
     return count, at + _INT.size
 
 
-def _read_topics(data: bytes) -> tuple[list[tuple[str | None, list[tuple[int, int, int, int, int]]]], int]:
+def _read_topics(
+    data: bytes,
+) -> tuple[list[tuple[str | None, list[tuple[int, int, int, int, int]]]], int]:
     topics: list[tuple[str | None, list[tuple[int, int, int, int, int]]]] = []
     count, at = _read_count(data, 0)
     for _ in range(count):

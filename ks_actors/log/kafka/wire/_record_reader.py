@@ -13,7 +13,13 @@ from aiokafka.record.memory_records import MemoryRecords  # type: ignore[import-
 
 from ks_actors.kernel import kernel as _kernel
 from ks_actors.log.kafka.wire import _plain_record_reader
-from ks_actors.log.kafka.wire._batch_header import APPEND_TIME, ATTRIBUTES_AT, BEHIND_LENGTH, CODEC, HEADER
+from ks_actors.log.kafka.wire._batch_header import (
+    APPEND_TIME,
+    ATTRIBUTES_AT,
+    BEHIND_LENGTH,
+    CODEC,
+    HEADER,
+)
 from ks_actors.log.kafka.wire._decompression import MAX_DECOMPRESSED, decompress
 
 if TYPE_CHECKING:
@@ -80,7 +86,15 @@ class KernelBody:
 
     __slots__ = ("_append_time", "_at", "_base", "_data", "_reader", "_time")
 
-    def __init__(self, reader: Any, data: memoryview | bytes, attributes: int, base_offset: int, first_time: int, highest_time: int) -> None:
+    def __init__(
+        self,
+        reader: Any,
+        data: memoryview | bytes,
+        attributes: int,
+        base_offset: int,
+        first_time: int,
+        highest_time: int,
+    ) -> None:
         self._reader: Any = reader
         self._data: memoryview | bytes = data
         self._at: int = 0
@@ -98,7 +112,9 @@ class KernelBody:
         if (len(self._data) - self._at) * _MOST_GROWTH <= limit:
             return count
         try:
-            if (self._reader.skip_records(self._data, self._at, count) - self._at) * _MOST_GROWTH <= limit:
+            if (
+                self._reader.skip_records(self._data, self._at, count) - self._at
+            ) * _MOST_GROWTH <= limit:
                 return count
         except ValueError:
             # The records before a malformed one may be too large.
@@ -121,7 +137,9 @@ class KernelBody:
     def read(self, count: int, *, with_offsets: bool) -> Records:
         """Return the next records."""
         try:
-            self._at, *columns = self._reader.read_records(self._data, self._at, count, self._base, self._time, self._append_time, with_offsets)
+            self._at, *columns = self._reader.read_records(
+                self._data, self._at, count, self._base, self._time, self._append_time, with_offsets
+            )
         except ValueError as error:
             raise CorruptRecordException(str(error)) from error
         return Records(*columns)
@@ -219,7 +237,9 @@ def body_of(
         data = decompress(stored[HEADER.size :], codec, limit)
     if _kernel is not None:
         return KernelBody(_kernel, data, attributes, base_offset, first_time, highest_time)
-    plain = KernelBody(_plain_record_reader, data, attributes, base_offset, first_time, highest_time)
+    plain = KernelBody(
+        _plain_record_reader, data, attributes, base_offset, first_time, highest_time
+    )
     head = bytearray(stored[: HEADER.size])
     head[ATTRIBUTES_AT + 1] &= ~CODEC
     head[_LENGTH_AT : _LENGTH_AT + 4] = (HEADER.size - BEHIND_LENGTH + len(data)).to_bytes(4, "big")

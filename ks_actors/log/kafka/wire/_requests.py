@@ -83,7 +83,9 @@ def check_version(struct: Any, versions: Mapping[int, tuple[int, int]]) -> None:
     low, high = versions.get(struct.API_KEY, (0, -1))
     if not low <= struct.API_VERSION <= high:
         there = f"has versions {low} to {high} of it" if high >= 0 else "does not have it"
-        raise LogError(f"{struct.__name__} is needed, and the broker {there}: Kafka 2.8 up to 4.x can be used")
+        raise LogError(
+            f"{struct.__name__} is needed, and the broker {there}: Kafka 2.8 up to 4.x can be used"
+        )
 
 
 class Pinned:
@@ -105,11 +107,24 @@ class Pinned:
         return f"<{self.struct.__name__}>"
 
 
-def _flexible(name: str, key: int, version: int, request: Sequence[tuple[str, Any]], response: Sequence[tuple[str, Any]]) -> Any:
+def _flexible(
+    name: str,
+    key: int,
+    version: int,
+    request: Sequence[tuple[str, Any]],
+    response: Sequence[tuple[str, Any]],
+) -> Any:
     """Make the class of a request with tagged fields, and the class of its response."""
     common = {"API_KEY": key, "API_VERSION": version}
-    answer = type(f"{name}Response_v{version}", (Response,), {**common, "SCHEMA": Schema(*response, _TAGS)})
-    body = {**common, "FLEXIBLE_VERSION": True, "RESPONSE_TYPE": answer, "SCHEMA": Schema(*request, _TAGS)}
+    answer = type(
+        f"{name}Response_v{version}", (Response,), {**common, "SCHEMA": Schema(*response, _TAGS)}
+    )
+    body = {
+        **common,
+        "FLEXIBLE_VERSION": True,
+        "RESPONSE_TYPE": answer,
+        "SCHEMA": Schema(*request, _TAGS),
+    }
     return type(f"{name}Request_v{version}", (RequestStruct,), body)
 
 
@@ -193,7 +208,9 @@ TOPIC = 2
 _SET = 0
 
 
-def init_producer_id(transactional_id: str | None, timeout_ms: int, producer_id: int = -1, epoch: int = -1) -> Pinned:
+def init_producer_id(
+    transactional_id: str | None, timeout_ms: int, producer_id: int = -1, epoch: int = -1
+) -> Pinned:
     """Build a request for a producer id.
 
     With the present id and epoch it succeeds only if no other producer has taken the id since.
@@ -202,12 +219,18 @@ def init_producer_id(transactional_id: str | None, timeout_ms: int, producer_id:
 
 
 def txn_offset_commit(
-    transactional_id: str, producer_id: int, epoch: int, group: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    transactional_id: str,
+    producer_id: int,
+    epoch: int,
+    group: GroupMetadata,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> Pinned:
     """Commit offsets within a transaction, for a member of a group in its generation."""
     topics: dict[str, list[tuple[Any, ...]]] = {}
     for partition, offset in offsets.items():
-        topics.setdefault(partition.topic, []).append((partition.partition, offset.offset, -1, offset.metadata, {}))
+        topics.setdefault(partition.topic, []).append(
+            (partition.partition, offset.offset, -1, offset.metadata, {})
+        )
     return Pinned(
         _TXN_OFFSET_COMMIT, transactional_id, group.group_id, producer_id, epoch, group.generation, group.member_id, None,
         [(topic, partitions, {}) for topic, partitions in topics.items()], {},
@@ -224,7 +247,13 @@ def offset_fetch(group_id: str, partitions: Iterable[TopicPartition] | None) -> 
     topics: dict[str, list[int]] = {}
     for partition in partitions:
         topics.setdefault(partition.topic, []).append(partition.partition)
-    return Pinned(_OFFSET_FETCH, group_id, [(topic, numbers, {}) for topic, numbers in topics.items()], True, {})
+    return Pinned(
+        _OFFSET_FETCH,
+        group_id,
+        [(topic, numbers, {}) for topic, numbers in topics.items()],
+        True,
+        {},
+    )
 
 
 def describe_transactions(transactional_ids: Sequence[str]) -> Pinned:
@@ -234,7 +263,10 @@ def describe_transactions(transactional_ids: Sequence[str]) -> Pinned:
 
 def incremental_alter_configs(configs: Mapping[str, Mapping[str, str]]) -> Pinned:
     """Build a request that sets these configs of topics, and leaves all others as they are."""
-    resources: list[Any] = [(TOPIC, topic, [(name, _SET, value, {}) for name, value in changes.items()], {}) for topic, changes in configs.items()]
+    resources: list[Any] = [
+        (TOPIC, topic, [(name, _SET, value, {}) for name, value in changes.items()], {})
+        for topic, changes in configs.items()
+    ]
     return Pinned(_INCREMENTAL_ALTER_CONFIGS, resources, False, {})
 
 
@@ -277,7 +309,11 @@ def check_aiokafka(touched: str = "") -> None:
             for name in path.split("."):
                 found = getattr(found, name)
         except (ImportError, AttributeError) as error:
-            raise ConfigError(f"aiokafka {version} has no {module}.{path} any more: install aiokafka>=0.14,<0.15") from error
+            raise ConfigError(
+                f"aiokafka {version} has no {module}.{path} any more: install aiokafka>=0.14,<0.15"
+            ) from error
         missing = [name for name in parameters if name not in inspect.signature(found).parameters]
         if missing:
-            raise ConfigError(f"{module}.{path} of aiokafka {version} takes no {', '.join(missing)} any more: install aiokafka>=0.14,<0.15")
+            raise ConfigError(
+                f"{module}.{path} of aiokafka {version} takes no {', '.join(missing)} any more: install aiokafka>=0.14,<0.15"
+            )

@@ -75,7 +75,9 @@ def unpacked(raw: bytes, at: int, limit: int = MAX_DECOMPRESSED) -> Unpacked:
 
 
 def _body(stored: memoryview, limit: int) -> Body | None:
-    base, _, _, _, expected, attributes, _, first_time, highest_time, *_ = HEADER.unpack_from(stored)
+    base, _, _, _, expected, attributes, _, first_time, highest_time, *_ = HEADER.unpack_from(
+        stored
+    )
     if checksum(stored) != expected:
         return None
     try:
@@ -93,7 +95,9 @@ class Unpacking:
     fetcher; `news` is called with a partition that is readable again.
     """
 
-    def __init__(self, begin: Callable[[Coroutine[Any, Any, None]], None], news: Callable[[Source], None]) -> None:
+    def __init__(
+        self, begin: Callable[[Coroutine[Any, Any, None]], None], news: Callable[[Source], None]
+    ) -> None:
         self._begin: Callable[[Coroutine[Any, Any, None]], None] = begin
         self._on_news: Callable[[Source], None] = news
 
@@ -111,9 +115,15 @@ class Unpacking:
 
     async def _unpack(self, source: Source, chunk: Chunk) -> None:
         try:
-            found = await asyncio.get_running_loop().run_in_executor(None, partial(unpacked, chunk.raw, chunk.unpacked_to, chunk.limit))
+            found = await asyncio.get_running_loop().run_in_executor(
+                None, partial(unpacked, chunk.raw, chunk.unpacked_to, chunk.limit)
+            )
         except Exception as error:  # noqa: BLE001 - there is no thread, or no memory: it is done where it is read, which tells if it cannot be
-            _log.warning("%s: records are decompressed on the event loop, as a thread could not do it: %r", source.partition, error)
+            _log.warning(
+                "%s: records are decompressed on the event loop, as a thread could not do it: %r",
+                source.partition,
+                error,
+            )
             found = Unpacked({}, None)
         chunk.take(found)
         if chunk in source.chunks:
