@@ -134,7 +134,6 @@ def session_store(
     results `on_close`, it keeps sessions until they are forwarded, and also those that late records
     may join.
     """
-    without_history(materialized, "a table of windows")
     without_history(materialized, "a table of sessions")
     spec, named = key_value_store(graph, materialized, prefix, key=key, value=value)
     retention_ms = _retention(spec.name, materialized, windows.keep_ms, "inactivity gap and grace")

@@ -14,6 +14,7 @@ from ks_actors import (
     Materialized,
     Produced,
     Serde,
+    SessionWindows,
     StoreKind,
     StreamsBuilder,
     Suppressed,
@@ -129,6 +130,10 @@ def test_records_wait_for_the_grace_period() -> None:
         (lambda b: b.global_table("t", CONSUMED, HISTORY), "a global table cannot be versioned"),
         (lambda b: b.table("t", CONSUMED, HISTORY).suppress(Suppressed.until_time_limit(5, BufferConfig())), "cannot be held back"),
         (lambda b: b.stream("s", CONSUMED).group_by_key().windowed_by(TimeWindows.of_size_with_no_grace(5)).count(HISTORY), "of windows cannot"),
+        (
+            lambda b: b.stream("s", CONSUMED).group_by_key().windowed_by(SessionWindows.of_inactivity_gap_with_no_grace(5)).count(HISTORY),
+            "of sessions cannot",
+        ),
         (lambda b: b.stream("s", CONSUMED).join(b.table("t", CONSUMED), paired, Joined(grace_ms=1)), "its table has no history"),
         (lambda b: b.stream("s", CONSUMED).join(b.table("t", CONSUMED, HISTORY), paired, Joined(grace_ms=101)), "history for 100 ms"),
         (lambda b: b.stream("s", CONSUMED).join(b.table("t", CONSUMED, HISTORY), paired, Joined(grace_ms=-1)), "grace_ms of Joined is -1"),
