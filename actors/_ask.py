@@ -87,7 +87,8 @@ class PendingAsk(Generic[R]):
                 raise SelfDeadlock(inbox.owner.path, "ask")
             if self._waiter is not None:
                 raise RuntimeError(
-                    f"this ask of {inbox.owner.path} is awaited already; await it once and share the answer"
+                    f"this ask of {inbox.owner.path} is awaited already; await it once "
+                    "and share the answer"
                 )
             kernel = inbox.kernel
             # Not loop.create_future(), which in asyncio is a Python wrapper around this call.
@@ -99,7 +100,8 @@ class PendingAsk(Generic[R]):
             finally:
                 if self.open:
                     self._error = RuntimeError(
-                        f"this ask of {inbox.owner.path} was cancelled while it was awaited; ask again"
+                        f"this ask of {inbox.owner.path} was cancelled while it was "
+                        "awaited; ask again"
                     )
                     self._end()
         if self._error is not None:

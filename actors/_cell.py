@@ -368,4 +368,7 @@ class Cell(Mortal):
         current = self.current
         if current is None:
             return f"the actor is {self.state.value} and idle, {queued}"
-        return f"the actor has been handling {type(current).__qualname__} for {perf_counter() - self.since:.3f} s, {queued}"
+        return (
+            f"the actor has been handling {type(current).__qualname__} for "
+            f"{perf_counter() - self.since:.3f} s, {queued}"
+        )

@@ -129,7 +129,8 @@ class Limit:
     def error(self, signal: Signal) -> TimeoutError:
         """Return the timeout error for the signal."""
         return TimeoutError(
-            f"{type(signal).__name__} of {self._cell.path} was not handled within {self._seconds:g} s (stop_within)"
+            f"{type(signal).__name__} of {self._cell.path} was not handled within "
+            f"{self._seconds:g} s (stop_within)"
         )
 
 

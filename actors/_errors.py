@@ -68,7 +68,8 @@ class NoReply(ActorsError):
     def __init__(self, path: str) -> None:
         self.path = path
         super().__init__(
-            f"{path} dropped the reply of this ask unanswered; call reply.tell or reply.fail on every way through its handler"
+            f"{path} dropped the reply of this ask unanswered; call reply.tell or reply.fail on "
+            "every way through its handler"
         )
 
 
@@ -80,7 +81,8 @@ class MailboxFull(ActorsError):
         self.path = path
         self.capacity = capacity
         super().__init__(
-            f"mailbox of {path} is full ({capacity} messages); use put to wait for room, or raise Mailbox(capacity=...)"
+            f"mailbox of {path} is full ({capacity} messages); use put to wait for room, or raise "
+            "Mailbox(capacity=...)"
         )
 
 
@@ -91,7 +93,8 @@ class SelfDeadlock(ActorsError):
     def __init__(self, path: str, verb: str) -> None:
         self.path = path
         super().__init__(
-            f"{path} would wait for itself in {verb}; use tell, or ctx.pipe to go on when the answer is there"
+            f"{path} would wait for itself in {verb}; use tell, or ctx.pipe to go on when "
+            "the answer is there"
         )
 
 
@@ -103,7 +106,8 @@ class StashFull(ActorsError):
         self.path = path
         self.limit = limit
         super().__init__(
-            f"stash of {path} is full ({limit} messages); unstash earlier, or raise Mailbox(stash=...)"
+            f"stash of {path} is full ({limit} messages); unstash earlier, or raise "
+            "Mailbox(stash=...)"
         )
 
 
@@ -142,7 +146,8 @@ class StrayCancellation(ActorsError):
     def __init__(self, path: str) -> None:
         self.path = path
         super().__init__(
-            f"a handler of {path} awaited something that was cancelled; catch CancelledError around that await"
+            f"a handler of {path} awaited something that was cancelled; catch CancelledError "
+            "around that await"
         )
 
 

@@ -38,6 +38,7 @@ def move(here: State, there: State, path: str) -> State:
     """Return `there`; raise RuntimeError naming both states if the table does not allow it."""
     if there not in LEGAL[here]:
         raise RuntimeError(
-            f"actor {path} cannot go from {here.name} to {there.name}; this is a bug in the framework, please report it"
+            f"actor {path} cannot go from {here.name} to {there.name}; this is a bug in the "
+            "framework, please report it"
         )
     return there

@@ -38,5 +38,6 @@ class Mailbox(msgspec.Struct, frozen=True, kw_only=True):
             low, high = self.watermarks
             if not 0 <= low < high <= self.capacity:
                 raise ValueError(
-                    f"watermarks {self.watermarks} must be 0 <= low < high <= capacity ({self.capacity})"
+                    f"watermarks {self.watermarks} must be 0 <= low < high <= capacity "
+                    f"({self.capacity})"
                 )

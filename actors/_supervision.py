@@ -39,7 +39,8 @@ class Restart(msgspec.Struct, frozen=True, kw_only=True):
         first, longest = self.backoff
         if self.limit < 0 or self.within <= 0 or self.jitter < 0 or not 0 <= first <= longest:
             raise ValueError(
-                f"{self!r}: limit and jitter must not be negative, within must be positive, backoff must be (first, longest) seconds"
+                f"{self!r}: limit and jitter must not be negative, within must be positive, "
+                "backoff must be (first, longest) seconds"
             )
 
 

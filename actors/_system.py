@@ -60,7 +60,8 @@ class System:
             raise ValueError(f"a system's name must be a non-empty string without '/', is {name!r}")
         if not ask_timeout > 0 or (stall_after is not None and not stall_after > 0):
             raise ValueError(
-                f"ask_timeout ({ask_timeout}) and stall_after ({stall_after}) are seconds and must be positive"
+                f"ask_timeout ({ask_timeout}) and stall_after ({stall_after}) are seconds "
+                "and must be positive"
             )
         self._name = name
         self._ask_timeout = ask_timeout

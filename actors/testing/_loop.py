@@ -121,7 +121,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             else "nothing is ready, due or under way"
         )
         raise RuntimeError(
-            f"deadlock: {what}, and no other thread has called for {self._patience():g} s; tasks:{tasks}"
+            f"deadlock: {what}, and no other thread has called for {self._patience():g} "
+            f"s; tasks:{tasks}"
         )
 
 

@@ -44,7 +44,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the marker, and choose the first seed once for all tests."""
     config.addinivalue_line(
         "markers",
-        "actors(runs=N): run the test with N schedules of its actors, unless --actors-runs says otherwise",
+        "actors(runs=N): run the test with N schedules of its actors, unless "
+        "--actors-runs says otherwise",
     )
     text = str(config.getoption("--actors-seed"))
     if text == "random":

@@ -85,7 +85,8 @@ class AppOverHistory:
         """
         if self._begun:
             raise NotRunning(
-                f"app {self.config.application_id} has been started: a backfill is for one that is not"
+                f"app {self.config.application_id} has been started: a backfill is "
+                "for one that is not"
             )
         from ks_actors.batch import backfill as over_history  # noqa: PLC0415 - most apps have no use for it
 
@@ -119,7 +120,8 @@ class AppOverHistory:
         """
         if self._begun:
             raise NotRunning(
-                f"app {self.config.application_id} has been started: history is to be in its topics before that"
+                f"app {self.config.application_id} has been started: history is to be in its "
+                "topics before that"
             )
         from ks_actors.batch import publish  # noqa: PLC0415 - most apps have no use for it
 
@@ -221,7 +223,8 @@ class AppOverHistory:
         """
         if self._begun:
             raise NotRunning(
-                f"app {self.config.application_id} has been started: reset it before that, with a new one"
+                f"app {self.config.application_id} has been started: reset it before "
+                "that, with a new one"
             )
         options: Any = {"execute": execute, "force": force, "timeout_ms": timeout_ms}
         return await reset(

@@ -85,7 +85,10 @@ class AppOrders(AppOverHistory):
             return await self._obeyed("remove a worker", self._ref.ask(m.RemoveWorker), timeout_ms)
         except TaskTimeout as late:
             if self._instance is not None and self._instance.removes_in_vain:
-                told = f"the worker did not end within {timeout_ms} ms: a processor does not return; the worker ends when it can"
+                told = (
+                    f"the worker did not end within {timeout_ms} ms: a processor does not return; "
+                    "the worker ends when it can"
+                )
                 raise TaskTimeout(told) from late
             raise
 
@@ -147,7 +150,10 @@ class AppOrders(AppOverHistory):
         try:
             return await asked
         except AskTimeout as late:
-            told = f"the app did not come to the order to {what} within {late.seconds * 1000:g} ms; it is {self.state.name}. The order is dropped"
+            told = (
+                f"the app did not come to the order to {what} within {late.seconds * 1000:g} ms; "
+                f"it is {self.state.name}. The order is dropped"
+            )
             raise TaskTimeout(told) from late
         except ActorsError as ended:
             raise NotRunning(

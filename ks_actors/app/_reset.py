@@ -80,11 +80,13 @@ async def reset(
     """
     if not is_target(to):
         raise ConfigError(
-            f"to is {to!r}: give 'earliest', 'latest', an offset, ShiftBy, a datetime, a timedelta, or offsets by partition"
+            f"to is {to!r}: give 'earliest', 'latest', an offset, ShiftBy, a datetime, a "
+            "timedelta, or offsets by partition"
         )
     if log is None and config.log == "memory://":
         raise ConfigError(
-            "a log in memory is gone with its process, there is nothing to reset: set bootstrap_servers, or log=embedded:///path"
+            "a log in memory is gone with its process, there is nothing to reset: set "
+            "bootstrap_servers, or log=embedded:///path"
         )
     resetter = _Resetter(config, execute=execute, force=force)
     scope = asyncio.timeout(timeout_ms / 1000)
@@ -124,8 +126,9 @@ class _Resetter:
     def explained(self, error: KsActorsError) -> ResetIncomplete:
         """Return an error that lists the changes before this one came, and says how to continue."""
         return ResetIncomplete(
-            f"the reset of application {self._id} has ended in the middle: it was not possible {self.step}: {error}. Changed, in part at least: "
-            f"{', '.join(self._done)}. Run the reset again before the application is started"
+            f"the reset of application {self._id} has ended in the middle: it was not possible "
+            f"{self.step}: {error}. Changed, in part at least: {', '.join(self._done)}. Run the "
+            "reset again before the application is started"
         )
 
     async def run(
@@ -138,7 +141,8 @@ class _Resetter:
     ) -> ResetPlan:
         if not isinstance(log, ManagesGroups):
             raise ConfigError(
-                f"{type(log).__name__} does not let groups be changed: it has not the methods of ks_actors.log.ManagesGroups"
+                f"{type(log).__name__} does not let groups be changed: it has not the methods of "
+                "ks_actors.log.ManagesGroups"
             )
         self._check_apart(log)
         with self._state_held() as directory:
@@ -159,7 +163,8 @@ class _Resetter:
         place: Path | None = getattr(log, "directory", None)
         if place is not None and place.resolve().is_relative_to(self._directory.path.resolve()):
             raise ResetRefused(
-                f"the log in {place} lies in the state directory {self._directory.path}, which a reset deletes: move one of them"
+                f"the log in {place} lies in the state directory {self._directory.path}, which a "
+                "reset deletes: move one of them"
             )
 
     @contextmanager
@@ -186,7 +191,8 @@ class _Resetter:
                 pass
             except BlockingIOError as error:
                 raise StateLocked(
-                    f"the state directory {path} is in use by an instance: stop it before the application is reset"
+                    f"the state directory {path} is in use by an instance: stop it before the "
+                    "application is reset"
                 ) from error
         yield there
 
@@ -194,8 +200,9 @@ class _Resetter:
         members = list(await groups.group_members(self._id))
         if members and not self._force:
             raise ResetRefused(
-                f"the group {self._id} has members: {', '.join(map(str, members))}; nothing has changed. Stop all instances of the application. An "
-                "instance that has died is a member until its session timeout; --force (force=True) removes it"
+                f"the group {self._id} has members: {', '.join(map(str, members))}; nothing has "
+                "changed. Stop all instances of the application. An instance that has died is a "
+                "member until its session timeout; --force (force=True) removes it"
             )
         return members
 
@@ -215,7 +222,8 @@ class _Resetter:
         again = await groups.group_members(self._id)
         if again:
             raise ResetRefused(
-                f"members have come back to the group {self._id}: {', '.join(map(str, again))}: stop these processes"
+                f"members have come back to the group {self._id}: {', '.join(map(str, again))}: "
+                "stop these processes"
             )
 
     async def _carry_out(self, plan: ResetPlan, log: Log, groups: ManagesGroups) -> None:
@@ -261,7 +269,8 @@ class _Resetter:
             )
         except IllegalGeneration as error:
             raise ResetRefused(
-                f"the group {self._id} has got members meanwhile: stop all instances of the application ({error})"
+                f"the group {self._id} has got members meanwhile: stop all instances of the "
+                f"application ({error})"
             ) from error
         except OSError as error:
             raise ResetRefused(f"{error}") from error

@@ -146,13 +146,14 @@ class Planner:
             foreign = [] if read is None else sorted(found - read)
             if foreign:
                 raise ResetRefused(
-                    f"the topology does not read {', '.join(foreign)} from the group's offsets: name topics that it reads"
+                    f"the topology does not read {', '.join(foreign)} from the group's offsets: "
+                    "name topics that it reads"
                 )
         missing = sorted(found - existing.keys())
         if missing:
             raise ResetRefused(
-                f"there are no topics {', '.join(missing)}, whose offsets were to be set; nothing has changed. Name the input topics that there are "
-                "(--input-topics)"
+                f"there are no topics {', '.join(missing)}, whose offsets were to be set; nothing "
+                "has changed. Name the input topics that there are (--input-topics)"
             )
         return sorted(found)
 
@@ -195,7 +196,8 @@ class Planner:
             if wrong:
                 there = ", ".join(sorted(found)) or "none"
                 raise ResetRefused(
-                    f"{', '.join(wrong)} are no internal topics of application {self._id}; nothing has changed. It has {there}"
+                    f"{', '.join(wrong)} are no internal topics of application {self._id}; "
+                    f"nothing has changed. It has {there}"
                 )
             return sorted(set(wanted))
         others = [
@@ -208,8 +210,9 @@ class Planner:
         )
         if unclear:
             raise ResetRefused(
-                f"topics {', '.join(unclear)} may belong to another application, as there are groups {', '.join(others)}; nothing has changed. Name "
-                f"the internal topics of {self._id} (--internal-topics, or internal_topics)"
+                f"topics {', '.join(unclear)} may belong to another application, as there are "
+                f"groups {', '.join(others)}; nothing has changed. Name the internal topics of "
+                f"{self._id} (--internal-topics, or internal_topics)"
             )
         return sorted(found)
 
@@ -290,7 +293,10 @@ class Planner:
         for partition in partitions:
             offset, note = clamped(partition, wanted[partition], begins[partition], ends[partition])
             if isinstance(to, ShiftBy) and partition not in before:
-                note = f"nothing is committed, so it is counted from the end{'; ' if note else ''}{note}"
+                note = (
+                    "nothing is committed, so it is counted from the "
+                    f"end{'; ' if note else ''}{note}"
+                )
             found.append(ResetOffset(partition, before.get(partition), offset, note))
         return found
 
@@ -304,13 +310,17 @@ class Planner:
             told = [f"offsets are missing for {', '.join(missing)}"] if missing else []
             told += (
                 [
-                    f"offsets are given for {', '.join(foreign)}, which are not among the input topics"
+                    (
+                        f"offsets are given for {', '.join(foreign)}, which are not "
+                        "among the input topics"
+                    )
                 ]
                 if foreign
                 else []
             )
             raise ResetRefused(
-                f"the offsets by partition do not fit the input topics: {'; '.join(told)}; nothing has changed"
+                f"the offsets by partition do not fit the input topics: {'; '.join(told)}; "
+                "nothing has changed"
             )
         return given
 

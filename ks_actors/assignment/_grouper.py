@@ -58,5 +58,6 @@ def check_copartitioning(groups: Iterable[Collection[str]], partitions: Mapping[
         if len(set(counts.values())) > 1:
             told = ", ".join(f"{topic} has {count}" for topic, count in counts.items())
             raise TopologyError(
-                f"topics that are joined need the same number of partitions: {told}; repartition() one of the streams, or create the topics anew"
+                f"topics that are joined need the same number of partitions: {told}; "
+                "repartition() one of the streams, or create the topics anew"
             )

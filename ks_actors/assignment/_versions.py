@@ -36,9 +36,10 @@ def admit(
             admitted.append(mine)
             continue
         refused[member] = TopologyError(
-            f"this version of the topology cannot run beside the one that other members of the group run: {conflict}. Nothing was begun. "
-            "Keep the order of sources and operations, name operations, and add new ones behind the others; "
-            "or stop all members before the first one with this version starts"
+            "this version of the topology cannot run beside the one that other members of the "
+            f"group run: {conflict}. Nothing was begun. Keep the order of sources and operations, "
+            "name operations, and add new ones behind the others; or stop all members before the "
+            "first one with this version starts"
         )
     return refused
 
@@ -53,9 +54,15 @@ def _conflict(mine: TopologyInfo, theirs: TopologyInfo) -> str | None:
     for number, topics in mine.topics.items():
         for topic in topics:
             if there.get(topic, number) != number:
-                return f"topic {topic} is read by subtopology {number} here, and by subtopology {there[topic]} there"
+                return (
+                    f"topic {topic} is read by subtopology {number} here, and by subtopology "
+                    f"{there[topic]} there"
+                )
     for number, topics in mine.topics.items():
         others = theirs.topics.get(number, ())
         if topics and others and not set(topics).intersection(others):
-            return f"subtopology {number} reads {', '.join(topics)} here, and {', '.join(others)} there"
+            return (
+                f"subtopology {number} reads {', '.join(topics)} here, and "
+                f"{', '.join(others)} there"
+            )
     return None

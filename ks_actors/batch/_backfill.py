@@ -214,7 +214,8 @@ class _Local:
             for written in run.run():
                 if self.given_up.is_set():
                     raise JobCancelled(
-                        f"the backfill of {self._recipe.config.application_id} was given up in task {work.task}"
+                        f"the backfill of {self._recipe.config.application_id} was given up in "
+                        f"task {work.task}"
                     )
                 writer.write(written)
                 self._tell(run)

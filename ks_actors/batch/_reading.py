@@ -74,7 +74,8 @@ class LogAddress(msgspec.Struct, frozen=True):
         parts = urlsplit(self.url)
         if parts.scheme != "embedded" or parts.netloc or not parts.path:
             raise ConfigError(
-                f"{self.url!r} is no log that another process can read: use embedded:///path or kafka://host:port"
+                f"{self.url!r} is no log that another process can read: use embedded:///path or "
+                "kafka://host:port"
             )
         return EmbeddedLog(Path(unquote(parts.path)), read_only=True)
 
@@ -235,7 +236,8 @@ def _read_from(
             silent = 0.0 if fetched else silent + _WAIT_MS / 1000
             if silent >= _SILENCE_SECONDS:
                 raise LogTimeout(
-                    f"{where} gave nothing at offset {at} for {silent:g} s, and is to be read to {what.end}"
+                    f"{where} gave nothing at offset {at} for {silent:g} s, and is to be "
+                    f"read to {what.end}"
                 )
     finally:
         run(fetcher.close())

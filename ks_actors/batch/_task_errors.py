@@ -146,7 +146,8 @@ def translated(error: Exception, name: str, kind: str = "job") -> JobFailed:
 def died(name: str, kind: str = "job") -> JobFailed:
     """Return the failure of a job after its Spark session died."""
     return JobFailed(
-        f"{kind} {name} has failed: Spark has ended in the middle of it. What comes next gets a new session"
+        f"{kind} {name} has failed: Spark has ended in the middle of it. What comes next "
+        "gets a new session"
     )
 
 

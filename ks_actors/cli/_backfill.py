@@ -45,7 +45,10 @@ def _until(context: click.Context, parameter: click.Parameter, values: tuple[str
             return int(value)
         time = datetime.fromisoformat(value)
     except ValueError:
-        what = "is neither a time such as 2013-12-01T00:00, nor ms since the epoch, nor offsets such as orders-0=100, each partition once"
+        what = (
+            "is neither a time such as 2013-12-01T00:00, nor ms since the epoch, nor offsets such "
+            "as orders-0=100, each partition once"
+        )
         raise click.BadParameter(what, context, parameter) from None
     return int((time if time.tzinfo is not None else time.replace(tzinfo=UTC)).timestamp() * 1000)
 
@@ -71,7 +74,8 @@ def _spark(master: str | None, pairs: tuple[str, ...]) -> SparkSettings | None:
     metavar="TIME",
     multiple=True,
     callback=_until,
-    help="Stop before the first record that is as late: 2013-12-01T00:00 (UTC), or ms; or at an offset: orders-0=100. Again for more partitions.",
+    help="Stop before the first record that is as late: 2013-12-01T00:00 (UTC), or ms; or at an "
+    "offset: orders-0=100. Again for more partitions.",
 )
 @click.option(
     "--allow",
@@ -199,7 +203,10 @@ def _summary(done: Backfill, counts: dict[str, int], published: dict[str, int]) 
     dropped = sum(task.dropped for task in done.tasks)
     rate = done.records / done.seconds if done.seconds else 0
     lines = [
-        f"{done.records:,} records in {done.seconds:.1f} s ({rate:,.0f}/s) by {len(done.tasks)} tasks, {dropped:,} left out"
+        (
+            f"{done.records:,} records in {done.seconds:.1f} s ({rate:,.0f}/s) by {len(done.tasks)} "
+            f"tasks, {dropped:,} left out"
+        )
     ]
     if done.snapshot is not None:
         rows = sum(

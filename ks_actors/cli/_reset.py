@@ -233,7 +233,8 @@ def reset(context: click.Context, /, **_: object) -> None:
         if not options["execute"]:
             raise
         raise _Incomplete(
-            f"{config.application_id}: interrupted; run the reset again before the application is started"
+            f"{config.application_id}: interrupted; run the reset again before the "
+            "application is started"
         ) from None
     except KsActorsError as error:
         kind = _Incomplete if isinstance(error, ResetIncomplete) else click.ClickException

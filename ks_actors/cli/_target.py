@@ -76,7 +76,8 @@ def app_of(target: str, conf: Iterable[str], file: Path | None) -> App:
     if isinstance(found, App):
         if not configured and (given or file is not None):
             raise click.UsageError(
-                f"{target} is an App, which has its config: --conf and --config need a topology, or a function that takes the config"
+                f"{target} is an App, which has its config: --conf and --config need a topology, "
+                "or a function that takes the config"
             )
         return found
     build = getattr(found, "build", None)

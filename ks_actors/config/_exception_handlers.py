@@ -56,7 +56,8 @@ class Response(msgspec.Struct, frozen=True):
         if isinstance(answer, HandlerResponse):
             return cls(answer)
         raise TypeError(
-            f"an exception handler answers HandlerResponse.FAIL, HandlerResponse.RESUME or a Response; this one answered {answer!r}"
+            "an exception handler answers HandlerResponse.FAIL, HandlerResponse.RESUME or a "
+            f"Response; this one answered {answer!r}"
         )
 
 

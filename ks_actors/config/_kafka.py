@@ -75,7 +75,8 @@ def jaas(value: Any) -> tuple[str, str]:
     match = _JAAS.fullmatch(value) if isinstance(value, str) else None
     if match is None or match[1].rpartition(".")[2] not in _LOGINS:
         raise ValueError(
-            f'is no login that is known: expected {" or ".join(_LOGINS)} required username="…" password="…";'
+            f"is no login that is known: expected {' or '.join(_LOGINS)} required "
+            'username="…" password="…";'
         )
     found = {
         option[1]: option[3] if option[2] is None else re.sub(r"\\(.)", r"\1", option[2])
@@ -112,7 +113,8 @@ def kafka_contradictions(values: Mapping[str, Any], given: Collection[str]) -> l
             else []
         )
         return wrong + [
-            f"{name}: is a setting of Kafka, and log is {where}: set bootstrap_servers, or leave it out"
+            f"{name}: is a setting of Kafka, and log is {where}: set "
+            "bootstrap_servers, or leave it out"
             for name in CONNECTION
             if name in given
         ]

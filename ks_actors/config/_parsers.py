@@ -119,7 +119,8 @@ def topic_name(value: Any) -> str:
         or len(name) > LONGEST_TOPIC
     ):
         raise ValueError(
-            f"is no name for a topic: these have 1 to {LONGEST_TOPIC} letters, digits, dots, underscores and hyphens, and are not . or .."
+            f"is no name for a topic: these have 1 to {LONGEST_TOPIC} letters, digits, dots, "
+            "underscores and hyphens, and are not . or .."
         )
     return name
 

@@ -70,11 +70,13 @@ def _check_grace(name: str, table: Table[Any, Any], grace_ms: int) -> None:
     history_ms = table.history_ms
     if history_ms is None:
         raise TopologyError(
-            f"join {name} has a grace period, but its table has no history: give it Materialized(history_retention_ms=…)"
+            f"join {name} has a grace period, but its table has no history: give it "
+            "Materialized(history_retention_ms=…)"
         )
     if not 0 <= grace_ms <= history_ms:
         raise TopologyError(
-            f"join {name} cannot wait for {grace_ms} ms: its table keeps history for {history_ms} ms; give 0 to as many as that"
+            f"join {name} cannot wait for {grace_ms} ms: its table keeps history for {history_ms} "
+            "ms; give 0 to as many as that"
         )
 
 

@@ -162,8 +162,9 @@ def _retention(
     )
     if retention < keep_ms:
         raise TopologyError(
-            f"store {name} is to keep windows for {retention} ms, but they are needed for {keep_ms} ms (of {what}): "
-            f"set Materialized(retention_ms=…) to {keep_ms} at least, or leave it out"
+            f"store {name} is to keep windows for {retention} ms, but they are needed for "
+            f"{keep_ms} ms (of {what}): set Materialized(retention_ms=…) to {keep_ms} at "
+            "least, or leave it out"
         )
     return retention
 

@@ -186,7 +186,8 @@ class StreamJoins(Generic[K, V]):
         if isinstance(other, StreamJoins):
             return _streams(stream, other, *functions, left=left, **options)
         raise TopologyError(
-            f"stream {stream.node.name} cannot be joined with {other!r}: give a Table, a GlobalTable or a Stream"
+            f"stream {stream.node.name} cannot be joined with {other!r}: give a Table, a "
+            "GlobalTable or a Stream"
         )
 
 
@@ -201,7 +202,8 @@ def _streams(
 ) -> Stream[Any, Any]:
     if windows is None:
         raise TopologyError(
-            f"stream {stream.node.name} cannot be joined with stream {other.node.name} over all time: give JoinWindows, or a Table or a GlobalTable"
+            f"stream {stream.node.name} cannot be joined with stream {other.node.name} over all "
+            "time: give JoinWindows, or a Table or a GlobalTable"
         )
     return _stream_stream_joins.join(stream, other, joiner, windows, joined, left=left)
 

@@ -110,7 +110,8 @@ class Suppressed:
             buffer.max_records is not None or buffer.max_bytes is not None
         ):
             raise TopologyError(
-                "a buffer that emits early cannot wait until windows close: let it shut down when it is full, or lift its limits"
+                "a buffer that emits early cannot wait until windows close: let it shut down when "
+                "it is full, or lift its limits"
             )
         return cls(None, buffer)
 
@@ -166,7 +167,8 @@ def suppress(table: Table[K, V], suppressed: Suppressed) -> Table[K, V]:
     graph, buffer = table.graph, suppressed.buffer
     if table.has_versioned_store:
         raise TopologyError(
-            f"table {table.node.name} has a versioned store: its changes cannot be held back, suppress a table without history"
+            f"table {table.node.name} has a versioned store: its changes cannot be held back, "
+            "suppress a table without history"
         )
     name = (
         graph.new_processor_name(_SUPPRESS)
@@ -177,7 +179,8 @@ def suppress(table: Table[K, V], suppressed: Suppressed) -> Table[K, V]:
     if wait_ms is None:
         if table.grace_ms is None:
             raise TopologyError(
-                f"table {table.node.name} has no windows that could close: take Suppressed.until_time_limit, or aggregate by windows"
+                f"table {table.node.name} has no windows that could close: take "
+                "Suppressed.until_time_limit, or aggregate by windows"
             )
         wait_ms = table.grace_ms
     spec = StoreSpec(

@@ -70,7 +70,8 @@ class TimeWindowedStream(Generic[K, V]):
         check_emit(emit, self._grouped.called("emit_strategy", None))
         if emit is EmitStrategy.ON_WINDOW_CLOSE and isinstance(self._windows, UnlimitedWindows):
             raise TopologyError(
-                "an unlimited window never closes: take EmitStrategy.ON_WINDOW_UPDATE, or TimeWindows"
+                "an unlimited window never closes: take "
+                "EmitStrategy.ON_WINDOW_UPDATE, or TimeWindows"
             )
         return TimeWindowedStream(self._grouped, self._windows, emit)
 

@@ -43,7 +43,8 @@ class TimeWindows:
             raise TopologyError(f"grace_ms is {self.grace_ms}, give 0 or more")
         if not 0 < self.advance_ms <= self.size_ms:
             raise TopologyError(
-                f"windows of {self.size_ms} ms advance by 1 to {self.size_ms} ms, advance_ms is {self.advance_ms}"
+                f"windows of {self.size_ms} ms advance by 1 to {self.size_ms} ms, advance_ms is "
+                f"{self.advance_ms}"
             )
 
     @classmethod
@@ -246,7 +247,8 @@ class JoinWindows:
         _check_ms(self, "before_ms", "after_ms", "grace_ms")
         if self.before_ms + self.after_ms < 0:
             raise TopologyError(
-                f"records from {self.before_ms} ms before to {self.after_ms} ms after are none: the sum must not be negative"
+                f"records from {self.before_ms} ms before to {self.after_ms} ms after are none: "
+                "the sum must not be negative"
             )
         if self.grace_ms < 0:
             raise TopologyError(f"grace_ms is {self.grace_ms}, give 0 or more")
@@ -290,7 +292,10 @@ Windows: TypeAlias = TimeWindows | SlidingWindows | UnlimitedWindows
 def check_windows(windows: Any, of: str) -> None:
     """Raise TopologyError unless the argument is one of the kinds of windows."""
     kinds = (TimeWindows, SlidingWindows, UnlimitedWindows, SessionWindows)
-    remedy = "give TimeWindows, SlidingWindows, UnlimitedWindows or SessionWindows, such as TimeWindows.of_size_with_no_grace(60_000)"
+    remedy = (
+        "give TimeWindows, SlidingWindows, UnlimitedWindows or SessionWindows, such as "
+        "TimeWindows.of_size_with_no_grace(60_000)"
+    )
     if isinstance(windows, JoinWindows):
         remedy = "JoinWindows are for joins of streams; " + remedy
     check_kind(windows, kinds, role="argument 'windows'", of=of, remedy=remedy)

@@ -46,8 +46,9 @@ def tell_if_missing() -> None:
     if kernel is None and not _told and os.environ.get(WITHOUT) != "1":
         _told = True
         _log.warning(
-            "running without the kernel in C, which takes more CPU time: %s; install a C compiler and Python's headers, then "
-            "`pip install --force-reinstall --no-cache-dir ks-actors`, or set %s=1 if it is to be so",
+            "running without the kernel in C, which takes more CPU time: %s; install a C compiler "
+            "and Python's headers, then `pip install --force-reinstall --no-cache-dir ks-actors`, "
+            "or set %s=1 if it is to be so",
             missing,
             WITHOUT,
         )

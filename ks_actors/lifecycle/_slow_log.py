@@ -95,7 +95,8 @@ class LogRetries:
                 await call()
         except TimeoutError:
             _log.warning(
-                "the log did not answer in time when it was told that the app %s; it has to find out by a timeout",
+                "the log did not answer in time when it was told that the app %s; it has to "
+                "find out by a timeout",
                 what,
             )
 
@@ -110,7 +111,8 @@ class LogRetries:
     ) -> T:
         if self._closing.over:
             raise NoAnswer(
-                f"the log was not asked {told(what, about)}: the app closes, and the {self._closing.seconds:g} s are over that it may take"
+                f"the log was not asked {told(what, about)}: the app closes, and the "
+                f"{self._closing.seconds:g} s are over that it may take"
             )
         clock = asyncio.get_running_loop().time
         began = clock()
@@ -133,7 +135,8 @@ class LogRetries:
             if clock() + pause >= self._closing.end(deadline):
                 raise self._too_late(what, about, last, clock() - began) from last
             _log.warning(
-                "the log does not answer for %.3g s by now, and is asked again until %g s are over: asked %s: %s",
+                "the log does not answer for %.3g s by now, and is asked again until %g s are "
+                "over: asked %s: %s",
                 clock() - began, self.seconds, told(what, about), last,
             )  # fmt: skip
             await asyncio.sleep(pause)
@@ -145,8 +148,8 @@ class LogRetries:
         reason = last or "there was no answer at all"
         advice = "raise close_timeout_ms" if self._closing.begun else "raise task_timeout_ms"
         return NoAnswer(
-            f"the log has not answered for {seconds:.3g} s, when it was asked {told(what, about)}: {reason}. "
-            f"Look whether its brokers can be reached, or {advice}"
+            f"the log has not answered for {seconds:.3g} s, when it was asked "
+            f"{told(what, about)}: {reason}. Look whether its brokers can be reached, or {advice}"
         )
 
 

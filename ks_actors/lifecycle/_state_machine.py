@@ -34,7 +34,8 @@ class Transitions(Generic[E]):
             )
         if missing := [state.name for state in kind if state not in self._legal]:
             raise ValueError(
-                f"a table of transitions has all states of {kind.__name__}, {', '.join(missing)} missing"
+                f"a table of transitions has all states of {kind.__name__}, "
+                f"{', '.join(missing)} missing"
             )
 
     def start(
@@ -90,7 +91,8 @@ class Cycle(Generic[E]):
         if new not in legal:
             ways = ", ".join(sorted(state.name for state in legal))
             raise IllegalTransition(
-                f"{self._name} cannot go from {old.name} to {new.name}; {f'only to {ways}' if ways else 'it has ended'}"
+                f"{self._name} cannot go from {old.name} to {new.name}; "
+                f"{f'only to {ways}' if ways else 'it has ended'}"
             )
         self._state = new
         if self._on_change is not None:

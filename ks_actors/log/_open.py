@@ -32,17 +32,20 @@ def open_log(url: str) -> Log:
     if parts.scheme == "memory":
         if url != "memory://":
             raise ConfigError(
-                f"logs in memory have no names, and {url!r} has one: use 'memory://', and share a log by handing on the object"
+                f"logs in memory have no names, and {url!r} has one: use 'memory://', and share a "
+                "log by handing on the object"
             )
         return EmbeddedLog()
     if parts.scheme == "embedded":
         if parts.netloc or not parts.path or parts.query or parts.fragment:
             raise ConfigError(
-                f"{url!r} names no directory: use three slashes and an absolute path, 'embedded:///path'"
+                f"{url!r} names no directory: use three slashes and an absolute path, "
+                "'embedded:///path'"
             )
         return EmbeddedLog(Path(unquote(parts.path)))
     raise ConfigError(
-        f"{url!r} is no log that can be opened: use 'memory://', 'embedded:///path' or 'kafka://host:port'"
+        f"{url!r} is no log that can be opened: use 'memory://', 'embedded:///path' or "
+        "'kafka://host:port'"
     )
 
 
@@ -57,6 +60,7 @@ def kafka_log(servers: str, *, client_id: str = "ks-actors", **options: Any) -> 
         if missing.name != "aiokafka":
             raise
         raise ConfigError(
-            "Kafka is reached by the package aiokafka, which is not installed: pip install 'ks-actors[kafka]'"
+            "Kafka is reached by the package aiokafka, which is not installed: pip install "
+            "'ks-actors[kafka]'"
         ) from missing
     return KafkaLog(servers, options=KafkaOptions(**options), client_id=client_id)

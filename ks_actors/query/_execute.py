@@ -94,10 +94,16 @@ async def _one(
     try:
         part = local.part(request.store, number)
         if part is None:
-            text = f"partition {number} of store {request.store} was not on this instance at the time of the query"
+            text = (
+                f"partition {number} of store {request.store} was not on this instance at the "
+                "time of the query"
+            )
             return QueryResult(None, FailureReason.NOT_PRESENT, text)
         if request.require_active and not part.active:
-            text = f"the query requires an active task, and partition {number} of store {request.store} was {part.role.value}"
+            text = (
+                f"the query requires an active task, and partition {number} of store "
+                f"{request.store} was {part.role.value}"
+            )
             return QueryResult(None, FailureReason.NOT_ACTIVE, text)
         return await _ask(local, request, part, timeout_ms)
     except QueryFailed as failed:
@@ -122,7 +128,8 @@ class _Moment:
             reached := part.reached(committed=self._committed), part.partition
         ):
             raise QueryFailed(
-                f"partition {part.partition} of store {request.store} is at {reached!r}, not yet up to {request.bound!r}",
+                f"partition {part.partition} of store {request.store} is at {reached!r}, not yet "
+                f"up to {request.bound!r}",
                 reason=FailureReason.NOT_UP_TO_BOUND,
                 store=request.store,
                 partition=part.partition,
@@ -145,7 +152,10 @@ async def _ask(
             value = await part.at(partial(moment, how), timeout_ms)
         if how is None or value is NotImplemented:
             failure, value = FailureReason.UNKNOWN_QUERY_TYPE, None
-            text = f"store {request.store}, a {local.spec(request.store).kind.value} store, cannot be asked {request.query!r}"
+            text = (
+                f"store {request.store}, a {local.spec(request.store).kind.value} store, cannot "
+                f"be asked {request.query!r}"
+            )
     except NotRunning:
         raise
     except QueryFailed as failed:

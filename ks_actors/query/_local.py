@@ -65,7 +65,8 @@ class Part:
         """Return the error for a store that is no longer here."""
         name = self.reader.name
         return QueryFailed(
-            f"partition {self.partition} of store {name} has left this instance, or is being moved: ask again, or another instance",
+            f"partition {self.partition} of store {name} has left this instance, or is being "
+            "moved: ask again, or another instance",
             reason=FailureReason.NOT_PRESENT,
             store=name,
             partition=self.partition,
@@ -105,7 +106,8 @@ class Part:
                 return await found
         except TimeoutError as late:
             raise QueryFailed(
-                f"store {self.reader.name}: task {self._resident.task} is in a thread, and did not come back within {timeout_ms} ms",
+                f"store {self.reader.name}: task {self._resident.task} is in a thread, and did "
+                f"not come back within {timeout_ms} ms",
                 reason=FailureReason.STORE_EXCEPTION,
                 store=self.reader.name,
                 partition=self.partition,
@@ -284,7 +286,8 @@ class LocalStores:
         if others:
             told = ", ".join(f"{part.partition} ({part.role.value})" for part in others)
             raise QueryFailed(
-                f"store {store}: partitions that are not up to date: {told}; ask again, or allow what is stale",
+                f"store {store}: partitions that are not up to date: {told}; ask again, or "
+                "allow what is stale",
                 reason=FailureReason.NOT_ACTIVE,
                 store=store,
                 partition=others[0].partition,

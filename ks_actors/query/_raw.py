@@ -43,7 +43,8 @@ def raw_scans(
     reader = part.reader
     if isinstance(reader, VersionedReader | CustomReader):
         raise QueryFailed(
-            f"store {reader.name}, a {kind.value} store, cannot be read row by row: read its changelog",
+            f"store {reader.name}, a {kind.value} store, cannot be read row by row: "
+            "read its changelog",
             reason=FailureReason.UNKNOWN_QUERY_TYPE,
             store=reader.name,
             partition=part.partition,

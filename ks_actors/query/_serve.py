@@ -140,7 +140,8 @@ class StoreEndpoint:
                 writer,
                 Refused(
                     "ConfigError",
-                    f"the app speaks version {VERSION} of this protocol, not {hello.version}: use one ks_actors",
+                    f"the app speaks version {VERSION} of this protocol, not {hello.version}: "
+                    "use one ks_actors",
                 ),
             )
             return False

@@ -183,7 +183,8 @@ class StoreQueries:
         if here:
             return parts, None
         return parts, QueryFailed(
-            f"store {name}: key {key!r} belongs to partition {home}, which is not on this instance: ask the one that has it, or say `partition`",
+            f"store {name}: key {key!r} belongs to partition {home}, which is not on this "
+            "instance: ask the one that has it, or say `partition`",
             reason=FailureReason.NOT_PRESENT,
             store=name,
             partition=home,

@@ -53,7 +53,8 @@ class WindowedKeySerde(Serde[Windowed[K]]):
     def _told(self) -> Serde[K]:
         if self.inner is None:
             raise SerializationError(
-                "no serde is known for the keys of windows: name it where the stream is grouped, or set the app's default serdes"
+                "no serde is known for the keys of windows: name it where the stream is grouped, "
+                "or set the app's default serdes"
             )
         return self.inner
 
@@ -149,7 +150,8 @@ class SessionWindowedSerde(WindowedKeySerde[K]):
                 end, start = unpack(data[-16:])
             except struct.error:
                 raise SerializationError(
-                    f"a key with a session ends with two times of 8 bytes, got {len(data)} in all: {data!r}"
+                    f"a key with a session ends with two times of 8 bytes, got {len(data)} "
+                    f"in all: {data!r}"
                 ) from None
             return new(Windowed, (key(data[:-16]), new(Window, (start, end))))
 

@@ -82,7 +82,8 @@ def encode_block(
         ) from error
     if len(columns) >= LARGEST:
         raise ValueError(
-            f"a block of a snapshot may have {LARGEST:,} bytes, {len(keys):,} rows have {len(columns):,}"
+            f"a block of a snapshot may have {LARGEST:,} bytes, {len(keys):,} rows have "
+            f"{len(columns):,}"
         )
     return _sealed(columns, len(keys), deflate=deflate)
 

@@ -68,7 +68,8 @@ class Shape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.kind == "versioned":
             if any(len(key) < VERSION.size for key in keys):
                 raise ValueError(
-                    f"store {self.name}: a key of a versioned store ends with a time, {VERSION.size} bytes"
+                    f"store {self.name}: a key of a versioned store ends with a time, "
+                    f"{VERSION.size} bytes"
                 )
             return [
                 key[: -VERSION.size].replace(b"\0", b"\0\xff") + b"\0\1" + key[-VERSION.size :]
@@ -87,7 +88,8 @@ class Shape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return [pack(unpack(key, len(key) - cut)[0] // segment) + key for key in keys]
         except struct.error as error:
             raise ValueError(
-                f"store {self.name}: a key of a {self.kind} store ends with two numbers, {cut} bytes"
+                f"store {self.name}: a key of a {self.kind} store ends with two "
+                f"numbers, {cut} bytes"
             ) from error
 
 

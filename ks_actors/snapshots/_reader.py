@@ -41,14 +41,16 @@ class SnapshotReader:
         data = found.at(MANIFEST).read()
         if data is None:
             raise SnapshotRefused(
-                f"{found} is no snapshot: it has no manifest; whoever made it has not come to the end"
+                f"{found} is no snapshot: it has no manifest; whoever made it has "
+                "not come to the end"
             )
         manifest = unseal(data, str(found))
         if manifest.name != found.name:
             raise SnapshotRefused(f"{found} has the manifest of {manifest.name}")
         if application_id is not None and manifest.application_id != application_id:
             raise SnapshotRefused(
-                f"{found} is a snapshot of application {manifest.application_id}, not of {application_id}"
+                f"{found} is a snapshot of application {manifest.application_id}, not of "
+                f"{application_id}"
             )
         return cls(found, manifest)
 
@@ -101,7 +103,8 @@ class SnapshotReader:
                 rows = sum(map(len, self.batches(task, store)))
                 if rows != snapshot.rows:
                     raise SnapshotRefused(
-                        f"{self.place} has {rows:,} rows of store {store} of task {task}, its manifest says {snapshot.rows:,}"
+                        f"{self.place} has {rows:,} rows of store {store} of task {task}, its "
+                        f"manifest says {snapshot.rows:,}"
                     )
                 total += rows
         return total

@@ -118,7 +118,8 @@ class CustomStore(Measured):
             )
         if type(store).flush is not StateStore.flush:
             warnings.warn(
-                f"store {self.name}: {type(store).__name__}.flush is deprecated, override commit (KIP-892)",
+                f"store {self.name}: {type(store).__name__}.flush is deprecated, "
+                "override commit (KIP-892)",
                 DeprecationWarning,
                 stacklevel=2,
             )
@@ -132,7 +133,8 @@ class CustomStore(Measured):
         if self.logged and self._context.restore is None:
             store.close()
             raise StateError(
-                f"store {self.name} has a changelog, but nothing that restores it: call context.register in init, or add it without one"
+                f"store {self.name} has a changelog, but nothing that restores it: call "
+                "context.register in init, or add it without one"
             )
         self._open = store
         return store
@@ -196,7 +198,8 @@ class CustomStore(Measured):
     def _note(self, key: bytes, value: bytes | None, timestamp: int) -> None:
         if type(key) is not bytes or not (value is None or type(value) is bytes):
             raise SerializationError(
-                f"store {self.name}: a change has a key and a value in bytes, or no value; got {key!r:.200} and {value!r:.200}"
+                f"store {self.name}: a change has a key and a value in bytes, or no value; got "
+                f"{key!r:.200} and {value!r:.200}"
             )
         self._dirty[key] = (value, timestamp)
         self._size += len(key) + (0 if value is None else len(value))
@@ -409,5 +412,6 @@ class CustomStores:
         spoiled = [name for name, store in self._stores.items() if store.spoiled]
         if spoiled:
             raise TaskCorrupted(
-                f"task {self._task}: store {', '.join(spoiled)} cannot take back what was not committed, and is to be restored"
+                f"task {self._task}: store {', '.join(spoiled)} cannot take back what was not "
+                "committed, and is to be restored"
             )

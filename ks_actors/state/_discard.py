@@ -44,8 +44,9 @@ def give_up(
     only = without_copy(wanted)
     if only:
         raise StateError(
-            f"store {', '.join(only)} of task {task} has no changelog, and its only copy, in {directory}, cannot be used: {reason}. Put back a copy "
-            "of that directory, or, to begin with an empty store, move the directory away and start again"
+            f"store {', '.join(only)} of task {task} has no changelog, and its only copy, in "
+            f"{directory}, cannot be used: {reason}. Put back a copy of that directory, or, to "
+            "begin with an empty store, move the directory away and start again"
         )
     if not wanted:
         return

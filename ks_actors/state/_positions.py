@@ -157,7 +157,8 @@ class Positions:
                 self._at[store] = read_offsets(path)
             except ValueError as error:
                 _log.warning(
-                    "%s is no position file, the position of store %s is not known before it changes: %s",
+                    "%s is no position file, the position of store %s is not known "
+                    "before it changes: %s",
                     path,
                     store,
                     error,

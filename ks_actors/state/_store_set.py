@@ -51,7 +51,8 @@ class StoreSet:
             return self._stores[name]
         except KeyError:
             raise StateError(
-                f"task {self.task} has no store {name!r}; it has {', '.join(self._stores) or 'none, it is not open'}"
+                f"task {self.task} has no store {name!r}; it has "
+                f"{', '.join(self._stores) or 'none, it is not open'}"
             ) from None
 
     @property

@@ -200,8 +200,9 @@ class Environment:
         found = with_default(serde, default)
         if found is None or not is_told(found):
             raise TopologyError(
-                f"the {what} serde of {of} is missing: give it where the topic or store is named (Consumed, Produced, Grouped, Materialized ...), "
-                f"or set default_{what}_serde for the app"
+                f"the {what} serde of {of} is missing: give it where the topic or store is named "
+                "(Consumed, Produced, Grouped, Materialized ...), or set "
+                f"default_{what}_serde for the app"
             )
         return found
 
@@ -347,7 +348,8 @@ def _check_optimizations(topology: Topology, config: StreamsConfig) -> None:
         missing := sorted(wanted_by(config.topology_optimization) - topology.optimizations)
     ):
         raise ConfigError(
-            f"topology_optimization: {', '.join(missing)} is wanted, and the topology was built without: give the config to StreamsBuilder.build, too"
+            f"topology_optimization: {', '.join(missing)} is wanted, and the topology was built "
+            "without: give the config to StreamsBuilder.build, too"
         )
 
 

@@ -122,8 +122,9 @@ class NodeWork:
             else "is connected to none"
         )
         raise StoreNotConnected(
-            f"processor {self.node} has no access to store {name!r}, it {known}: name the store where the processor is added, "
-            f"as in stream.process(supplier, {name!r}) or topology.connect_processor_and_state_stores({self.node!r}, {name!r})"
+            f"processor {self.node} has no access to store {name!r}, it {known}: name the store "
+            f"where the processor is added, as in stream.process(supplier, {name!r}) or "
+            f"topology.connect_processor_and_state_stores({self.node!r}, {name!r})"
         )
 
     def cache(self, store: str, *, send_old: bool) -> HeldUpdates | None:

@@ -288,7 +288,8 @@ class _TopicWriter:
         for number in numbers:
             if not isinstance(number, int) or not 0 <= number < count:
                 raise self._sink.failure(
-                    f"the partitioner chose partition {number!r} of topic {self._topic}, which has {count}",
+                    f"the partitioner chose partition {number!r} of topic {self._topic}, "
+                    f"which has {count}",
                     record,
                 )
         return numbers

@@ -236,7 +236,8 @@ class _Driver:
                     await self._woken.wait()
             except TimeoutError as late:
                 raise TaskTimeout(
-                    f"{task.in_flight} records are in the hands of asynchronous processors for {_IN_FLIGHT_SECONDS:g} s"
+                    f"{task.in_flight} records are in the hands of asynchronous processors for "
+                    f"{_IN_FLIGHT_SECONDS:g} s"
                 ) from late
 
     async def _punctuate(self) -> None:
@@ -294,7 +295,8 @@ class _Driver:
             raise NotRunning(
                 "the driver is closed"
                 if self._closed
-                else "the driver is not entered: use it as `with TopologyTestDriver(...) as driver:`"
+                else "the driver is not entered: use it as `with "
+                "TopologyTestDriver(...) as driver:`"
             )
         return self._task
 

@@ -128,7 +128,10 @@ def _text(described: _Described) -> str:
         )
         return f"Source: {node.name} (topics: {topics}){down}"
     if isinstance(node, ProcessorNode):
-        return f"Processor: {node.name} (stores: [{', '.join(copied_order(hash_order(node.stores)))}]){down}{up}"
+        return (
+            f"Processor: {node.name} (stores: "
+            f"[{', '.join(copied_order(hash_order(node.stores)))}]){down}{up}"
+        )
     if isinstance(node.topic, str):
         return f"Sink: {node.name} (topic: {node.topic}){up}"
     return f"Sink: {node.name} (extractor class: {function_name(node.topic)}){up}"

@@ -73,7 +73,10 @@ def _edges(ids: _Ids, node: Node) -> Iterable[str]:
         for store in node.stores:
             yield f"{here} --- {ids.store(store)}"
     if isinstance(node, SinkNode):
-        yield f"{here} --> {ids.topic(node.topic if isinstance(node.topic, str) else 'a topic told by a function')}"
+        yield (
+            f"{here} --> "
+            f"{ids.topic(node.topic if isinstance(node.topic, str) else 'a topic told by a function')}"
+        )
     else:
         for child in node.children:
             yield f"{here} --> {ids.node(child)}"

@@ -34,8 +34,9 @@ def check_serdes(topology: Topology, *, key: Any, value: Any) -> None:
     missing = list(_missing(topology, has_key=key is not None, has_value=value is not None))
     if missing:
         raise TopologyError(
-            f"serdes are missing: {'; '.join(missing)}. Give them where the topic or store is named "
-            "(Consumed, Produced, Grouped, Joined, Materialized), or set default_key_serde and default_value_serde for the app"
+            f"serdes are missing: {'; '.join(missing)}. Give them where the topic or store is "
+            "named (Consumed, Produced, Grouped, Joined, Materialized), or set default_key_serde "
+            "and default_value_serde for the app"
         )
 
 
@@ -54,7 +55,10 @@ def _missing(topology: Topology, *, has_key: bool, has_value: bool) -> Iterator[
                 )
                 yield f"{words} of source {node.name}, which reads {topics}"
             case SinkNode() if words := told(node):
-                yield f"{words} of sink {node.name}, which writes to {node.topic if isinstance(node.topic, str) else 'topics that a function tells'}"
+                yield (
+                    f"{words} of sink {node.name}, which writes to "
+                    f"{node.topic if isinstance(node.topic, str) else 'topics that a function tells'}"
+                )
     for specs in (topology.stores, topology.global_stores):
         for spec in specs.values():
             if spec.kind is not StoreKind.CUSTOM and (words := told(spec)):

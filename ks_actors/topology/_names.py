@@ -20,7 +20,8 @@ def valid_name(name: Any) -> str:
         or not _NAME.fullmatch(name)
     ):
         raise TopologyError(
-            f"{name!r} cannot be a name: take 1 to {_LONGEST_NAME} ASCII letters, digits, '.', '_' and '-', and neither '.' nor '..' alone"
+            f"{name!r} cannot be a name: take 1 to {_LONGEST_NAME} ASCII letters, digits, '.', "
+            "'_' and '-', and neither '.' nor '..' alone"
         )
     return name
 
@@ -38,8 +39,8 @@ def valid_topic(topic: Any, of: str) -> str:
         or not _NAME.fullmatch(topic)
     ):
         raise TopologyError(
-            f"{topic!r} of {of} cannot be the name of a topic: take 1 to {_LONGEST_NAME} ASCII letters, digits, '.', '_' and '-', "
-            "and neither '.' nor '..' alone"
+            f"{topic!r} of {of} cannot be the name of a topic: take 1 to {_LONGEST_NAME} ASCII "
+            "letters, digits, '.', '_' and '-', and neither '.' nor '..' alone"
         )
     return topic
 

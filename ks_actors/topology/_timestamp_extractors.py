@@ -39,7 +39,8 @@ class FailOnInvalidTimestamp(RecordTimestamp):
     def invalid(self, record: InputRecord, partition_time: int) -> int:  # noqa: ARG002 - what an extractor is given
         """Raise TimestampInvalid."""
         raise TimestampInvalid(
-            f"the timestamp of the record is {record.timestamp}; use another timestamp extractor to process such data",
+            f"the timestamp of the record is {record.timestamp}; use another timestamp extractor "
+            "to process such data",
             topic=record.topic,
             partition=record.partition,
             offset=record.offset,
@@ -71,7 +72,8 @@ class UsePartitionTimeOnInvalidTimestamp(RecordTimestamp):
         """Return the partition's time."""
         if partition_time < 0:
             raise TimestampInvalid(
-                f"the timestamp of the record is {record.timestamp}, and the partition's time is not known yet",
+                f"the timestamp of the record is {record.timestamp}, and the partition's "
+                "time is not known yet",
                 topic=record.topic,
                 partition=record.partition,
                 offset=record.offset,

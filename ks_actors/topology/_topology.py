@@ -290,7 +290,8 @@ class Topology:
         self._check_topic(source, topic)
         if source == processor:
             raise TopologyError(
-                f"source and processor of global store {spec.name} are both named {source}: give them different names"
+                f"source and processor of global store {spec.name} are both named {source}: give "
+                "them different names"
             )
         if spec.name in self._stores or spec.name in self._global_stores:
             raise TopologyError(
@@ -303,7 +304,8 @@ class Topology:
         )
         if operator.asynchronous is not None:
             raise TopologyError(
-                f"processor {processor} of global store {spec.name} is 'async def', which nothing waits for there: make it plain"
+                f"processor {processor} of global store {spec.name} is 'async def', which nothing "
+                "waits for there: make it plain"
             )
         self._nodes[source] = SourceNode(
             name=source,
@@ -332,7 +334,8 @@ class Topology:
         valid_topic(name, "an internal topic")
         if name in self._internal:
             raise TopologyError(
-                f"internal topic {name} has been added already: name the operations that make it differently"
+                f"internal topic {name} has been added already: name the operations that "
+                "make it differently"
             )
         if partitions is not None:
             check_whole(partitions, role="partitions", of=f"internal topic {name}")
@@ -340,7 +343,8 @@ class Topology:
             check_configs(configs, role="configs", of=f"internal topic {name}")
         if partitions is not None and partitions < 1:
             raise TopologyError(
-                f"internal topic {name} cannot have {partitions} partitions: give 1 or more, or None for as many as upstream"
+                f"internal topic {name} cannot have {partitions} partitions: give 1 or more, or "
+                "None for as many as upstream"
             )
         self._internal[name] = InternalTopic(name, partitions, dict(configs or {}))
         return self
@@ -365,7 +369,8 @@ class Topology:
         if None not in counts.values() and len(set(counts.values())) > 1:
             told = ", ".join(f"{topic} ({count})" for topic, count in sorted(counts.items()))
             raise TopologyError(
-                f"topics that are joined have different numbers of partitions: {told}; repartition them to the same number"
+                f"topics that are joined have different numbers of partitions: {told}; "
+                "repartition them to the same number"
             )
         self._copartitioned.append(group)
         return self
@@ -418,30 +423,35 @@ class Topology:
                 raise TopologyError(f"parent {parent} of node {name} is unknown: {hint}")
             if isinstance(node, SinkNode):
                 raise TopologyError(
-                    f"parent {parent} of node {name} is a sink, which forwards nothing: read its topic with a source instead"
+                    f"parent {parent} of node {name} is a sink, which forwards nothing: read its "
+                    "topic with a source instead"
                 )
             if any(
                 parent in (keeper.source, keeper.processor)
                 for keeper in self._global_topics.values()
             ):
                 raise TopologyError(
-                    f"parent {parent} of node {name} belongs to a global store, which forwards nothing: read the topic as a stream"
+                    f"parent {parent} of node {name} belongs to a global store, which forwards "
+                    "nothing: read the topic as a stream"
                 )
 
     def _check_topic(self, name: str, topic: str) -> None:
         if topic in self._global_topics:
             raise TopologyError(
-                f"topic {topic} of source {name} fills global store {self._global_topics[topic].store}: a topic has one source"
+                f"topic {topic} of source {name} fills global store "
+                f"{self._global_topics[topic].store}: a topic has one source"
             )
         for node in self._nodes.values():
             if isinstance(node, SourceNode):
                 if topic in node.topics:
                     raise TopologyError(
-                        f"topic {topic} of source {name} is read by source {node.name} already: give that one another child"
+                        f"topic {topic} of source {name} is read by source {node.name} already: "
+                        "give that one another child"
                     )
                 if node.pattern is not None and node.pattern.fullmatch(topic):
                     raise TopologyError(
-                        f"topic {topic} of source {name} matches the pattern {node.pattern.pattern} of source {node.name}: a topic has one source"
+                        f"topic {topic} of source {name} matches the pattern "
+                        f"{node.pattern.pattern} of source {node.name}: a topic has one source"
                     )
 
     def _check_pattern(self, name: str, pattern: re.Pattern[str]) -> None:
@@ -449,14 +459,16 @@ class Topology:
             for topic in node.topics if isinstance(node, SourceNode) else ():
                 if pattern.fullmatch(topic):
                     raise TopologyError(
-                        f"pattern {pattern.pattern} of source {name} matches topic {topic} of source {node.name}: narrow it"
+                        f"pattern {pattern.pattern} of source {name} matches topic {topic} of "
+                        f"source {node.name}: narrow it"
                     )
 
     def _check_store(self, spec: StoreSpec, owner: str | None) -> None:
         _check_spec(spec, "the topology" if owner is None else f"node {owner}")
         if spec.name in self._global_stores:
             raise TopologyError(
-                f"store {spec.name} has been added as a global store already: give every store a name of its own"
+                f"store {spec.name} has been added as a global store already: give every store "
+                "a name of its own"
             )
         known = self._stores.get(spec.name)
         # Equal ones may belong to two operations that do not know of each other.
@@ -464,8 +476,9 @@ class Topology:
             users = " and ".join(self._users.get(spec.name, ())) or "no node"
             again = "" if owner is None else f", and node {owner} brings another one"
             raise TopologyError(
-                f"a different store {spec.name} has been added already, and is used by {users}{again}: "
-                "give every store a name of its own, or pass the same StoreSpec object to all that share it"
+                f"a different store {spec.name} has been added already, and is used by "
+                f"{users}{again}: give every store a name of its own, or pass the same StoreSpec "
+                "object to all that share it"
             )
 
     def _check_connectable(
@@ -473,22 +486,26 @@ class Topology:
     ) -> None:
         if store in self._global_stores:
             raise TopologyError(
-                f"store {store} is global: processor {processor} can read it without being connected; leave the name out"
+                f"store {store} is global: processor {processor} can read it without being "
+                "connected; leave the name out"
             )
         if store not in self._stores and all(store != spec.name for spec in own):
             raise TopologyError(
-                f"store {store} of processor {processor} is unknown: add it with add_state_store before"
+                f"store {store} of processor {processor} is unknown: add it with "
+                "add_state_store before"
             )
 
     def _check_processor(self, processor: str, store: str) -> None:
         node = self._nodes.get(processor)
         if node is None:
             raise TopologyError(
-                f"processor {processor}, to be connected to store {store}, is unknown: add it before"
+                f"processor {processor}, to be connected to store {store}, is "
+                "unknown: add it before"
             )
         if not isinstance(node, ProcessorNode):
             raise TopologyError(
-                f"node {processor} is no processor: store {store} cannot be connected to a source or a sink"
+                f"node {processor} is no processor: store {store} cannot be connected to "
+                "a source or a sink"
             )
 
     def _link(self, name: str, parents: tuple[str, ...]) -> None:

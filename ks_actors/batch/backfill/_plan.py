@@ -34,14 +34,18 @@ Choice: TypeAlias = Literal[
 ]
 CHOICES: Final[tuple[str, ...]] = get_args(Choice)
 _READ_BACK: Final = (
-    "topic {} is written and read by this topology: what is written over history is not read in the same run. Use repartition(), or allow "
-    "'topics_read_back' to read what the topic holds now"
+    "topic {} is written and read by this topology: what is written over history is not read in "
+    "the same run. Use repartition(), or allow 'topics_read_back' to read what the topic holds now"
 )
 _ORDER: Final = (
-    "{} has state that may depend on the order in which records come through {}: a stream takes those of several tasks and topics as they happen to "
-    "come, history by their times. Allow 'order_after_rekey' if the order does not matter, or that of times will do"
+    "{} has state that may depend on the order in which records come through {}: a stream takes "
+    "those of several tasks and topics as they happen to come, history by their times. Allow "
+    "'order_after_rekey' if the order does not matter, or that of times will do"
 )
-_INCOMPLETE: Final = "store {} {}: a stream that goes on from the snapshot begins with it empty. Allow 'incomplete_snapshot' if that will do"
+_INCOMPLETE: Final = (
+    "store {} {}: a stream that goes on from the snapshot begins with it empty. Allow "
+    "'incomplete_snapshot' if that will do"
+)
 
 
 class TaskPlan(msgspec.Struct, frozen=True):
@@ -210,7 +214,10 @@ def _in_order(setup: Environment) -> list[int]:
             around = ", ".join(map(str, sorted(needs)))
             raise BackfillRefused(
                 [
-                    f"subtopologies {around} write each other's repartition topics: there is no order in which to run them"
+                    (
+                        f"subtopologies {around} write each other's repartition topics: there is no "
+                        "order in which to run them"
+                    )
                 ]
             )
         order += ready

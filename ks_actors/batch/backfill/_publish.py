@@ -162,8 +162,10 @@ class _Publisher:
                         self._note(fetched.batch, found)
         except TimeoutError as late:
             raise LogTimeout(
-                f"job {self._job!r} of {self._config.application_id} has waited for {self._timeout_ms + _MARGIN_MS:,} ms to read its markers: a "
-                f"transaction is open in {where} at offset {at}, of {end}. Nothing was written. Try again when the other job has ended"
+                f"job {self._job!r} of {self._config.application_id} has waited for "
+                f"{self._timeout_ms + _MARGIN_MS:,} ms to read its markers: a transaction is open "
+                f"in {where} at offset {at}, of {end}. Nothing was written. Try again when the "
+                "other job has ended"
             ) from late
         finally:
             await fetcher.close()
@@ -186,7 +188,10 @@ class _Publisher:
         there = set(partitions)
         for where, marker in sorted(known.items()):
             if ends[where] < marker.end:
-                why = f"ends at offset {ends[where]}, and the job has written up to {marker.end}: the topic was deleted since then"
+                why = (
+                    f"ends at offset {ends[where]}, and the job has written up to {marker.end}: "
+                    "the topic was deleted since then"
+                )
                 raise self._refused(where, why)
             records, checksum, more = (
                 await asyncio.to_thread(self._sum, where, marker.records)
@@ -201,8 +206,9 @@ class _Publisher:
 
     def _refused(self, where: TopicPartition, why: str) -> PublishRefused:
         return PublishRefused(
-            f"job {self._job!r} of {self._config.application_id} is not published: {where} {why}. Nothing was written. Run it over the same ranges "
-            "with the same topology, or name another job to write everything again"
+            f"job {self._job!r} of {self._config.application_id} is not published: {where} {why}. "
+            "Nothing was written. Run it over the same ranges with the same topology, or name "
+            "another job to write everything again"
         )
 
     def _sum(self, where: TopicPartition, most: int) -> tuple[int, int, bool]:

@@ -235,8 +235,9 @@ class TaskRun:
                 if hasattr(self._setup.topology.nodes[name], "operator")
             )
             why = (
-                f"a processor of task {self._work.task} (one of {nodes}) is called by the wall clock, and history has none. "
-                "Use stream time, or allow 'wall_clock' to leave such calls out"
+                f"a processor of task {self._work.task} (one of {nodes}) is called by the wall "
+                "clock, and history has none. Use stream time, or allow 'wall_clock' to "
+                "leave such calls out"
             )
             raise BackfillRefused([why])
 
@@ -296,7 +297,8 @@ class TaskRun:
             except TimeoutError as late:
                 nodes = ", ".join(self._task.busy_nodes())
                 raise TaskTimeout(
-                    f"{nodes} has {self._task.in_flight} records in flight for {_IN_FLIGHT_SECONDS:g} s",
+                    f"{nodes} has {self._task.in_flight} records in flight for "
+                    f"{_IN_FLIGHT_SECONDS:g} s",
                     task=self._work.task,
                 ) from late
 

@@ -187,6 +187,7 @@ class KsActorsSource(DataSource):
         """Return a streaming reader. Raises ConfigError for a store outside the log."""
         if self._read_options.place is not None:
             raise ConfigError(
-                "a store is read once: what comes into it is in its changelog, or in the topic that it is written to"
+                "a store is read once: what comes into it is in its changelog, or in the topic "
+                "that it is written to"
             )
         return TopicStreamReader(self._read_options, self._checked(schema))

@@ -219,7 +219,8 @@ def _wrong_about_live(options: Mapping[str, str]) -> list[str]:
         wrong.append("token: is required for live stores: it is that of App.serve_stores")
     if not _addresses(options):
         wrong.append(
-            "live: names no app: it is host:port, the address of App.serve_stores, or several with commas between them"
+            "live: names no app: it is host:port, the address of App.serve_stores, or several "
+            "with commas between them"
         )
     if options.get("isolation", "read_committed") not in _ISOLATIONS:
         wrong.append(
@@ -237,7 +238,10 @@ def _wrong_about_kind(
         return ["store_kind: is about a store, and this reads a topic"]
     if kind == VERSIONED and places and places != ["log"]:
         return [
-            f"store_kind: a versioned store is read from its changelog, by log, not from {places[0]}"
+            (
+                "store_kind: a versioned store is read from its changelog, by log, not "
+                f"from {places[0]}"
+            )
         ]
     return [
         f"columns: there is no {name!r}; there are {', '.join(known_columns(kind))}"
@@ -306,6 +310,7 @@ def _sql_type(serde: str | None, option: str) -> str:
     kind = next((kind for known, kind in _SQL_TYPES if known is found), None)
     if kind is None:
         raise ConfigError(
-            f"{option}: is required for {serde}: Spark's type of what it makes, such as 'string' or 'struct<a: int, b: string>'"
+            f"{option}: is required for {serde}: Spark's type of what it makes, such as 'string' "
+            "or 'struct<a: int, b: string>'"
         )
     return kind

@@ -90,7 +90,8 @@ class StoreReader(DataSourceReader):
             return SnapshotReader.open(place, application_id=application_id)
         if application_id is None:
             raise ConfigError(
-                f"application_id: is required to find the newest snapshot below {uri}, which is none itself"
+                f"application_id: is required to find the newest snapshot below {uri}, "
+                "which is none itself"
             )
         found, refused = find_snapshots(place, application_id)
         if not found:
@@ -114,7 +115,8 @@ class StoreReader(DataSourceReader):
         ]:
             told = ", ".join(map(str, missing))
             raise ConfigError(
-                f"live: partitions {told} of store {place.store} are at none of {', '.join(place.live)}: name all instances, with commas between them"
+                f"live: partitions {told} of store {place.store} are at none of "
+                f"{', '.join(place.live)}: name all instances, with commas between them"
             )
         return [rows[number] for number in sorted(rows)]
 
@@ -122,15 +124,18 @@ class StoreReader(DataSourceReader):
         wanted = kind.removeprefix("timestamped_")
         if wanted == CUSTOM:
             raise ConfigError(
-                f"store {self._place.store} is one of your own, whose rows only you know: read its changelog as a topic"
+                f"store {self._place.store} is one of your own, whose rows only you know: read "
+                "its changelog as a topic"
             )
         if wanted == VERSIONED:
             raise ConfigError(
-                f"store {self._place.store} is versioned: it is read from its changelog, by log, with store_kind={wanted}"
+                f"store {self._place.store} is versioned: it is read from its changelog, by log, "
+                f"with store_kind={wanted}"
             )
         if wanted != self._options.store_kind:
             raise ConfigError(
-                f"store_kind: store {self._place.store} is of kind {wanted}, not {self._options.store_kind}: say so"
+                f"store_kind: store {self._place.store} is of kind {wanted}, not "
+                f"{self._options.store_kind}: say so"
             )
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:

@@ -165,7 +165,8 @@ class BatchBridge(Actor[BridgeMessage]):
         if order.name in self._jobs or any(other.name == order.name for other in self._waiting):
             order.reply.fail(
                 BatchError(
-                    f"there is a job {order.name} already: wait for it, or give this one another name"
+                    f"there is a job {order.name} already: wait for it, or give "
+                    "this one another name"
                 )
             )
         elif len(self._jobs) < self._settings.max_jobs:

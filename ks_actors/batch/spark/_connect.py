@@ -40,7 +40,10 @@ def check_answers(url: str, shown: str) -> None:
             ready.result(ANSWER_SECONDS)
         except grpc.FutureTimeoutError:
             ready.cancel()
-            why = f"nobody has answered for {ANSWER_SECONDS:g} s. Is a Spark Connect server running there, and can it be reached from here?"
+            why = (
+                f"nobody has answered for {ANSWER_SECONDS:g} s. Is a Spark Connect server running "
+                "there, and can it be reached from here?"
+            )
             raise SparkUnavailable(f"no Spark session could be had at {shown}: {why}") from None
 
 

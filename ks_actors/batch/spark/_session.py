@@ -94,7 +94,8 @@ class SparkSession:
                 check_answers(self._settings.master, self._settings.place)
                 if not is_known(self._spark):
                     _log.warning(
-                        "the Spark Connect server at %s knows the session no longer: there is to be a new one",
+                        "the Spark Connect server at %s knows the session no longer: there "
+                        "is to be a new one",
                         self._settings.place,
                     )
                     self._end()
@@ -185,7 +186,8 @@ class SparkSession:
             raise
         except Exception as error:
             raise SparkUnavailable(
-                f"no Spark session could be had at {settings.place}: {first_line(error)}{_hint(error, settings)}"
+                f"no Spark session could be had at {settings.place}: "
+                f"{first_line(error)}{_hint(error, settings)}"
             ) from error
         register(spark)
         return spark
@@ -293,7 +295,8 @@ def check_packages(*, connects: bool = False) -> None:
         are = "is" if len(missing) == 1 else "are"
         what, extra = ("Spark Connect", "spark-connect") if connects else ("Spark", "spark")
         raise SparkUnavailable(
-            f"{what} needs {', '.join(missing)}, which {are} not installed: pip install 'ks-actors[{extra}]'"
+            f"{what} needs {', '.join(missing)}, which {are} not installed: pip install "
+            f"'ks-actors[{extra}]'"
         )
 
 
@@ -303,7 +306,8 @@ def _check_java() -> None:
     if java is None:
         where = "on the PATH" if home is None else f"in JAVA_HOME, {home}"
         raise SparkUnavailable(
-            f"Spark needs Java 17 or later, and there is none {where}: install one, or use master='sc://…'"
+            f"Spark needs Java 17 or later, and there is none {where}: install one, or "
+            "use master='sc://…'"
         )
 
 

@@ -48,8 +48,9 @@ class _Life:
                 await ref.ask(RunJob, "start", _started, timeout_ms).within(inf)
             except JobTimeout as late:
                 raise SparkUnavailable(
-                    f"Spark at {settings.place} has not started, and done something small, within {timeout_ms} ms: look whether {settings.place} "
-                    "answers and has room, or give the SparkBridge more start_timeout_ms"
+                    f"Spark at {settings.place} has not started, and done something small, within "
+                    f"{timeout_ms} ms: look whether {settings.place} answers and has room, or "
+                    "give the SparkBridge more start_timeout_ms"
                 ) from late
             self.stack, self.ref = stack.pop_all(), ref
 
@@ -82,7 +83,8 @@ class SparkBridge:
 
     def __reduce__(self) -> Any:
         raise TypeError(
-            "a SparkBridge belongs to its process: a topology that asks Spark in its middle is backfilled by engine='local'"
+            "a SparkBridge belongs to its process: a topology that asks Spark in its middle is "
+            "backfilled by engine='local'"
         )
 
     async def __aenter__(self) -> Self:
@@ -130,7 +132,8 @@ class SparkBridge:
         """
         if self._life is None or self._life.ref is None:
             raise BatchError(
-                "this SparkBridge is not open: an App opens it that has it in its topology or its services, or `async with bridge:`"
+                "this SparkBridge is not open: an App opens it that has it in its topology or its "
+                "services, or `async with bridge:`"
             )
         return self._life.ref
 
@@ -174,7 +177,8 @@ class SparkBridge:
         except AskTimeout as late:
             ref.ask(StopQuery, name)
             raise JobTimeout(
-                f"query {name} did not run within {timeout_ms} ms, and is stopped: look what Spark is at, or raise timeout_ms"
+                f"query {name} did not run within {timeout_ms} ms, and is stopped: look what "
+                "Spark is at, or raise timeout_ms"
             ) from late
         except ActorsError as ended:
             raise JobCancelled("the batch bridge has ended") from ended

@@ -48,7 +48,10 @@ ROWS: Final = pa.schema(
 )
 """Rows between stages; a row without a topic carries a task's final result in its value."""
 
-DDL: Final = "topic string, partition int, high bigint, source int, number bigint, key binary, value binary, timestamp bigint, headers binary"
+DDL: Final = (
+    "topic string, partition int, high bigint, source int, number bigint, key binary, value "
+    "binary, timestamp bigint, headers binary"
+)
 
 
 def batch_of(rows: pa.RecordBatch, first: int) -> Batch:
@@ -71,7 +74,8 @@ def done_of(data: bytes) -> TaskDone:
         return _decode_done(data)
     except msgspec.MsgspecError as error:
         raise BatchError(
-            f"what a Spark task has written as its end is none: {error}; are ks_actors of another version there?"
+            f"what a Spark task has written as its end is none: {error}; are ks_actors of "
+            "another version there?"
         ) from error
 
 

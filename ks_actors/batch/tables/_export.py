@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 
 _TIME = pa.timestamp("us", "UTC")
 _RAW = Decoding(pa.binary(), None)
-_NO_CHANGELOG = "table {}: {}, so there is nothing to export it from. Write it to a topic, or read a snapshot by spark.read"
+_NO_CHANGELOG = (
+    "table {}: {}, so there is nothing to export it from. Write it to a topic, or read a "
+    "snapshot by spark.read"
+)
 
 
 class _Plan(NamedTuple):
@@ -75,7 +78,8 @@ class Exporter:
         names = [plan.name for plan in plans]
         if len(set(names)) < len(names):
             raise ConfigError(
-                f"{', '.join(sorted({name for name in names if names.count(name) > 1}))}: is to be exported twice, into one directory"
+                f"{', '.join(sorted({name for name in names if names.count(name) > 1}))}: is to "
+                "be exported twice, into one directory"
             )
         if strange := sorted(set(self._types) - set(names)):
             raise ConfigError(f"types: {', '.join(strange)} is not exported")
@@ -206,8 +210,9 @@ def _columns(columns: TopicColumns, plan: _Plan, batch: Batch, where: LogRange) 
                     )
                 except Exception as found:
                     raise SerializationError(
-                        f"{where.topic}-{where.partition}: the {what} at offset {offset} is not what its serde makes, or not of the type "
-                        f"{decoding.type}: {type(found).__name__}: {found}. Export it raw, or say its type"
+                        f"{where.topic}-{where.partition}: the {what} at offset {offset} is not "
+                        f"what its serde makes, or not of the type {decoding.type}: "
+                        f"{type(found).__name__}: {found}. Export it raw, or say its type"
                     ) from found
         raise SerializationError(
             f"{where.topic}-{where.partition}: {type(error).__name__}: {error}"

@@ -138,7 +138,8 @@ class Broker:
             elif count <= len(topic.partitions):
                 there = len(topic.partitions)
                 refused = refused or LogError(
-                    f"topic {name} has {there} partitions already, {count} is not more: name the number it is to have"
+                    f"topic {name} has {there} partitions already, {count} is not more: name the "
+                    "number it is to have"
                 )
             else:
                 self.storage.grow_topic(topic, count)
@@ -198,7 +199,8 @@ class Broker:
             try:
                 if outgoing.partition[0] in INTERNAL:
                     raise LogError(
-                        f"topic {outgoing.partition[0]} is kept by the log itself: write to another one"
+                        f"topic {outgoing.partition[0]} is kept by the log itself: "
+                        "write to another one"
                     )
                 partition = self.partition(outgoing.partition)
                 checked.append(

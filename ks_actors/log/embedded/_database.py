@@ -141,7 +141,8 @@ class Database:
         """
         if self._read_only:
             raise LogError(
-                f"the log in {self._directory} was opened to be read: open it without read_only to write"
+                f"the log in {self._directory} was opened to be read: open it without "
+                "read_only to write"
             )
         if self._undo is not None:
             self._reopen(self._undo)
@@ -216,7 +217,8 @@ class Database:
         text = str(error)
         if "lock" in text and ("LOCK" in text or "lock hold" in text):
             return LogError(
-                f"the log in {self._directory} is in use by another process, or by another log in this one: close that, or use another directory"
+                f"the log in {self._directory} is in use by another process, or by another log in "
+                "this one: close that, or use another directory"
             )
         if any(sign in text for sign in _FULL):
             return StorageFull(f"no room in {self._directory}: {text}")

@@ -84,7 +84,8 @@ class Group:
             )
         if who.generation != self.generation:
             raise IllegalGeneration(
-                f"group {self.group_id!r} is in generation {self.generation}, member {who.member_id} is of {who.generation}"
+                f"group {self.group_id!r} is in generation {self.generation}, member "
+                f"{who.member_id} is of {who.generation}"
             )
 
     def enter(self, member: EmbeddedMembership) -> None:

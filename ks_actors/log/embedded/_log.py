@@ -100,7 +100,10 @@ class EmbeddedLog:
         await self.close()
 
     def __repr__(self) -> str:
-        return f"<EmbeddedLog {'in memory' if self._directory is None else f'in {self._directory}'}, {self._state}>"
+        return (
+            "<EmbeddedLog "
+            f"{'in memory' if self._directory is None else f'in {self._directory}'}, {self._state}>"
+        )
 
     @property
     def directory(self) -> Path | None:

@@ -88,12 +88,14 @@ class Partition:
             most = max(sizes)
             if most > settings.max_message_bytes:
                 raise RecordTooLarge(
-                    f"record {sizes.index(most)} of a batch for {self.name} has {most} bytes, max.message.bytes is {settings.max_message_bytes}",
+                    f"record {sizes.index(most)} of a batch for {self.name} has {most} bytes, "
+                    f"max.message.bytes is {settings.max_message_bytes}",
                     [index for index, one in enumerate(sizes) if one > settings.max_message_bytes],
                 )
         if settings.compacted and None in batch.keys:
             raise InvalidRecord(
-                f"record {batch.keys.index(None)} of a batch for {self.name} has no key, but the topic is compacted",
+                f"record {batch.keys.index(None)} of a batch for {self.name} has no key, but the "
+                "topic is compacted",
                 [index for index, key in enumerate(batch.keys) if key is None],
             )
         if settings.before_max_ms is not None or settings.after_max_ms is not None:

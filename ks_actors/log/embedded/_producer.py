@@ -46,7 +46,8 @@ class EmbeddedProducer:
             raise LogClosed(f"producer {self.client_id} is closed")
         if self._lease is not None and not self._lease.holds():
             raise IllegalGeneration(
-                f"producer {self.client_id} has not sent its last records: the member that they are of is not one any more"
+                f"producer {self.client_id} has not sent its last records: the member that they "
+                "are of is not one any more"
             )
         await self._faults.wait("send")
         self._faults.before("send")
@@ -98,7 +99,8 @@ class EmbeddedTransactionalProducer:
         transaction = self._transaction
         if transaction.epoch != self._epoch:
             raise Fenced(
-                f"transactional id {transaction.name} is in its epoch {transaction.epoch}, producer {self.client_id} is of epoch {self._epoch}"
+                f"transactional id {transaction.name} is in its epoch {transaction.epoch}, "
+                f"producer {self.client_id} is of epoch {self._epoch}"
             )
 
     async def send(self, batches: Sequence[Outgoing], /) -> Sequence[int]:
@@ -111,7 +113,8 @@ class EmbeddedTransactionalProducer:
         transaction = self._transaction
         if transaction.doom is not None:
             raise TransactionAborted(
-                f"transaction of {transaction.name} is void: {transaction.doom}; abort it, and send again what it had"
+                f"transaction of {transaction.name} is void: {transaction.doom}; abort it, and "
+                "send again what it had"
             )
         try:
             await self._faults.wait("send")

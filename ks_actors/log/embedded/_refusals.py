@@ -37,8 +37,9 @@ def check_offsets(group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetad
     for partition, committed in offsets.items():
         if len(committed.metadata) > _METADATA:
             raise LogError(
-                f"offset {committed.offset} of {partition} cannot be committed for group {group_id!r}: its metadata has {len(committed.metadata)} "
-                f"characters, and may have {_METADATA} (Kafka's offset.metadata.max.bytes)"
+                f"offset {committed.offset} of {partition} cannot be committed for group "
+                f"{group_id!r}: its metadata has {len(committed.metadata)} characters, and may "
+                f"have {_METADATA} (Kafka's offset.metadata.max.bytes)"
             )
 
 
@@ -58,7 +59,8 @@ def check_times(
     ]
     if wrong:
         raise InvalidRecord(
-            f"record {wrong[0]} of a batch for {partition} has timestamp {timestamps[wrong[0]]}, and it is {now}: that is further away than "
-            "message.timestamp.before.max.ms and message.timestamp.after.max.ms of the topic allow",
+            f"record {wrong[0]} of a batch for {partition} has timestamp {timestamps[wrong[0]]}, "
+            f"and it is {now}: that is further away than message.timestamp.before.max.ms and "
+            "message.timestamp.after.max.ms of the topic allow",
             wrong,
         )

@@ -77,7 +77,8 @@ def payload(batch: Batch) -> int:
     keys, values = batch.keys, batch.values
     if not len(keys) == len(values) == len(batch.timestamps):
         raise ValueError(
-            f"columns of a batch are of one length, not {len(keys)} keys, {len(values)} values, {len(batch.timestamps)} timestamps"
+            f"columns of a batch are of one length, not {len(keys)} keys, {len(values)} values, "
+            f"{len(batch.timestamps)} timestamps"
         )
     size = _bytes_of(keys, "keys") + _bytes_of(values, "values")
     if batch.headers is None:

@@ -68,7 +68,8 @@ def check_topic(name: str, partitions: int) -> None:
     """Raise LogError for a topic that Kafka would reject."""
     if not _LEGAL.fullmatch(name) or name in {".", ".."}:
         raise LogError(
-            f"{name!r} is no name of a topic: use 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'"
+            f"{name!r} is no name of a topic: use 1 to 249 of the characters a-z, A-Z, "
+            "0-9, '.', '_' and '-'"
         )
     if partitions < 1:
         raise LogError(f"topic {name} needs at least one partition, not {partitions}")
@@ -87,12 +88,14 @@ def check_topics(topics: Iterable[NewTopic], existing: Iterable[str]) -> None:
         other = alike.setdefault(topic.name.replace(".", "_"), topic.name)
         if other != topic.name:
             raise LogError(
-                f"topic {topic.name} collides with topic {other}: '.' and '_' are the same in names of metrics; choose another name"
+                f"topic {topic.name} collides with topic {other}: '.' and '_' are the same in "
+                "names of metrics; choose another name"
             )
         count += topic.partitions
     if count > _AT_ONCE:
         raise LogError(
-            f"{count} partitions are more than Kafka makes at once: {_AT_ONCE}; make topics one by one, and let them grow"
+            f"{count} partitions are more than Kafka makes at once: {_AT_ONCE}; make topics one "
+            "by one, and let them grow"
         )
 
 

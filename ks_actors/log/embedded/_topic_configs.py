@@ -122,7 +122,8 @@ def check_configs(topic: str, configs: Mapping[str, str]) -> None:
         config = _CONFIGS.get(name)
         if config is None:
             raise ConfigError(
-                f"topic {topic}: Kafka has no setting {name!r} of topics; it has {', '.join(_CONFIGS)}"
+                f"topic {topic}: Kafka has no setting {name!r} of topics; it has "
+                f"{', '.join(_CONFIGS)}"
             )
         wanted = config.check(value)
         if wanted is not None:

@@ -85,7 +85,8 @@ class ProcessorOperator:
         )
         if options is not None and self.asynchronous is None:
             raise TopologyError(
-                f"processor {node} has options for asynchronous calls, and a plain process: make it 'async def', or leave them out"
+                f"processor {node} has options for asynchronous calls, and a plain process: make "
+                "it 'async def', or leave them out"
             )
 
     def bind(self, context: NodeContext) -> Bound:
@@ -201,12 +202,14 @@ class _TaskContext(Context[Any]):
     def _check(self, record: AnyRecord, child: str | None) -> None:
         if record.timestamp < 0:
             raise ValueError(
-                f"node {self._context.node} forwards a record with timestamp {record.timestamp}: it has to be 0 or later, in ms"
+                f"node {self._context.node} forwards a record with timestamp {record.timestamp}: "
+                "it has to be 0 or later, in ms"
             )
         if child is not None and child not in self._children:
             known = ", ".join(self._children) or "none"
             raise TopologyError(
-                f"node {self._context.node} has no child {child} to forward to, only: {known}; name one of these, or none for all"
+                f"node {self._context.node} has no child {child} to forward to, only: {known}; "
+                "name one of these, or none for all"
             )
 
     def get_state_store(self, name: str) -> Any:
@@ -225,7 +228,8 @@ class _TaskContext(Context[Any]):
             )
         if is_async(callback):
             raise TypeError(
-                f"punctuator {callback!r} of node {self._context.node} is 'async def': make it a plain function"
+                f"punctuator {callback!r} of node {self._context.node} is 'async def': make "
+                "it a plain function"
             )
         return self._context.schedule(interval_ms, punctuation, callback, start_ms)
 
@@ -270,21 +274,25 @@ def _checked(node: str, supplier: AnySupplier) -> AnyProcessor:
     """Return a processor of this supplier, after checking both."""
     if isinstance(supplier, Processor | FixedKeyProcessor):
         raise TopologyError(
-            f"{supplier!r} of node {node} is a processor, and no supplier: give its class, or a function that makes one"
+            f"{supplier!r} of node {node} is a processor, and no supplier: give its class, or a "
+            "function that makes one"
         )
     processor = check_supplier(supplier, role="supplier", of=f"node {node}")
     if not isinstance(processor, Processor | FixedKeyProcessor):
         raise TopologyError(
-            f"{supplier!r} of node {node} supplies {processor!r}: that is no Processor and no FixedKeyProcessor, subclass one of these"
+            f"{supplier!r} of node {node} supplies {processor!r}: that is no Processor and no "
+            "FixedKeyProcessor, subclass one of these"
         )
     if supplier() is processor:
         raise TopologyError(
-            f"{supplier!r} of node {node} supplies the same processor twice: tasks share nothing, so make a new one at every call"
+            f"{supplier!r} of node {node} supplies the same processor twice: tasks share nothing, "
+            "so make a new one at every call"
         )
     for name in ("init", "close"):
         if is_async(getattr(processor, name)):
             raise TopologyError(
-                f"{name} of {processor!r} at node {node} is 'async def', and only process can be: make it a plain method"
+                f"{name} of {processor!r} at node {node} is 'async def', and only process can be: "
+                "make it a plain method"
             )
     check_function(processor.process, 1, role="process", of=f"node {node}", awaited=True)
     check_function(processor.init, 1, role="init", of=f"node {node}")

@@ -42,15 +42,18 @@ def check_function(
     """
     if not callable(function):
         raise TopologyError(
-            f"{role} of {of} is {function!r}, which cannot be called: give a function of {_count(allowed)}"
+            f"{role} of {of} is {function!r}, which cannot be called: give a function of "
+            f"{_count(allowed)}"
         )
     if _is(function, inspect.isasyncgenfunction):
         raise TopologyError(
-            f"{role} of {of} is the asynchronous generator {function!r}: give a function that returns its results"
+            f"{role} of {of} is the asynchronous generator {function!r}: give a function that "
+            "returns its results"
         )
     if not iterated and _is(function, inspect.isgeneratorfunction):
         raise TopologyError(
-            f"{role} of {of} is the generator {function!r}, and nothing goes through its results: give a function that returns one"
+            f"{role} of {of} is the generator {function!r}, and nothing goes through its results: "
+            "give a function that returns one"
         )
     if not awaited and _is(function, inspect.iscoroutinefunction):
         raise TopologyError(
@@ -94,7 +97,8 @@ def check_serde(value: Any, *, role: str, of: str) -> None:
         else "an object of ks_actors.serdes"
     )
     raise TopologyError(
-        f"{role} of {of} is {_shown(value)}, which is no serde: give {hint}, or None for the app's default"
+        f"{role} of {of} is {_shown(value)}, which is no serde: give {hint}, or None for "
+        "the app's default"
     )
 
 
@@ -111,7 +115,8 @@ def check_names(names: tuple[Any, ...], *, role: str, of: str) -> None:
     for name in names:
         if not isinstance(name, str) or not name:
             raise TopologyError(
-                f"{role} of {of} is {_shown(name)}: give names, each a str and an argument of its own"
+                f"{role} of {of} is {_shown(name)}: give names, each a str and an "
+                "argument of its own"
             )
 
 
@@ -127,7 +132,8 @@ def check_one_of(value: Any, choices: tuple[Any, ...], *, role: str, of: str) ->
         value is choice or (isinstance(value, str) and value == choice) for choice in choices
     ):
         raise TopologyError(
-            f"{role} of {of} is {_shown(value)}: give {', '.join(map(repr, choices[:-1]))} or {choices[-1]!r}"
+            f"{role} of {of} is {_shown(value)}: give {', '.join(map(repr, choices[:-1]))} "
+            f"or {choices[-1]!r}"
         )
 
 
@@ -140,7 +146,8 @@ def check_configs(value: Mapping[str, str], *, role: str, of: str) -> None:
         items = None
     if items is None or any(not isinstance(part, str) for item in items for part in item):
         raise TopologyError(
-            f"{role} of {of} is {_shown(value)}: give a dict of str to str, such as {{'retention.ms': '60000'}}"
+            f"{role} of {of} is {_shown(value)}: give a dict of str to str, such as "
+            "{'retention.ms': '60000'}"
         )
 
 
@@ -154,7 +161,8 @@ def check_supplier(supplier: Any, *, role: str, of: str) -> Any:
         return supplier()
     except Exception as error:
         raise TopologyError(
-            f"{role} of {of} is {supplier!r}, which raises {type(error).__name__} when it is called: {error}; mend it"
+            f"{role} of {of} is {supplier!r}, which raises {type(error).__name__} when it is "
+            f"called: {error}; mend it"
         ) from error
 
 
@@ -172,8 +180,10 @@ def _arity(function: Callable[..., Any], allowed: tuple[int, ...], role: str, of
             if required <= count and (endless or count <= most):
                 return count
     raise TopologyError(
-        f"{role} of {of} cannot be called with {' or '.join(map(str, allowed))} positional arguments: {function!r} "
-        f"requires {required}{f' and {by_name} by keyword' if by_name else ''}; give a function of {_count(allowed)}"
+        f"{role} of {of} cannot be called with {' or '.join(map(str, allowed))} positional "
+        f"arguments: {function!r} requires "
+        f"{required}{f' and {by_name} by keyword' if by_name else ''}; give a function of "
+        f"{_count(allowed)}"
     )
 
 

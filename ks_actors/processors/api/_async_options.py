@@ -45,7 +45,8 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
             )
         if self.attempts < 1 or not 0 <= self.backoff_ms <= self.max_backoff_ms:
             raise TopologyError(
-                f"{self} cannot be: take attempts of 1 or more, and a backoff_ms from 0 to max_backoff_ms"
+                f"{self} cannot be: take attempts of 1 or more, and a backoff_ms from 0 "
+                "to max_backoff_ms"
             )
 
 
@@ -118,7 +119,8 @@ def async_options(
     if arguments:
         options_of(arguments, where)
         raise TopologyError(
-            f"{', '.join(arguments)} of {where} mean nothing: {function!r} is no 'async def'; make it one, or leave them out"
+            f"{', '.join(arguments)} of {where} mean nothing: {function!r} is no 'async def'; "
+            "make it one, or leave them out"
         )
     return None
 
@@ -131,7 +133,8 @@ def options_of(arguments: AsyncArguments, where: str) -> AsyncOptions:
     if unknown := sorted(arguments.keys() - AsyncArguments.__annotations__.keys()):
         known = ", ".join(AsyncArguments.__annotations__)
         raise TopologyError(
-            f"{where} takes no argument {', '.join(unknown)}: besides its own it takes {known}, of an 'async def'"
+            f"{where} takes no argument {', '.join(unknown)}: besides its own it takes {known}, "
+            "of an 'async def'"
         )
     try:
         return AsyncOptions(**arguments)

@@ -179,7 +179,8 @@ def too_early(node: str) -> Callable[..., Never]:
 
     def refuse(*_: object) -> Never:
         raise StreamsError(
-            "a record comes before the processor is initialized: forward in process or in a punctuator, not in init",
+            "a record comes before the processor is initialized: forward in process or in a "
+            "punctuator, not in init",
             node=node,
         )
 

@@ -21,7 +21,10 @@ _KEY = struct.Struct(">qB")
 _HEAD = struct.Struct(">BI")
 _LENGTH = struct.Struct(">I")
 _VARIABLE_SIZE = 1
-_UNKNOWN = "no serde is known for the {what} of joined streams: give StreamJoined(key, value, other_value), or set the app's default serdes"
+_UNKNOWN = (
+    "no serde is known for the {what} of joined streams: give StreamJoined(key, value, "
+    "other_value), or set the app's default serdes"
+)
 
 
 @final

@@ -113,6 +113,7 @@ def _checked(function: Callable[..., Any], rows: Any) -> list[Record[Any, Any]]:
             )
         if row.timestamp < 0:
             raise ValueError(
-                f"{function!r} has returned a record with timestamp {row.timestamp}: it has to be 0 or later, in ms"
+                f"{function!r} has returned a record with timestamp {row.timestamp}: it has to be "
+                "0 or later, in ms"
             )
     return found

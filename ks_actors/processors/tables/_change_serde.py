@@ -70,7 +70,8 @@ class ChangeSerde(Serde[Change]):
                 length, begin = _read_varint(data)
                 if begin + length > end:
                     raise SerializationError(
-                        f"a change whose new value is to have {length} bytes has {len(data)} in all: {data!r}"
+                        f"a change whose new value is to have {length} bytes has {len(data)} "
+                        f"in all: {data!r}"
                     )
                 return read(data[begin : begin + length]), read(data[begin + length : end])
             raise SerializationError(
@@ -82,7 +83,8 @@ class ChangeSerde(Serde[Change]):
     def _told(self) -> Serde[Any]:
         if self.inner is None:
             raise SerializationError(
-                "no serde is known for the values of a grouped table: give Grouped(key, value), or set the app's default serdes"
+                "no serde is known for the values of a grouped table: give Grouped(key, value), "
+                "or set the app's default serdes"
             )
         return self.inner
 

@@ -114,7 +114,8 @@ class HeldSerde(Serde[Held]):
     def _told(self) -> Serde[Any]:
         if self.inner is None:
             raise SerializationError(
-                "no serde is known for the values of a suppressed table: name it upstream, or set the app's default serdes"
+                "no serde is known for the values of a suppressed table: name it upstream, or set "
+                "the app's default serdes"
             )
         return self.inner
 

@@ -186,7 +186,8 @@ class TransformContext(Context[Never]):
 
     def forward(self, record: Never, child: str | None = None) -> None:  # noqa: ARG002 - refused whatever it is
         raise TopologyError(
-            f"the transformer of table {self._context.node} cannot forward: return the value of the row from transform instead"
+            f"the transformer of table {self._context.node} cannot forward: return the value of "
+            "the row from transform instead"
         )
 
     def get_state_store(self, name: str) -> Any:

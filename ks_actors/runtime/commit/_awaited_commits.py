@@ -93,8 +93,9 @@ class AwaitedCommits:
 
 def _migrated(tasks: Collection[TaskId]) -> TaskMigrated:
     return TaskMigrated(
-        f"task {', '.join(map(str, sorted(tasks)))} was closed before its calls had ended, so its work since its last commit is not committed: "
-        "the member of the group that has it next begins at that commit"
+        f"task {', '.join(map(str, sorted(tasks)))} was closed before its calls had ended, so its "
+        "work since its last commit is not committed: the member of the group that has it next "
+        "begins at that commit"
     )
 
 

@@ -157,7 +157,8 @@ class Committer(Actor[CommitterMessage]):
             answer(
                 request,
                 IllegalGeneration(
-                    "the group has moved on, and the next owner of the tasks begins at the last commit"
+                    "the group has moved on, and the next owner of the tasks begins "
+                    "at the last commit"
                 ),
             )
         elif self._held and not (request.hold or request.rebalancing):
@@ -294,7 +295,8 @@ class Committer(Actor[CommitterMessage]):
             return await warn_if_slow("a commit", what, answer.within(self._timeout + _GRACE))
         except AskTimeout as late:
             raise TaskTimeout(
-                f"a commit waited for {what} for {late.seconds:g} s: look what holds it up, or raise task_timeout_ms"
+                f"a commit waited for {what} for {late.seconds:g} s: look what holds it up, or "
+                "raise task_timeout_ms"
             ) from late
 
     def _purge(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
@@ -316,7 +318,8 @@ class Committer(Actor[CommitterMessage]):
                 self._workers = tuple(each for each in self._workers if each is not worker)
             except AskTimeout as late:
                 raise TaskTimeout(
-                    f"{worker.path} did not stand still for a commit within {self._timeout:g} s: a processor does not return"
+                    f"{worker.path} did not stand still for a commit within {self._timeout:g} s: "
+                    "a processor does not return"
                 ) from late
 
     def _go_on(self) -> None:

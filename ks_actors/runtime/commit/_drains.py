@@ -34,13 +34,15 @@ def undrained(tasks: Collection[Task], seconds: float) -> TaskTimeout:
         )
     if not busy:
         return TaskTimeout(
-            f"the tasks were not ready for a commit {seconds:g} s after it had begun, though none has anything in hand: the event loop was "
-            "kept busy, or a worker did not give its task back. Look for functions that do not return, or raise max_drain_ms"
+            f"the tasks were not ready for a commit {seconds:g} s after it had begun, though none "
+            "has anything in hand: the event loop was kept busy, or a worker did not give its "
+            "task back. Look for functions that do not return, or raise max_drain_ms"
         )
     told = "; ".join(f"task {task} at {nodes}" for task, nodes in busy.items())
     return TaskTimeout(
-        f"asynchronous processors still had records in flight {seconds:g} s after a commit had begun: {told}. If calls may take so long, "
-        "raise max_drain_ms; if not, give them a timeout_ms that is shorter"
+        f"asynchronous processors still had records in flight {seconds:g} s after a commit had "
+        f"begun: {told}. If calls may take so long, raise max_drain_ms; if not, give them a "
+        "timeout_ms that is shorter"
     )
 
 

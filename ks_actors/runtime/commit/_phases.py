@@ -51,7 +51,8 @@ class TasksBroken(StreamsError):
     def of(cls, tasks: Iterable[TaskId]) -> TasksBroken:
         """Return the error about these tasks."""
         return cls(
-            f"what failed in task {', '.join(map(str, tasks))} has to be rolled back before anything can be committed"
+            f"what failed in task {', '.join(map(str, tasks))} has to be rolled back before "
+            "anything can be committed"
         )
 
 

@@ -103,13 +103,15 @@ class GlobalStores:
             # position of its own topic.
             if at and at.keys().isdisjoint(partitions):
                 found[store] = (
-                    f"it was filled from another topic than {partitions[0].topic if partitions else 'any that there is'}"
+                    "it was filled from another topic than "
+                    f"{partitions[0].topic if partitions else 'any that there is'}"
                 )
             for partition in partitions:
                 begin, end = self.begins[partition], self.ends[partition]
                 if partition in at and not begin <= at[partition] + 1 <= end:
                     found[store] = (
-                        f"it goes up to offset {at[partition] + 1} of {partition}, which has {begin} to {end}"
+                        f"it goes up to offset {at[partition] + 1} of {partition}, which has "
+                        f"{begin} to {end}"
                     )
         return found
 

@@ -105,7 +105,8 @@ class PatternWatch(Actor[PatternWatchMessage]):
                     self._instance.tell(m.Fatal(message.error, rolled_back=False))
                 else:
                     _log.warning(
-                        "the topics that patterns match could not be looked up, and are asked for again: %s",
+                        "the topics that patterns match could not be looked up, and are "
+                        "asked for again: %s",
                         message.error,
                     )
             case _:

@@ -46,7 +46,10 @@ _ENDS = -1  # instead of an epoch: the failure was not a fetch
 _AT_ONCE = 2_000
 # Seconds that a closing app gives the group to name its next generation, mostly immediate.
 _PATIENCE = 1.0
-_FENCED = "another process has come with the same group_instance_id, and has this one's place in the group: each needs an id of its own"
+_FENCED = (
+    "another process has come with the same group_instance_id, and has this one's place in the "
+    "group: each needs an id of its own"
+)
 _log = logging.getLogger("ks_actors")
 T = TypeVar("T")
 

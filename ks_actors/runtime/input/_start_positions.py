@@ -97,7 +97,8 @@ async def _positions(
     for partition in fresh:
         if reset(partition.topic) == "none":
             raise StreamsError(
-                "the group has no committed offset and auto_offset_reset is none: set it to earliest or latest, or commit an offset",
+                "the group has no committed offset and auto_offset_reset is none: set it to "
+                "earliest or latest, or commit an offset",
                 topic=partition.topic,
                 partition=partition.partition,
             )

@@ -93,7 +93,8 @@ class TopicWatch(Actor[TopicWatchMessage]):
             before = self._sizes(name)
             if before is not None and counts.get(name, 0) > before:
                 _log.warning(
-                    "topic %s has %d partitions now, and the global table of this instance reads the first %d: restart it to have it read all",
+                    "topic %s has %d partitions now, and the global table of this instance reads "
+                    "the first %d: restart it to have it read all",
                     name, counts[name], before,
                 )  # fmt: skip
         self._sizes.know(counts)

@@ -50,7 +50,8 @@ async def aborted(
             if now >= tell_at:
                 tell_at = now + max(_TELL_AGAIN_S, now - began)
                 _log.warning(
-                    "a transaction could not be aborted, which is tried again for %.0f s more at most: %s",
+                    "a transaction could not be aborted, which is tried again for %.0f "
+                    "s more at most: %s",
                     deadline - now,
                     error,
                 )

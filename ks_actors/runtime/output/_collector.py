@@ -336,7 +336,8 @@ class Collector(Actor[CollectorMessage]):
                 self._left_out.add(refused)
             self._fail(
                 TransactionAborted(
-                    f"the log refused records, which are left out, and all others written again: {error}"
+                    "the log refused records, which are left out, and all others "
+                    f"written again: {error}"
                 )
             )
             return

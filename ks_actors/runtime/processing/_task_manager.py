@@ -397,7 +397,8 @@ class TaskManager(Actor[TaskManagerMessage]):
             self._look(task.id for task in self._to_rewind(message))
             message.reply.fail(
                 TaskTimeout(
-                    f"asynchronous processors do not end when they are cancelled: {'; '.join(leaving)}"
+                    "asynchronous processors do not end when they are cancelled: "
+                    f"{'; '.join(leaving)}"
                 )
             )
 

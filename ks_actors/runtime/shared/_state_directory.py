@@ -37,11 +37,13 @@ class StateDirectory:
             self._lock = open_locked(self.path / ".lock", os.O_CREAT)
         except BlockingIOError as error:
             raise StateLocked(
-                f"the state directory {self.path} is in use by another instance: stop it, or give this one another state_dir"
+                f"the state directory {self.path} is in use by another instance: stop it, or give "
+                "this one another state_dir"
             ) from error
         except OSError as error:
             raise StateError(
-                f"the state directory {self.path} cannot be used: {error}; set state_dir to one that can be written"
+                f"the state directory {self.path} cannot be used: {error}; set state_dir to one "
+                "that can be written"
             ) from error
         return self._process_id()
 

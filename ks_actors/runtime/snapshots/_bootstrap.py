@@ -74,12 +74,14 @@ class Bootstrap:
                 return await self._seed(uri, if_seeded, stack)
         except TimeoutError as late:
             raise SnapshotFailed(
-                f"handing over {uri} took longer than {seconds:g} s (snapshot_timeout_ms); nothing has changed"
+                f"handing over {uri} took longer than {seconds:g} s (snapshot_timeout_ms); "
+                "nothing has changed"
             ) from late
         except IllegalGeneration as error:
             name = self._config.application_id
             raise SnapshotFailed(
-                f"group {name} got another member while {uri} was handed over; nothing has changed: stop all instances"
+                f"group {name} got another member while {uri} was handed over; nothing has "
+                "changed: stop all instances"
             ) from error
 
     async def _seed(
@@ -99,8 +101,10 @@ class Bootstrap:
             return None
         if committed and if_seeded != "overwrite":
             raise SnapshotRefused(
-                f"the group {config.application_id} has committed offsets of {len(committed)} partitions, so the app has run or was seeded: "
-                "say if_seeded='skip' to leave it, or 'overwrite' to put the snapshot in place of its state (also after `ks-actors reset`)"
+                f"the group {config.application_id} has committed offsets of {len(committed)} "
+                "partitions, so the app has run or was seeded: say if_seeded='skip' to leave it, "
+                "or 'overwrite' to put the snapshot in place of its state (also after "
+                "`ks-actors reset`)"
             )
         producer = await self._log.transactional_producer(
             f"{config.application_id}-seed",
@@ -159,7 +163,8 @@ class Bootstrap:
             membership.revoked()
         if members[-1:] != [1]:
             raise SnapshotRefused(
-                f"the group {config.application_id} has other members: stop all instances of the app before its state is replaced"
+                f"the group {config.application_id} has other members: stop all instances of the "
+                "app before its state is replaced"
             )
         return membership
 
@@ -221,7 +226,8 @@ class _Transfer:
             rows, end = await self._send_rows(read, changelog, on_disk)
         if rows != stored.rows:
             raise SnapshotRefused(
-                f"{place} has {rows:,} rows of store {spec.name} of task {task}, its manifest says {stored.rows:,}"
+                f"{place} has {rows:,} rows of store {spec.name} of task {task}, its manifest "
+                f"says {stored.rows:,}"
             )
         if on_disk is not None:
             on_disk.end(end, observed=stored.observed, sequence=stored.sequence)
@@ -263,8 +269,9 @@ class _Transfer:
         _, end, empty = await self._keys_in(changelog)
         if not empty:
             raise SnapshotRefused(
-                f"{changelog} has records already: versions of a key are not taken back by what comes behind them; run `ks-actors reset`, so that "
-                f"this changelog is a new one, and hand {self._plan.snapshot.place} over then, with if_seeded='overwrite'"
+                f"{changelog} has records already: versions of a key are not taken back by what "
+                "comes behind them; run `ks-actors reset`, so that this changelog is a new one, "
+                f"and hand {self._plan.snapshot.place} over then, with if_seeded='overwrite'"
             )
         rows = 0
         async for batch in _each(by_time(read)):

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 _UNKNOWN_TIME = -1
 _LACKING = {
-    "custom": "a store of your own: write its rows, the last records of its changelog, into a snapshot of the kind custom",
+    "custom": "a store of your own: write its rows, the last records of its changelog, into a snapshot "
+    "of the kind custom",
     "in_threads": "in memory, of a task that is processed in threads: have it in RocksDB",
     "no_changelog": "it had no changelog",
 }
@@ -103,16 +104,19 @@ class BootstrapPlan:
                 if name in lacking
             ):
                 raise SnapshotRefused(
-                    f"{place} was taken without stores of task {task}, and has nothing to hand over of them: {', '.join(told)}"
+                    f"{place} was taken without stores of task {task}, and has nothing to hand "
+                    f"over of them: {', '.join(told)}"
                 )
             if specs.keys() != stores.keys():
                 raise SnapshotRefused(
-                    f"{place}: task {task} has stores {', '.join(sorted(stores)) or 'none'}; this topology has {', '.join(sorted(specs)) or 'none'}"
+                    f"{place}: task {task} has stores {', '.join(sorted(stores)) or 'none'}; this "
+                    f"topology has {', '.join(sorted(specs)) or 'none'}"
                 )
             for name, spec in specs.items():
                 if stores[name].shape != shape_of(spec):
                     raise SnapshotRefused(
-                        f"{place}: store {name} of task {task} was {stores[name].shape}, it is {shape_of(spec)} now"
+                        f"{place}: store {name} of task {task} was {stores[name].shape}, it is "
+                        f"{shape_of(spec)} now"
                     )
 
     def changelog(self, task: TaskId, spec: StoreSpec) -> TopicPartition:
@@ -136,7 +140,8 @@ class BootstrapPlan:
         place, found = self.snapshot.place, dict[TopicPartition, OffsetAndMetadata]()
         if unknown := sorted(told.keys() - set(self.sources)):
             raise SnapshotRefused(
-                f"{place} has positions of partitions that this topology does not read: {', '.join(map(str, unknown))}"
+                f"{place} has positions of partitions that this topology does not read: "
+                f"{', '.join(map(str, unknown))}"
             )
         internal = {self._setup.topic(name) for name in self._setup.topology.internal_topics}
         for partition in self.sources:

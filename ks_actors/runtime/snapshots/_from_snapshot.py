@@ -150,7 +150,8 @@ class SnapshotSource:
                 end > begin for begin, end in ranges.values()
             ):
                 _log.info(
-                    "task %s has its state in its changelogs, snapshot %s was made before there were any",
+                    "task %s has its state in its changelogs, snapshot %s was made "
+                    "before there were any",
                     task,
                     snapshot.place,
                 )
@@ -212,22 +213,26 @@ class SnapshotSource:
                 )
             if stored.changelog != self._setup.changelog(spec.name):
                 raise SnapshotRefused(
-                    f"{where} belongs to the changelog {stored.changelog}, not to {self._setup.changelog(spec.name)}"
+                    f"{where} belongs to the changelog {stored.changelog}, not to "
+                    f"{self._setup.changelog(spec.name)}"
                 )
             if stored.next_offset < begin:
                 raise SnapshotRefused(
-                    f"{where} is too old: it goes up to offset {stored.next_offset}, the changelog begins at {begin}"
+                    f"{where} is too old: it goes up to offset {stored.next_offset}, the "
+                    f"changelog begins at {begin}"
                 )
             if stored.next_offset > end:
                 raise SnapshotRefused(
-                    f"{where} is not of this changelog, which ends at {end}: it goes up to offset {stored.next_offset}"
+                    f"{where} is not of this changelog, which ends at {end}: it goes up to offset "
+                    f"{stored.next_offset}"
                 )
             # A transaction's last record is followed by its marker. A newer transaction would add
             # at least one record and a marker.
             if stored.next_offset + self._markers < end and age > self._config.snapshot_max_age_ms:
                 raise SnapshotRefused(
-                    f"{where} is too old: it was taken {age:,} ms ago, more than snapshot_max_age_ms, and what was deleted since may be missing "
-                    "in the changelog"
+                    f"{where} is too old: it was taken {age:,} ms ago, more than "
+                    "snapshot_max_age_ms, and what was deleted since may be "
+                    "missing in the changelog"
                 )
 
     async def _ingest_if_worth(

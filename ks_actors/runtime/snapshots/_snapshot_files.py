@@ -81,7 +81,8 @@ def write_checkpoint_rows(
             for batch in rows.batches(spec):
                 if stop():
                     raise SnapshotFailed(
-                        f"the snapshot {writer.name} was given up in the middle of store {spec.name} of task {task}"
+                        f"the snapshot {writer.name} was given up in the middle of store "
+                        f"{spec.name} of task {task}"
                     )
                 store.write(batch)
                 time.sleep(_REST_SECONDS)

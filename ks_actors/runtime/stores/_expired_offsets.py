@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from ks_actors.task import Position
 
 _REMEDY = (
-    "To begin anew, close all instances and run `ks-actors reset`; to keep the state, commit the group's offsets before the start. Brokers keep "
-    "offsets for offsets.retention.minutes after a group's last member has left"
+    "To begin anew, close all instances and run `ks-actors reset`; to keep the state, commit the "
+    "group's offsets before the start. Brokers keep offsets for offsets.retention.minutes after a "
+    "group's last member has left"
 )
 _log = logging.getLogger("ks_actors")
 
@@ -49,12 +50,18 @@ def continued(
             found[partition] = begun[partition]._replace(offset=there)
             done = f"going on at offset {there}"
             if any(held.restored.values()):
-                done += "; what was written to the changelogs since the stores were last on disk may be processed twice"
+                done += (
+                    "; what was written to the changelogs since the stores were last on disk may "
+                    "be processed twice"
+                )
         else:
-            done = f"beginning at offset {at}, as auto_offset_reset says: records are processed twice, or left out"
+            done = (
+                f"beginning at offset {at}, as auto_offset_reset says: records are processed "
+                "twice, or left out"
+            )
         _log.warning(
-            "the group has no committed offset of %s, but the stores of task %s have its records before offset %d; auto_offset_reset leads to "
-            "offset %d: %s. %s", partition, held.task, there, at, done, _REMEDY,
+            "the group has no committed offset of %s, but the stores of task %s have its records "
+            "before offset %d; auto_offset_reset leads to offset %d: %s. %s", partition, held.task, there, at, done, _REMEDY,
         )  # fmt: skip
     # A changelog may have an end but no records, for example after an aborted transaction.
     has_state = bool(held.offsets) or any(held.restored.values())
@@ -65,8 +72,9 @@ def continued(
         and any(stores.next_offset(name) for name in stores.logged)
     ):
         _log.warning(
-            "the group has no committed offsets of task %s, but its stores have state, and do not know up to which records: it begins with %s, and "
-            "what the state has of them already is processed twice. %s",
+            "the group has no committed offsets of task %s, but its stores have state, and do not "
+            "know up to which records: it begins with %s, and what the state has of them already "
+            "is processed twice. %s",
             held.task, ", ".join(f"{partition} at offset {begun[partition].offset}" for partition in sorted(fresh)), _REMEDY,
         )  # fmt: skip
     return found

@@ -256,7 +256,8 @@ class Restorer(Actor[RestorerMessage]):
                 for changelog, at in here.items()
             )
             _log.warning(
-                "restoring waits for %g s by now: what follows is not committed yet, or nobody answers: %s",
+                "restoring waits for %g s by now: what follows is not committed yet, or "
+                "nobody answers: %s",
                 _PROGRESS_SECONDS,
                 told,
             )

@@ -51,7 +51,10 @@ class Disk:
         for task, directory in self._directories():
             # The clock may be behind the files' times: then their age starts now.
             since = min(now, _changed_ms(directory))
-            reason = f"nobody has used it for {(now - since) // 1000} s, longer than state_cleanup_dir_max_age_ms"
+            reason = (
+                f"nobody has used it for {(now - since) // 1000} s, longer than "
+                "state_cleanup_dir_max_age_ms"
+            )
             if 0 <= max_age_ms < now - since and self._may_go(task, directory, reason):
                 self.delete((directory,))
                 continue
@@ -114,7 +117,8 @@ class Disk:
         stores = self._stores(task)
         if stores is None:
             _log.warning(
-                "%s, the local state of task %s, which the topology does not have, is given up, and deleted: %s",
+                "%s, the local state of task %s, which the topology does not have, is given "
+                "up, and deleted: %s",
                 directory,
                 task,
                 reason,
@@ -123,8 +127,8 @@ class Disk:
         known = list(stores)
         if only := without_copy(known):
             _log.warning(
-                "%s, the local state of task %s, is kept, though %s: it has the only copy of store %s, which has no changelog. Delete it if nobody "
-                "needs that", directory, task, reason, ", ".join(only),
+                "%s, the local state of task %s, is kept, though %s: it has the only copy of "
+                "store %s, which has no changelog. Delete it if nobody needs that", directory, task, reason, ", ".join(only),
             )  # fmt: skip
             return False
         give_up(

@@ -65,7 +65,10 @@ class Reasons:
         if held is None or held.order is None:
             return (
                 Why.REBALANCING,
-                f"the group has assigned the task, and its committed offsets are looked up{self._away()}",
+                (
+                    "the group has assigned the task, and its committed offsets are looked "
+                    f"up{self._away()}"
+                ),
             )
         if not held.is_open:
             return Why.RESTORING, "its stores are being opened"
@@ -85,7 +88,10 @@ class Reasons:
         if task.broken or task.id in manager._broken:
             return (
                 Why.RESTING,
-                f"the task rests after it has failed: {failures.get(task.id) or failures.get(None) or 'its worker has died'}",
+                (
+                    "the task rests after it has failed: "
+                    f"{failures.get(task.id) or failures.get(None) or 'its worker has died'}"
+                ),
             )
         if "fetch" in poller.ctx.timers:
             return (
@@ -113,12 +119,18 @@ class Reasons:
         if draining and task.in_flight:
             return (
                 Why.ASYNC_CALL,
-                f"the task takes nothing new before its commit, which waits for calls in flight at {', '.join(task.busy_nodes())}",
+                (
+                    "the task takes nothing new before its commit, which waits for calls in flight at "
+                    f"{', '.join(task.busy_nodes())}"
+                ),
             )
         if draining and manager._drains.calm is not None:
             return (
                 Why.ASYNC_CALL,
-                "the app closes when the calls in flight have ended, and begins no more of those that take long",
+                (
+                    "the app closes when the calls in flight have ended, and begins no more of "
+                    "those that take long"
+                ),
             )
         if (
             committer is not None
@@ -127,18 +139,30 @@ class Reasons:
         ):
             return (
                 Why.COMMIT,
-                f"a commit is under way, in phase {phase.name}: {self._commit_waits(phase, manager)}",
+                (
+                    f"a commit is under way, in phase {phase.name}: "
+                    f"{self._commit_waits(phase, manager)}"
+                ),
             )
         if manager._pressed:
             return (
                 Why.OUTPUT,
-                f"what the tasks have written waits for the log, and there is too much of it to write more{self._away()}",
+                (
+                    "what the tasks have written waits for the log, and there is too much of it to "
+                    f"write more{self._away()}"
+                ),
             )
         if manager._uncommitted.full:
-            limit = f"statestore_uncommitted_max_bytes ({self._config.statestore_uncommitted_max_bytes})"
+            limit = (
+                "statestore_uncommitted_max_bytes "
+                f"({self._config.statestore_uncommitted_max_bytes})"
+            )
             return (
                 Why.UNCOMMITTED,
-                f"stores hold as much uncommitted as {limit} allows, until a commit has taken it{self._away()}",
+                (
+                    f"stores hold as much uncommitted as {limit} allows, until a commit has taken "
+                    f"it{self._away()}"
+                ),
             )
         return None
 
@@ -157,7 +181,10 @@ class Reasons:
                     else "it waits for tasks to hand on what they hold"
                 )
             absent = [f"task {task.id}" for task in tasks if task.absence.since is not None]
-            return f"it waits for workers to stand still{', which are at ' if absent else ''}{', '.join(absent)}"
+            return (
+                "it waits for workers to stand "
+                f"still{', which are at ' if absent else ''}{', '.join(absent)}"
+            )
         if phase is Phase.ENDING:
             return f"it waits for the log to take what was written{self._away()}"
         return "the stores are being frozen"
@@ -182,7 +209,10 @@ class Reasons:
         if task.in_flight and not task.draining.room():
             return (
                 Why.ASYNC_CALL,
-                f"the task takes nothing new: max_in_flight calls have not returned at {', '.join(task.busy_nodes())}",
+                (
+                    "the task takes nothing new: max_in_flight calls have not returned at "
+                    f"{', '.join(task.busy_nodes())}"
+                ),
             )
         if not manager._idle:
             held: dict[str, list[str]] = {}
@@ -194,7 +224,10 @@ class Reasons:
             return Why.WORKER, f"no worker is free: {busy or 'none has reported for work'}"
         return (
             Why.SCHEDULE,
-            f"the task has {place.buffered} records of it and is not given to a worker, though one is free; please report this",
+            (
+                f"the task has {place.buffered} records of it and is not given to a worker, though "
+                "one is free; please report this"
+            ),
         )
 
     def _missing(self, task: Task) -> RecordQueue | None:
@@ -214,7 +247,10 @@ class Reasons:
         elif other.lag:
             told = f"of which the log has more, {other.lag} offsets, which are not fetched yet"
         else:
-            return f"which may get records within max_task_idle_ms ({self._config.max_task_idle_ms} ms)"
+            return (
+                "which may get records within max_task_idle_ms "
+                f"({self._config.max_task_idle_ms} ms)"
+            )
         if other.partition in poller._stopped:
             return f"{told}: its fetching has stopped, {self._buffers()}"
         return f"{told}{self._away()}"
@@ -227,7 +263,10 @@ class Reasons:
         if place.lag is None:
             return (
                 Why.NOT_FETCHED,
-                f"nothing has been fetched yet from offset {place.position} on, and how far the log goes is not known",
+                (
+                    f"nothing has been fetched yet from offset {place.position} on, and how far the "
+                    "log goes is not known"
+                ),
             )
         return (
             Why.NOT_FETCHED,
@@ -242,7 +281,10 @@ class Reasons:
             for queue in task.group.queues.values()
         ]
         most = max(queues, key=_buffered, default=None)
-        full = f"as input_buffer_max_bytes ({config.input_buffer_max_bytes}) or buffered_records_per_partition is used up"
+        full = (
+            f"as input_buffer_max_bytes ({config.input_buffer_max_bytes}) or "
+            "buffered_records_per_partition is used up"
+        )
         return (
             full
             if most is None or not most.buffered

@@ -133,7 +133,8 @@ class Watch(Actor[WatchMessage]):
             case UnreadNotFound():
                 self._asking_group = False
                 _log.debug(
-                    "it could not be found out which partitions nobody reads, and is asked again: %s",
+                    "it could not be found out which partitions nobody reads, and "
+                    "is asked again: %s",
                     message.error,
                 )
             case _:
@@ -176,7 +177,10 @@ class Watch(Actor[WatchMessage]):
         place = one.place
         reason, text = self._reasons.of(place, one.call)
         behind = "an unknown number of" if place.lag is None else place.lag
-        have = f"{place.buffered} records are in memory, and {behind} offsets are in the log behind them"
+        have = (
+            f"{place.buffered} records are in memory, and {behind} offsets are in "
+            "the log behind them"
+        )
         line = "%s of task %s has waited for %.0f s (%s): %s; %s"
         _log.warning(
             line, place.partition, place.task_id, one.waited(now), reason.value, text, have

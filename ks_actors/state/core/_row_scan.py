@@ -57,7 +57,8 @@ class Rows:
         self._noted += len(layer)
         if self._noted > MOST_NOTES:
             self.void(
-                f"a query was not read to its end while {self._noted:,} changes were committed: read faster, or less at a time"
+                f"a query was not read to its end while {self._noted:,} changes were committed: "
+                "read faster, or less at a time"
             )
 
     def void(self, reason: str) -> None:

@@ -54,11 +54,13 @@ class Manifest(msgspec.Struct):
             manifest = _decoder.decode(data)
         except msgspec.MsgspecError as error:
             raise TaskCorrupted(
-                f"task {task}: the list of stores cannot be read: {error}; it is to be wiped and restored"
+                f"task {task}: the list of stores cannot be read: {error}; it is to be "
+                "wiped and restored"
             ) from error
         if manifest.format != FORMAT:
             raise TaskCorrupted(
-                f"task {task}: state of format {manifest.format}, expected {FORMAT}; it is to be wiped and restored"
+                f"task {task}: state of format {manifest.format}, expected {FORMAT}; it is to be "
+                "wiped and restored"
             )
         return manifest
 
@@ -74,11 +76,15 @@ class Manifest(msgspec.Struct):
             wanted.duplicates,
         ):
             return (
-                f"it was {known.kind} with segments of {known.segment_ms} ms, duplicates {known.duplicates}, "
-                f"and is {wanted.kind} with segments of {wanted.segment_ms} ms, duplicates {wanted.duplicates} now"
+                f"it was {known.kind} with segments of {known.segment_ms} ms, duplicates "
+                f"{known.duplicates}, and is {wanted.kind} with segments of {wanted.segment_ms} "
+                f"ms, duplicates {wanted.duplicates} now"
             )
         if known.changelog and wanted.changelog and known.changelog != wanted.changelog:
-            return f"it was filled from topic {known.changelog}, and its changelog is {wanted.changelog} now"
+            return (
+                f"it was filled from topic {known.changelog}, and its changelog is "
+                f"{wanted.changelog} now"
+            )
         return None
 
     def admit(self, name: str, wanted: StoreFacts, task: str) -> int:
@@ -93,7 +99,8 @@ class Manifest(msgspec.Struct):
             free = next((number for number in range(1, LAST_ID + 1) if number not in used), None)
             if free is None:
                 raise TaskCorrupted(
-                    f"task {task}: no more than {LAST_ID} stores fit into one state directory; it is to be wiped and restored"
+                    f"task {task}: no more than {LAST_ID} stores fit into one state directory; it "
+                    "is to be wiped and restored"
                 )
             number = free
         else:
@@ -154,7 +161,8 @@ def recall(
             rows = engine.scan(store.prefix, after(store.prefix))
             if next(rows, None) is not None:
                 give_up(
-                    "nothing tells how far of the changelog it is: it was written without one, or a crash has interrupted its first write"
+                    "nothing tells how far of the changelog it is: it was written without one, or "
+                    "a crash has interrupted its first write"
                 )
             rows.close()
             engine.write((), [(store.prefix, after(store.prefix))])

@@ -24,17 +24,21 @@ def refuse(error: Exception, where: str) -> NoReturn:
     text = str(error)
     if any(sign in text for sign in FULL):
         raise StateFull(
-            f"{where} cannot be written, there is no room: free some; what was committed is in the changelog ({text})"
+            f"{where} cannot be written, there is no room: free some; what was committed is in "
+            f"the changelog ({text})"
         ) from error
     if any(sign in text for sign in TOO_MANY_FILES):
         # Check this before LOCKED: with too many open files, the lock file cannot be opened either.
         raise StateError(
-            f"{where} cannot be used, the process has as many files open as it may, and each task with state on disk needs some: raise the limit "
-            f"(`ulimit -n`; App.main raises it as far as the system allows), keep stores in memory, or spread the tasks over more instances ({text})"
+            f"{where} cannot be used, the process has as many files open as it may, and each task "
+            "with state on disk needs some: raise the limit (`ulimit -n`; App.main raises it as "
+            "far as the system allows), keep stores in memory, or spread the tasks over more "
+            f"instances ({text})"
         ) from error
     if any(sign in text for sign in LOCKED):
         raise StateLocked(
-            f"{where} is in use by another process, or by another app in this one: stop it, or choose another directory ({text})"
+            f"{where} is in use by another process, or by another app in this one: stop it, or "
+            f"choose another directory ({text})"
         ) from error
     if any(sign in text for sign in BROKEN):
         raise TaskCorrupted(

@@ -219,8 +219,9 @@ class Ingest:
         ]
         if (only := without_copy(self._stores)) and (directory / DATABASE).exists():
             raise StateError(
-                f"the database of task {task} in {directory} cannot be replaced: it has the only copy of store {', '.join(only)}, which has no "
-                "changelog. Move the directory away to begin with an empty store"
+                f"the database of task {task} in {directory} cannot be replaced: it has the only "
+                f"copy of store {', '.join(only)}, which has no changelog. Move the directory "
+                "away to begin with an empty store"
             )
         self._directory: Path = directory
         self._draft: Path = directory / _DRAFT

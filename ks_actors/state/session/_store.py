@@ -137,7 +137,8 @@ class SessionStore(Sessions[K], Generic[K, V]):
         self._codec.checked_time(end)
         if not 0 <= start <= end:
             raise ValueError(
-                f"store {self.name}: a session starts at 0 or later and does not end before it starts; this one is {start} to {end} ms"
+                f"store {self.name}: a session starts at 0 or later and does not end before it "
+                f"starts; this one is {start} to {end} ms"
             )
         return session
 

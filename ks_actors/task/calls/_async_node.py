@@ -338,12 +338,14 @@ class AsyncNode:
 
     def _too_late(self, call: Call) -> TimeoutError:
         return TimeoutError(
-            f"the asynchronous processor {self.node} did not return within {self._options.timeout_ms} ms, for {where(call)}"
+            f"the asynchronous processor {self.node} did not return within "
+            f"{self._options.timeout_ms} ms, for {where(call)}"
         )
 
     def _cancelled(self, call: Call, cancelled: BaseException) -> Exception:
         error = RuntimeError(
-            f"the asynchronous processor {self.node} was cancelled, and not by the app that runs it, for {where(call)}"
+            f"the asynchronous processor {self.node} was cancelled, and not by the app that runs "
+            f"it, for {where(call)}"
         )
         error.__cause__ = cancelled
         return error

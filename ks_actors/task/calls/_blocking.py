@@ -33,7 +33,8 @@ def blocking(function: F, /) -> F:
     """
     if not callable(function):
         raise TopologyError(
-            f"{function!r} is declared as blocking, and cannot be called: give a function, or a processor class"
+            f"{function!r} is declared as blocking, and cannot be called: give a function, or "
+            "a processor class"
         )
     if (
         is_async(function)
@@ -41,7 +42,8 @@ def blocking(function: F, /) -> F:
         or is_async(getattr(function, "process", function))
     ):
         raise TopologyError(
-            f"{function!r} is 'async def' and declared as blocking: await asyncio.to_thread(...) what blocks, and leave out the mark"
+            f"{function!r} is 'async def' and declared as blocking: await asyncio.to_thread(...) "
+            "what blocks, and leave out the mark"
         )
     setattr(function, _MARK, True)
     return function
@@ -75,8 +77,9 @@ def check_threads(topology: Topology, default_extractor: TimestampExtractor) -> 
     for node in topology.nodes.values():
         if isinstance(node, SourceNode) and _marked(node.timestamp_extractor or default_extractor):
             raise TopologyError(
-                f"the timestamp extractor of {node.name} is declared as blocking, and extractors run on the loop: leave out the mark if it is quick, "
-                "or tell the time in a processor that is declared so"
+                f"the timestamp extractor of {node.name} is declared as blocking, and extractors "
+                "run on the loop: leave out the mark if it is quick, or tell the time in a "
+                "processor that is declared so"
             )
     for part in topology.subtopologies():
         nodes = [topology.nodes[name] for name in part.nodes]
@@ -91,8 +94,10 @@ def check_threads(topology: Topology, default_extractor: TimestampExtractor) -> 
         )
         if blocks is not None and waits is not None:
             raise TopologyError(
-                f"{blocks} is declared as blocking and {waits} is 'async def', and both are in subtopology {part.id}, whose tasks run either in a "
-                f"thread or on the loop: make {blocks} 'async def' and await asyncio.to_thread(...) there, or part them by stream.repartition()"
+                f"{blocks} is declared as blocking and {waits} is 'async def', and both are in "
+                f"subtopology {part.id}, whose tasks run either in a thread or on the loop: make "
+                f"{blocks} 'async def' and await asyncio.to_thread(...) there, or part them by "
+                "stream.repartition()"
             )
 
 

@@ -54,7 +54,8 @@ async def fetch_committed(
             if code:
                 raise error_of(
                     code,
-                    f"it was not possible to learn what group {group_id!r} has committed of {partition}",
+                    f"it was not possible to learn what group {group_id!r} has "
+                    f"committed of {partition}",
                 )
             if offset != _NONE:
                 found[partition] = OffsetAndMetadata(offset, metadata or "")
@@ -81,7 +82,8 @@ async def fetch_unstable(
     for code in filter(None, codes(response)):
         raise error_of(
             code,
-            f"it was not possible to learn whether what group {group_id!r} has committed is about to change",
+            f"it was not possible to learn whether what group {group_id!r} has committed "
+            "is about to change",
         )
     return {
         TopicPartition(topic, number)
@@ -104,7 +106,8 @@ async def commit_offsets(
     if group.generation < 0:
         # A coordinator would accept it: any client may commit for a group without members.
         raise IllegalGeneration(
-            f"the member is in no generation of group {group.group_id!r} yet: wait until it is assigned"
+            f"the member is in no generation of group {group.group_id!r} yet: wait "
+            "until it is assigned"
         )
     await send_offsets(client, group, instance_id, offsets)
 
@@ -129,7 +132,8 @@ async def send_offsets(
             if code:
                 raise error_of(
                     code,
-                    f"it was not possible to commit an offset of {topic}-{number} for group {group.group_id!r}",
+                    f"it was not possible to commit an offset of {topic}-{number} for group "
+                    f"{group.group_id!r}",
                 )
 
 

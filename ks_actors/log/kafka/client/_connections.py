@@ -202,7 +202,8 @@ class Connections:
             raise
         except NotImplementedError as error:
             raise LogError(
-                f"{where} has no version of {name_of_request(request)} that can be used: Kafka 2.8 up to 4.x can be"
+                f"{where} has no version of {name_of_request(request)} that can be used: Kafka "
+                "2.8 up to 4.x can be"
             ) from error
 
     def _line(self, address: tuple[str, int], channel: str) -> Line:
@@ -274,11 +275,13 @@ class Connections:
                 return connection
         except _REFUSED as error:
             raise NotAuthorized(
-                f"{where} does not let {options.sasl_username!r} in by {options.sasl_mechanism}: {error}"
+                f"{where} does not let {options.sasl_username!r} in by "
+                f"{options.sasl_mechanism}: {error}"
             ) from error
         except ssl.SSLCertVerificationError as error:
             raise NotAuthorized(
-                f"{where} has a certificate that is not trusted: {error.verify_message}; set tls_ca_file"
+                f"{where} has a certificate that is not trusted: "
+                f"{error.verify_message}; set tls_ca_file"
             ) from error
         except TimeoutError:
             raise self._told(
@@ -291,10 +294,14 @@ class Connections:
             raise self._told(
                 address,
                 channel,
-                f"{where} does not talk TLS as this client does: {error}; check its listener, and tls",
+                f"{where} does not talk TLS as this client does: {error}; check its "
+                "listener, and tls",
             ) from error
         except (OSError, KafkaError) as error:
-            told = f"{where} cannot be reached by {options.security_protocol}: {error or type(error).__name__}"
+            told = (
+                f"{where} cannot be reached by {options.security_protocol}: "
+                f"{error or type(error).__name__}"
+            )
             raise self._told(address, channel, told, away=True) from error
 
     def _drop(self, key: tuple[int, str], reason: Any) -> None:

@@ -76,17 +76,20 @@ class KafkaOptions:
     def __post_init__(self) -> None:
         if self.sasl_mechanism is not None and self.sasl_mechanism not in get_args(Mechanism):
             raise ConfigError(
-                f"sasl_mechanism is {self.sasl_mechanism!r}: use one of {', '.join(get_args(Mechanism))}"
+                f"sasl_mechanism is {self.sasl_mechanism!r}: use one of "
+                f"{', '.join(get_args(Mechanism))}"
             )
         if (self.sasl_mechanism is None) != (self.sasl_username is None) or (
             self.sasl_mechanism is None
         ) != (self.sasl_password is None):
             raise ConfigError(
-                "sasl_mechanism, sasl_username and sasl_password go together: set all of them, or none"
+                "sasl_mechanism, sasl_username and sasl_password go together: set "
+                "all of them, or none"
             )
         if self.compression not in get_args(Compression):
             raise ConfigError(
-                f"compression is {self.compression!r}: use one of {', '.join(get_args(Compression))}"
+                f"compression is {self.compression!r}: use one of "
+                f"{', '.join(get_args(Compression))}"
             )
         if not self.tls and (self.tls_ca_file or self.tls_cert_file or self.tls_key_file):
             raise ConfigError("there are TLS files, but tls is off: set tls=True")
@@ -94,7 +97,8 @@ class KafkaOptions:
             self.tls_ca_file or self.tls_cert_file or self.tls_key_file
         ):
             raise ConfigError(
-                "tls is an SSLContext: load its files into it, and leave tls_ca_file, tls_cert_file and tls_key_file out"
+                "tls is an SSLContext: load its files into it, and leave tls_ca_file, "
+                "tls_cert_file and tls_key_file out"
             )
         if not 1 <= self.max_in_flight <= 5:  # noqa: PLR2004 - brokers remember the last five batches of a producer
             raise ConfigError(f"max_in_flight is {self.max_in_flight}: it can be 1 to 5")
@@ -144,7 +148,8 @@ class KafkaOptions:
                 )
         except (OSError, ssl.SSLError) as error:
             raise ConfigError(
-                f"the TLS files cannot be used: {error}; check tls_ca_file, tls_cert_file, tls_key_file, tls_key_password"
+                f"the TLS files cannot be used: {error}; check tls_ca_file, tls_cert_file, "
+                "tls_key_file, tls_key_password"
             ) from error
         context.check_hostname = self.tls_check_hostname
         return context

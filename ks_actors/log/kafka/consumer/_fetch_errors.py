@@ -81,7 +81,8 @@ class FetchErrors:
             self.refresh()
         elif code == _CORRUPT:
             error = LogCorrupted(
-                f"the broker cannot read {source.partition} at offset {source.ahead}: what it has stored is damaged"
+                f"the broker cannot read {source.partition} at offset {source.ahead}: what it has "
+                "stored is damaged"
             )
             self._owner.fail(source, error)
         elif code in RETRIABLE:
@@ -114,7 +115,8 @@ class FetchErrors:
             self._owner.fail(
                 source,
                 UnknownTopicOrPartition(
-                    f"there is no {source.partition} to fetch from: it was deleted, or never created"
+                    f"there is no {source.partition} to fetch from: it was "
+                    "deleted, or never created"
                 ),
             )
         else:

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from ks_actors.log.kafka.client import KafkaClient
 
 _TOUCHED = (
-    "aiokafka.record.memory_records:MemoryRecords.has_next aiokafka.record.memory_records:MemoryRecords.next_batch "
-    "aiokafka.record.default_records:DefaultRecordBatch.validate_crc aiokafka.protocol.offset:OffsetRequest"
+    "aiokafka.record.memory_records:MemoryRecords.has_next "
+    "aiokafka.record.memory_records:MemoryRecords.next_batch "
+    "aiokafka.record.default_records:DefaultRecordBatch.validate_crc "
+    "aiokafka.protocol.offset:OffsetRequest"
 )
 # The most seconds of decoding at a time, so that other tasks get their turn.
 _SLICE_SECONDS = 0.005

@@ -217,7 +217,8 @@ class Coordinator:
 
     def _unexpected(self, error: Exception) -> LogError:
         failed = LogError(
-            f"the membership of group {self._group.group_id!r} failed: {type(error).__name__}: {error}"
+            f"the membership of group {self._group.group_id!r} failed: "
+            f"{type(error).__name__}: {error}"
         )
         failed.__cause__ = error
         return failed
@@ -375,9 +376,13 @@ class Coordinator:
             async with asyncio.timeout(self._rebalance_ms / 1000):
                 await self._until(dealing.done)
         except TimeoutError:
-            why = f"the assignor of group {self._group.group_id!r} has not returned for {self._rebalance_ms} ms (max_poll_interval_ms)"
+            why = (
+                f"the assignor of group {self._group.group_id!r} has not returned for "
+                f"{self._rebalance_ms} ms (max_poll_interval_ms)"
+            )
             error: Exception = LogTimeout(
-                f"{why}, and nobody gets partitions until a member joins again: look what it waits for"
+                f"{why}, and nobody gets partitions until a member joins again: look "
+                "what it waits for"
             )
         else:
             try:
@@ -480,8 +485,8 @@ class Coordinator:
             if self._instance_id is None:
                 await self._leave()
             raise MemberRemoved(
-                f"its loop, or a function that is marked as blocking, has not returned for {stuck_ms} ms, and {self._rebalance_ms} is the limit "
-                "(max_poll_interval_ms)",
+                "its loop, or a function that is marked as blocking, has not returned for "
+                f"{stuck_ms} ms, and {self._rebalance_ms} is the limit (max_poll_interval_ms)",
                 forget=True,
             )
 

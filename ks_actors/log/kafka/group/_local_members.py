@@ -117,7 +117,8 @@ class LocalMembers:
                 self._write(self._lock)
             except OSError as error:
                 raise LogError(
-                    f"neighbours in group and cluster {self._group!r} are not told a member id: {error}"
+                    f"neighbours in group and cluster {self._group!r} are not told a "
+                    f"member id: {error}"
                 ) from error
 
     def _write(self, lock: int) -> None:

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 _TOUCHED = (
     "aiokafka.protocol.group:JoinGroupRequest aiokafka.protocol.group:SyncGroupRequest "
-    "aiokafka.coordinator.protocol:ConsumerProtocolMemberMetadata.decode aiokafka.coordinator.protocol:ConsumerProtocolMemberAssignment.decode"
+    "aiokafka.coordinator.protocol:ConsumerProtocolMemberMetadata.decode "
+    "aiokafka.coordinator.protocol:ConsumerProtocolMemberAssignment.decode"
 )
 # The broker answers only after it has waited for the slowest member.
 _ANSWER_MS = 5_000

@@ -103,7 +103,8 @@ class KafkaProducer:
         self._on_close(self)
         await self._sender.close(
             LogClosed(
-                f"producer {self.client_id} was closed, and nobody knows whether its last records are there"
+                f"producer {self.client_id} was closed, and nobody knows whether its last "
+                "records are there"
             )
         )
         await self._client.close()
@@ -112,5 +113,6 @@ class KafkaProducer:
 def not_sent(client_id: str) -> IllegalGeneration:
     """Return the error for abandoned records."""
     return IllegalGeneration(
-        f"producer {client_id} has not sent its last records: the member that they are of may not be one any more"
+        f"producer {client_id} has not sent its last records: the member that they are of may "
+        "not be one any more"
     )

@@ -310,7 +310,8 @@ class Sender:
                 lane,
                 piece,
                 LogError(
-                    f"records for {lane.partition} are there, but their offset is not known: they were repeated too late"
+                    f"records for {lane.partition} are there, but their offset is not known: they "
+                    "were repeated too late"
                 ),
             )
         else:
@@ -331,7 +332,8 @@ class Sender:
                 lane,
                 piece,
                 LogClosed(
-                    f"the producer was closed, and it is not known whether records for {lane.partition} are there"
+                    "the producer was closed, and it is not known whether records for "
+                    f"{lane.partition} are there"
                 ),
             )
             return
@@ -387,7 +389,8 @@ class Sender:
             )
             limit = self._client.options.delivery_timeout_ms
             late = LogTimeout(
-                f"records for {lane.partition} were not written within {limit} ms ({known}): {lane.reason}"
+                f"records for {lane.partition} were not written within {limit} ms "
+                f"({known}): {lane.reason}"
             )
             self._fail(lane, piece, error or late)
 

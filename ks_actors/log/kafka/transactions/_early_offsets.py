@@ -61,7 +61,8 @@ class EarlyOffsets:
             if asking.cancelled():
                 # `end` has cancelled the request, not a canceller of this call.
                 raise LogClosed(
-                    f"the producer of {self._coordination.name} was closed while {self._group} was made part of its transaction"
+                    f"the producer of {self._coordination.name} was closed while {self._group} "
+                    "was made part of its transaction"
                 )
             asking.result()
 

@@ -126,10 +126,12 @@ class HangingTransactions:
         self._begun = False
         if not await self._coordination.until_complete():
             raise LogTimeout(
-                f"the coordinator of {name} was away while the end of a transaction was written once more: it is to be written again"
+                f"the coordinator of {name} was away while the end of a transaction was written "
+                "once more: it is to be written again"
             )
         _log.info(
-            "the end of a transaction of %s is written once more: a broker may have left records or offsets of it pending",
+            "the end of a transaction of %s is written once more: a broker may have left records "
+            "or offsets of it pending",
             name,
         )
 

@@ -234,7 +234,8 @@ class TransactionCoordinator:
         for code, name, state, *_ in response.groups:
             if not code and state not in ("Empty", "Dead", ""):
                 raise IllegalGeneration(
-                    f"group {name} has members ({state}), and who commits is none of them: join, and commit as a member"
+                    f"group {name} has members ({state}), and who commits is none of them: join, "
+                    "and commit as a member"
                 )
 
     async def end(self, identity: Identity, *, commit: bool) -> None:

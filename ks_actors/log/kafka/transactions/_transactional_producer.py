@@ -35,7 +35,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger("ks_actors")
 # Less than the closing actor's own limit for its end.
 _CLOSING_S = 3
-_TOO_LATE = "the last transaction of {} cannot be aborted: it was committed, though the answer to that was lost"
+_TOO_LATE = (
+    "the last transaction of {} cannot be aborted: it was committed, though the "
+    "answer to that was lost"
+)
 _AGAIN_S = 0.5
 _ATTEMPTS = 3
 
@@ -105,7 +108,8 @@ class KafkaTransactionalProducer:
                 # Other members may be completing the last transaction at this moment.
                 if not attempts_left:
                     raise Fenced(
-                        f"transactional id {self._name} is being taken by somebody else at the same time: {error}"
+                        f"transactional id {self._name} is being taken by somebody else at the "
+                        f"same time: {error}"
                     ) from error
 
     def __repr__(self) -> str:
@@ -158,11 +162,13 @@ class KafkaTransactionalProducer:
     def _check_doom(self) -> None:
         if self._in_doubt:
             raise LogError(
-                f"it is not known how the last transaction of {self._name} has ended: call commit or abort again, they find out"
+                f"it is not known how the last transaction of {self._name} has ended: call commit "
+                "or abort again, they find out"
             )
         if self._doom is not None:
             raise TransactionAborted(
-                f"transaction of {self._name} is void: {self._doom}; abort it, and send again what it had"
+                f"transaction of {self._name} is void: {self._doom}; abort it, and send "
+                "again what it had"
             )
 
     async def _begin_well(self) -> None:
@@ -217,9 +223,13 @@ class KafkaTransactionalProducer:
         if self._expired is not None:
             self._doom = f"it took longer than its timeout of {self._coordination.timeout_ms} ms"
             return TransactionAborted(
-                f"transaction of {self._name} is void: {self._doom}; abort it, and send again what it had"
+                f"transaction of {self._name} is void: {self._doom}; abort it, and send "
+                "again what it had"
             )
-        self._fenced = f"transactional id {self._name} has a newer producer than {self.client_id} with epoch {mine.epoch}: {refused}"
+        self._fenced = (
+            f"transactional id {self._name} has a newer producer than {self.client_id} with epoch "
+            f"{mine.epoch}: {refused}"
+        )
         return Fenced(self._fenced)
 
     async def _expired_as(self, next_epoch: Identity) -> Identity | None:
@@ -359,7 +369,8 @@ class KafkaTransactionalProducer:
             if code:
                 raise error_of(
                     code,
-                    f"offset {offsets[partition].offset} of {partition} cannot be committed for group {group.group_id}",
+                    f"offset {offsets[partition].offset} of {partition} cannot be committed for "
+                    f"group {group.group_id}",
                 )
 
     async def _was_committed(self) -> bool:
@@ -368,7 +379,10 @@ class KafkaTransactionalProducer:
         if seen.identity != self._sender.identity:
             # Another producer came after a commit, or aborted the transaction. Either way this
             # producer is fenced.
-            self._fenced = f"transactional id {self._name} has a newer producer than {self.client_id}; how its last transaction ended is not known"
+            self._fenced = (
+                f"transactional id {self._name} has a newer producer than {self.client_id}; how "
+                "its last transaction ended is not known"
+            )
             raise Fenced(self._fenced)
         self._in_doubt = False
         if seen.committed:
@@ -463,7 +477,8 @@ class KafkaTransactionalProducer:
             # The transaction ends by its timeout, or when the id is next taken.
             if self._unconfirmed is not None:
                 _log.warning(
-                    "%s is closed before the end of its last transaction was written once more: its offsets may be pending",
+                    "%s is closed before the end of its last transaction was written once more: "
+                    "its offsets may be pending",
                     self._name,
                 )
         finally:

@@ -231,14 +231,16 @@ class Chunk:
             raise self._unreadable(position, error) from error
         except UnsupportedCodecError as error:
             self._failure = LogError(
-                f"{self._partition} cannot be decompressed at or behind offset {self.position}: {error}; install cramjam"
+                f"{self._partition} cannot be decompressed at or behind offset {self.position}: "
+                f"{error}; install cramjam"
             )
             raise self._failure from error
         except MemoryError as error:
             # The batch itself is sound: a later read may find enough memory.
             self._end, self._left = max(position, self.position), 0
             self._failure = LogError(
-                f"{self._partition} cannot be read at offset {self._end}: there is no memory for the records of the batch"
+                f"{self._partition} cannot be read at offset {self._end}: there is no memory for "
+                "the records of the batch"
             )
             raise self._failure from error
         return True
@@ -255,7 +257,8 @@ class Chunk:
         offset = max(position, self.position)
         self._end, self._left = offset, 0
         self._failure = LogCorrupted(
-            f"{self._partition} holds bytes that are no records, or cannot be read, at offset {offset}; reading can go on at {behind}: {error}",
+            f"{self._partition} holds bytes that are no records, or cannot be read, at offset "
+            f"{offset}; reading can go on at {behind}: {error}",
             partition=self._partition,
             offset=offset,
             next_offset=behind,
@@ -302,7 +305,8 @@ class Chunk:
             # Offsets outside the batch would make the reader loop forever, or skip records of later
             # batches.
             raise CorruptRecordException(
-                f"records at {offsets[0]} to {offsets[-1]} are in a batch of {self._base} to {self._end - 1}"
+                f"records at {offsets[0]} to {offsets[-1]} are in a batch of {self._base} "
+                f"to {self._end - 1}"
             )
         self._left -= len(offsets)
         if offsets and offsets[0] < position:

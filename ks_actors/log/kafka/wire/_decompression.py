@@ -56,7 +56,8 @@ def decompress(data: memoryview, number: int, limit: int) -> bytes:
         return _DECODERS[name](data, limit)
     except _TooLarge:
         raise CorruptRecordException(
-            f"{len(data)} bytes compressed by {name} become more than max_decompressed_bytes, which is {limit}: raise it to read them"
+            f"{len(data)} bytes compressed by {name} become more than max_decompressed_bytes, "
+            f"which is {limit}: raise it to read them"
         ) from None
     except MemoryError:
         raise

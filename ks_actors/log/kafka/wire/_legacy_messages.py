@@ -64,7 +64,8 @@ def legacy_messages(stored: memoryview, limit: int) -> Sequence[Message]:
         found.append(message)
         if len(found) * _MESSAGE_SIZE + len(data) > limit:
             raise CorruptRecordException(
-                f"more than {len(found)} messages of a set take more memory than max_decompressed_bytes, which is {limit}: raise it to read them"
+                f"more than {len(found)} messages of a set take more memory than "
+                f"max_decompressed_bytes, which is {limit}: raise it to read them"
             )
     if not found:
         raise CorruptRecordException("a set of messages is empty")

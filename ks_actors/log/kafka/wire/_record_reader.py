@@ -122,8 +122,8 @@ class KernelBody:
         fit, first = _plain_record_reader.fitting(self._data, self._at, count, limit)
         if not fit:
             raise CorruptRecordException(
-                f"a record with {first.headers} headers takes {first.size} bytes of memory, more than max_decompressed_bytes, which is {limit}: "
-                "raise it to read the record"
+                f"a record with {first.headers} headers takes {first.size} bytes of memory, more "
+                f"than max_decompressed_bytes, which is {limit}: raise it to read the record"
             )
         return fit
 

@@ -315,5 +315,6 @@ def check_aiokafka(touched: str = "") -> None:
         missing = [name for name in parameters if name not in inspect.signature(found).parameters]
         if missing:
             raise ConfigError(
-                f"{module}.{path} of aiokafka {version} takes no {', '.join(missing)} any more: install aiokafka>=0.14,<0.15"
+                f"{module}.{path} of aiokafka {version} takes no {', '.join(missing)} any more: "
+                "install aiokafka>=0.14,<0.15"
             )
