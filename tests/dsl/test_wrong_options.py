@@ -97,7 +97,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str, list[Any]]] = {
     "an unknown option of process": (
         lambda v: stream().process(Plain, **{v: ["s"]}),
         "KSTREAM-PROCESSOR-0000000001 takes no argument",
-        ["stores", "store", "state_stores", "names", "key", "value", "options", "parents", "connected", "nam"],
+        ["stores", "store", "state_stores", "names", "key", "value", "options", "parents", "connected", "title"],
     ),
     "stores of process": (lambda v: stream().process(Plain, v), "a name of a store of processor", [*NO_NAMES, stores.key_value("s")]),
     "parents": (lambda v: source().add_processor("x", Plain, v), "a parent of node x", NO_NAMES),
