@@ -13,10 +13,8 @@ if TYPE_CHECKING:
 Warm: TypeAlias = "Mapping[str, Mapping[TaskId, int]]"
 """Members' state: by member and task, the sum of the changelog offsets that it has reached."""
 
-AssignTasks: TypeAlias = (
-    "Callable[[Mapping[str, Collection[TaskId]], Collection[TaskId], Warm], Mapping[str, "
-    "Collection[TaskId]]]"
-)
+_ByMember: TypeAlias = "Mapping[str, Collection[TaskId]]"
+AssignTasks: TypeAlias = "Callable[[_ByMember, Collection[TaskId], Warm], _ByMember]"
 """Assign tasks: given each member's tasks, all tasks, and the members' state.
 
 Every task goes to one of the members.

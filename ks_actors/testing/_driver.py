@@ -406,10 +406,9 @@ class TopologyTestDriver(_Driver):
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         """Run work that never waits right here; with asynchronous processors, run it on a loop."""
-        if any(
-            getattr(node, "operator", None) is not None and node.operator.asynchronous
-            for node in self._topology.nodes.values()
-        ):  # type: ignore[union-attr]  # sinks and sources have none
+        # Sinks and sources have no operator.
+        operators = (getattr(node, "operator", None) for node in self._topology.nodes.values())
+        if any(operator is not None and operator.asynchronous for operator in operators):
             if self._loop is None:
                 self._loop = VirtualLoop()
             self._loop.run_until_complete(work)

@@ -213,11 +213,9 @@ class JoinWindowRows(Measured):
         keys = segment.keys[first:last]
         if _kernel is not None and self._codec.plain_keys:
             with suppress(TypeError):  # a subclass of str or bytes
-                return _kernel.window_keys(
-                    keys,
-                    segment.starts[first:last].tolist(),
-                    segment.sequences[first:last].tolist(),
-                )  # type: ignore[no-any-return]
+                starts = segment.starts[first:last].tolist()
+                sequences = segment.sequences[first:last].tolist()
+                return _kernel.window_keys(keys, starts, sequences)  # type: ignore[no-any-return]
         encoded = map(self._codec.key, keys) if self._codec.faithful else keys
         return list(
             map(

@@ -130,10 +130,10 @@ class Admin:
             left.pop(name, None)
             if code and code not in done:
                 text = detail[0] if detail else None
-                error = error_of(code, f"topic {name}", text)
-                failed[name] = (
-                    ConfigError(f"topic {name}: {text}") if code == INVALID_CONFIG else error
-                )  # type: ignore[assignment]
+                error: Any = error_of(code, f"topic {name}", text)
+                if code == INVALID_CONFIG:
+                    error = ConfigError(f"topic {name}: {text}")
+                failed[name] = error
         return again
 
     async def _until_led(self, counts: Mapping[str, int]) -> None:
