@@ -217,18 +217,23 @@ async def test_a_log_that_cannot_be_entered_leaves_nothing_behind(log: KafkaLog,
     async def refused(_: Coordinator) -> None:
         raise NotAuthorized("no")
 
+    async def endless(_: Coordinator) -> None:
+        await asyncio.Event().wait()
+
     with monkeypatch.context() as patched:
         patched.setattr(Coordinator, "start", refused)
         with pytest.raises(NotAuthorized):
             await enter(log, group_name(), "topic")
     assert not log._parts
-    joining = asyncio.ensure_future(enter(log, group_name(), "topic"))
-    while threading.active_count() == threads:
+    with monkeypatch.context() as patched:
+        patched.setattr(Coordinator, "start", endless)
+        joining = asyncio.ensure_future(enter(log, group_name(), "topic"))
+        while threading.active_count() == threads:
+            await asyncio.sleep(0)
         await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    joining.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await joining
+        joining.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await joining
     assert not log._parts
 
 
@@ -286,7 +291,7 @@ async def cancelled_before_it_begins(log: KafkaLog, group: str, topic: str) -> t
 
 
 async def test_who_is_cancelled_before_it_is_in_leaves_nobody_behind(log: KafkaLog, coordinators: list[Coordinator]) -> None:
-    """What its thread does in one step is not cancelled, and the group would wait for somebody who never answers."""
+    """Before Python 3.14 the first step of its thread is not cancelled, and the group would wait for somebody who never answers."""
     (partition,) = await new_topic(log)
     group = group_name()
     joining, let = await cancelled_before_it_begins(log, group, partition.topic)
@@ -294,7 +299,7 @@ async def test_who_is_cancelled_before_it_is_in_leaves_nobody_behind(log: KafkaL
     with pytest.raises(asyncio.CancelledError):
         await soon(joining)
     await soon(log._threads.call(asyncio.sleep(0)))  # behind whatever was asked of the thread
-    assert [each._main for each in coordinators] == [None]
+    assert [each for each in coordinators if each._main is not None] == []
     assert not log._parts
     member = await enter(log, group, partition.topic)
     assert (await assigned(member)).assignment.partitions == (partition,)
@@ -309,7 +314,7 @@ async def test_who_is_cancelled_twice_leaves_nobody_behind(log: KafkaLog, coordi
         await soon(joining)
     let.set()
     await soon(log._threads.call(asyncio.sleep(0)))
-    assert [each._main for each in coordinators] == [None]
+    assert [each for each in coordinators if each._main is not None] == []
 
 
 async def test_who_is_cancelled_while_the_log_is_closed_hears_that_it_is_cancelled(log: KafkaLog) -> None:
@@ -327,11 +332,16 @@ async def test_a_log_that_is_closed_meanwhile_is_not_entered(kafka_broker: Broke
     """Nobody would be there to leave."""
     log = KafkaLog(kafka_broker.bootstrap)
     await log.start()
+    let = threading.Event()
+    log._threads.loop.call_soon_threadsafe(let.wait, 30)
     joining = asyncio.ensure_future(enter(log, group_name(), "topic"))
     await asyncio.sleep(0)
-    await log.close()
+    closing = asyncio.ensure_future(log.close())
+    await asyncio.sleep(0)
+    let.set()
     with pytest.raises(LogClosed):
         await soon(joining)
+    await soon(closing)
 
 
 async def test_errors_of_offsets_are_told(log: KafkaLog, tampering: Tampering) -> None:
