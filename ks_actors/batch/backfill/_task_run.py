@@ -342,7 +342,7 @@ class TaskRun:
                     self._snapshot,
                     self._shared,
                 )
-        self.done = TaskDone(
+        self.done: TaskDone = TaskDone(
             self._work.task,
             positions,
             task.processed,

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from actors import Ref, Signal
+    from ks_actors.lifecycle import Cycle
     from ks_actors.log import Outgoing
     from ks_actors.records import TaskId
     from ks_actors.runtime.messages import CollectorMessage, TaskManagerMessage
@@ -56,7 +57,7 @@ class Worker(Actor[WorkerMessage]):
         setup: Environment,
     ) -> None:
         self.name: str = name
-        self.life = WORKER_TRANSITIONS.start(WorkerState.CREATED)
+        self.life: Cycle[WorkerState] = WORKER_TRANSITIONS.start(WorkerState.CREATED)
         self.at: Task | None = None
         self._manager = manager
         self._collector = collector

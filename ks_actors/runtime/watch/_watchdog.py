@@ -93,7 +93,7 @@ class Watch(Actor[WatchMessage]):
         self._runs = runs
         self._wall_time = wall_time
         self._reasons = Reasons(standing, setup.config, unreachable)
-        self.coverage = Coverage(log, setup, isolation, lambda: standing.assigned)
+        self.coverage: Coverage = Coverage(log, setup, isolation, lambda: standing.assigned)
         self._bound: float = setup.config.stall_warning_ms / 1000
         self._stills = StandstillTimes(standing, self._bound)
         self._unread = UnreadPartitions(self._bound)

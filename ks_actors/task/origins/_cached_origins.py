@@ -81,7 +81,8 @@ class CachedOrigins(OriginLeaves[_Batch]):
         self._begin(_Batch(batch, skipped, late, whole))
         self._seen = None
         # A record that comes by itself is later than these.
-        self.page, self.leaf = None, OriginLeaf(None, self._number)
+        self.page: None = None
+        self.leaf: OriginLeaf = OriginLeaf(None, self._number)
 
     def seen(self) -> Seen:
         """Return the batches so far."""
