@@ -81,7 +81,7 @@ class CachedOrigins(OriginLeaves[_Batch]):
         self._begin(_Batch(batch, skipped, late, whole))
         self._seen = None
         # A record that comes by itself is later than these.
-        self.page: None = None
+        self.page: OriginPage | None = None
         self.leaf: OriginLeaf = OriginLeaf(None, self._number)
 
     def seen(self) -> Seen:
