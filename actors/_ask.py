@@ -111,7 +111,7 @@ class PendingAsk(Generic[R]):
                 # The traceback holds this frame: without the name, the error is in no reference
                 # cycle.
                 del self
-        return self._value  # type: ignore[no-any-return]  # an untyped slot: it is unset until settled, and R cannot say so
+        return self._value  # type: ignore[no-any-return]  # untyped: unset until settled
 
     @property
     def path(self) -> str:

@@ -167,7 +167,7 @@ class Cell(Mortal):
         Any exception that escapes is a bug of the framework.
         """
         # `launch` sets it, too, but eager tasks get here first.
-        self.task = asyncio.current_task()  # type: ignore[assignment]  # a coroutine that runs has one
+        self.task = asyncio.current_task()  # type: ignore[assignment]  # it runs in a task
         inbox = self.inbox
         try:
             if self.kernel.dispatch.permutes:

@@ -174,6 +174,7 @@ class ActorFailed(ExceptionGroup[Exception]):
         group.path = path
         return group
 
-    def derive(self, excs: Sequence[Exception], /) -> ActorFailed:  # type: ignore[override]  # the base is generic over what it may hold
+    # The base class is generic over its members.
+    def derive(self, excs: Sequence[Exception], /) -> ActorFailed:  # type: ignore[override]
         """Return a group with other exceptions, so that `except*` and `split` keep the path."""
         return ActorFailed(self.path, excs)

@@ -105,7 +105,7 @@ class Ref(Generic[M_contra]):
 
 def cell_of(ref: Ref[Any]) -> Cell:
     """Return the cell of the actor behind `ref`."""
-    return ref._inbox.owner  # type: ignore[return-value]  # noqa: SLF001 - an inbox knows little of its owner, which is a cell
+    return ref._inbox.owner  # type: ignore[return-value]  # noqa: SLF001 - the owner is a cell
 
 
 @final

@@ -64,7 +64,7 @@ class StallDetector:
         return False
 
     def _look(self) -> tuple[str, object, str]:
-        frame = sys._current_frames().get(self._kernel.thread)  # noqa: SLF001 - the only way to see another thread's stack
+        frame = sys._current_frames().get(self._kernel.thread)  # noqa: SLF001 - no public way
         stack = "" if frame is None else "".join(traceback.format_stack(frame))
         task = asyncio.current_task(self._kernel.loop)
         for cell in self._cells() if task is not None else ():

@@ -45,7 +45,8 @@ class ThreadLane(Executor):
                 )
                 thread.start()
                 self._threads.append(thread)
-            self._jobs.append((future, lambda: fn(*args, **kwargs)))  # type: ignore[arg-type]  # the queue holds futures of all types
+            # The queue holds futures of all types.
+            self._jobs.append((future, lambda: fn(*args, **kwargs)))  # type: ignore[arg-type]
             self._work.notify()
         return future
 

@@ -94,7 +94,10 @@ class ManualClock:
         return timers[0][0] if timers else None
 
     def jump(self) -> bool:
-        """Jump to the next timer and fire it in the loop's next turn; return False if none is set."""
+        """Jump to the next timer and fire it in the loop's next turn.
+
+        Return False if none is set.
+        """
         due = self.next_due()
         if due is None:
             return False

@@ -66,7 +66,9 @@ class Probe(Ref[M]):
             )
         message = new.popleft()
         if not isinstance(message, kind):
-            raise AssertionError(self._explain(f"expected {kind.__name__}, but {message!r} came"))  # noqa: TRY004 - a test's expectation
+            raise AssertionError(  # noqa: TRY004 - a test's expectation
+                self._explain(f"expected {kind.__name__}, but {message!r} came")
+            )
         return message
 
     async def silent(self) -> None:

@@ -49,7 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     text = str(config.getoption("--actors-seed"))
     if text == "random":
-        config.option.actors_seed = str(random.randrange(1 << 31))  # noqa: S311 - a seed, not a secret
+        config.option.actors_seed = str(random.randrange(1 << 31))  # noqa: S311 - a seed
     elif not text.isdecimal():
         raise pytest.UsageError(f"--actors-seed must be a number or 'random', is {text!r}")
     if (config.getoption("--actors-runs") or 1) < 1:

@@ -272,7 +272,7 @@ class App(AppOrders):
         if self._on_state is not None:
             try:
                 self._on_state(new, old)
-            except Exception:  # noqa: BLE001 - a user's code, about something that has happened anyway
+            except Exception:  # noqa: BLE001 - a user's code; the event has happened anyway
                 _log.exception("the state listener raised, about %s", new.name)
 
     async def close(self, *, leave_group: bool = False, timeout_ms: int | None = None) -> None:

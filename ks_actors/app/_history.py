@@ -88,7 +88,7 @@ class AppOverHistory:
                 f"app {self.config.application_id} has been started: a backfill is "
                 "for one that is not"
             )
-        from ks_actors.batch import backfill as over_history  # noqa: PLC0415 - most apps have no use for it
+        from ks_actors.batch import backfill as over_history  # noqa: PLC0415 - few apps need it
 
         to: Any = {
             "snapshot_uri": self.config.snapshot_uri,
@@ -153,7 +153,7 @@ class AppOverHistory:
         install 'ks-actors[spark]'`).
         """
         try:
-            from ks_actors.batch.tables import export  # noqa: PLC0415 - it needs a package that others do without
+            from ks_actors.batch.tables import export  # noqa: PLC0415 - optional package
         except ModuleNotFoundError as error:
             if error.name != "pyarrow":
                 raise

@@ -280,7 +280,9 @@ class _Resetter:
 
         New topics of the same names would be read from those offsets.
         """
-        while any(each.topic in topics for each in await groups.group_offsets(self._id)):  # noqa: ASYNC110 - the coordinator tells nobody
+        while any(  # noqa: ASYNC110 - the coordinator sends no events
+            each.topic in topics for each in await groups.group_offsets(self._id)
+        ):
             await asyncio.sleep(_LOOK_AGAIN_S)
 
 

@@ -204,8 +204,8 @@ def _summary(done: Backfill, counts: dict[str, int], published: dict[str, int]) 
     rate = done.records / done.seconds if done.seconds else 0
     lines = [
         (
-            f"{done.records:,} records in {done.seconds:.1f} s ({rate:,.0f}/s) by {len(done.tasks)} "
-            f"tasks, {dropped:,} left out"
+            f"{done.records:,} records in {done.seconds:.1f} s ({rate:,.0f}/s) by "
+            f"{len(done.tasks)} tasks, {dropped:,} left out"
         )
     ]
     if done.snapshot is not None:

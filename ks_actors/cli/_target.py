@@ -58,7 +58,7 @@ def settings(pairs: Iterable[str], option: str = "--conf") -> Keywords:
         if not (name and equals):
             raise click.UsageError(f"{option} {pair!r} is to be name=value")
         found[name.strip()] = value
-    return found  # type: ignore[return-value]  # names and values are checked where all sources come together
+    return found  # type: ignore[return-value]  # checked where all sources come together
 
 
 def app_of(target: str, conf: Iterable[str], file: Path | None) -> App:

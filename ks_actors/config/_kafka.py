@@ -15,7 +15,8 @@ _LAST_PORT = 65_535
 # The default of KafkaOptions; a shorter task timeout does not lower it.
 _DELIVERY_MS = 300_000
 _JAAS = re.compile(
-    r"\s*([\w.]+)\s+(?:required|requisite|sufficient|optional)((?:\s+[\w.]+\s*=\s*(?:\"(?:[^\"\\]|\\.)*\"|[^\s\";]+))*)\s*;?\s*",
+    r"\s*([\w.]+)\s+(?:required|requisite|sufficient|optional)"
+    r"((?:\s+[\w.]+\s*=\s*(?:\"(?:[^\"\\]|\\.)*\"|[^\s\";]+))*)\s*;?\s*",
     re.DOTALL,
 )
 _JAAS_OPTION = re.compile(r"([\w.]+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|([^\s\";]+))", re.DOTALL)

@@ -76,7 +76,7 @@ def whole_number(least: int, *, unlimited: bool = False) -> Callable[[Any], int]
         if isinstance(value, str) and re.fullmatch(r"\s*[+-]?[0-9]+\s*", value):
             value = int(value)
         if not isinstance(value, int) or isinstance(value, bool):
-            raise ValueError("is no whole number")  # noqa: TRY004 - one kind of error for all that is wrong with a value
+            raise ValueError("is no whole number")  # noqa: TRY004 - one error type for bad values
         if value < least and not (unlimited and value == -1):
             raise ValueError(
                 f"is less than {least}" + (" (and not -1, no limit)" if unlimited else "")

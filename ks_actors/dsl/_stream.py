@@ -19,6 +19,7 @@ from ks_actors.processors.api import (
     check_options,
     check_whole,
     options_of,
+    takes_key,
 )
 from ks_actors.processors.stateless import (
     Batched,
@@ -147,7 +148,7 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
     ) -> Stream[K, Any]:
         """Replace values by mapper(value) or mapper(key, value), depending on its parameters."""
         of = self._called("map_values", name)
-        with_key = check_function(mapper, 1, 2, role="mapper", of=of, awaited=True) == 2  # noqa: PLR2004 - key and value
+        with_key = takes_key(mapper, of, awaited=True)
         name = self.graph.name_or(name, "KSTREAM-MAPVALUES-")
         return self._next(
             name,
@@ -192,9 +193,7 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
     ) -> Stream[K, Any]:
         """Replace each record by one for each value of mapper(value) or mapper(key, value)."""
         of = self._called("flat_map_values", name)
-        with_key = (
-            check_function(mapper, 1, 2, role="mapper", of=of, awaited=True, iterated=True) == 2  # noqa: PLR2004 - key and value
-        )
+        with_key = takes_key(mapper, of, awaited=True, iterated=True)
         name = self.graph.name_or(name, "KSTREAM-FLATMAPVALUES-")
         return self._next(
             name,

@@ -18,7 +18,13 @@ from ks_actors.dsl._materialize import (
 )
 from ks_actors.dsl._options import Grouped
 from ks_actors.processors.aggregates import TableSelect
-from ks_actors.processors.api import check_function, check_kind, check_options, check_supplier
+from ks_actors.processors.api import (
+    check_function,
+    check_kind,
+    check_options,
+    check_supplier,
+    takes_key,
+)
 from ks_actors.processors.tables import StoreView, TableSource, ToStream, ValueTransformer
 from ks_actors.topology import REUSE_SOURCE_TOPICS, valid_topic
 
@@ -166,7 +172,7 @@ class Table(Generic[K, V]):
         Deletes are not mapped.
         """
         of = self._called("map_values", name)
-        keyed = check_function(mapper, 1, 2, role="mapper", of=of) == 2  # noqa: PLR2004 - key and value
+        keyed = takes_key(mapper, of)
         check_materialized(materialized, of)
         spec = optional_store(self.graph, materialized, _MAP_VALUES, key=self.key, value=None)
         named = self.graph.name_or(name, _MAP_VALUES)

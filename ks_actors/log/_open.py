@@ -55,7 +55,7 @@ def kafka_log(servers: str, *, client_id: str = "ks-actors", **options: Any) -> 
     Raises ConfigError.
     """
     try:
-        from ks_actors.log.kafka import KafkaLog, KafkaOptions  # noqa: PLC0415 - it needs a package that others do without
+        from ks_actors.log.kafka import KafkaLog, KafkaOptions  # noqa: PLC0415 - optional package
     except ModuleNotFoundError as missing:
         if missing.name != "aiokafka":
             raise

@@ -239,7 +239,12 @@ def _how_sessions(query: object, *, committed: bool, entry: Callable[[Any], Any]
     return None
 
 
-def _how_versioned(query: object, *, committed: bool, entry: Callable[[Any], Any]) -> How | None:  # noqa: ARG001 - as of the other kinds
+def _how_versioned(
+    query: object,
+    *,
+    committed: bool,
+    entry: Callable[[Any], Any],  # noqa: ARG001 - as of the other kinds
+) -> How | None:
     match query:
         case VersionedKeyQuery(key, as_of):
             return lambda reader: reader.get(key, as_of, committed=committed)
@@ -250,7 +255,12 @@ def _how_versioned(query: object, *, committed: bool, entry: Callable[[Any], Any
     return None
 
 
-def _how_custom(query: object, *, committed: bool, entry: Callable[[Any], Any]) -> How:  # noqa: ARG001 - as of the other kinds
+def _how_custom(
+    query: object,
+    *,
+    committed: bool,
+    entry: Callable[[Any], Any],  # noqa: ARG001 - as of the other kinds
+) -> How:
     """Pass the query to the user's store."""
     return lambda reader: reader.ask(query, committed=committed)
 

@@ -162,7 +162,7 @@ async def _visited(local: LocalStores, part: Part, scan: Scan, timeout_ms: int) 
             yield
 
     steps = collect()
-    while await part.at(lambda _: _step(local, steps), timeout_ms):  # noqa: ASYNC110 - nothing is waited for: others have their turn
+    while await part.at(lambda _: _step(local, steps), timeout_ms):  # noqa: ASYNC110 - not a wait
         await asyncio.sleep(0)
     return found
 

@@ -97,11 +97,21 @@ class FunctionSerde(Serde[T]):
         self._deserialize: Callable[[bytes], T] = deserialize
         self._name: str = name
 
-    def serializer(self, topic: str, *, is_key: bool = False) -> Callable[[T], bytes]:  # noqa: ARG002 - the same for all topics
+    def serializer(
+        self,
+        topic: str,  # noqa: ARG002 - the same for all topics
+        *,
+        is_key: bool = False,
+    ) -> Callable[[T], bytes]:
         """Return the function, the same for every topic."""
         return self._serialize_key if is_key else self._serialize
 
-    def deserializer(self, topic: str, *, is_key: bool = False) -> Callable[[bytes], T]:  # noqa: ARG002 - the same for all topics
+    def deserializer(
+        self,
+        topic: str,  # noqa: ARG002 - the same for all topics
+        *,
+        is_key: bool = False,  # noqa: ARG002 - keys and values alike
+    ) -> Callable[[bytes], T]:
         """Return the function, the same for every topic."""
         return self._deserialize
 

@@ -65,7 +65,7 @@ class Plan(NamedTuple):
         for close in self.closers:
             try:
                 close()
-            except Exception as error:  # noqa: BLE001 - a user's close; the others are closed all the same
+            except Exception as error:  # noqa: BLE001 - a user's close; the others close as well
                 errors.append(error)
         return errors
 

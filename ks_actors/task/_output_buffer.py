@@ -147,7 +147,8 @@ class OutputBuffer:
 
     def column(self, topic: str, partition: int) -> Column:
         """Return the column of a partition; it stays valid."""
-        found = self._columns.get((topic, partition))  # type: ignore[call-overload]  # a named tuple is found by a plain one
+        # A plain tuple finds an equal named one.
+        found = self._columns.get((topic, partition))  # type: ignore[call-overload]
         if found is None:
             where = TopicPartition(topic, partition)
             found = self._columns[where] = Column(where, self._filled)

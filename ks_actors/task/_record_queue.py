@@ -350,7 +350,7 @@ class RecordQueue:
                 stamp = index_of(extract(record, time))
                 stamps.append(stamp)
                 time = max(time, stamp)
-        except Exception as error:  # noqa: BLE001 - a user's function; kept until those in front are done
+        except Exception as error:  # noqa: BLE001 - a user's function; kept until its turn
             at = bisect_left(raw.offsets, chunk.offsets[len(stamps)])
             self._poison, self._poisoned = (
                 self.source.unstampable(

@@ -378,7 +378,7 @@ class Task:
             timestamp = timestamps[at]
             header = () if headers is None else headers[at]
             current.offset, current.timestamp, current.headers = offsets[at], timestamp, header
-            if timestamp > current.stream_time:  # noqa: PLR1730 - faster than a call, for every record
+            if timestamp > current.stream_time:  # noqa: PLR1730 - faster than a call, per record
                 current.stream_time = timestamp
             process(keys[at], values[at], timestamp, header)
 

@@ -128,8 +128,12 @@ class LogTopics:
             await producer.close()
 
     async def read(
-        self, topic: str, key: Serde[Any] | None, value: Serde[Any] | None, isolation: IsolationLevel
-    ) -> list[TestRecord[Any, Any]]:  # fmt: skip
+        self,
+        topic: str,
+        key: Serde[Any] | None,
+        value: Serde[Any] | None,
+        isolation: IsolationLevel,
+    ) -> list[TestRecord[Any, Any]]:
         """Return all records of a topic, partition by partition."""
         known_key, known_value = self._serdes(topic)
         decode_key, decode_value = (

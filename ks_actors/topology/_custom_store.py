@@ -36,7 +36,7 @@ class StateStore(ABC):
     def init(self, context: StateStoreContext) -> None:
         """Open the store, and `context.register` its restore function."""
 
-    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:  # noqa: ARG002 - for those who override it
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:  # noqa: ARG002 - for overrides
         """Keep all writes since the last commit: they are committed in the log.
 
         The changelog is at these offsets then; without a changelog there are none. A persistent
@@ -45,7 +45,7 @@ class StateStore(ABC):
         """
         self.flush()
 
-    def committed_offset(self, partition: TopicPartition) -> int | None:  # noqa: ARG002 - for those who override it
+    def committed_offset(self, partition: TopicPartition) -> int | None:  # noqa: ARG002 - overrides
         """Return the offset that the last commit gave for a partition, of data on disk.
 
         Returns None when there is none, or when the store does not manage offsets.
@@ -59,7 +59,7 @@ class StateStore(ABC):
         """
         return 0
 
-    def query(self, query: Any, *, committed: bool) -> Any:  # noqa: ARG002 - for those who override it
+    def query(self, query: Any, *, committed: bool) -> Any:  # noqa: ARG002 - for overrides
         """Answer a query of `App.query` (KIP-796), of any class that the store knows.
 
         Return NotImplemented for others, as the default does. `committed` asks for committed data

@@ -73,10 +73,8 @@ def _edges(ids: _Ids, node: Node) -> Iterable[str]:
         for store in node.stores:
             yield f"{here} --- {ids.store(store)}"
     if isinstance(node, SinkNode):
-        yield (
-            f"{here} --> "
-            f"{ids.topic(node.topic if isinstance(node.topic, str) else 'a topic told by a function')}"
-        )
+        topic = node.topic if isinstance(node.topic, str) else "a topic told by a function"
+        yield f"{here} --> {ids.topic(topic)}"
     else:
         for child in node.children:
             yield f"{here} --> {ids.node(child)}"

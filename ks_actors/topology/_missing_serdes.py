@@ -55,10 +55,10 @@ def _missing(topology: Topology, *, has_key: bool, has_value: bool) -> Iterator[
                 )
                 yield f"{words} of source {node.name}, which reads {topics}"
             case SinkNode() if words := told(node):
-                yield (
-                    f"{words} of sink {node.name}, which writes to "
-                    f"{node.topic if isinstance(node.topic, str) else 'topics that a function tells'}"
+                topics = (
+                    node.topic if isinstance(node.topic, str) else "topics that a function tells"
                 )
+                yield f"{words} of sink {node.name}, which writes to {topics}"
     for specs in (topology.stores, topology.global_stores):
         for spec in specs.values():
             if spec.kind is not StoreKind.CUSTOM and (words := told(spec)):

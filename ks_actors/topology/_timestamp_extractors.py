@@ -36,7 +36,7 @@ class RecordTimestamp:
 class FailOnInvalidTimestamp(RecordTimestamp):
     """Raise TimestampInvalid for a negative timestamp: processing ends. The default."""
 
-    def invalid(self, record: InputRecord, partition_time: int) -> int:  # noqa: ARG002 - what an extractor is given
+    def invalid(self, record: InputRecord, partition_time: int) -> int:  # noqa: ARG002 - signature
         """Raise TimestampInvalid."""
         raise TimestampInvalid(
             f"the timestamp of the record is {record.timestamp}; use another timestamp extractor "
@@ -50,7 +50,7 @@ class FailOnInvalidTimestamp(RecordTimestamp):
 class LogAndSkipOnInvalidTimestamp(RecordTimestamp):
     """Drop records with a negative timestamp, with a warning."""
 
-    def invalid(self, record: InputRecord, partition_time: int) -> int:  # noqa: ARG002 - what an extractor is given
+    def invalid(self, record: InputRecord, partition_time: int) -> int:  # noqa: ARG002 - signature
         """Return the negative timestamp."""
         _log.warning(
             "%s-%d offset %d is left out: its timestamp is %d",
@@ -84,7 +84,7 @@ class UsePartitionTimeOnInvalidTimestamp(RecordTimestamp):
 class WallclockTimestampExtractor:
     """Take the system time at which a record is processed, regardless of its timestamp."""
 
-    def __call__(self, record: InputRecord, partition_time: int) -> int:  # noqa: ARG002 - what an extractor is given
+    def __call__(self, record: InputRecord, partition_time: int) -> int:  # noqa: ARG002 - signature
         """Return the system time in ms."""
         return time.time_ns() // 1_000_000
 

@@ -215,8 +215,8 @@ def _in_order(setup: Environment) -> list[int]:
             raise BackfillRefused(
                 [
                     (
-                        f"subtopologies {around} write each other's repartition topics: there is no "
-                        "order in which to run them"
+                        f"subtopologies {around} write each other's repartition topics: there is "
+                        "no order in which to run them"
                     )
                 ]
             )

@@ -66,9 +66,9 @@ async def publish(
 
     Return the number of new records by topic. Each partition gets its records in order, in
     transactions of at most 50,000 records. Each transaction also writes a progress marker to the
-    compacted topic `<application id>-backfill-markers`. So a repeated run writes only the missing records,
-    wherever the last one was killed. If two run at the same time, the older one raises Fenced. The
-    records equal those of a stream and carry no mark.
+    compacted topic `<application id>-backfill-markers`. So a repeated run writes only the missing
+    records, wherever the last one was killed. If two run at the same time, the older one raises
+    Fenced. The records equal those of a stream and carry no mark.
 
     A repeated job must produce the same records. Raises PublishRefused, before it writes anything,
     if they differ (other ranges, another topology, impure functions) or are no longer in the log.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping  # noqa: TC003 - a finished task travels between processes, and is read at run time
+from collections.abc import Mapping  # noqa: TC003 - processes read a finished task at run time
 from typing import TYPE_CHECKING, Protocol, final
 
 import msgspec
@@ -110,7 +110,7 @@ class Backfill:
 
         Blocks; needs pyarrow.
         """
-        from ks_actors.batch.tables import write_parquet  # noqa: PLC0415 - it needs a package that others do without
+        from ks_actors.batch.tables import write_parquet  # noqa: PLC0415 - optional package
 
         return write_parquet(directory, ((where, self.read(where)) for where in self.partitions))
 

@@ -112,7 +112,11 @@ class TopicStreamReader(DataSourceStreamReader):
         """Return the start offsets of the stream."""
         return _by_topic((one, one.start) for one in self._ranges(self._options.bounds))
 
-    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:  # noqa: ARG002, N802 - pyspark's name and arguments
+    def latestOffset(  # noqa: N802 - pyspark's name
+        self,
+        start: dict[str, Any],
+        limit: Any,  # noqa: ARG002 - pyspark's arguments
+    ) -> dict[str, Any]:
         """Return the current end offsets; a partition never moves back."""
         # The start offsets may be deleted by now, so they are not checked.
         ends = _by_topic(

@@ -286,7 +286,7 @@ class BatchBridge(Actor[BridgeMessage]):
                 spark.interruptTag(tag)
             else:
                 spark.sparkContext.cancelJobsWithTag(tag)
-        except Exception as error:  # noqa: BLE001 - py4j raises anything when Spark is gone: then the job has ended, too
+        except Exception as error:  # noqa: BLE001 - Spark gone ends the job; py4j raises anything
             _log.warning("jobs of %s could not be cancelled: %s", tag, error)
 
     # --- progress ---------------------------------------------------------------------------------

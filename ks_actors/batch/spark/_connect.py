@@ -31,7 +31,7 @@ def check_answers(url: str, shown: str) -> None:
     `shown` is the part of the URL for error messages. The pyspark client itself retries for more
     than ten minutes, and cannot be interrupted.
     """
-    import grpc  # type: ignore[import-untyped]  # noqa: PLC0415 - nobody pays for it who does not use it
+    import grpc  # type: ignore[import-untyped]  # noqa: PLC0415 - loaded on use
     from pyspark.sql.connect.client import DefaultChannelBuilder  # noqa: PLC0415 - as above
 
     with closing(DefaultChannelBuilder(url).toChannel()) as channel:

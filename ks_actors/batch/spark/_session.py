@@ -152,7 +152,7 @@ class SparkSession:
             return True
         if self._settings.connects:
             return not (self._gone or self._spark.is_stopped)
-        from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # noqa: PLC0415 - nobody pays for it who does not use it
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # noqa: PLC0415 - lazy
 
         try:
             return not self._spark.sparkContext._jsc.sc().isStopped()
@@ -162,7 +162,7 @@ class SparkSession:
     def _start(self) -> Any:
         settings = self._settings
         check_packages(connects=settings.connects)
-        from pyspark.sql import SparkSession as Pyspark  # noqa: PLC0415 - nobody pays for it who does not use it
+        from pyspark.sql import SparkSession as Pyspark  # noqa: PLC0415 - loaded on use
 
         found: Any = getattr(Pyspark, "_instantiatedSession", None)
         if found is not None and found._sc._jsc is not None and not settings.connects:
@@ -276,7 +276,7 @@ def register(session: PysparkSession) -> None:
     Jobs of the bridge have it already. Raises SparkUnavailable.
     """
     check_packages()
-    from ks_actors.batch.source import KsActorsSource  # noqa: PLC0415 - nobody pays for it who does not use it
+    from ks_actors.batch.source import KsActorsSource  # noqa: PLC0415 - loaded on use
 
     session.dataSource.register(KsActorsSource)
 

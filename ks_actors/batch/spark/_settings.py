@@ -67,7 +67,8 @@ class SparkSettings(msgspec.Struct, frozen=True, kw_only=True):
         return [(name, shown.get(name, getattr(self, name))) for name in self.__struct_fields__]
 
     def __repr__(self) -> str:
-        return f"SparkSettings({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
+        fields = (f"{name}={value!r}" for name, value in self.__rich_repr__())
+        return f"SparkSettings({', '.join(fields)})"
 
     @property
     def connects(self) -> bool:

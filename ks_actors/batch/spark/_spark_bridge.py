@@ -240,7 +240,7 @@ class SparkFunction:
         return await self.service.run(partial(self._work, records), name=name)
 
     def _work(self, records: list[Record[Any, Any]], spark: Any) -> list[Record[Any, Any]]:
-        from ks_actors.batch.tables import records_of, table_of  # noqa: PLC0415 - it needs a package that others do without
+        from ks_actors.batch.tables import records_of, table_of  # noqa: PLC0415 - optional package
 
         key, value = (None if kind is None else _arrow_type(kind) for kind in self._types)
         rows = self._function(spark, spark.createDataFrame(table_of(records, key, value)))

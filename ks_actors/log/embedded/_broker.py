@@ -44,8 +44,12 @@ class Broker:
     """
 
     def __init__(
-        self, storage: Storage, topics_changed: Callable[[set[str]], None], grown: Callable[[Partition], None], clock: Callable[[], int]
-    ) -> None:  # fmt: skip
+        self,
+        storage: Storage,
+        topics_changed: Callable[[set[str]], None],
+        grown: Callable[[Partition], None],
+        clock: Callable[[], int],
+    ) -> None:
         self.storage: Storage = storage
         self.incarnation: int = 0
         self.topics: dict[str, Topic] = {}

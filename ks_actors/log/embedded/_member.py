@@ -31,8 +31,13 @@ class EmbeddedMembership:
     """
 
     def __init__(
-        self, group: Group, faults: Faults, new: NewMember, *, closed: Callable[[EmbeddedMembership], None]
-    ) -> None:  # fmt: skip
+        self,
+        group: Group,
+        faults: Faults,
+        new: NewMember,
+        *,
+        closed: Callable[[EmbeddedMembership], None],
+    ) -> None:
         self.client_id: str = new.client_id
         self.instance_id: str | None = new.instance_id
         self.topics: frozenset[str] = frozenset(new.topics)

@@ -26,8 +26,14 @@ class EmbeddedProducer:
     """
 
     def __init__(
-        self, broker: Broker, faults: Faults, client_id: str, closed: Callable[[EmbeddedProducer], None], *, lease: Lease | None = None
-    ) -> None:  # fmt: skip
+        self,
+        broker: Broker,
+        faults: Faults,
+        client_id: str,
+        closed: Callable[[EmbeddedProducer], None],
+        *,
+        lease: Lease | None = None,
+    ) -> None:
         self.client_id: str = client_id
         self._broker: Broker = broker
         self._faults: Faults = faults

@@ -49,7 +49,7 @@ def cached_count(context: NodeContext, name: str, cache: Cache) -> Bound:
         try:
             counts.update(batch.keys)
             found = list(map(get, counts))
-        except Exception:  # noqa: BLE001 - a key that cannot be one: which, is seen record by record
+        except Exception:  # noqa: BLE001 - a bad key: it is found record by record
             found = []
         # A record without key or value is dropped: count record by record.
         if not found or None in counts or not all(map(is_not, batch.values, repeat(None))):
@@ -289,7 +289,7 @@ def cached_rows(context: NodeContext, store: Any, cache: Cache) -> Bound:
             }
             deque(map(store.check_key, latest), maxlen=0)
             firsts = {key: (get(key) or _NO_ENTRY)[0] for key in latest if key not in held}
-        except Exception:  # noqa: BLE001 - a key that cannot be one: which, is seen record by record
+        except Exception:  # noqa: BLE001 - a bad key: it is found record by record
             singly(batch)
             return
         if None in latest:

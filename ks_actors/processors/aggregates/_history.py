@@ -53,7 +53,7 @@ class _History:
     def store(self, name: str) -> Any:
         return self._latest if name == self._name else self._context.store(name)
 
-    def cache(self, store: str, *, send_old: bool) -> None:  # noqa: ARG002 - each update of the past counts: none is held back
+    def cache(self, store: str, *, send_old: bool) -> None:  # noqa: ARG002 - every update counts
         return None
 
 

@@ -328,7 +328,9 @@ def _keys(batch: Batch, holes: list[int], windows: list[Window]) -> list[Any]:
         left = set(holes)
         keys = (key for index, key in enumerate(keys) if index not in left)
     if kernel is not None:
-        return kernel.windowed(Windowed, keys if type(keys) is list else list(keys), windows)  # type: ignore[no-any-return]
+        return kernel.windowed(  # type: ignore[no-any-return]
+            Windowed, keys if type(keys) is list else list(keys), windows
+        )
     return list(map(_new, repeat(Windowed), zip(keys, windows, strict=True)))
 
 

@@ -20,6 +20,7 @@ from ks_actors.processors.api._argument_checks import (
     check_serde,
     check_supplier,
     check_whole,
+    takes_key,
 )
 from ks_actors.processors.api._async_options import (
     AsyncArguments,
@@ -96,6 +97,7 @@ __all__ = [
     "keep",
     "never_alone",
     "options_of",
+    "takes_key",
     "too_early",
     "unreadable",
 ]

@@ -63,6 +63,18 @@ def check_function(
     return _arity(function, allowed, role, of)
 
 
+def takes_key(mapper: Any, of: str, *, awaited: bool = False, iterated: bool = False) -> bool:
+    """Return whether a mapper of values takes the key, too.
+
+    Raises TopologyError as `check_function` does.
+    """
+    key_and_value = 2
+    count = check_function(
+        mapper, 1, key_and_value, role="mapper", of=of, awaited=awaited, iterated=iterated
+    )
+    return count == key_and_value
+
+
 def check_kind(value: T, kinds: type | tuple[type, ...], *, role: str, of: str, remedy: str) -> T:
     """Return `value` if it is an instance of `kinds`.
 
@@ -188,7 +200,8 @@ def _arity(function: Callable[..., Any], allowed: tuple[int, ...], role: str, of
 
 
 def _is(function: Any, kind: Callable[[Any], bool]) -> bool:
-    return kind(function) or kind(getattr(type(function), "__call__", None))  # noqa: B004 - its kind matters
+    # Its kind matters, not whether it can be called.
+    return kind(function) or kind(getattr(type(function), "__call__", None))  # noqa: B004
 
 
 def _count(allowed: tuple[int, ...]) -> str:

@@ -139,7 +139,7 @@ class _Waiting:
         self._origins.go_to(known, held.timestamp, held.headers)
         try:
             self._emit(place.key, held.new, held.timestamp, held.headers)
-        except Exception as error:  # noqa: BLE001 - the handler decides, about this record and not the one that came just now
+        except Exception as error:  # noqa: BLE001 - the handler decides about this record
             self._context.failed(error, place.key, held.new, held.timestamp, held.headers)
         finally:
             self._origins.back(here)

@@ -76,7 +76,7 @@ class JoinPair:
                 of_left: self._stores[of_left].indexes(side.batch.keys)
                 for of_left, side in sides.items()
             }
-        except Exception:  # noqa: BLE001 - whatever a serde raises; the record that it is about is found when its turn comes
+        except Exception:  # noqa: BLE001 - any serde error: its record is found at its turn
             return False
         kept: dict[bool, list[Any]] = {}
         for of_left, side in sides.items():
@@ -220,7 +220,8 @@ class JoinPair:
                         continue
                     values.append(joiner(key, ours, theirs) if keyed else joiner(ours, theirs))
                     keys.append(key)
-                    timestamps.append(timestamp if timestamp > start else start)  # noqa: FURB136 - `max` takes five times as long
+                    # `max` takes five times as long.
+                    timestamps.append(timestamp if timestamp > start else start)  # noqa: FURB136
                     ranks.append(rank)
                 break
             except Exception as error:  # noqa: BLE001 - whatever a user's code raises

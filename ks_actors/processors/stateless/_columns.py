@@ -44,7 +44,7 @@ def collect(
             out.extend(results)
             if len(out) < length:  # A function that raises StopIteration looks like the end.
                 raise StopIteration
-        except Exception as error:  # noqa: BLE001 - what a user's function raises is the handler's to judge
+        except Exception as error:  # noqa: BLE001 - the handler decides on users' errors
             failed(context, batch, len(out), error)
             culprits.append(len(out))
             out.append(None)

@@ -229,7 +229,7 @@ class Map(Stateless):
             for key, value in zip(records.keys, records.values, strict=True):
                 try:
                     new_key, new_value = mapper(key, value)
-                except Exception as error:  # noqa: BLE001 - what a user's function raises is the handler's to judge
+                except Exception as error:  # noqa: BLE001 - the handler decides on users' errors
                     culprit = len(keys) + len(culprits)
                     failed(context, records, culprit, error)
                     culprits.append(culprit)
@@ -296,5 +296,8 @@ class ForEach(Stateless):
 
         return Bound(process, batch)
 
-    def _emit(self, context: NodeContext) -> Callable[[Any, Any, Any, int, Headers], None]:  # noqa: ARG002 - there is nothing to hand on
+    def _emit(
+        self,
+        context: NodeContext,  # noqa: ARG002 - there is nothing to hand on
+    ) -> Callable[[Any, Any, Any, int, Headers], None]:
         return lambda _result, _key, _value, _timestamp, _headers: None

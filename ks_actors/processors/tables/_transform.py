@@ -184,7 +184,7 @@ class TransformContext(Context[Never]):
     def task_id(self) -> TaskId:
         return self._context.task_id
 
-    def forward(self, record: Never, child: str | None = None) -> None:  # noqa: ARG002 - refused whatever it is
+    def forward(self, record: Never, child: str | None = None) -> None:  # noqa: ARG002 - it raises
         raise TopologyError(
             f"the transformer of table {self._context.node} cannot forward: return the value of "
             "the row from transform instead"

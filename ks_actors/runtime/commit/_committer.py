@@ -146,7 +146,7 @@ class Committer(Actor[CommitterMessage]):
             case _:
                 assert_never(message)
 
-    # --- the procedure -----------------------------------------------------------------------------
+    # --- the procedure ----------------------------------------------------------------------------
 
     async def _commit_when_due(self, request: m.Commit) -> None:
         if request.given_up:
@@ -206,7 +206,7 @@ class Committer(Actor[CommitterMessage]):
             self._phase.to(Phase.ENDING)
             await self._end(epoch, frozen)
             self._go_on()
-        except Exception as error:  # noqa: BLE001 - whatever it was: what is not committed must not be kept
+        except Exception as error:  # noqa: BLE001 - any error: uncommitted work must not be kept
             answer(request, await self._recover(error, asked))
             return
         finally:
@@ -286,7 +286,7 @@ class Committer(Actor[CommitterMessage]):
             if self._transactional:
                 await self._state.ask(m.PersistUnlogged, frozen).within(self._timeout)
             await self._state.ask(m.CommitSucceeded, frozen, ends).within(self._timeout)
-        except Exception as error:  # noqa: BLE001 - the log has it, the stores do not: they are opened anew, from the log
+        except Exception as error:  # noqa: BLE001 - only the log has it: stores reopen from it
             self._void = error
             self._poller().tell(m.Rejoin(error))
 
@@ -332,7 +332,7 @@ class Committer(Actor[CommitterMessage]):
         for worker in self._workers:
             worker.tell(m.Resume(self._epoch))
 
-    # --- when it fails -----------------------------------------------------------------------------
+    # --- when it fails ----------------------------------------------------------------------------
 
     async def _recover(self, error: Exception, asked: float) -> Exception:
         """Roll back after a failed commit; return the error to report.

@@ -56,7 +56,7 @@ class Handover:
                 "the commit before it",
                 self._committer.ask(m.Commit, "the group rebalances", rebalancing=True),
             )
-        except Exception as error:  # noqa: BLE001 - it was rolled back, and whoever gets the tasks starts there
+        except Exception as error:  # noqa: BLE001 - rolled back: the next owner starts there
             _log.warning("the commit before a rebalance failed: %s", error)
         await self._look()
 
@@ -84,7 +84,7 @@ class Handover:
             busy = await self._wait(
                 who, "tasks to come to rest", self._manager.ask(m.AskBusy, tasks)
             )
-        except Exception as error:  # noqa: BLE001 - it was rolled back, and whoever gets the tasks starts there
+        except Exception as error:  # noqa: BLE001 - rolled back: the next owner starts there
             _log.warning("the commit of tasks that move to another member failed: %s", error)
         tasks -= busy
         try:
@@ -115,7 +115,7 @@ class Handover:
             return await self._wait(
                 "a handover", "tasks to come to rest", self._manager.ask(m.AskBusy, tasks)
             )
-        except Exception as error:  # noqa: BLE001 - it was rolled back, and whoever gets the tasks starts there
+        except Exception as error:  # noqa: BLE001 - rolled back: the next owner starts there
             _log.debug("a commit of tasks that are to move to another member failed: %s", error)
             return None
 

@@ -128,7 +128,9 @@ class Poller(Actor[m.PollerMessage]):
             await self._fetcher.close()
             await self._membership.close()
 
-    def receive(self, message: m.PollerMessage) -> None:  # noqa: C901, PLR0912 - one branch per message
+    def receive(  # noqa: C901, PLR0912 - one branch per message
+        self, message: m.PollerMessage
+    ) -> None:
         """Fetch, and follow the group.
 
         Nothing here waits for the log, so that group events are handled at any time.
@@ -180,7 +182,9 @@ class Poller(Actor[m.PollerMessage]):
                 self._be_a_member(message)
         self._fetch()
 
-    def _be_a_member(self, message: m.GroupMessage) -> None:  # noqa: C901, PLR0912 - one branch per message
+    def _be_a_member(  # noqa: C901, PLR0912 - one branch per message
+        self, message: m.GroupMessage
+    ) -> None:
         match message:
             case m.CommitOffsets():
                 self.ctx.pipe(self._commits.commit(message), m.Answered, m.Answered)
@@ -221,7 +225,7 @@ class Poller(Actor[m.PollerMessage]):
             case _:
                 assert_never(message)
 
-    # --- records -----------------------------------------------------------------------------------
+    # --- records ----------------------------------------------------------------------------------
 
     def _fetch(self) -> None:
         if (
@@ -316,7 +320,7 @@ class Poller(Actor[m.PollerMessage]):
         self._fetcher.assign({})
         self._instance.tell(m.Fatal(error, rolled_back=False))
 
-    # --- the group ---------------------------------------------------------------------------------
+    # --- the group --------------------------------------------------------------------------------
 
     def _go_on(self) -> None:
         """Handle the next event once the last one is settled."""

@@ -248,7 +248,7 @@ class Instance(Actor[InstanceMessage]):
             self._to(InstanceState.PENDING_SHUTDOWN)
             try:
                 await self._parts.close(clean=True, leave=stop.leave)
-            except Exception as error:  # noqa: BLE001 - told to whoever closes; all that can be closed is
+            except Exception as error:  # noqa: BLE001 - the closer is told; the rest still closes
                 self.error = error
             self._dismiss_all()
             self._to(InstanceState.NOT_RUNNING)

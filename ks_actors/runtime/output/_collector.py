@@ -152,7 +152,7 @@ class Collector(Actor[CollectorMessage]):
                 assert_never(message)
         self._go_on()
 
-    # --- records -----------------------------------------------------------------------------------
+    # --- records ----------------------------------------------------------------------------------
 
     def _take(self, message: m.Output) -> None:
         if message.epoch < self._epoch:
@@ -375,7 +375,7 @@ class Collector(Actor[CollectorMessage]):
             self._relief_asked = True
             self._committer().tell(m.Commit(None, "more output waits for a commit than may"))
 
-    # --- transactions ------------------------------------------------------------------------------
+    # --- transactions -----------------------------------------------------------------------------
 
     def _commit(self, message: m.CommitTransaction) -> None:
         """End the transaction in the background: output of the next one arrives meanwhile.

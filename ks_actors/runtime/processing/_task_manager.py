@@ -105,7 +105,9 @@ class TaskManager(Actor[TaskManagerMessage]):
                 if (error := self._close(task_id)) is not None:
                     _log.warning("closing task %s failed: %s", task_id, error)
 
-    def receive(self, message: TaskManagerMessage) -> None:  # noqa: C901, PLR0912, PLR0915 - one branch per message
+    def receive(  # noqa: C901, PLR0912, PLR0915 - one branch per message
+        self, message: TaskManagerMessage
+    ) -> None:
         """Update the schedule."""
         match message:
             case m.Records():
@@ -165,7 +167,7 @@ class TaskManager(Actor[TaskManagerMessage]):
                 assert_never(message)
         self._dispatch()
 
-    # --- the schedule ------------------------------------------------------------------------------
+    # --- the schedule -----------------------------------------------------------------------------
 
     def _dispatch(self) -> None:
         """Lease tasks to free workers as long as any are ready."""
@@ -256,7 +258,7 @@ class TaskManager(Actor[TaskManagerMessage]):
             self._touched[task.id] = task
             self._look((task.id,))
 
-    # --- tasks come and go -------------------------------------------------------------------------
+    # --- tasks come and go ------------------------------------------------------------------------
 
     def _assign(self, message: m.Assign) -> None:
         if message.assignment <= max(self._void.get(message.task, -1), self._void.get(None, -1)):
@@ -342,7 +344,7 @@ class TaskManager(Actor[TaskManagerMessage]):
             return error
         return None
 
-    # --- commit and rollback -----------------------------------------------------------------------
+    # --- commit and rollback ----------------------------------------------------------------------
 
     def _freeze(self, message: m.Freeze) -> None:
         touched = list(self._touched.values())
@@ -424,7 +426,7 @@ class TaskManager(Actor[TaskManagerMessage]):
                 if task.stores is not None:
                     task.stores.drop()
                 task.rewind(positions)
-            except Exception as error:  # noqa: BLE001 - a user's close or init, or store; told to whoever asked
+            except Exception as error:  # noqa: BLE001 - user code or a store; the asker is told
                 task.broken = True
                 errors.append(error)
             else:
@@ -442,7 +444,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         else:
             message.reply.tell(again)
 
-    # --- workers -----------------------------------------------------------------------------------
+    # --- workers ----------------------------------------------------------------------------------
 
     def _retire(self, worker: Ref[m.WorkerMessage]) -> None:
         self._retiring.add(worker)

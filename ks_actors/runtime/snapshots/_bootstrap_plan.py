@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 _UNKNOWN_TIME = -1
 _LACKING = {
-    "custom": "a store of your own: write its rows, the last records of its changelog, into a snapshot "
-    "of the kind custom",
+    "custom": "a store of your own: write its rows, the last records of its changelog, into a "
+    "snapshot of the kind custom",
     "in_threads": "in memory, of a task that is processed in threads: have it in RocksDB",
     "no_changelog": "it had no changelog",
 }

@@ -296,7 +296,7 @@ class Snapshots(Actor[SnapshotsMessage]):
         )
         try:
             gone = await self._in_thread(delete)
-        except Exception as error:  # noqa: BLE001 - the snapshot is there all the same; the next one tries again
+        except Exception as error:  # noqa: BLE001 - the snapshot exists; the next one tries again
             _log.warning("old snapshots could not be deleted: %s", error)
         else:
             _log.info(
@@ -309,7 +309,7 @@ class Snapshots(Actor[SnapshotsMessage]):
     async def _give_up(self, writer: SnapshotWriter) -> None:
         try:
             async with asyncio.timeout(self._config.snapshot_timeout_ms / 1000):
-                while self._at_work:  # noqa: ASYNC110 - a thread sets it, and hardly ever is anything waited for
+                while self._at_work:  # noqa: ASYNC110 - a thread sets it; a wait is rare
                     await asyncio.sleep(_LOOK_SECONDS)
                 await self._in_thread(writer.abort)
         except Exception as error:  # noqa: BLE001 - it has no manifest, and goes after a day

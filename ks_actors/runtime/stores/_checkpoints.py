@@ -62,7 +62,7 @@ class Checkpoints:
             return
         try:
             await self._step(self._asked[0])
-        except Exception as error:  # noqa: BLE001 - whoever wants a snapshot is told, the task is not harmed
+        except Exception as error:  # noqa: BLE001 - the asker is told, the task is not harmed
             self._done().reply.fail(error)
 
     def _done(self) -> m.TakeCheckpoint:
@@ -99,7 +99,7 @@ class Checkpoints:
         steps = stores.point_steps()
         await self._residents.quiet(order.task)
         while next(steps, self) is not self:
-            while self._pausing():  # noqa: ASYNC110 - some ms, ten times a second: not worth an event at each commit
+            while self._pausing():  # noqa: ASYNC110 - some ms at each commit
                 await asyncio.sleep(_REST_SECONDS)
             began = await self._turn(began)
             await self._residents.quiet(order.task)

@@ -61,8 +61,14 @@ def continued(
             )
         _log.warning(
             "the group has no committed offset of %s, but the stores of task %s have its records "
-            "before offset %d; auto_offset_reset leads to offset %d: %s. %s", partition, held.task, there, at, done, _REMEDY,
-        )  # fmt: skip
+            "before offset %d; auto_offset_reset leads to offset %d: %s. %s",
+            partition,
+            held.task,
+            there,
+            at,
+            done,
+            _REMEDY,
+        )
     # A changelog may have an end but no records, for example after an aborted transaction.
     has_state = bool(held.offsets) or any(held.restored.values())
     if (
@@ -75,6 +81,10 @@ def continued(
             "the group has no committed offsets of task %s, but its stores have state, and do not "
             "know up to which records: it begins with %s, and what the state has of them already "
             "is processed twice. %s",
-            held.task, ", ".join(f"{partition} at offset {begun[partition].offset}" for partition in sorted(fresh)), _REMEDY,
-        )  # fmt: skip
+            held.task,
+            ", ".join(
+                f"{partition} at offset {begun[partition].offset}" for partition in sorted(fresh)
+            ),
+            _REMEDY,
+        )
     return found

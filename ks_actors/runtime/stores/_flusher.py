@@ -175,7 +175,7 @@ class Writing:
             return
         try:
             more = flusher.turn(self._clock)
-        except Exception as error:  # noqa: BLE001 - a full disk, for one: nothing is lost, the changelog has it
+        except Exception as error:  # noqa: BLE001 - a full disk, say: the changelog has it all
             self._failed(flusher.task, error)
             self._go_on()
         else:

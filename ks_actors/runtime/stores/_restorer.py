@@ -85,7 +85,9 @@ class Restorer(Actor[RestorerMessage]):
         elif isinstance(signal, Stopping):
             await self._fetcher.close()
 
-    def receive(self, message: RestorerMessage) -> None:  # noqa: C901, PLR0912 - one branch per message
+    def receive(  # noqa: C901, PLR0912 - one branch per message
+        self, message: RestorerMessage
+    ) -> None:
         """Restore until all ends are reached, then follow the standbys' changelogs."""
         match message:
             case m.Restore() | m.Follow():

@@ -142,7 +142,9 @@ class StateManager(Actor[StateManagerMessage]):
         for error in await self._close_all(tuple(self._held), blocking, clean=False):
             _log.warning("closing stores failed: %s", error)
 
-    async def receive(self, message: StateManagerMessage) -> None:  # noqa: C901, PLR0912 - one branch per message
+    async def receive(  # noqa: C901, PLR0912 - one branch per message
+        self, message: StateManagerMessage
+    ) -> None:
         """Open, restore, commit, flush and close stores."""
         match message:
             case m.OpenTask():
@@ -258,7 +260,7 @@ class StateManager(Actor[StateManagerMessage]):
     async def _give_up(self, held: StoreEntry, reason: str) -> None:
         try:
             await self.ctx.blocking(partial(held.stores.give_up, reason))
-        except Exception as error:  # noqa: BLE001 - a disk that cannot be written, for one: the handler decides
+        except Exception as error:  # noqa: BLE001 - a full disk, say: the handler decides
             self._instance.tell(m.Fatal(error, rolled_back=False))
         else:
             self._open(held.task, held.order, wiped=True)
@@ -319,12 +321,12 @@ class StateManager(Actor[StateManagerMessage]):
             held = None if found is None else self._held.get(found[0])
             if found is None or held is None or held.lent or held.failed:
                 continue
-            while held.standing_by and self._pausing():  # noqa: ASYNC110 - some ms, ten times a second: not worth an event at each commit
+            while held.standing_by and self._pausing():  # noqa: ASYNC110 - some ms at each commit
                 # Workers pause for a commit: standbys can wait.
                 await asyncio.sleep(_REST_SECONDS)
             try:
                 held.stores.restore(found[1], one.batch, one.next_offset)
-            except Exception as error:  # noqa: BLE001 - a record that is none of this store's, for one: the handler decides
+            except Exception as error:  # noqa: BLE001 - a foreign record, say: the handler decides
                 held.failed = True
                 self._instance.tell(
                     m.Fatal(

@@ -128,8 +128,12 @@ class Disk:
         if only := without_copy(known):
             _log.warning(
                 "%s, the local state of task %s, is kept, though %s: it has the only copy of "
-                "store %s, which has no changelog. Delete it if nobody needs that", directory, task, reason, ", ".join(only),
-            )  # fmt: skip
+                "store %s, which has no changelog. Delete it if nobody needs that",
+                directory,
+                task,
+                reason,
+                ", ".join(only),
+            )
             return False
         give_up(
             str(task),

@@ -57,7 +57,7 @@ class Reasons:
             )
         )
 
-    # --- a task that is not processed yet, or not any more -----------------------------------------
+    # --- a task that is not processed yet, or not any more ----------------------------------------
 
     def _on_its_way(self, place: PartitionState) -> Reason:
         keeper, reader = self._standing.keeper, self._standing.reader
@@ -120,8 +120,8 @@ class Reasons:
             return (
                 Why.ASYNC_CALL,
                 (
-                    "the task takes nothing new before its commit, which waits for calls in flight at "
-                    f"{', '.join(task.busy_nodes())}"
+                    "the task takes nothing new before its commit, which waits for calls in "
+                    f"flight at {', '.join(task.busy_nodes())}"
                 ),
             )
         if draining and manager._drains.calm is not None:
@@ -264,8 +264,8 @@ class Reasons:
             return (
                 Why.NOT_FETCHED,
                 (
-                    f"nothing has been fetched yet from offset {place.position} on, and how far the "
-                    "log goes is not known"
+                    f"nothing has been fetched yet from offset {place.position} on, and how far "
+                    "the log goes is not known"
                 ),
             )
         return (

@@ -140,7 +140,7 @@ class Watch(Actor[WatchMessage]):
             case _:
                 assert_never(message)
 
-    # --- the look ----------------------------------------------------------------------------------
+    # --- the look ---------------------------------------------------------------------------------
 
     def _look(self, now: float) -> None:
         paused = self._standing.paused or not self._runs()

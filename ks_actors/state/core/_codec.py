@@ -104,14 +104,14 @@ class Codec:
         """
         try:
             return value if self.as_read(value) else self.read_value(self.value(value))
-        except Exception as error:  # noqa: BLE001 - whatever a serde raises means that the object is bad
+        except Exception as error:  # noqa: BLE001 - any serde error means a bad object
             self.refuse(index, value, error)
 
     def written(self, index: Any, entry: Entry) -> bytes:
         """Return the bytes of an entry that is put; raises SerializationError."""
         try:
             return self.raw(entry)
-        except Exception as error:  # noqa: BLE001 - whatever a serde raises means that the object is bad
+        except Exception as error:  # noqa: BLE001 - any serde error means a bad object
             self.refuse(index, entry[0], error)
 
     def checked_time(self, time: Any) -> int:
@@ -129,7 +129,7 @@ class Codec:
         """Return the bytes of a value that is put, without time; raises SerializationError."""
         try:
             return self.value(value)
-        except Exception as error:  # noqa: BLE001 - whatever a serde raises means that the object is bad
+        except Exception as error:  # noqa: BLE001 - any serde error means a bad object
             self.refuse(index, value, error)
 
     def check_key(self, index: Any) -> None:

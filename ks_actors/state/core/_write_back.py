@@ -333,7 +333,7 @@ class Transactional(UndoLog[Handle], Generic[Handle]):
     def tidy(self) -> Iterator[None]:
         """Evict rows from memory, a slice per step, after all is written."""
 
-    def facts(self, *, frozen: bool = False) -> bytes | None:  # noqa: ARG002 - windows have such facts
+    def facts(self, *, frozen: bool = False) -> bytes | None:  # noqa: ARG002 - windows have facts
         """Return the store's facts to persist besides entries and offset.
 
         They include the frozen transaction if `frozen` is set. Stores without times return None.

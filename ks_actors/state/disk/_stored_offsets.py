@@ -64,6 +64,6 @@ def _in_database(directory: Path, shared: SharedResources) -> dict[str, int]:
                 rows.next()
         finally:
             opened.close()
-    except Exception:  # noqa: BLE001 - whatever it is, opening the stores will find it as well, and deal with it
+    except Exception:  # noqa: BLE001 - opening the stores finds the error, too, and handles it
         return {}
     return found

@@ -119,7 +119,7 @@ class PackedSegment:
                     codec.index_key(codec.index_bytes(key)),
                     None if value is None else codec.read_value(codec.value(value)),
                 )
-            except Exception as error:  # noqa: BLE001 - whatever a serde raises means that the object is bad
+            except Exception as error:  # noqa: BLE001 - any serde error means a bad object
                 codec.refuse(key, value, error)
             self.rows.add(index, start, sequence, same, time)
 

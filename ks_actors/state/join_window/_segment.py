@@ -136,7 +136,9 @@ class Segment:
     def gather(self, key: Any, place: int) -> None:
         """Add a row to the places of a key that has others."""
         starts, places = self.starts, self.index[key]
-        self.keys[place] = self.keys[places if type(places) is int else places[0]]  # type: ignore[index]  # one object is enough
+        # One object is enough.
+        first = places if type(places) is int else places[0]  # type: ignore[index]
+        self.keys[place] = self.keys[first]
         if type(places) is int:
             self.index[key] = (
                 [places, place] if starts[places] <= starts[place] else [place, places]

@@ -88,7 +88,7 @@ def _fetch(table: Table[Any], keys: list[Any]) -> list[Any]:
             codec.keys(keys)
             return [key for key in keys if table._load(key) is None and key not in table._view]
         rows = engine.get_many(map(table.prefix.__add__, codec.keys(keys)))
-    except Exception:  # noqa: BLE001 - a key that cannot be encoded, a row that cannot be read: it comes again, and is told of the one that it was
+    except Exception:  # noqa: BLE001 - a bad key or row: it comes again, and is reported by itself
         return []
     for key, raw in zip(keys, rows, strict=True):
         if raw is not None:

@@ -60,7 +60,7 @@ class PlainRestoredRows:
         """Return keys and entries."""
         return list(self._rows.items())
 
-    def arranged(self, count: int, /) -> bool:  # noqa: ARG002 - to sort all would take too long in one go
+    def arranged(self, count: int, /) -> bool:  # noqa: ARG002 - sorting all at once takes too long
         """Return True: no sorting is needed before rows are written."""
         return True
 

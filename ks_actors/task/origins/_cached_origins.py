@@ -101,7 +101,7 @@ class CachedOrigins(OriginLeaves[_Batch]):
         self._seen = self._last = self.page = None
         self.leaf = OriginLeaf(None, self._number)
 
-    def _let_go(self, leaf: OriginLeaf, extra: _Batch) -> None:  # noqa: ARG002 - for those that count what each holds
+    def _let_go(self, leaf: OriginLeaf, extra: _Batch) -> None:  # noqa: ARG002 - for subclasses
         self._gone, self._seen = leaf.number, None
 
 

@@ -173,7 +173,7 @@ class KafkaClient:
                             )
                             continue
                     pause = failures.pause_s(self.options, away=last.away)
-                    await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311 - to come apart, not to be secret
+                    await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311 - jitter
                     if last.refresh:
                         last = await self._try_refresh(last)
         except TimeoutError:

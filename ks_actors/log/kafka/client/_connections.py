@@ -264,10 +264,18 @@ class Connections:
         try:
             async with asyncio.timeout(options.connect_timeout_ms / 1000):
                 connection = _Connection(
-                    self._note_closing, host, port, client_id=self._client_id, request_timeout_ms=options.request_timeout_ms + 5_000,
-                    ssl_context=self._ssl, security_protocol=options.security_protocol, max_idle_ms=options.connections_max_idle_ms,
-                    sasl_mechanism=options.sasl_mechanism, sasl_plain_username=options.sasl_username, sasl_plain_password=options.sasl_password,
-                )  # fmt: skip
+                    self._note_closing,
+                    host,
+                    port,
+                    client_id=self._client_id,
+                    request_timeout_ms=options.request_timeout_ms + 5_000,
+                    ssl_context=self._ssl,
+                    security_protocol=options.security_protocol,
+                    max_idle_ms=options.connections_max_idle_ms,
+                    sasl_mechanism=options.sasl_mechanism,
+                    sasl_plain_username=options.sasl_username,
+                    sasl_plain_password=options.sasl_password,
+                )
                 with self._unanswered.until_answered(
                     self._line(address, channel), "a connection", 0.0, answers=False
                 ):

@@ -115,7 +115,7 @@ def begin_in_thread(call: Callable[[], T], name: str) -> asyncio.Future[T]:
         error: BaseException | None = None
         try:
             result = call()
-        except BaseException as raised:  # noqa: BLE001 - it is raised where the outcome is waited for
+        except BaseException as raised:  # noqa: BLE001 - the outcome's waiter gets any error
             error = raised
         with suppress(RuntimeError):  # the loop has ended meanwhile
             loop.call_soon_threadsafe(end, result, error)

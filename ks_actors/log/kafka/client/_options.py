@@ -100,7 +100,7 @@ class KafkaOptions:
                 "tls is an SSLContext: load its files into it, and leave tls_ca_file, "
                 "tls_cert_file and tls_key_file out"
             )
-        if not 1 <= self.max_in_flight <= 5:  # noqa: PLR2004 - brokers remember the last five batches of a producer
+        if not 1 <= self.max_in_flight <= 5:  # noqa: PLR2004 - brokers remember the last 5 batches
             raise ConfigError(f"max_in_flight is {self.max_in_flight}: it can be 1 to 5")
         for name in (
             "request_timeout_ms",

@@ -193,7 +193,7 @@ class FetchLoop:
             self._unreachable(broker, error)
         except LogClosed:
             return
-        except Exception as error:  # noqa: BLE001 - whatever it is, a waiting reader has to hear of it
+        except Exception as error:  # noqa: BLE001 - the waiting reader gets any error
             line.out = False
             for source in self._asked(line):
                 self.fail(

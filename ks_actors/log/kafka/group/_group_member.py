@@ -57,8 +57,15 @@ class Coordinator:
     """
 
     def __init__(
-        self, client: KafkaClient, owner: Owner, post: Callable[..., None], there: Callable[[], bool], *, group_id: str, new: NewMember
-    ) -> None:  # fmt: skip
+        self,
+        client: KafkaClient,
+        owner: Owner,
+        post: Callable[..., None],
+        there: Callable[[], bool],
+        *,
+        group_id: str,
+        new: NewMember,
+    ) -> None:
         self._client: KafkaClient = client
         self._owner: Owner = owner
         self._post: Callable[..., None] = post
@@ -328,9 +335,13 @@ class Coordinator:
             self._rebalance = False
             group = self._group
             request = join_group(
-                group.group_id, group.member_id, self._instance_id, encode_member(self._topics, self._counter, self._user_data),
-                session_timeout_ms=self._session_ms, rebalance_timeout_ms=self._rebalance_ms,
-            )  # fmt: skip
+                group.group_id,
+                group.member_id,
+                self._instance_id,
+                encode_member(self._topics, self._counter, self._user_data),
+                session_timeout_ms=self._session_ms,
+                rebalance_timeout_ms=self._rebalance_ms,
+            )
             response = await self._client.send_to_coordinator(
                 GROUP, group.group_id, request, _codes, channel=_JOIN, timeout_ms=self._join_ms
             )

@@ -35,8 +35,14 @@ _ANSWER_MS = 5_000
 
 
 async def join_group(
-    client: KafkaClient, bootstrap_servers: str, threads: LoopThread, group_id: str, new: NewMember, *, closed: Callable[[KafkaMembership], None]
-) -> KafkaMembership:  # fmt: skip
+    client: KafkaClient,
+    bootstrap_servers: str,
+    threads: LoopThread,
+    group_id: str,
+    new: NewMember,
+    *,
+    closed: Callable[[KafkaMembership], None],
+) -> KafkaMembership:
     """Join a group.
 
     `client` is for offsets. The membership has its own client in the thread, which starts with the
@@ -73,8 +79,14 @@ class KafkaMembership:
     """
 
     def __init__(
-        self, client: KafkaClient, threads: LoopThread, group_id: str, new: NewMember, *, closed: Callable[[KafkaMembership], None]
-    ) -> None:  # fmt: skip
+        self,
+        client: KafkaClient,
+        threads: LoopThread,
+        group_id: str,
+        new: NewMember,
+        *,
+        closed: Callable[[KafkaMembership], None],
+    ) -> None:
         self.client_id: str = new.client_id
         self.instance_id: str | None = new.instance_id
         self._client: KafkaClient = client

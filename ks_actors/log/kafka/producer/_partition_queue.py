@@ -90,8 +90,9 @@ class PartitionQueue:
     """
 
     __slots__ = (
-        "abandoned", "acknowledged", "behind", "failures", "flying", "missing_since", "next_sequence", "not_before", "numbers", "partition", "queue",
-        "reason", "refused", "repeating", "since", "spoiled",
+        "abandoned", "acknowledged", "behind", "failures", "flying", "missing_since",
+        "next_sequence", "not_before", "numbers", "partition", "queue", "reason", "refused",
+        "repeating", "since", "spoiled",
     )  # fmt: skip
 
     def __init__(self, partition: TopicPartition) -> None:

@@ -32,9 +32,15 @@ class KafkaProducer:
     """
 
     def __init__(
-        self, client: KafkaClient, admin: Admin, client_id: str, closed: Callable[[KafkaProducer], None], *,
-        lease: Lease | None = None, topics: Collection[str] = (),
-    ) -> None:  # fmt: skip
+        self,
+        client: KafkaClient,
+        admin: Admin,
+        client_id: str,
+        closed: Callable[[KafkaProducer], None],
+        *,
+        lease: Lease | None = None,
+        topics: Collection[str] = (),
+    ) -> None:
         self.client_id: str = client_id
         self._client: KafkaClient = client
         self._admin: Admin = admin

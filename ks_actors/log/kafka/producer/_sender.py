@@ -264,7 +264,7 @@ class Sender:
                 piece.sequence,
                 piece.batch.count,
             )
-        except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits for the piece to end
+        except Exception as error:  # noqa: BLE001 - a caller waits for the piece to end
             lane.landed(piece)
             self._fail(
                 lane,

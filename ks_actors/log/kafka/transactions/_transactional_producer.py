@@ -57,9 +57,16 @@ class KafkaTransactionalProducer:
     """
 
     def __init__(
-        self, client: KafkaClient, admin: Admin, name: str, *,
-        client_id: str, timeout_ms: int, scope: TransactionScope | None, closed: Callable[[KafkaTransactionalProducer], None],
-    ) -> None:  # fmt: skip
+        self,
+        client: KafkaClient,
+        admin: Admin,
+        name: str,
+        *,
+        client_id: str,
+        timeout_ms: int,
+        scope: TransactionScope | None,
+        closed: Callable[[KafkaTransactionalProducer], None],
+    ) -> None:
         self.client_id: str = client_id
         self._client: KafkaClient = client
         self._admin: Admin = admin

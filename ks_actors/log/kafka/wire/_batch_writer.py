@@ -8,7 +8,9 @@ from operator import length_hint
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 from aiokafka import codec  # type: ignore[import-untyped]
-from aiokafka.record.default_records import DefaultRecordBatchBuilder  # type: ignore[import-untyped]
+from aiokafka.record.default_records import (  # type: ignore[import-untyped]
+    DefaultRecordBatchBuilder,
+)
 
 from ks_actors._errors import ConfigError, RecordTooLarge
 from ks_actors.kernel import kernel as _kernel

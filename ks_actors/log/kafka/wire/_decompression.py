@@ -8,7 +8,10 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from aiokafka import codec  # type: ignore[import-untyped]
-from aiokafka.errors import CorruptRecordException, UnsupportedCodecError  # type: ignore[import-untyped]
+from aiokafka.errors import (  # type: ignore[import-untyped]
+    CorruptRecordException,
+    UnsupportedCodecError,
+)
 
 from ks_actors.log.kafka.wire._batch_header import CODECS
 

@@ -14,8 +14,18 @@ from aiokafka.coordinator.protocol import (  # type: ignore[import-untyped]
     ConsumerProtocolMemberMetadata,
 )
 from aiokafka.protocol.api import RequestStruct, Response  # type: ignore[import-untyped]
-from aiokafka.protocol.group import JoinGroupRequest, SyncGroupRequest  # type: ignore[import-untyped]
-from aiokafka.protocol.types import Array, Int16, Int32, Int64, Schema, String  # type: ignore[import-untyped]
+from aiokafka.protocol.group import (  # type: ignore[import-untyped]
+    JoinGroupRequest,
+    SyncGroupRequest,
+)
+from aiokafka.protocol.types import (  # type: ignore[import-untyped]
+    Array,
+    Int16,
+    Int32,
+    Int64,
+    Schema,
+    String,
+)
 
 from ks_actors.log._types import MemberAssignment, MemberInfo
 from ks_actors.log.kafka.wire._requests import Pinned
@@ -56,7 +66,10 @@ def _plain(
 
 _HEARTBEAT = _plain(
     "Heartbeat", 12, 3,
-    [("group_id", _TEXT), ("generation_id", Int32), ("member_id", _TEXT), ("group_instance_id", _TEXT)],
+    [
+        ("group_id", _TEXT), ("generation_id", Int32), ("member_id", _TEXT),
+        ("group_instance_id", _TEXT),
+    ],
     [("throttle_time_ms", Int32), ("error_code", Int16)],
 )  # fmt: skip
 
@@ -65,21 +78,30 @@ _LEAVE_GROUP = _plain(
     [("group_id", _TEXT), ("members", Array(("member_id", _TEXT), ("group_instance_id", _TEXT)))],
     [
         ("throttle_time_ms", Int32), ("error_code", Int16),
-        ("members", Array(("member_id", _TEXT), ("group_instance_id", _TEXT), ("error_code", Int16))),
+        ("members", Array(
+            ("member_id", _TEXT), ("group_instance_id", _TEXT), ("error_code", Int16)
+        )),
     ],
 )  # fmt: skip
 
 _OFFSET_COMMIT = _plain(
     "OffsetCommit", 8, 7,
     [
-        ("group_id", _TEXT), ("generation_id", Int32), ("member_id", _TEXT), ("group_instance_id", _TEXT),
+        ("group_id", _TEXT), ("generation_id", Int32), ("member_id", _TEXT),
+        ("group_instance_id", _TEXT),
         ("topics", Array(
-            ("topic", _TEXT), ("partitions", Array(("partition", Int32), ("offset", Int64), ("leader_epoch", Int32), ("metadata", _TEXT)))
+            ("topic", _TEXT),
+            ("partitions", Array(
+                ("partition", Int32), ("offset", Int64), ("leader_epoch", Int32),
+                ("metadata", _TEXT),
+            )),
         )),
     ],
     [
         ("throttle_time_ms", Int32),
-        ("topics", Array(("topic", _TEXT), ("partitions", Array(("partition", Int32), ("error_code", Int16))))),
+        ("topics", Array(
+            ("topic", _TEXT), ("partitions", Array(("partition", Int32), ("error_code", Int16)))
+        )),
     ],
 )  # fmt: skip
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
-from aiokafka.protocol.produce import ProduceRequest_v8, ProduceResponse_v8  # type: ignore[import-untyped]
+from aiokafka.protocol.produce import (  # type: ignore[import-untyped]
+    ProduceRequest_v8,
+    ProduceResponse_v8,
+)
 
 from ks_actors.log.kafka.wire._requests import check_version
 

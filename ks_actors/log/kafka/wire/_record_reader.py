@@ -202,7 +202,7 @@ class IteratedBody:
         if not self._refused:
             try:
                 records = list(islice(self._records, count))
-            except Exception:  # noqa: BLE001 - of the libraries, each has its own, for bytes that are no records
+            except Exception:  # noqa: BLE001 - each library has its own errors for bad bytes
                 records = []
             if len(records) == count:
                 self._done += count
@@ -225,8 +225,14 @@ class IteratedBody:
 
 
 def body_of(
-    stored: memoryview, attributes: int, base_offset: int, first_time: int, highest_time: int, limit: int = MAX_DECOMPRESSED, /
-) -> Body:  # fmt: skip
+    stored: memoryview,
+    attributes: int,
+    base_offset: int,
+    first_time: int,
+    highest_time: int,
+    limit: int = MAX_DECOMPRESSED,
+    /,
+) -> Body:
     """Return the records of a batch, decompressed to no more than `limit` bytes.
 
     Raises CorruptRecordException, UnsupportedCodecError, MemoryError.

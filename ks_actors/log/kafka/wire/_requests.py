@@ -130,24 +130,38 @@ def _flexible(
 
 _INIT_PRODUCER_ID = _flexible(
     "InitProducerId", 22, 4,
-    [("transactional_id", _TEXT), ("transaction_timeout_ms", Int32), ("producer_id", Int64), ("producer_epoch", Int16)],
-    [("throttle_time_ms", Int32), ("error_code", Int16), ("producer_id", Int64), ("producer_epoch", Int16)],
+    [
+        ("transactional_id", _TEXT), ("transaction_timeout_ms", Int32),
+        ("producer_id", Int64), ("producer_epoch", Int16),
+    ],
+    [
+        ("throttle_time_ms", Int32), ("error_code", Int16),
+        ("producer_id", Int64), ("producer_epoch", Int16),
+    ],
 )  # fmt: skip
 
 _TXN_OFFSET_COMMIT = _flexible(
     "TxnOffsetCommit", 28, 3,
     [
-        ("transactional_id", _TEXT), ("group_id", _TEXT), ("producer_id", Int64), ("producer_epoch", Int16),
+        ("transactional_id", _TEXT), ("group_id", _TEXT),
+        ("producer_id", Int64), ("producer_epoch", Int16),
         ("generation_id", Int32), ("member_id", _TEXT), ("group_instance_id", _TEXT),
         ("topics", CompactArray(
             ("topic", _TEXT),
-            ("partitions", CompactArray(("partition", Int32), ("offset", Int64), ("leader_epoch", Int32), ("metadata", _TEXT), _TAGS)),
+            ("partitions", CompactArray(
+                ("partition", Int32), ("offset", Int64), ("leader_epoch", Int32),
+                ("metadata", _TEXT), _TAGS,
+            )),
             _TAGS,
         )),
     ],
     [
         ("throttle_time_ms", Int32),
-        ("topics", CompactArray(("topic", _TEXT), ("partitions", CompactArray(("partition", Int32), ("error_code", Int16), _TAGS)), _TAGS)),
+        ("topics", CompactArray(
+            ("topic", _TEXT),
+            ("partitions", CompactArray(("partition", Int32), ("error_code", Int16), _TAGS)),
+            _TAGS,
+        )),
     ],
 )  # fmt: skip
 
@@ -163,7 +177,8 @@ _OFFSET_FETCH = _flexible(
         ("topics", CompactArray(
             ("topic", _TEXT),
             ("partitions", CompactArray(
-                ("partition", Int32), ("offset", Int64), ("leader_epoch", Int32), ("metadata", _TEXT), ("error_code", Int16), _TAGS
+                ("partition", Int32), ("offset", Int64), ("leader_epoch", Int32),
+                ("metadata", _TEXT), ("error_code", Int16), _TAGS,
             )),
             _TAGS,
         )),
@@ -177,7 +192,8 @@ _DESCRIBE_TRANSACTIONS = _flexible(
     [
         ("throttle_time_ms", Int32),
         ("transactions", CompactArray(
-            ("error_code", Int16), ("transactional_id", _TEXT), ("state", _TEXT), ("timeout_ms", Int32), ("start_time_ms", Int64),
+            ("error_code", Int16), ("transactional_id", _TEXT), ("state", _TEXT),
+            ("timeout_ms", Int32), ("start_time_ms", Int64),
             ("producer_id", Int64), ("producer_epoch", Int16),
             ("topics", CompactArray(("topic", _TEXT), ("partitions", CompactArray(Int32)), _TAGS)),
             _TAGS,
@@ -190,7 +206,9 @@ _INCREMENTAL_ALTER_CONFIGS = _flexible(
     [
         ("resources", CompactArray(
             ("resource_type", Int8), ("resource_name", _TEXT),
-            ("configs", CompactArray(("name", _TEXT), ("operation", Int8), ("value", _TEXT), _TAGS)),
+            ("configs", CompactArray(
+                ("name", _TEXT), ("operation", Int8), ("value", _TEXT), _TAGS
+            )),
             _TAGS,
         )),
         ("validate_only", Boolean),
@@ -198,7 +216,8 @@ _INCREMENTAL_ALTER_CONFIGS = _flexible(
     [
         ("throttle_time_ms", Int32),
         ("responses", CompactArray(
-            ("error_code", Int16), ("error_message", _TEXT), ("resource_type", Int8), ("resource_name", _TEXT), _TAGS
+            ("error_code", Int16), ("error_message", _TEXT),
+            ("resource_type", Int8), ("resource_name", _TEXT), _TAGS,
         )),
     ],
 )  # fmt: skip
@@ -232,9 +251,17 @@ def txn_offset_commit(
             (partition.partition, offset.offset, -1, offset.metadata, {})
         )
     return Pinned(
-        _TXN_OFFSET_COMMIT, transactional_id, group.group_id, producer_id, epoch, group.generation, group.member_id, None,
-        [(topic, partitions, {}) for topic, partitions in topics.items()], {},
-    )  # fmt: skip
+        _TXN_OFFSET_COMMIT,
+        transactional_id,
+        group.group_id,
+        producer_id,
+        epoch,
+        group.generation,
+        group.member_id,
+        None,
+        [(topic, partitions, {}) for topic, partitions in topics.items()],
+        {},
+    )
 
 
 def offset_fetch(group_id: str, partitions: Iterable[TopicPartition] | None) -> Pinned:
@@ -273,8 +300,8 @@ def incremental_alter_configs(configs: Mapping[str, Mapping[str, str]]) -> Pinne
 # The parts of aiokafka in use, and the parameters passed to them.
 _TOUCHED: Mapping[str, tuple[str, ...]] = {
     "aiokafka.conn:AIOKafkaConnection": (
-        "host", "port", "client_id", "request_timeout_ms", "ssl_context", "security_protocol", "max_idle_ms", "sasl_mechanism",
-        "sasl_plain_username", "sasl_plain_password",
+        "host", "port", "client_id", "request_timeout_ms", "ssl_context", "security_protocol",
+        "max_idle_ms", "sasl_mechanism", "sasl_plain_username", "sasl_plain_password",
     ),
     "aiokafka.conn:AIOKafkaConnection.send": ("request",),
     "aiokafka.conn:AIOKafkaConnection.connect": (),

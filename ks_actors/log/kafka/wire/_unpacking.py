@@ -82,7 +82,7 @@ def _body(stored: memoryview, limit: int) -> Body | None:
         return None
     try:
         return body_of(stored, attributes, base, first_time, highest_time, limit)
-    except Exception:  # noqa: BLE001 - of the libraries, each has its own: it is raised again where the batch is read
+    except Exception:  # noqa: BLE001 - each library has its own errors; the reader raises it again
         return None
 
 
@@ -118,7 +118,7 @@ class Unpacking:
             found = await asyncio.get_running_loop().run_in_executor(
                 None, partial(unpacked, chunk.raw, chunk.unpacked_to, chunk.limit)
             )
-        except Exception as error:  # noqa: BLE001 - there is no thread, or no memory: it is done where it is read, which tells if it cannot be
+        except Exception as error:  # noqa: BLE001 - without thread or memory, the reader does it
             _log.warning(
                 "%s: records are decompressed on the event loop, as a thread could not do it: %r",
                 source.partition,
