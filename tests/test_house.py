@@ -8,6 +8,7 @@ import inspect
 import os
 import pkgutil
 import re
+import runpy
 import subprocess
 import sys
 import sysconfig
@@ -278,6 +279,18 @@ def test_folders_import_others_through_their_faces(folder: Path) -> None:
             private = module.rpartition(".")[2].startswith("_") or name.startswith("_")
             there = folder_of(module, name)
             assert not private or there in (here, *here.parents), f"{relative(path)} imports {name} from {module}"
+
+
+@pytest.mark.parametrize("package", ["actors", "ks_actors"])
+def test_docstrings_and_comments_are_in_plain_english(package: str) -> None:
+    """Fewer than 3 clauses with what, who and whoever per 1,000 words in each folder; no module begins with a question word; no folder is crowded."""
+    figures = runpy.run_path(str(ROOT / "scripts" / "house_figures"))
+    house = figures["House"](ROOT, package)
+    assert {folder: share for folder, share in house.clauses().items() if share >= 3} == {}
+    begins = ("What", "Who", "Which", "How", "Where", "When", "Why")
+    assert [relative(path) for path, tree in house.trees.items() if (ast.get_docstring(tree) or "").startswith(begins)] == []
+    if package == "ks_actors":
+        assert [folder for folder in FOLDERS if len(list(folder.glob("*.py"))) > figures["MOST_FILES"]] == []
 
 
 def test_no_handle_of_a_loop_is_asked_for_its_time() -> None:

@@ -314,7 +314,7 @@ class Rows:
         met: list[tuple[int, int, Any]],
         /,
     ) -> None:
-        """Do the same as the function `meet`, without rows that start at a key's limit or before."""
+        """Do the same as `meet`, but leave out rows that start at a key's limit or before."""
 
     def column(self, which: int, first: int, last: int, /) -> list[Any]:
         """Return a column of rows `first` to before `last`, as far as there are any.
