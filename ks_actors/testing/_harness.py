@@ -1,4 +1,4 @@
-"""Whole apps under test."""
+"""A harness for whole apps: the runtime, under the actor test kit, on an embedded log."""
 
 from __future__ import annotations
 
