@@ -3,8 +3,7 @@
 A hasty teller asks the vault for the balance, adds the deposit, and writes the sum back. That is
 two messages, and another teller may come between them. In the natural order none does, since the
 second deposit comes by mail and is late enough. A seed chooses the next actor among all that
-production could choose. So it makes the mail fast, and the same seed does so each time. The fix is
-one message, `Add`.
+production could choose, the same each time. The fix is one message, `Add`.
 
 Run: python examples/find_a_race.py
 """

@@ -1,7 +1,6 @@
 """A supervised pool: a parent and its workers, each with its own thread for blocking work.
 
-Some jobs fail and are retried. Shows: children, `executor="own"`, a piped `ask` so that the parent
-never waits, Restart with backoff. The output is the same on each run.
+Some jobs fail and are retried. Shows: children, `executor="own"`, a piped `ask`, Restart with backoff.
 
 Run: python examples/worker_pool.py
 """
@@ -59,10 +58,7 @@ class JobFailed(Message, frozen=True):
 
 
 class Pool(Actor[RunAll | JobDone | JobFailed]):
-    """Give each worker one job after the other.
-
-    A worker that exhausts its restarts ends, and the pool and the system fail with it.
-    """
+    """Give each worker one job after the other; a worker that exhausts its restarts fails the pool."""
 
     def __init__(self, workers: int) -> None:
         self._count = workers

@@ -33,8 +33,8 @@ SESSION_S = 2 * PATIENCE_S
 GUARANTEES = [EXACTLY_ONCE, AT_LEAST_ONCE]
 _MEMBER = """
 import sys
-from ks_actors.log.kafka.group._local_members import Neighbours
-member = Neighbours(*sys.argv[1:])
+from ks_actors.log.kafka.group._local_members import LocalMembers
+member = LocalMembers(*sys.argv[1:])
 member.enter()
 member.know(sys.argv[3])
 print(member.entered, flush=True)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ks_actors import ResetPlan, Topology
     from tests.kafka.broker import Broker
 
-SOURCE = Path(__file__).parent / "streams" / "OffsetResets.java"
+SOURCE = Path(__file__).parent / "streams" / "Resets.java"
 OFFSET = re.compile(r"Topic: (\S+) Partition: (\d+) Offset: (\d+)")
 DELETED = re.compile(r"Deleting (?:inferred|specified) internal topics \[(.*)\]")
 HOUR = 3_600_000

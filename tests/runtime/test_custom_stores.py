@@ -181,7 +181,9 @@ def test_a_commit_that_fails_while_records_come_is_done_again_soon(seed: int, ki
         check_counts(await harness.read("out"), load.sent, EOS)
 
     options: dict[str, Any] = {"topics": {"in": 4, "out": 1}, "num_workers": 2, "commit_interval_ms": 100}
-    run_app(test, counting(kind), seed=seed, uncaught_handler=handler if replacing else None, processing_guarantee=EOS, **options)
+    if replacing:
+        options["uncaught_handler"] = handler
+    run_app(test, counting(kind), seed=seed, processing_guarantee=EOS, **options)
 
 
 def test_only_what_has_changed_is_restored() -> None:
