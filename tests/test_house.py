@@ -281,6 +281,13 @@ def test_folders_import_others_through_their_faces(folder: Path) -> None:
             assert not private or there in (here, *here.parents), f"{relative(path)} imports {name} from {module}"
 
 
+def test_tasks_know_no_actor() -> None:
+    """A task runs without actors, in drivers and backfills: it imports nothing of the runtime, nor of `actors`, for types either."""
+    for path in (ROOT / "ks_actors" / "task").rglob("*.py"):
+        modules = [node.module or "" for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.ImportFrom)]
+        assert [name for name in modules if name.startswith("ks_actors.runtime") or name.split(".")[0] == "actors"] == [], relative(path)
+
+
 @pytest.mark.parametrize("package", ["actors", "ks_actors"])
 def test_docstrings_and_comments_are_in_plain_english(package: str) -> None:
     """Fewer than 3 clauses with what, who and whoever per 1,000 words in each folder; no module begins with a question word; no folder is crowded."""

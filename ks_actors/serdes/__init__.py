@@ -10,7 +10,7 @@ from ks_actors.serdes._as_read import AsRead as AsRead
 from ks_actors.serdes._as_read import of_serde as of_serde
 from ks_actors.serdes._columns import for_column as for_column
 from ks_actors.serdes._columns import has_form as has_form
-from ks_actors.serdes._defaults import is_told as is_told
+from ks_actors.serdes._defaults import is_complete as is_complete
 from ks_actors.serdes._defaults import with_default as with_default
 from ks_actors.serdes._lists import list_of
 from ks_actors.serdes._scalars import (

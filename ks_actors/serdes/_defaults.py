@@ -21,8 +21,8 @@ def with_default(serde: Serde[Any] | None, default: Serde[Any] | None) -> Serde[
     return serde if or_default is None else or_default(default)
 
 
-def is_told(serde: Any) -> bool:
+def is_complete(serde: Any) -> bool:
     """Return whether this is a complete serde: no wrapped serde waits for the app's default."""
     return serde is not None and all(
-        is_told(getattr(serde, part)) for part in _WRAPPED if hasattr(serde, part)
+        is_complete(getattr(serde, part)) for part in _WRAPPED if hasattr(serde, part)
     )

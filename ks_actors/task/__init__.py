@@ -1,6 +1,7 @@
 """Task execution without actors: sources, operators, sinks and their context."""
 
 from ks_actors.task._environment import Environment, is_internal, nodes_of
+from ks_actors.task._frozen import Frozen
 from ks_actors.task._make_stores import GLOBAL, make_stores
 from ks_actors.task._offset_metadata import Position, contained, decode_position, encode_position
 from ks_actors.task._output_buffer import UNKNOWN_PARTITION, Unplaced
@@ -18,6 +19,7 @@ __all__ = [
     "GLOBAL",
     "UNKNOWN_PARTITION",
     "Environment",
+    "Frozen",
     "Position",
     "RecordContextHolder",
     "RecordQueue",

@@ -10,7 +10,7 @@ import msgspec
 from ks_actors._errors import ConfigError, TopologyError
 from ks_actors.config import ProcessingGuarantee
 from ks_actors.log import TransactionScope
-from ks_actors.serdes import is_told, with_default
+from ks_actors.serdes import is_complete, with_default
 from ks_actors.task._cache_budget import CacheBudget
 from ks_actors.task._store_registry import StoreRegistry
 from ks_actors.task._topic_sizes import TopicSizes
@@ -198,7 +198,7 @@ class Environment:
         self, serde: Serde[Any] | None, default: Serde[Any] | None, what: str, of: str
     ) -> Serde[Any]:
         found = with_default(serde, default)
-        if found is None or not is_told(found):
+        if found is None or not is_complete(found):
             raise TopologyError(
                 f"the {what} serde of {of} is missing: give it where the topic or store is named "
                 "(Consumed, Produced, Grouped, Materialized ...), or set "

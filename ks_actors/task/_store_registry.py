@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from ks_actors.records import TaskId, TopicPartition
-    from ks_actors.runtime.messages import Frozen
     from ks_actors.state import At, TaskStores
+    from ks_actors.task._frozen import Frozen
     from ks_actors.task._task import Task
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ks_actors._errors import TopologyError
 from ks_actors.processors.api import check_kind
-from ks_actors.serdes import is_told
+from ks_actors.serdes import is_complete
 from ks_actors.topology._nodes import SinkNode, SourceNode
 from ks_actors.topology._stores import StoreKind
 from ks_actors.topology._topology import Topology
@@ -44,7 +44,7 @@ def _missing(topology: Topology, *, has_key: bool, has_value: bool) -> Iterator[
     def told(found: Any) -> str:
         wanted = ((found.key, has_key, "key"), (found.value, has_value, "value"))
         return " and ".join(
-            word for serde, default, word in wanted if not default and not is_told(serde)
+            word for serde, default, word in wanted if not default and not is_complete(serde)
         )
 
     for node in topology.nodes.values():

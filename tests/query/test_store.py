@@ -32,8 +32,8 @@ from ks_actors.query import FailureReason, KeyQuery, LagInfo, Position, Position
 from ks_actors.records._batch import Batch
 from ks_actors.records._partitioner import partition as partition_of
 from ks_actors.runtime import InstanceState
-from ks_actors.runtime.messages import Frozen
 from ks_actors.state.core import _row_scan
+from ks_actors.task import Frozen
 from ks_actors.task.calls._thread_guard import ThreadGuard
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from tests.query.helpers import COMMITTED, ENGINES, STRINGS, UNCOMMITTED, everything, processed, put

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.commit._purge import Purger
     from ks_actors.runtime.shared import Metrics
+    from ks_actors.task import Frozen
 
 # The log's own error tells more than this timeout, so it gets the time to come first.
 _GRACE = 10.0
@@ -219,10 +220,10 @@ class Committer(Actor[CommitterMessage]):
         self._metrics.committed(perf_counter() - began)
         self._serve(request, frozen)
 
-    def _serve(self, request: m.Commit, frozen: m.Frozen) -> None:
+    def _serve(self, request: m.Commit, frozen: Frozen) -> None:
         self._follow_up(*self._awaited.serve(request, frozen.left_out, self._metrics.tasks))
 
-    async def _freeze(self, request: m.Commit, began: float) -> m.Frozen:
+    async def _freeze(self, request: m.Commit, began: float) -> Frozen:
         """Pause the workers, freeze their state, and resume them in the next epoch."""
         if self._transactional:
             # Output of tasks that were given up or restarted must not get into this transaction.
@@ -250,7 +251,7 @@ class Committer(Actor[CommitterMessage]):
             self._metrics.pausing = False
         return frozen
 
-    async def _end(self, epoch: int, frozen: m.Frozen) -> None:
+    async def _end(self, epoch: int, frozen: Frozen) -> None:
         """Make the frozen state final: changelogs and output first, then offsets, then stores."""
         await self._wait("the stores' changes", self._state.ask(m.EncodeChangelog, frozen, epoch))
         # The flush comes first: offsets may be committed only behind the output they stand for.

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final, final
 from ks_actors._errors import TaskTimeout
 from ks_actors.runtime.commit._last_calls import LastCalls
 from ks_actors.runtime.commit._phases import TasksBroken
-from ks_actors.runtime.messages import Commit, Frozen, Undrained
-from ks_actors.task import contained
+from ks_actors.runtime.messages import Commit, Undrained
+from ks_actors.task import Frozen, contained
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Container, Iterable, Mapping

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ks_actors.log import Fetched, Fetcher
     from ks_actors.records import TopicPartition
     from ks_actors.runtime.globals._global_stores import GlobalStores
-    from ks_actors.runtime.output import Letters
+    from ks_actors.runtime.output import DeadLetterWriter
     from ks_actors.runtime.shared import Metrics
     from ks_actors.task import Environment
 
@@ -76,7 +76,7 @@ class GlobalTables(Actor[GlobalMessage]):
         setup: Environment,
         stores: GlobalStores,
         fetcher: Fetcher,
-        letters: Letters,
+        letters: DeadLetterWriter,
         *,
         instance: Ref[m.InstanceMessage],
         metrics: Metrics,

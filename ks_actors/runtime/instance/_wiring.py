@@ -27,7 +27,7 @@ from ks_actors.runtime.input import (
     topic_watch,
 )
 from ks_actors.runtime.instance._last_commit import LastCommit
-from ks_actors.runtime.output import COLLECTOR_MAILBOX, Collector, Letters, RejectedRecords
+from ks_actors.runtime.output import COLLECTOR_MAILBOX, Collector, DeadLetterWriter, RejectedRecords
 from ks_actors.runtime.processing import TASK_MANAGER_MAILBOX, TaskManager
 from ks_actors.runtime.shared import StateDirectory, check_sizes, topics_prepared
 from ks_actors.runtime.snapshots import SNAPSHOTS_MAILBOX, Snapshots, SnapshotSource
@@ -419,9 +419,9 @@ class Wiring:
     def _reset(self, topic: str) -> str:
         return self._setup.source_of(topic).offset_reset or self._config.auto_offset_reset
 
-    def letters(self) -> Letters:
+    def letters(self) -> DeadLetterWriter:
         """Return a writer of dead letters that belong to no commit."""
-        return Letters(self._setup, self._log, self._metrics, self.closing)
+        return DeadLetterWriter(self._setup, self._log, self._metrics, self.closing)
 
     def rejoin(self, error: Exception) -> None:
         """Give up all tasks and rejoin the group."""

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
 
     from ks_actors.log import Fetched
     from ks_actors.records import TaskId, TopicPartition
-    from ks_actors.runtime.messages._task_manager import Frozen
-    from ks_actors.task import Position
+    from ks_actors.task import Frozen, Position
 
 
 class OpenTask(Message, frozen=True):

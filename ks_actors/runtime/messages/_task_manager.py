@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-import msgspec
-
 from actors import Message, Ref, Reply
 from ks_actors.runtime.messages._poller import EndsKnown
 
@@ -15,8 +13,8 @@ if TYPE_CHECKING:
     from ks_actors.log import Fetched, OffsetAndMetadata
     from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.messages._worker import WorkerMessage
-    from ks_actors.state import TaskStores, Token
-    from ks_actors.task import Position, RecordContextHolder, Task
+    from ks_actors.state import TaskStores
+    from ks_actors.task import Frozen, Position, RecordContextHolder
 
 
 class Assign(Message, frozen=True):
@@ -126,18 +124,6 @@ class Freeze(Message, frozen=True):
 
     reply: Reply[Frozen]
     transactional: bool
-
-
-class Frozen(msgspec.Struct, frozen=True):
-    """The content of one commit: positions by partition, store tokens by task, and the tasks.
-
-    `left_out` are the tasks that have calls in flight.
-    """
-
-    positions: Mapping[TopicPartition, OffsetAndMetadata]
-    tokens: Mapping[TaskId, Token]
-    tasks: Mapping[TaskId, Task]
-    left_out: frozenset[TaskId] = frozenset()
 
 
 class ResumeFeeding(Message, frozen=True):

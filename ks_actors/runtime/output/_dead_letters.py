@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @final
-class Letters:
+class DeadLetterWriter:
     """Write dead letters with a dedicated producer, made for the first letter.
 
     These letters are in no transaction, and no rollback takes them back. They come from global

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ks_actors.log import Outgoing
     from ks_actors.records import TaskId
     from ks_actors.runtime.messages import CollectorMessage, TaskManagerMessage
-    from ks_actors.runtime.output import Letters
+    from ks_actors.runtime.output import DeadLetterWriter
     from ks_actors.task import Environment, Task
 
 # One lane, so that neither overtakes the other.
@@ -53,7 +53,7 @@ class Worker(Actor[WorkerMessage]):
         name: str,
         manager: Ref[TaskManagerMessage],
         collector: Ref[CollectorMessage],
-        letters: Callable[[], Letters],
+        letters: Callable[[], DeadLetterWriter],
         setup: Environment,
     ) -> None:
         self.name: str = name
@@ -61,7 +61,9 @@ class Worker(Actor[WorkerMessage]):
         self.at: Task | None = None
         self._manager = manager
         self._collector = collector
-        self._letters: Callable[[], Letters] | None = None if setup.transactional else letters
+        self._letters: Callable[[], DeadLetterWriter] | None = (
+            None if setup.transactional else letters
+        )
         self._seconds: float = setup.config.worker_slice_ms / 1000
         self._epoch: int = 0
         self.input_bytes: int = -1
