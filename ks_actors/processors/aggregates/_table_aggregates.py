@@ -175,8 +175,8 @@ def _demand_key(context: NodeContext, key: Any) -> None:
         # Any producer may have written it to a repartition topic: the handler decides, as in Kafka
         # Streams.
         raise ValueError(
-            f"a change of a grouped table has no key: what is upstream of {context.node} must "
-            "give each row one"
+            f"a change of a grouped table has no key: the selector before {context.node} must give "
+            "each row a key"
         )
 
 

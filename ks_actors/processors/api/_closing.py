@@ -70,7 +70,7 @@ def held_back(
                 yield key, value
     except SerializationError as error:
         raise ProcessingFailed(
-            f"what is held back cannot be read, and nothing more can come out: {error}",
+            f"held-back records cannot be read, so none of them can be forwarded: {error}",
             task=context.task_id,
             node=context.node,
         ) from error
