@@ -35,7 +35,7 @@ from benchmarks._runtime_load import IN, OUT
 from ks_actors import Window, Windowed
 from ks_actors.kernel._native import WITHOUT, kernel
 from ks_actors.processors.aggregates import _windowed
-from ks_actors.state.core import _undo_log
+from ks_actors.state.core import _transactional
 from ks_actors.state.join_window import _segment
 from ks_actors.state.join_window._segment import Segment
 from ks_actors.state.key_value import _count, _table
@@ -236,7 +236,7 @@ APPS = ("count", "window")
 def _run_app(app: str, part: str) -> None:
     """Run an application with that part of the kernel; print its CPU time per record (µs)."""
     if part == "wire and rows":
-        for module in (_undo_log, _count, _expiry, _by_start, _segment, _table, _key_index, _by_key):
+        for module in (_transactional, _count, _expiry, _by_start, _segment, _table, _key_index, _by_key):
             vars(module)["_kernel"] = None
         vars(_windowed)["kernel"] = None
     topology = _peer_apps.topology(app, [IN], OUT, _peer_apps.Tally())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast, final
 from ks_actors._errors import SerializationError, StateError, StoreClosed, TaskCorrupted
 from ks_actors.records import Batch
 from ks_actors.state._discard import give_up
-from ks_actors.state.core import RECORD_BYTES, SLICE, Measured
+from ks_actors.state.core import NO_LIMIT, RECORD_BYTES, SLICE, RowWeight
 from ks_actors.topology import StateStore, StateStoreContext
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ Change = tuple[bytes | None, int]
 
 
 @final
-class CustomStore(Measured):
+class CustomStore:
     """The wrapper of a custom store: its changelog, its offsets and its end of life.
 
     Changes that the custom store reports wait here for the changelog, the last one of each key. The
@@ -40,6 +40,7 @@ class CustomStore(Measured):
     segment_ms: int = 0
     unwritten_bytes: int = 0
     overdue: bool = False
+    resident_records: int = NO_LIMIT
 
     def __init__(
         self,
@@ -51,6 +52,7 @@ class CustomStore(Measured):
     ) -> None:
         self.name: str = spec.name
         self.logged: bool = spec.logging
+        self.row_weight: RowWeight = RowWeight()
         self.offset: int | None = None
         self.spoiled: bool = False
         self.kept: bool = False  # the committed state is still on disk after a close
@@ -273,6 +275,10 @@ class CustomStore(Measured):
     def waiting_rows(self) -> int:
         """Return 0."""
         return 0
+
+    def memory_bytes(self) -> int:
+        """Return the approximate bytes that wait here."""
+        return self.row_weight.total(self.resident_rows(), self.waiting_rows())
 
     def frozen_rows(self) -> list[Row]:
         """Return no rows."""

@@ -237,7 +237,7 @@ class TaskStores(StoreSet):
         restored.restore(batch)
         self._offsets[store] = next_offset
         if self._memory is not None and batch.keys:
-            restored.weigh_row(batch.keys[-1], batch.values[-1])
+            restored.row_weight.learn(batch.keys[-1], batch.values[-1])
             self._memory.measure()
 
     def begin_with(

@@ -11,7 +11,7 @@ from unittest.mock import patch
 from ks_actors.records._batch import Batch
 from ks_actors.serdes import BYTES, LONG, STRING
 from ks_actors.state import SharedResources, TaskStores
-from ks_actors.state.core import _undo_log
+from ks_actors.state.core import _transactional
 from ks_actors.topology._stores import StoreKind, StoreSpec
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class Task:
     def records(self, token: Any, batch_bytes: int) -> dict[str, list[Record]]:
         """Return what a log is given that takes columns (0), or one that writes bytes, even where few changes are hardly worth it."""
         records: dict[str, list[Record]] = {}
-        with patch.object(_undo_log, "WORTHWHILE", 1):
+        with patch.object(_transactional, "WORTHWHILE", 1):
             for name, batch in self.stores.changelog(token, batch_bytes=batch_bytes):
                 # A log takes bytes of the very class, and none of a class of our own.
                 assert set(map(type, (*batch.keys, *batch.values))) <= {bytes, NoneType}, name

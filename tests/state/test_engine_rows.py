@@ -10,7 +10,7 @@ import pytest
 
 from ks_actors.kernel._native import kernel
 from ks_actors.serdes import BYTES, INTEGER, LONG, STRING
-from ks_actors.state.core import _undo_log
+from ks_actors.state.core import _transactional
 from tests.state.helpers import VALUES, Task, key_value, memory_grown, put, store_of, versioned, window
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def test_the_engine_has_the_same_with_and_without_a_kernel(kind: str, tmp_path: 
     """Over commits, deletes and rollbacks, when the task comes back."""
     found = []
     for native in (kernel, None):
-        monkeypatch.setattr(_undo_log, "_kernel", native)  # who decides whether the kernel knows a store
+        monkeypatch.setattr(_transactional, "_kernel", native)  # who decides whether the kernel knows a store
         task = Task([store_of(kind, STRING, LONG, timestamped=True)], tmp_path / str(native is None))
         fill(task, kind, STRING, LONG)
         task.stores.drop()

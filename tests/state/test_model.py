@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from ks_actors.serdes import DOUBLE, LONG, STRING, json
 from ks_actors.state import SharedResources, _task_stores
-from ks_actors.state.core import _write_back
+from ks_actors.state.core import _transactional
 from ks_actors.state.join_window import _rows_by_time
 from ks_actors.state.key_value import _table
 from ks_actors.state.timed import _key_index
@@ -292,7 +292,7 @@ def drive(seed: int) -> None:
 
 @pytest.fixture
 def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (_by_start, _rows_by_time, _table, _task_stores, _key_index, _write_back):
+    for module in (_by_start, _rows_by_time, _table, _task_stores, _key_index, _transactional):
         for name, value in {"SLICE": 2, "ROWS": 2, "GROUP": 4, "VISITS": 2}.items():
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, value)

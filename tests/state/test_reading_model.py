@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from ks_actors import SerializationError, StoreClosed
 from ks_actors.serdes import DOUBLE, LONG, STRING, json
 from ks_actors.state import DuplicatesReader, KeyValueReader, SharedResources, reader_of
-from ks_actors.state.core import _reader, _undo_log, _write_back
+from ks_actors.state.core import _reader, _transactional
 from ks_actors.state.key_value import _sorted_keys
 from tests.state.helpers import PLACES, Record, Task, key_value, window
 
@@ -294,8 +294,8 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_sorted_keys, "CHUNK", 2)
     monkeypatch.setattr(_reader, "MANY", 1)
     monkeypatch.setattr(_reader, "STEP", 2)
-    monkeypatch.setattr(_write_back, "ROWS", 2)
-    monkeypatch.setattr(_undo_log, "SLICE", 3)
+    monkeypatch.setattr(_transactional, "ROWS", 2)
+    monkeypatch.setattr(_transactional, "SLICE", 3)
 
 
 def test_keys_lie_in_order_however_they_come() -> None:

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from ks_actors.records._versioned import PUT_RETURN_CODE_NOT_PUT, PUT_RETURN_CODE_VALID_TO_UNDEFINED, VersionedRecord
 from ks_actors.serdes import DOUBLE, LONG, STRING, json
 from ks_actors.state import SharedResources, VersionedReader, reader_of
-from ks_actors.state.core import _undo_log, _write_back
+from ks_actors.state.core import _transactional
 from ks_actors.state.versioned import _sweep, _versions
 from tests.state.helpers import PLACES, Record, Task, versioned
 
@@ -205,7 +205,7 @@ def drive(seed: int) -> None:
 
 @pytest.fixture
 def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (_undo_log, _write_back, _sweep, _versions):
+    for module in (_transactional, _sweep, _versions):
         for name, value in {"SLICE": 4, "ROWS": 2, "GROUP": 4}.items():
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, value)

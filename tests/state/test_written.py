@@ -21,8 +21,7 @@ from ks_actors.records._packed_batch import PackedBatch
 from ks_actors.runtime.output._coalesce import merged
 from ks_actors.runtime.output._pending_bytes import PendingBytes
 from ks_actors.serdes import BYTES, INTEGER, LONG, STRING, Serde
-from ks_actors.state.core._undo_log import SLICE
-from ks_actors.state.core._write_back import Transactional
+from ks_actors.state.core._transactional import SLICE, Transactional
 from tests.state.helpers import PLACES, VALUES, Task, key_value, memory_grown, put, store_of, versioned
 
 if TYPE_CHECKING:

@@ -4,21 +4,22 @@ from ks_actors.state.core._closed import Closed
 from ks_actors.state.core._codec import TIME_BYTES, Codec, Entry, pack_time, pack_times, unpack_time
 from ks_actors.state.core._iterators import StoreIterator
 from ks_actors.state.core._key_ranges import after
-from ks_actors.state.core._memory_budget import Measured, MemoryBudget, TaskMemory
+from ks_actors.state.core._memory_budget import NO_LIMIT, MemoryBudget, RowWeight, TaskMemory
 from ks_actors.state.core._reader import MANY, STEP, NotingReader, Reader, step
 from ks_actors.state.core._row_scan import Row, Rows
 from ks_actors.state.core._segment_span import span_of
 from ks_actors.state.core._size_estimate import TEXTS, average, size, weigh
-from ks_actors.state.core._undo_log import (
+from ks_actors.state.core._transactional import (
     BY_KEY,
     BY_KEY_AND_START,
     BY_START_AND_KEY,
     LOGGED_BYTES,
     MISSING,
     RECORD_BYTES,
+    ROWS,
     SLICE,
+    Transactional,
 )
-from ks_actors.state.core._write_back import ROWS, Transactional
 
 __all__ = [
     "BY_KEY",
@@ -27,6 +28,7 @@ __all__ = [
     "LOGGED_BYTES",
     "MANY",
     "MISSING",
+    "NO_LIMIT",
     "RECORD_BYTES",
     "ROWS",
     "SLICE",
@@ -36,11 +38,11 @@ __all__ = [
     "Closed",
     "Codec",
     "Entry",
-    "Measured",
     "MemoryBudget",
     "NotingReader",
     "Reader",
     "Row",
+    "RowWeight",
     "Rows",
     "StoreIterator",
     "TaskMemory",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
 from ks_actors.state.core._size_estimate import average, size
 
@@ -24,31 +24,41 @@ _SPARE: Final = 8
 _STEP: Final = 64
 
 
-class Measured:
+@final
+class RowWeight:
+    """The typical size of a store's rows in memory, learned from samples."""
+
+    __slots__ = ("bytes",)
+
+    def __init__(self) -> None:
+        self.bytes: int = FIRST_GUESS
+
+    def learn(self, key: Any, value: Any) -> None:
+        """Learn from one row."""
+        self.learn_bytes(ROW_BYTES + size(key) + size(value))
+
+    def learn_bytes(self, weight: int) -> None:
+        """Learn from one row's bytes."""
+        self.bytes = average(self.bytes, weight)
+
+    def total(self, resident_rows: int, waiting_rows: int) -> int:
+        """Return the approximate bytes of rows in memory, some of which are still to be written."""
+        return resident_rows * self.bytes + waiting_rows * WAITING_BYTES
+
+
+class Measured(Protocol):
     """A store that estimates its memory, and evicts rows above `resident_records` in `tidy`."""
 
-    resident_records: int = NO_LIMIT
-    row_bytes: int = FIRST_GUESS
+    resident_records: int
+    row_weight: RowWeight
 
     def resident_rows(self) -> int:
         """Return the number of rows in memory, in O(1)."""
-        raise NotImplementedError
-
-    def waiting_rows(self) -> int:
-        """Return the number of rows with something to write."""
-        raise NotImplementedError
+        ...
 
     def memory_bytes(self) -> int:
         """Return the store's approximate size in memory (bytes)."""
-        return self.resident_rows() * self.row_bytes + self.waiting_rows() * WAITING_BYTES
-
-    def weigh_row(self, key: Any, value: Any) -> None:
-        """Learn the typical size of a row from one row."""
-        self.learn_weight(ROW_BYTES + size(key) + size(value))
-
-    def learn_weight(self, weight: int) -> None:
-        """Learn the typical size of a row from one row's bytes."""
-        self.row_bytes = average(self.row_bytes, weight)
+        ...
 
 
 @final
@@ -163,7 +173,7 @@ class TaskMemory:
         for store, amount in zip(self._stores, amounts, strict=True):
             if amount > most:
                 store.resident_records = max(
-                    0, store.resident_rows() - (amount - most) // store.row_bytes - 1
+                    0, store.resident_rows() - (amount - most) // store.row_weight.bytes - 1
                 )
 
     def settle(self) -> None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from ks_actors.state.core._row_scan import Row, Rows
-from ks_actors.state.core._undo_log import MISSING
+from ks_actors.state.core._transactional import MISSING
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
     from ks_actors.state.core._codec import Entry
-    from ks_actors.state.core._write_back import Transactional
+    from ks_actors.state.core._transactional import Transactional
     from ks_actors.state.join_window import JoinWindowRows
 
 S = TypeVar("S", bound="Transactional[Any] | JoinWindowRows")

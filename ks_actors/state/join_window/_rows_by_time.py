@@ -15,12 +15,13 @@ from ks_actors.kernel import kernel as _kernel
 from ks_actors.records import Batch, PackedBatch
 from ks_actors.state.core import (
     LOGGED_BYTES,
+    NO_LIMIT,
     ROWS,
     SLICE,
     Closed,
     Codec,
     Entry,
-    Measured,
+    RowWeight,
     pack_time,
     span_of,
 )
@@ -45,7 +46,7 @@ BACKLOG: Final = 2_000
 """Expired rows in memory, from which on their release is overdue."""
 
 
-class JoinWindowRows(Measured):
+class JoinWindowRows:
     """Rows by time, key and order of puts.
 
     A put never changes existing rows: it appends one to the segment of its time. So a transaction
@@ -71,6 +72,8 @@ class JoinWindowRows(Measured):
         self.engine: Engine | None = engine
         self.prefix: bytes = prefix
         self.unwritten_bytes: int = 0
+        self.row_weight: RowWeight = RowWeight()
+        self.resident_records: int = NO_LIMIT
         self.segment_ms: int = max(spec.retention_ms // 2, SHORTEST_SEGMENT_MS)
         self._codec: Codec = codec
         self._time: Callable[[], int] = record_time
@@ -146,7 +149,7 @@ class JoinWindowRows(Measured):
             segment.committed = segment.frozen
         self._frozen = {}
         if count:
-            self.learn_weight(ROW_BYTES + self._frozen_size // count)
+            self.row_weight.learn_bytes(ROW_BYTES + self._frozen_size // count)
         if self.engine is not None and not written:
             self.unwritten_bytes += self._frozen_size
         self._committed = max(self._committed, self._frozen_observed)
@@ -401,6 +404,10 @@ class JoinWindowRows(Measured):
     def waiting_rows(self) -> int:
         """Return 0: segments count their written rows, so no row needs a note."""
         return 0
+
+    def memory_bytes(self) -> int:
+        """Return the store's approximate size in memory (bytes)."""
+        return self.row_weight.total(self.resident_rows(), self.waiting_rows())
 
     def tidy(self) -> Iterator[None]:
         """Evict the oldest written segments when memory is over its limit, and expired rows."""

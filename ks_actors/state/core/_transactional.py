@@ -1,9 +1,18 @@
-"""The commit of a store's changes, and their way to the disk.
+"""The life cycle of a store's data: uncommitted changes, changelog, commit, write to disk.
 
-The committed value of a key is in `_frozen`, else in `_dirty`, else in the view (see `_undo_log`).
+A store keeps one view in memory: the latest values, uncommitted puts included. So a read is one
+lookup. Beside the view, two dicts note how to undo the puts:
 
-    keep    forgets `_frozen`, O(1)
-    drop    rolls the view back, the newer notes first
+    _dirty    by key, the value before the first put of the open transaction
+              (a put notes it, then changes the view)
+    _frozen   the same for the transaction that is being committed
+              (freeze turns _dirty into _frozen, O(1))
+
+So the frozen value of a key is in `_dirty` if the key is there, else in the view. Its committed
+value is in `_frozen`, else in `_dirty`, else in the view.
+
+    keep      forgets `_frozen`, O(1)
+    drop      rolls the view back, the newer notes first
 
 A commit moves no data. Committed but unwritten keys are collected in slices, into several small
 sets: one large set would stall when it grows. They are written in slices too, each with its
@@ -13,25 +22,49 @@ never ahead of data; data ahead of its offset is replayed from the changelog.
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections import deque
 from itertools import compress, islice, repeat
 from operator import is_, itemgetter
-from typing import TYPE_CHECKING, Any, Final, Generic
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from weakref import WeakSet
 
 from ks_actors.kernel import kernel as _kernel
+from ks_actors.records import WORTHWHILE, Batch, EncodedBatch
 from ks_actors.state.core._closed import Closed
-from ks_actors.state.core._undo_log import MISSING, Handle, UndoLog
+from ks_actors.state.core._codec import TIME_BYTES, Codec, unpack_time
+from ks_actors.state.core._memory_budget import NO_LIMIT, RowWeight
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from ks_actors.records import Batch
-    from ks_actors.state.core._codec import Codec
     from ks_actors.state.core._iterators import StoreIterator
     from ks_actors.state.core._row_scan import Rows
     from ks_actors.state.disk import Engine, Row
+
+MISSING: Final[Any] = type("Missing", (), {"__repr__": lambda _: "MISSING"})()
+"""No value is known in memory; it may be on disk."""
+
+SLICE: Final = 1000
+"""Changelog records per slice."""
+
+BY_KEY, BY_KEY_AND_START, BY_START_AND_KEY = range(3)
+"""Shapes of dicts with entries, as numbered by `write_changes` of the kernel."""
+
+WRITTEN_BYTES: Final = 128 << 10
+"""The most bytes of a slice that is encoded in one pass.
+
+Larger slices become columns, which share large values with the store.
+"""
+
+RECORD_BYTES: Final = 300
+"""Measured heap of an uncommitted record besides the bytes of key and value.
+
+The value that it replaces is included.
+"""
+
+LOGGED_BYTES: Final = 32
+"""The bytes of a changelog record besides key and value."""
 
 ROWS: Final = 200
 """Rows per write, about half a millisecond."""
@@ -50,9 +83,13 @@ BACKLOG: Final = 50_000
 
 _never: Final = object()
 _first: Final = itemgetter(0)
+_second: Final = itemgetter(1)
+
+Handle = TypeVar("Handle")
+"""The identity of a change: a key, or a key and a window."""
 
 
-class Transactional(UndoLog[Handle], Generic[Handle]):
+class Transactional(ABC, Generic[Handle]):
     """The life cycle of one store's data. Its public members are for TaskStores alone."""
 
     def __init__(
@@ -64,12 +101,25 @@ class Transactional(UndoLog[Handle], Generic[Handle]):
         *,
         logged: bool,
     ) -> None:
-        super().__init__(codec, record_time)
+        self.name: str = codec.name
         self.logged: bool = logged
         self.engine: Engine | None = engine
         self.prefix: bytes = prefix
         self.bare: bool = False  # nothing was ever written to the engine, so reads skip it
         self.segment_ms: int = 0  # no segments
+        self.row_weight: RowWeight = RowWeight()
+        self.resident_records: int = NO_LIMIT
+        self._codec: Codec = codec
+        self._time: Callable[[], int] = record_time
+        self._mutable: bool = codec.mutable
+        self._dirty: dict[Handle, Any] = {}
+        self._frozen: dict[Handle, Any] = {}
+        self._deleted: dict[Handle, int] = {}
+        self._frozen_deleted: dict[Handle, int] = {}
+        # typical bytes of key and value, where these are not counted one by one
+        self._typical: int = 0
+        self._size: int = 0  # bytes of the changes that are counted one by one
+        self._frozen_size: int = 0
         self.unwritten_bytes: int = 0
         self._kept: deque[tuple[dict[Handle, Any], dict[Handle, int], bool]] = deque()
         self._unwritten: list[set[Handle]] = []
@@ -79,6 +129,22 @@ class Transactional(UndoLog[Handle], Generic[Handle]):
         self.readers: WeakSet[Rows] = WeakSet()
 
     # The hooks of each kind of store.
+
+    @abstractmethod
+    def _now(self, handle: Handle) -> Any:
+        """Return the view's value: an entry, its bytes, None, or MISSING."""
+
+    @abstractmethod
+    def _put_back(self, handle: Handle, value: Any) -> None:
+        """Restore an earlier value of `_now` in the view."""
+
+    @abstractmethod
+    def _frozen_values(self, handles: list[Handle]) -> list[Any]:
+        """Return the frozen values of these handles, as `_frozen_value` does for one."""
+
+    @abstractmethod
+    def _log_keys(self, handles: list[Handle]) -> list[bytes]:
+        """Return the changelog keys of these handles."""
 
     def _now_all(self, handles: list[Handle]) -> list[Any]:
         """Return the view's values."""
@@ -100,6 +166,33 @@ class Transactional(UndoLog[Handle], Generic[Handle]):
     def restore(self, batch: Batch) -> None:
         """Apply records of the changelog as committed."""
 
+    @abstractmethod
+    def resident_rows(self) -> int:
+        """Return the number of rows in memory, in O(1)."""
+
+    # The open transaction and its end.
+
+    def uncommitted_bytes(self) -> int:
+        """Return the approximate bytes of the open transaction, in O(1)."""
+        return len(self._dirty) * (RECORD_BYTES + self._typical) + self._size
+
+    def freeze(self) -> None:
+        """Begin a new transaction and freeze the open one for commit."""
+        self._frozen_size, self._size = (
+            len(self._dirty) * (LOGGED_BYTES + self._typical) + self._size,
+            0,
+        )
+        self._frozen, self._dirty = self._dirty, {}
+        self._frozen_deleted, self._deleted = self._deleted, {}
+
+    def _frozen_value(self, handle: Handle) -> Any:
+        dirty = self._dirty
+        return dirty[handle] if handle in dirty else self._now(handle)
+
+    def _raw(self, handle: Handle, value: Any) -> bytes:
+        """Return the bytes of an entry, encoded or not; raises SerializationError."""
+        return value if type(value) is bytes else self._codec.written(handle, value)
+
     def keep(self, *, written: bool) -> int:
         """Take the frozen transaction as committed; return its number of records.
 
@@ -108,7 +201,7 @@ class Transactional(UndoLog[Handle], Generic[Handle]):
         frozen = self._frozen
         if not frozen:
             return 0
-        self.weigh_row(latest := next(reversed(frozen)), self._frozen_value(latest))
+        self.row_weight.learn(latest := next(reversed(frozen)), self._frozen_value(latest))
         if len(self.readers) and (looking := [reader for reader in self.readers if reader.looking]):
             replaced = dict(frozen)  # a copy, because settling consumes the notes
             for reader in looking:
@@ -145,6 +238,86 @@ class Transactional(UndoLog[Handle], Generic[Handle]):
         frozen = self._frozen
         return frozen[handle] if handle in frozen else self._frozen_value(handle)
 
+    # The changelog.
+
+    def changelog(self, *, batch_bytes: int = 0, marked: bool = False) -> Iterator[Batch]:
+        """Return the frozen changes, the last value of each key, in slices.
+
+        `batch_bytes` is the log's largest batch. Such a log gets encoded slices where one pass can
+        encode them, other logs get columns. With `marked` the last slice is columns too, because
+        the caller adds headers to its last record.
+        """
+        handles = list(self._frozen)
+        for start in range(0, len(handles), SLICE):
+            part = handles[start : start + SLICE]
+            last = start + SLICE >= len(handles)
+            yield self._written_slice(
+                part, 0 if last and marked else min(batch_bytes, WRITTEN_BYTES)
+            ) or self._slice_of_columns(part)
+
+    def _written_slice(self, handles: list[Handle], limit: int) -> Batch | None:
+        """Return the frozen changes encoded; None when columns are needed or as fast."""
+        known = None if limit <= 0 or len(handles) < WORTHWHILE else self._known_forms()
+        if known is None:
+            return None
+        entries, forms = known
+        written = _kernel.write_changes(
+            (entries, self._dirty, self._frozen_deleted), handles, forms, limit
+        )
+        return None if written is None else EncodedBatch(written[0], len(handles), *written[1:])
+
+    def _known_forms(self) -> tuple[dict[Any, Any], tuple[int, int, int]] | None:
+        """Return the dict of entries and the kernel's numbers for its shape, keys and values.
+
+        Return None when the kernel does not know one of them.
+        """
+        found, keys, values = self._entries(), self._codec.key_form, self._codec.value_form
+        if _kernel is None or self._mutable or found is None or keys is None or values is None:
+            return None
+        entries, shape = found
+        return entries, (shape, keys, values)
+
+    def _entries(self) -> tuple[dict[Any, Any], int] | None:
+        """Return the dict of entries and its shape; None for stores with their own row format."""
+        return None
+
+    def _slice_of_columns(self, handles: list[Handle]) -> Batch:
+        keys = self._log_keys(handles)
+        columns = None if self._mutable else self._frozen_columns(handles)
+        try:
+            contents: list[bytes | None] | None = (
+                None if columns is None else [*self._codec.values(columns[0])]
+            )
+        except Exception:  # noqa: BLE001 - it comes again, with the name of the one that it was
+            contents = None
+        return (
+            self._slow_slice(handles, keys)
+            if columns is None or contents is None
+            else Batch(keys, contents, columns[1])
+        )
+
+    def _frozen_columns(self, handles: list[Handle]) -> tuple[list[Any], list[int]] | None:
+        """Return values and timestamps of the frozen changes; None unless all are entries."""
+        values = self._frozen_values(handles)
+        return (
+            (list(map(_first, values)), list(map(_second, values)))
+            if set(map(type, values)) == {tuple}
+            else None
+        )
+
+    def _slow_slice(self, handles: list[Handle], keys: list[bytes]) -> Batch:
+        contents: list[bytes | None] = []
+        timestamps: list[int] = []
+        for handle, value in zip(handles, self._frozen_values(handles), strict=True):
+            if value is None or value is MISSING:
+                contents.append(None)
+                timestamps.append(self._frozen_deleted[handle])
+            else:
+                raw = self._raw(handle, value)
+                contents.append(raw[TIME_BYTES:])
+                timestamps.append(unpack_time(raw)[0])
+        return Batch(keys, contents, timestamps)
+
     # The way to the engine.
 
     def frozen_rows(self) -> list[Row]:
@@ -167,6 +340,10 @@ class Transactional(UndoLog[Handle], Generic[Handle]):
     def waiting_rows(self) -> int:
         """Return the number of rows to write or to settle."""
         return self.unsettled() + sum(map(len, self._unwritten)) + sum(map(len, self._writing))
+
+    def memory_bytes(self) -> int:
+        """Return the store's approximate size in memory (bytes)."""
+        return self.row_weight.total(self.resident_rows(), self.waiting_rows())
 
     @property
     def overdue(self) -> bool:
