@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import time
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 HERE = Path(__file__).resolve().parent
 JAVA_SOURCES = HERE / "kafka_streams"
 JAVA_OPTIONS = "-Xmx1g -XX:+UseG1GC"
+_VERSION = re.compile(r"<kafka\.version>(.+)</kafka\.version>")
 _TICK = os.sysconf("SC_CLK_TCK")
 _LOOK_S = 0.05
 
@@ -37,13 +40,22 @@ def ours(tree: Path = HERE.parent) -> list[str]:
     return [sys.executable, str(tree / "benchmarks" / "peer.py")]
 
 
+def kafka_version() -> str:
+    """Return the version of Kafka Streams that is measured, the one of its Maven project."""
+    found = _VERSION.search((JAVA_SOURCES / "pom.xml").read_text(encoding="utf-8"))
+    if found is None:
+        raise SystemExit(f"{JAVA_SOURCES / 'pom.xml'} names no kafka.version")
+    return found[1]
+
+
 def kafka_streams() -> list[str]:
     """Compile Kafka Streams' contender and return its command line.
 
     Needs a JDK, and Maven for the first time.
     """
     target = JAVA_SOURCES / "target"
-    if not (target / "lib").is_dir():
+    if not (target / "lib" / f"kafka-streams-{kafka_version()}.jar").exists():
+        shutil.rmtree(target, ignore_errors=True)  # of another version
         subprocess.run(["mvn", "-q", "-B", "-f", str(JAVA_SOURCES / "pom.xml"), "package"], check=True)  # noqa: S603, S607 - what the machine has
     classes = target / "classes"
     classes.mkdir(exist_ok=True)

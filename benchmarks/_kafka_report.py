@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rich.table import Table
 
+from benchmarks._kafka_process import kafka_version
 from benchmarks._measure import Spread
 
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ def conditions(results: Results) -> str:
     packages = ", ".join(f"{name} {version(name)}" for name in ("uvloop", "aiokafka", "msgspec", "rocksdict"))
     disturbed, runs = results.disturbed()
     return (
-        f"{datetime.now(UTC):%Y-%m-%d}, {platform.python_implementation()} {platform.python_version()}, {packages}, Kafka Streams 4.3.1, "
+        f"{datetime.now(UTC):%Y-%m-%d}, {platform.python_implementation()} {platform.python_version()}, {packages}, Kafka Streams {kafka_version()}, "
         f"{platform.system()} ({platform.machine()}), {os.cpu_count()} cores shared with one broker; median (minimum-maximum) of runs side by side; "
         f"in {disturbed} of {runs} runs something else took a tenth of the machine or more."
     )

@@ -382,7 +382,7 @@ def make_case(name: str, seed: int, index: int) -> dict[str, Any]:
         keys = spec.topic_keys.get(topic) or KEYS[:number_of_keys]
         key = None if not clean and r.random() < spec.null_keys else r.choice(keys)
         if key is None and topic == "left" and "grace" in p and name == "versioned_st_left":
-            key = keys[0]  # Kafka Streams 4.3.1 crashes on a null stream key here
+            key = keys[0]  # Kafka Streams 4.4.0 crashes on a null stream key here
         count += 1
         x = r.random()
         value: str | None

@@ -1,6 +1,6 @@
 // Writes described.txt: what Topology.describe() of Kafka Streams says of the graphs that test_names.py makes in the same way;
 // and optimized.txt, the same with optimizations: java Described all > optimized.txt
-// Compile and run it with kafka-streams 4.3.1 on the class path: java Described > described.txt
+// Compile and run it with kafka-streams 4.4.0 on the class path: java Described > described.txt
 import org.apache.kafka.streams.*;
 import org.apache.kafka.streams.kstream.*;
 import org.apache.kafka.streams.processor.api.*;

@@ -1,4 +1,4 @@
-"""Names and shapes of what the DSL makes, compared with what Kafka Streams 4.3.1 made of the same calls."""
+"""Names and shapes of what the DSL makes, compared with what Kafka Streams 4.4.0 made of the same calls."""
 
 from __future__ import annotations
 

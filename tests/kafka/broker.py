@@ -22,7 +22,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-VERSION = "4.3.1"
+VERSION = "4.4.0"
 _PATIENCE_S = 60
 _LOGGING = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true")
 QUICK = ("-XX:TieredStopAtLevel=1", "-Xshare:auto", *_LOGGING)

@@ -1,5 +1,5 @@
 // Reads graphs as described.txt has them (a command per line, "-----" behind each) and writes what Topology.describe() of Kafka Streams says of them.
-// Compile and run it with kafka-streams 4.3.1 on the class path.
+// Compile and run it with kafka-streams 4.4.0 on the class path.
 import org.apache.kafka.streams.*;
 import org.apache.kafka.streams.processor.api.*;
 import org.apache.kafka.streams.state.*;
