@@ -431,10 +431,10 @@ class App(AppOrders):
         app.store("counts").range("a", "k")`.
 
         It reads the store on this instance: one `partition`, or all local ones. `isolation`
-        defaults to the setting `default_state_isolation_level`. `stale` allows standbys, and tasks
-        that are still being restored. `timestamped` gives each value with its timestamp. A read
-        waits at most `timeout_ms` for a task that a thread processes. Raises UnknownStore, and
-        QueryFailed for a store without timestamps.
+        defaults to the setting `default_interactive_query_isolation_level`. `stale` allows
+        standbys, and tasks that are still being restored. `timestamped` gives each value with its
+        timestamp. A read waits at most `timeout_ms` for a task that a thread processes. Raises
+        UnknownStore, and QueryFailed for a store without timestamps.
         """
         return StoreQueries(
             self._local,

@@ -10,8 +10,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, Unpack, final
 
 from ks_actors._errors import ConfigError
-from ks_actors.config._names import ALIASES, is_secret, unsupported
+from ks_actors.config._names import ALIASES, is_secret
 from ks_actors.config._parsers import ProcessingGuarantee
+from ks_actors.config._refused import refusal
 from ks_actors.config._settings import SETTINGS, contradictions
 from ks_actors.config._sources import Given, from_environment, from_file, from_mapping
 
@@ -45,7 +46,7 @@ class StreamsConfig:
     as `ks_actors.serdes.STRING`. Times are in ms, sizes in bytes.
 
     Raises ConfigError, with all problems at once, for wrong values and for names that are unknown
-    or not supported by this version: no setting is accepted and ignored. A config is immutable;
+    or not supported: no setting is accepted and ignored. A config is immutable;
     `replace` makes another one.
     """
 
@@ -215,10 +216,17 @@ class StreamsConfig:
 
     `dsl_store` is another name for it.
     """
-    default_state_isolation_level: IsolationLevel
+    enable_transactional_statestores: Literal[True]
+    """Only True, which is the default (Kafka Streams': False).
+
+    A failure undoes the writes to stores since the last commit, and nothing else (KIP-892).
+    """
+    default_interactive_query_isolation_level: IsolationLevel
     """The isolation of queries. Default: `READ_UNCOMMITTED`, exactly once `READ_COMMITTED`.
 
-    `READ_UNCOMMITTED` sees all writes, `READ_COMMITTED` only those that no failure can undo.
+    `READ_UNCOMMITTED` sees all writes, `READ_COMMITTED` only those that no failure can undo. Kafka
+    Streams' default is always `READ_UNCOMMITTED` (KIP-892). `default_state_isolation_level` is
+    another name for it.
     """
     auto_offset_reset: Literal["earliest", "latest", "none"]
     """The start of partitions without a commit: `earliest` (the default), `latest` or `none`.
@@ -398,7 +406,7 @@ def _recognized(source: Source, problems: list[str]) -> dict[str, Given]:
         name = ALIASES.get(entry.name, entry.name)
         if name not in SETTINGS:
             problems.append(
-                f"{entry.name} ({entry.origin}): {unsupported(entry.name) or _unknown(entry.name)}"
+                f"{entry.name} ({entry.origin}): {refusal(entry.name) or _unknown(entry.name)}"
             )
         elif name in found and found[name].name != entry.name:
             problems.append(

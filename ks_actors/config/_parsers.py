@@ -103,6 +103,13 @@ def one_of(**words: Any) -> Callable[[Any], Any]:
     return parse
 
 
+def always(value: Any) -> bool:
+    """Accept True, or the word, for a property that cannot be switched off."""
+    if value is True or (isinstance(value, str) and value.strip().lower() == "true"):
+        return True
+    raise ValueError("is not true, the only value: leave the setting out")
+
+
 def text(value: Any) -> str:
     """Accept text that is not empty."""
     if not isinstance(value, str) or not value.strip():

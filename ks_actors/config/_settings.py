@@ -10,6 +10,7 @@ from ks_actors.config._exception_handlers import log_and_fail
 from ks_actors.config._kafka import SCHEME, host_check, jaas, kafka_contradictions, pem, servers
 from ks_actors.config._parsers import (
     ProcessingGuarantee,
+    always,
     directory,
     extractor,
     handler,
@@ -89,6 +90,8 @@ class Options(TypedDict, total=False):
     errors_dead_letter_queue_topic_name: str
     topology_optimization: str | Collection[str]
     default_dsl_store: str
+    enable_transactional_statestores: bool | str
+    default_interactive_query_isolation_level: IsolationLevel | str
     default_state_isolation_level: IsolationLevel | str
     dsl_store: str
     auto_offset_reset: str
@@ -211,7 +214,8 @@ SETTINGS: dict[str, Setting] = {
     "errors_dead_letter_queue_topic_name": Setting(topic_name, _is(None)),
     "topology_optimization": Setting(optimization, _is("none")),
     "default_dsl_store": Setting(one_of(rocksdb="rocksdb", in_memory="in_memory"), _is("rocksdb")),
-    "default_state_isolation_level": Setting(
+    "enable_transactional_statestores": Setting(always, _is(True)),
+    "default_interactive_query_isolation_level": Setting(
         one_of(**{each.value: each for each in IsolationLevel}),
         lambda values: (
             IsolationLevel.READ_COMMITTED

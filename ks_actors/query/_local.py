@@ -148,7 +148,7 @@ class LocalStores:
         self._state = state
         self._subtopologies: dict[str, int] | None = None
         self._topics: dict[int, tuple[str, ...]] | None = None
-        self._default: IsolationLevel = config.default_state_isolation_level
+        self._default: IsolationLevel = config.default_interactive_query_isolation_level
 
     def committed(self, isolation: IsolationLevel | None) -> bool:
         """Return whether to read committed changes only."""

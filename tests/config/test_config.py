@@ -13,7 +13,8 @@ from ks_actors import serdes
 from ks_actors._errors import ConfigError
 from ks_actors.config._config import ProcessingGuarantee, StreamsConfig
 from ks_actors.config._exception_handlers import HandlerResponse, log_and_continue, log_and_fail
-from ks_actors.config._names import ALIASES, NOT_YET
+from ks_actors.config._names import ALIASES
+from ks_actors.config._refused import REFUSED
 from ks_actors.config._settings import SETTINGS
 from ks_actors.log import IsolationLevel
 from ks_actors.topology._timestamp_extractors import FailOnInvalidTimestamp, WallclockTimestampExtractor
@@ -99,7 +100,8 @@ def test_what_is_not_said_has_a_default() -> None:
         "errors_dead_letter_queue_topic_name": None,
         "topology_optimization": "none",
         "default_dsl_store": "rocksdb",
-        "default_state_isolation_level": IsolationLevel.READ_UNCOMMITTED,
+        "enable_transactional_statestores": True,
+        "default_interactive_query_isolation_level": IsolationLevel.READ_UNCOMMITTED,
         "auto_offset_reset": "earliest",
         "task_timeout_ms": 300_000,
         "close_timeout_ms": 30_000,
@@ -130,7 +132,7 @@ def test_every_setting_is_a_field_and_has_a_line_of_documentation() -> None:
     """The table, the class and the keywords know the same names."""
     fields = {each.name for each in dataclasses.fields(StreamsConfig)}
     assert fields == {*SETTINGS, "origins", "_given"}
-    assert not {*SETTINGS, *ALIASES} & set(NOT_YET)
+    assert not {*SETTINGS, *ALIASES} & set(REFUSED)
 
 
 @pytest.mark.parametrize(
@@ -247,9 +249,9 @@ def test_a_wrong_value_is_refused(name: str, value: Any, message: str) -> None:
         ("comit_interval_ms", r"comit_interval_ms \(keyword\): is unknown; did you mean commit_interval_ms\?"),
         ("number_of_workers", r"did you mean num_workers\?"),
         ("zzz", r"zzz \(keyword\): is unknown$"),
-        ("max_warmup_replicas", r"max_warmup_replicas \(keyword\): not supported by this version$"),
+        ("max_warmup_replicas", r"max_warmup_replicas \(keyword\): not supported, because a task moves at once: there are no warm-up replicas"),
         ("num_warmup", r"num_warmup \(keyword\): is unknown"),
-        ("producer_linger_ms", r"producer_linger_ms \(keyword\): not supported by this version$"),
+        ("producer_linger_ms", r"producer_linger_ms \(keyword\): not supported, because one client reads and writes for all tasks"),
     ],
 )
 def test_a_name_that_is_not_honoured_is_refused(name: str, message: str) -> None:
@@ -265,7 +267,7 @@ def test_all_problems_are_told_at_once() -> None:
     assert str(caught.value).splitlines() == [
         "4 settings are wrong:",
         "  pol_ms (mapping): is unknown; did you mean poll_ms?",
-        "  group_protocol (mapping): not supported by this version",
+        "  group_protocol (mapping): not supported, because groups use the classic protocol, not that of KIP-1071",
         "  commit_interval_ms (mapping): 'x' is no whole number",
         "  application_id: is required",
     ]

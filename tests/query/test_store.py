@@ -110,13 +110,13 @@ def test_the_level_of_isolation_is_a_setting(guarantee: str) -> None:
         await harness.app.commit()
         await put(harness, a="a2")
         seen = {"read_committed": "a1", "read_uncommitted": "a2"}
-        default = harness.config.default_state_isolation_level
+        default = harness.config.default_interactive_query_isolation_level
         assert default is (COMMITTED if guarantee == "exactly_once_v2" else UNCOMMITTED)
         assert await harness.app.store("plain").get("a") == seen[default.value]
         for level in (COMMITTED, UNCOMMITTED):
             assert await harness.app.store("plain", isolation=level).get("a") == seen[level.value]
-            async with harness.another(default_state_isolation_level=level.value.upper(), start=False) as other:
-                assert other.config.default_state_isolation_level is level
+            async with harness.another(default_interactive_query_isolation_level=level.value.upper(), start=False) as other:
+                assert other.config.default_interactive_query_isolation_level is level
 
     options: dict[str, Any] = {"topics": {"in": 3}, "commit_interval_ms": 600_000, "transaction_timeout_ms": 600_000}
     run_app(test, everything("rocksdb"), processing_guarantee=guarantee, **options)
