@@ -27,7 +27,13 @@ from ks_actors.runtime.commit import let_calls_end
 from ks_actors.runtime.instance import INSTANCE_MAILBOX, Instance, Wiring, WorkerMetadata, Workers
 from ks_actors.runtime.shared import InstanceState, Metrics, UncaughtHandler, shut_down
 from ks_actors.runtime.stores import Progress, TaskMetrics, task_metrics
-from ks_actors.runtime.watch import PartitionStates, longest_outage_ms, wait_of_instance
+from ks_actors.runtime.watch import (
+    PartitionStates,
+    TaskMetadata,
+    longest_outage_ms,
+    task_metadata,
+    wait_of_instance,
+)
 from ks_actors.system import raise_open_files
 from ks_actors.task import Environment
 from ks_actors.topology import enter_services
@@ -117,9 +123,7 @@ class App(AppOrders):
         self._metrics = Metrics()
         self._standing: PartitionStates | None = None
         self._crew = Workers(
-            config.client_id,
-            input_buffer_bytes=config.input_buffer_max_bytes,
-            uncommitted_bytes=config.statestore_uncommitted_max_bytes,
+            config.client_id, uncommitted_bytes=config.statestore_uncommitted_max_bytes
         )
         self._ended = asyncio.Event()
         # Set when nothing is left to close, some time after `_ended`.
@@ -410,8 +414,17 @@ class App(AppOrders):
         return await task_metrics(self._local.setup().residents)
 
     def workers(self) -> tuple[WorkerMetadata, ...]:
-        """Return the metadata of each living worker."""
+        """Return the metadata of each worker that has not ended; none before the start."""
         return self._crew.metadata()
+
+    def tasks(self) -> tuple[TaskMetadata, ...]:
+        """Return the metadata of each task on this instance, standbys included, by task.
+
+        Empty before the start and after the end. Call it on the event loop.
+        """
+        if self._standing is None or self.state in ENDS:
+            return ()
+        return task_metadata(self._standing)
 
     # --- its stores -------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from ks_actors.runtime.shared import (
     WorkerState,
 )
 from ks_actors.runtime.stores import TaskMetrics
-from ks_actors.runtime.watch import Wait, WaitReason
+from ks_actors.runtime.watch import TaskMetadata, Wait, WaitReason
 from ks_actors.task import TaskState
 from ks_actors.task.calls import blocking
 
@@ -20,6 +20,7 @@ __all__ = [
     "RestoreListener",
     "StandbyUpdateListener",
     "SuspendReason",
+    "TaskMetadata",
     "TaskMetrics",
     "TaskState",
     "UncaughtHandler",

@@ -8,7 +8,7 @@ from ks_actors.task._output_buffer import UNKNOWN_PARTITION, Unplaced
 from ks_actors.task._punctuation import BACK_MS
 from ks_actors.task._record_context import RecordContextHolder
 from ks_actors.task._record_queue import RecordQueue
-from ks_actors.task._states import TaskState
+from ks_actors.task._states import TaskLife, TaskState, begin_anew, end_life, new_life
 from ks_actors.task._store_registry import RegisteredStores, Role, StoreRegistry
 from ks_actors.task._task import Task
 from ks_actors.task._topic_sizes import TopicSizes
@@ -27,15 +27,19 @@ __all__ = [
     "Role",
     "StoreRegistry",
     "Task",
+    "TaskLife",
     "TaskState",
     "TopicSizes",
     "Unplaced",
+    "begin_anew",
     "contained",
     "decode_position",
     "encode_position",
+    "end_life",
     "is_internal",
     "left_out",
     "make_stores",
+    "new_life",
     "nodes_of",
     "passed_over",
 ]

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from enum import Enum
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from ks_actors.lifecycle import Cycle, Transitions
+
+if TYPE_CHECKING:
+    from ks_actors.records import TaskId
+
+_log = logging.getLogger("ks_actors")
 
 
 class TaskState(Enum):
@@ -18,8 +24,16 @@ class TaskState(Enum):
        │          └────────taken up again────────┘         │
        └───────────────────corrupted, wiped────────────────┘
 
+    - CREATED: it is assigned, and its stores are being opened.
+    - RESTORING: its stores are read from their changelogs.
+    - RUNNING: it is processed; a standby follows its changelogs.
+    - SUSPENDED: it takes no new records, finishes its work in hand, and is committed.
+    - CLOSED: its processors are closed.
+
     Every task is suspended before it is closed. A task with corrupted state is created again, and
-    restores from the beginning.
+    restores from the beginning. So is a standby that becomes active, or the reverse. A rollback
+    leaves a task RUNNING. A task that was suspended is closed even if it comes back, so that none
+    goes from SUSPENDED to RESTORING, which Kafka Streams allows.
     """
 
     CREATED = "CREATED"
@@ -41,4 +55,32 @@ TASK_TRANSITIONS = Transitions(
 
 
 TaskLife: TypeAlias = Cycle[TaskState]
-"""The life of one task."""
+"""The life of one task on this instance.
+
+It belongs to the part that has the task, and goes with the task from one to the other.
+"""
+
+
+def new_life(task: TaskId) -> TaskLife:
+    """Begin the life of a task: it is CREATED."""
+
+    def tell(old: TaskState, new: TaskState) -> None:
+        _log.debug("task %s: %s, was %s", task, new.name, old.name)
+
+    return TASK_TRANSITIONS.start(TaskState.CREATED, name=f"task {task}", on_change=tell)
+
+
+def end_life(life: TaskLife) -> None:
+    """End a life in any state: the task is suspended, if it was not, and CLOSED."""
+    if life.is_(TaskState.CLOSED):
+        return
+    if not life.is_(TaskState.SUSPENDED):
+        life.to(TaskState.SUSPENDED)
+    life.to(TaskState.CLOSED)
+
+
+def begin_anew(life: TaskLife) -> TaskLife:
+    """End a life, and begin it again: the task is CREATED."""
+    end_life(life)
+    life.to(TaskState.CREATED)
+    return life

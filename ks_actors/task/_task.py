@@ -18,7 +18,7 @@ from ks_actors.task._record_context import RecordContextHolder
 from ks_actors.task._record_queue import RecordQueue
 from ks_actors.task._sink import Sink
 from ks_actors.task._source import TopicSource
-from ks_actors.task._states import TASK_TRANSITIONS, TaskLife, TaskState
+from ks_actors.task._states import TaskLife, TaskState, end_life, new_life
 from ks_actors.task._update_cache import Caches
 from ks_actors.task.calls import Draining, ThreadGuard, in_flight_node
 
@@ -65,9 +65,10 @@ class Task:
         *,
         wake: Callable[[], None],
         current: RecordContextHolder | None = None,
+        life: TaskLife | None = None,
     ) -> None:
         self.id: TaskId = task_id
-        self.life: TaskLife = TASK_TRANSITIONS.start(TaskState.CREATED)
+        self.life: TaskLife = new_life(task_id) if life is None else life
         self.stores: TaskStores | None = stores
         self.commit_requested: bool = False
         self.commit_needed: bool = False
@@ -109,9 +110,16 @@ class Task:
 
     def start(self) -> None:
         """Create the processors; call it when the stores are restored."""
-        self.life.to(TaskState.RESTORING)
+        if self.life.is_(TaskState.CREATED):
+            # It has no stores to restore.
+            self.life.to(TaskState.RESTORING)
         self._plan = self._compile()
         self.life.to(TaskState.RUNNING)
+
+    def suspend(self) -> None:
+        """Note that the task takes no new records, until it is closed."""
+        if self.life.is_(TaskState.RUNNING):
+            self.life.to(TaskState.SUSPENDED)
 
     def give_up(self) -> None:
         """Cancel the asynchronous calls in flight; drop their results."""
@@ -159,10 +167,11 @@ class Task:
 
     def close(self) -> None:
         """Close the processors, and cancel calls in flight."""
-        if self.life.is_(TaskState.RUNNING):
-            self.life.to(TaskState.SUSPENDED)
-        self._close_plan()
-        self.life.to(TaskState.CLOSED)
+        self.suspend()
+        try:
+            self._close_plan()
+        finally:
+            end_life(self.life)
 
     def abandon(self) -> None:
         """Leave processors unclosed, as if the process had died; cancel calls in flight."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from actors import Stalled, System
-from ks_actors import App, Processor, Record, StreamsConfig, TaskTimeout, WaitReason, serdes
+from ks_actors import App, Processor, Record, StreamsConfig, TaskTimeout, WaitReason, WorkerState, serdes
 from ks_actors.dsl import Produced, StreamsBuilder
 from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
@@ -239,7 +239,7 @@ async def test_removing_a_worker_has_a_deadline(tmp_path: Path) -> None:
         await until(gate.entered.is_set)
         with pytest.raises(TaskTimeout, match="did not end within 20 ms"):
             await app.remove_worker(timeout_ms=20)
-        assert app.workers() == ()
+        assert [(worker.name, worker.state) for worker in app.workers()] == [("app-Worker-1", WorkerState.PENDING_SHUTDOWN)]
         assert await app.add_worker() == "app-Worker-2"
         gate.opened.set()
         await app.wait_until_caught_up()

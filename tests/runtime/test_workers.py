@@ -80,13 +80,12 @@ def test_a_worker_may_come_during_a_rebalance() -> None:
 
 
 def test_budgets_are_shared_by_those_there_are() -> None:
-    """Every worker has an equal share of the input buffer and of the uncommitted bytes, and all shares together are not more than the whole."""
+    """Every worker has an equal share of the uncommitted bytes, and all shares together are not more than the whole."""
 
     async def test(harness: AppHarness) -> None:
         def check(number: int) -> None:
             workers = harness.app.workers()
             assert len(workers) == number == harness.app.metrics()["alive-workers"]
-            assert {worker.input_buffer_bytes for worker in workers} == {100 * MIB // number}
             assert {worker.uncommitted_bytes for worker in workers} == {10 * MIB // number}
 
         check(1)
@@ -97,17 +96,17 @@ def test_budgets_are_shared_by_those_there_are() -> None:
             await harness.remove_worker()
             check(number)
 
-    run_app(test, echo(), topics={"in": 1, "out": 1}, input_buffer_max_bytes=100 * MIB, statestore_uncommitted_max_bytes=10 * MIB)
+    run_app(test, echo(), topics={"in": 1, "out": 1}, statestore_uncommitted_max_bytes=10 * MIB)
 
 
 def test_without_limits_there_are_none_to_share() -> None:
-    """Unlimited budgets stay unlimited for each worker."""
+    """An unlimited budget stays unlimited for each worker."""
 
     async def test(harness: AppHarness) -> None:
         (worker,) = harness.app.workers()
-        assert (worker.input_buffer_bytes, worker.uncommitted_bytes) == (-1, -1)
+        assert worker.uncommitted_bytes == -1
 
-    run_app(test, echo(), topics={"in": 1, "out": 1}, input_buffer_max_bytes=-1, statestore_uncommitted_max_bytes=-1)
+    run_app(test, echo(), topics={"in": 1, "out": 1}, statestore_uncommitted_max_bytes=-1)
 
 
 def test_an_app_without_workers_goes_on_when_one_comes() -> None:

@@ -28,6 +28,7 @@ from ks_actors.runtime.input._new_tasks import NewTasks
 from ks_actors.runtime.input._offset_resets import OffsetResets
 from ks_actors.runtime.input._partial_tasks import PartialTasks
 from ks_actors.runtime.input._start_positions import begin_positions, gone_topics, missing_sources
+from ks_actors.runtime.shared import WorkerState
 from ks_actors.task import passed_over
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ class Poller(Actor[m.PollerMessage]):
         self._tasks: dict[TaskId, tuple[TopicPartition, ...]] = {}
         self._standbys: frozenset[TaskId] = frozenset()
         self._pending: set[TaskId] = set()
+        self._stage: WorkerState = WorkerState.STARTING
         self._positions: dict[TopicPartition, int] = {}
         self._newcomers = NewTasks()
         # Shared with OffsetResets: never replace the set.
@@ -248,7 +250,7 @@ class Poller(Actor[m.PollerMessage]):
             self._positions.update(fresh)
             self._assign(fresh)
             self._find_ends(fresh)
-            self._tell_instance()
+            self._look_at_pending()
 
     def _assign(self, anew: Mapping[TopicPartition, int]) -> None:
         """Add partitions to those being read, without moving the others."""
@@ -399,7 +401,7 @@ class Poller(Actor[m.PollerMessage]):
 
     async def _let_rebalance(self) -> int:
         if self._tasks:
-            self._instance.tell(m.TasksChanged(0, len(self._tasks)))
+            self._tell_stage(WorkerState.PARTITIONS_REVOKED)
         await self._handover.before_rebalance()
         self._commits.let_go()
         self._membership.revoked(self._parting.user_data(), self._group.topics)
@@ -424,7 +426,8 @@ class Poller(Actor[m.PollerMessage]):
             task: partitions for task, partitions in self._tasks.items() if task not in gone
         } | new
         self._pending = (self._pending - gone) | set(new)
-        self._tell_instance()
+        self._tell_stage(WorkerState.PARTITIONS_ASSIGNED)
+        self._look_at_pending()
         self._do(self._change(gone, migrated, new, event, self._handover.assignments), m.Settled)
 
     async def _change(
@@ -486,7 +489,7 @@ class Poller(Actor[m.PollerMessage]):
         self._forget(frozenset(self._tasks))
         self._tasks, self._pending = {}, set()
         self._parting.forget()
-        self._instance.tell(m.TasksChanged(0, 1))
+        self._tell_stage(WorkerState.PARTITIONS_REVOKED)
         return await self._handover.lose_all(cause)
 
     def _forget(self, tasks: frozenset[TaskId]) -> None:
@@ -499,10 +502,17 @@ class Poller(Actor[m.PollerMessage]):
         self._stopped.intersection_update(self._positions)
         self._assign({})
 
-    def _tell_instance(self) -> None:
-        self._instance.tell(
-            m.TasksChanged(len(self._tasks) - len(self._pending), len(self._pending))
-        )
+    def _tell_stage(self, stage: WorkerState) -> None:
+        self._stage = stage
+        self._instance.tell(m.TasksChanged(stage))
+
+    def _look_at_pending(self) -> None:
+        """Tell the instance when all tasks of an assignment run.
+
+        Between a revocation and the next assignment, they may not stay.
+        """
+        if self._stage is WorkerState.PARTITIONS_ASSIGNED and not self._pending:
+            self._tell_stage(WorkerState.RUNNING)
 
     def _stop_following(self, reply: Reply[None]) -> None:
         self._closing = self._leaving = True

@@ -23,7 +23,12 @@ from ks_actors.log import PatientLog
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.messages import InstanceMessage
 from ks_actors.runtime.processing import WORKER_MAILBOX, Worker
-from ks_actors.runtime.shared import INSTANCE_TRANSITIONS, InstanceState, UncaughtResponse
+from ks_actors.runtime.shared import (
+    INSTANCE_TRANSITIONS,
+    InstanceState,
+    UncaughtResponse,
+    WorkerState,
+)
 from ks_actors.runtime.watch import WATCH_MAILBOX, Watch, outages_text, wait_of_instance
 
 if TYPE_CHECKING:
@@ -235,7 +240,8 @@ class Instance(Actor[InstanceMessage]):
     def _note_tasks(self, message: m.TasksChanged) -> None:
         if not self._running():
             return
-        if message.pending:
+        self._crew.follow(message.stage)
+        if message.stage is not WorkerState.RUNNING:
             self._to(InstanceState.REBALANCING)
         else:
             self._to(InstanceState.RUNNING)
@@ -245,6 +251,7 @@ class Instance(Actor[InstanceMessage]):
 
     async def _stop(self, stop: m.StopInstance) -> None:
         if self._running() or self.state is InstanceState.CREATED:
+            self._crew.shut_down()
             self._to(InstanceState.PENDING_SHUTDOWN)
             try:
                 await self._parts.close(clean=True, leave=stop.leave)
@@ -265,6 +272,7 @@ class Instance(Actor[InstanceMessage]):
             return
         self.error = error
         _log.error("%s ends: %s", self._setup.config.client_id, error)
+        self._crew.shut_down()
         self._to(InstanceState.PENDING_ERROR)
         try:
             # Leave the group, so that another instance takes the tasks over at once.
@@ -334,8 +342,8 @@ class Instance(Actor[InstanceMessage]):
         self._end_worker(name)
 
     def _end_worker(self, name: str) -> None:
-        ref = self._crew.worker(name)
-        self._crew.remove(name, dying=True)
+        ref = self._crew.retire(name)
+        self._metrics.alive_workers = len(self._crew)
         self._parts.removed[ref] = name
         # The committer keeps pausing the worker until its end: a slice may still be under way.
         self._parts.manager.tell(m.RetireWorker(ref))
@@ -344,7 +352,7 @@ class Instance(Actor[InstanceMessage]):
         name = self._parts.removed.pop(ref, name)
         if name is None:
             return
-        self._crew.buried(name)
+        self._crew.ended(name)
         self._crew_changed()
         reply = self._removing.pop(name, None)
         if reply is not None:
@@ -353,10 +361,10 @@ class Instance(Actor[InstanceMessage]):
     async def _worker_died(self, ref: Ref[Any], name: str | None, cause: Exception) -> None:
         self._metrics.failed_workers += 1
         if name is not None:
-            self._crew.remove(name, dying=True)
+            self._crew.died(name)
         removed = self._parts.removed.pop(ref, None)
         if removed is not None:
-            self._crew.buried(removed)
+            self._crew.ended(removed)
         _log.error("worker %s died: %s", name or removed, cause)
         self._crew_changed()
         self._parts.manager.tell(m.WorkerLost(ref))

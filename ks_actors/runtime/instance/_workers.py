@@ -1,109 +1,166 @@
-"""The workers of an instance: their names and their budgets."""
+"""The workers of an instance: their names, their states and their budgets."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from typing import TYPE_CHECKING, final
 
 import msgspec
 
+from ks_actors.runtime.shared import WORKER_TRANSITIONS, WorkerState
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from actors import Ref
+    from ks_actors.lifecycle import Cycle
     from ks_actors.runtime.messages import WorkerMessage
     from ks_actors.runtime.processing import Worker
 
+_log = logging.getLogger("ks_actors")
+
 
 class WorkerMetadata(msgspec.Struct, frozen=True):
-    """A snapshot of one worker: its state, task and budgets.
+    """A snapshot of one worker: its state, task and budget (as ThreadMetadata of Kafka Streams).
 
-    `task` is None while the worker is idle. The budgets are its share of the instance's, in bytes.
+    `task` is None while the worker is idle. `uncommitted_bytes` is its share of
+    `statestore_uncommitted_max_bytes`, -1 without a limit.
     """
 
     name: str
-    state: str
+    state: WorkerState
     task: str | None
-    input_buffer_bytes: int
     uncommitted_bytes: int
 
 
-class Workers:
-    """The live workers by name, `<client id>-Worker-<n>` with the smallest free number (KIP-663).
+@final
+class _Entry:
+    """A worker with its life."""
 
-    The budgets belong to the instance. Each worker has an equal share, which changes with the
-    number of workers.
+    def __init__(self, name: str, ref: Ref[WorkerMessage], worker: Worker) -> None:
+        self.name: str = name
+        self.ref: Ref[WorkerMessage] = ref
+        self.worker: Worker = worker
+        self.life: Cycle[WorkerState] = WORKER_TRANSITIONS.start(
+            WorkerState.CREATED, name=f"worker {name}", on_change=self._tell
+        )
+
+    def _tell(self, old: WorkerState, new: WorkerState) -> None:
+        _log.debug("worker %s: %s, was %s", self.name, new.name, old.name)
+
+
+class Workers:
+    """The workers by name, `<client id>-Worker-<n>` with the smallest free number (KIP-663).
+
+    All living workers share the tasks of the instance, so they follow its rebalances together. A
+    worker that is to end is PENDING_SHUTDOWN until its slice is over. Each worker that has not
+    ended has an equal share of the budget of uncommitted bytes.
     """
 
-    def __init__(self, client_id: str, *, input_buffer_bytes: int, uncommitted_bytes: int) -> None:
+    def __init__(self, client_id: str, *, uncommitted_bytes: int) -> None:
         self._client_id: str = client_id
-        self._input: int = input_buffer_bytes
         self._uncommitted: int = uncommitted_bytes
-        self._workers: dict[str, tuple[Ref[WorkerMessage], Worker]] = {}
-        self._dying: set[str] = set()
+        self._workers: dict[str, _Entry] = {}
+        self._ending: dict[str, _Entry] = {}
+        # Workers that have died, while it is decided about their replacement.
+        self._dead: set[str] = set()
+        self._stage: WorkerState = WorkerState.STARTING
 
     def __len__(self) -> int:
         return len(self._workers)
 
     @property
     def refs(self) -> tuple[Ref[WorkerMessage], ...]:
-        """The workers, oldest first."""
-        return tuple(ref for ref, _ in self._workers.values())
+        """The living workers, oldest first."""
+        return tuple(entry.ref for entry in self._workers.values())
 
     def next_name(self) -> str:
-        """Return the first free name; the name of a dying worker is not free."""
+        """Return the first free name; the name of a worker that is ending is not free."""
         number = 1
         while (
             name := f"{self._client_id}-Worker-{number}"
-        ) in self._workers or name in self._dying:
+        ) in self._workers or name in self._ending.keys() | self._dead:
             number += 1
         return name
 
     def add(self, name: str, ref: Ref[WorkerMessage], worker: Worker) -> None:
-        """Add a worker and recompute the shares."""
-        self._workers[name] = (ref, worker)
+        """Add a started worker, in the state of the others, and recompute the shares."""
+        entry = self._workers[name] = _Entry(name, ref, worker)
+        entry.life.to(WorkerState.STARTING)
+        if self._stage is WorkerState.RUNNING:
+            entry.life.to(WorkerState.PARTITIONS_ASSIGNED)
+        if self._stage is not WorkerState.STARTING:
+            entry.life.to(self._stage)
         self._share()
+
+    def follow(self, stage: WorkerState) -> None:
+        """Take all living workers to a state of a rebalance, or to RUNNING after it."""
+        self._stage = stage
+        for entry in self._workers.values():
+            entry.life.to(stage)
 
     def name_of(self, ref: Ref[object]) -> str | None:
-        """Return the name of a live worker, or None."""
-        return next((name for name, (own, _) in self._workers.items() if own == ref), None)
-
-    def worker(self, name: str) -> Ref[WorkerMessage]:
-        """Return the live worker of this name."""
-        return self._workers[name][0]
+        """Return the name of a living worker, or None."""
+        return next((name for name, entry in self._workers.items() if entry.ref == ref), None)
 
     def last(self) -> str | None:
-        """Return the name of the newest worker that is not dying, or None."""
+        """Return the name of the newest living worker, or None."""
         return next(reversed(self._workers), None)
 
-    def remove(self, name: str, *, dying: bool = False) -> None:
-        """Remove a worker; its name is free at once, or after `buried` when it is `dying`."""
-        del self._workers[name]
-        if dying:
-            self._dying.add(name)
-        self._share()
+    def retire(self, name: str) -> Ref[WorkerMessage]:
+        """Begin the end of a living worker; `ended` is its end."""
+        entry = self._ending[name] = self._workers.pop(name)
+        entry.life.to(WorkerState.PENDING_SHUTDOWN)
+        return entry.ref
 
-    def dismiss(self) -> None:
-        """Forget all workers: the app has ended."""
-        self._workers.clear()
-        self._dying.clear()
+    def ended(self, name: str) -> None:
+        """Note the end of a retired worker: its name is free."""
+        if (entry := self._ending.pop(name, None)) is not None:
+            entry.life.to(WorkerState.DEAD)
+            self._share()
+
+    def died(self, name: str) -> None:
+        """Note the death of a living worker; its name is free after `buried`."""
+        self.retire(name)
+        self.ended(name)
+        self._dead.add(name)
 
     def buried(self, name: str) -> None:
-        """Free the name of a dead worker."""
-        self._dying.discard(name)
+        """Free the name of a worker that has died."""
+        self._dead.discard(name)
+
+    def shut_down(self) -> None:
+        """Begin the end of all living workers: the app ends."""
+        for entry in self._workers.values():
+            entry.life.to(WorkerState.PENDING_SHUTDOWN)
+
+    def dismiss(self) -> None:
+        """Forget all workers, which have ended with the app. `shut_down` comes first."""
+        for entry in self._all():
+            entry.life.to(WorkerState.DEAD)
+        self._workers.clear()
+        self._ending.clear()
+        self._dead.clear()
 
     def metadata(self) -> tuple[WorkerMetadata, ...]:
-        """Return the metadata of each live worker."""
+        """Return the metadata of each worker that has not ended."""
         return tuple(
             WorkerMetadata(
-                name,
-                worker.life.state.name,
-                None if worker.at is None else str(worker.at.id),
-                worker.input_bytes,
-                worker.uncommitted_bytes,
+                entry.name,
+                entry.life.state,
+                None if entry.worker.at is None else str(entry.worker.at.id),
+                entry.worker.uncommitted_bytes,
             )
-            for name, (_, worker) in self._workers.items()
+            for entry in self._all()
         )
 
+    def _all(self) -> Iterator[_Entry]:
+        yield from self._workers.values()
+        yield from self._ending.values()
+
     def _share(self) -> None:
-        count = len(self._workers)
-        for _, worker in self._workers.values():
-            worker.input_bytes = self._input // count if self._input >= 0 else -1
-            worker.uncommitted_bytes = self._uncommitted // count if self._uncommitted >= 0 else -1
+        entries = [*self._all()]
+        for entry in entries:
+            entry.worker.uncommitted_bytes = (
+                self._uncommitted // len(entries) if self._uncommitted >= 0 else -1
+            )

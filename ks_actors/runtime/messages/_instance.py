@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from actors import Message, Reply
 
 if TYPE_CHECKING:
-    from ks_actors.runtime.shared import UncaughtResponse
+    from ks_actors.runtime.shared import UncaughtResponse, WorkerState
 
 
 class Start(Message, frozen=True):
@@ -66,10 +66,13 @@ class RemoveWorker(Message, frozen=True):
 
 
 class TasksChanged(Message, frozen=True):
-    """The numbers of running and of pending tasks in the current assignment."""
+    """The tasks of the instance are revoked, newly assigned, or all run.
 
-    running: int
-    pending: int
+    `stage` is the state of its workers from now on: PARTITIONS_REVOKED, PARTITIONS_ASSIGNED or
+    RUNNING.
+    """
+
+    stage: WorkerState
 
 
 class Fatal(Message, frozen=True):

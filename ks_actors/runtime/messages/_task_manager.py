@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.messages._worker import WorkerMessage
     from ks_actors.state import TaskStores
-    from ks_actors.task import Frozen, Position, RecordContextHolder
+    from ks_actors.task import Frozen, Position, RecordContextHolder, TaskLife
 
 
 class Assign(Message, frozen=True):
     """Run a task with restored stores, from these positions (offset and partition time).
 
-    `assignment`: the number of its assignment.
+    `assignment`: the number of its assignment. `life` goes with the task.
     """
 
     task: TaskId
@@ -28,6 +28,7 @@ class Assign(Message, frozen=True):
     stores: TaskStores | None
     current: RecordContextHolder
     assignment: int
+    life: TaskLife
 
 
 class Records(Message, frozen=True):

@@ -14,7 +14,7 @@ from ks_actors.runtime.commit import Drains, TasksBroken, Uncommitted
 from ks_actors.runtime.messages import TaskManagerMessage
 from ks_actors.runtime.processing._inputs import Inputs
 from ks_actors.runtime.processing._ready_tasks import ReadyTasks
-from ks_actors.task import Task, decode_position
+from ks_actors.task import Task, decode_position, end_life
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -263,6 +263,7 @@ class TaskManager(Actor[TaskManagerMessage]):
     def _assign(self, message: m.Assign) -> None:
         if message.assignment <= max(self._void.get(message.task, -1), self._void.get(None, -1)):
             _log.debug("task %s was given up while it was on its way", message.task)
+            _end_unstored(message)
             return
         task = Task(
             message.task,
@@ -271,10 +272,12 @@ class TaskManager(Actor[TaskManagerMessage]):
             message.stores,
             wake=partial(self._wake, message.task),
             current=message.current,
+            life=message.life,
         )
         try:
             task.start()
         except Exception as error:  # noqa: BLE001 - a user's init; the handler decides
+            _end_unstored(message)
             self._instance.tell(m.Fatal(error, rolled_back=False))
             return
         self._tasks[task.id] = task
@@ -296,6 +299,8 @@ class TaskManager(Actor[TaskManagerMessage]):
             self._tasks.keys() if message.tasks is None else message.tasks & self._tasks.keys()
         )
         self._suspended.update(suspended)
+        for task_id in suspended:
+            self._tasks[task_id].suspend()
         self._look(suspended)
         self._suspending.append(message)
         self._settle()
@@ -475,3 +480,12 @@ class TaskManager(Actor[TaskManagerMessage]):
             self._look((task_id,))
         self._drains.answer()
         self._settle()
+
+
+def _end_unstored(message: m.Assign) -> None:
+    """End the life of a task that does not begin.
+
+    The state manager ends that of a task with stores, which may be a standby by now.
+    """
+    if message.stores is None:
+        end_life(message.life)

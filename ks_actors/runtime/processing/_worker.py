@@ -17,13 +17,11 @@ from ks_actors.runtime.messages import (
     TaskDone,
     WorkerMessage,
 )
-from ks_actors.runtime.shared import WORKER_TRANSITIONS, WorkerState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from actors import Ref, Signal
-    from ks_actors.lifecycle import Cycle
     from ks_actors.log import Outgoing
     from ks_actors.records import TaskId
     from ks_actors.runtime.messages import CollectorMessage, TaskManagerMessage
@@ -57,7 +55,6 @@ class Worker(Actor[WorkerMessage]):
         setup: Environment,
     ) -> None:
         self.name: str = name
-        self.life: Cycle[WorkerState] = WORKER_TRANSITIONS.start(WorkerState.CREATED)
         self.at: Task | None = None
         self._manager = manager
         self._collector = collector
@@ -66,7 +63,6 @@ class Worker(Actor[WorkerMessage]):
         )
         self._seconds: float = setup.config.worker_slice_ms / 1000
         self._epoch: int = 0
-        self.input_bytes: int = -1
         self.uncommitted_bytes: int = -1
         self._wall_time: Callable[[], int] = setup.wall_time
         self._work_time: Callable[[], float] = setup.work_time
@@ -75,9 +71,6 @@ class Worker(Actor[WorkerMessage]):
     def signal(self, signal: Signal) -> None:
         """Report for work when started."""
         if isinstance(signal, Started):
-            self.life.to(WorkerState.STARTING)
-            self.life.to(WorkerState.PARTITIONS_ASSIGNED)
-            self.life.to(WorkerState.RUNNING)
             self._manager.tell(NextTask(self.ctx.self_ref))
 
     async def receive(self, message: WorkerMessage) -> None:
@@ -96,7 +89,6 @@ class Worker(Actor[WorkerMessage]):
                 self._paused = False
                 self.ctx.unstash()
             case CloseWorker():
-                self.life.to(WorkerState.PENDING_SHUTDOWN)
                 self.ctx.stop()
             case _:
                 assert_never(message)

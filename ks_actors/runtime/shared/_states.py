@@ -62,6 +62,15 @@ class WorkerState(Enum):
        └───────────┴──────────────┴──────────stop───────────────┴─────────────────┤
                                                       DEAD ◀── PENDING_SHUTDOWN ◀─┘
 
+    The states are those of a thread of Kafka Streams. All workers of an instance share its tasks,
+    so they go through a rebalance together. Tasks that stay are processed all the time.
+
+    - CREATED, STARTING: it has started, and the group has assigned no tasks yet.
+    - PARTITIONS_REVOKED: the group rebalances, or the instance has lost its tasks.
+    - PARTITIONS_ASSIGNED: some tasks of the assignment are being opened or restored.
+    - RUNNING: all of them are processed.
+    - PENDING_SHUTDOWN: it ends after its slice; DEAD: it has ended, or has died of an error.
+
     PARTITIONS_REVOKED, PARTITIONS_ASSIGNED and RUNNING may follow themselves: rebalances follow
     each other, and some change nothing.
     """

@@ -19,6 +19,7 @@ from ks_actors.runtime.stores._flusher import Writing
 from ks_actors.runtime.stores._foreign_records import unrestored
 from ks_actors.runtime.stores._state_commit import StateCommit
 from ks_actors.runtime.stores._store_entry import StoreEntry
+from ks_actors.task import TaskState, begin_anew, end_life, new_life
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from ks_actors.runtime.stores._restore_progress import Progress
     from ks_actors.runtime.stores._task_directories import Disk
     from ks_actors.state import TaskStores
-    from ks_actors.task import RecordContextHolder, StoreRegistry
+    from ks_actors.task import RecordContextHolder, StoreRegistry, TaskLife
 
 _IDLE_SECONDS = 10.0
 # The restorer never blocks: only a stalled loop delays its answer.
@@ -156,7 +157,10 @@ class StateManager(Actor[StateManagerMessage]):
             case m.AskOffsets():
                 self._tell_offsets(message)
             case m.Opened():
-                self._read_on(message.task)
+                held = self._held.get(message.task)
+                # It may be closed meanwhile, and opened again.
+                if held is not None and held.opened.is_set() and not held.is_open:
+                    self._read_on(held)
             case m.OpenFailed():
                 await self._open_failed(message)
             case m.RestoredRecords():
@@ -208,7 +212,8 @@ class StateManager(Actor[StateManagerMessage]):
         held.order = order
         held.current.begin_anew()
         if held.is_open:
-            self._read_on(order.task)
+            begin_anew(held.life)
+            self._read_on(held)
 
     def _stand_by(self, task: TaskId) -> None:
         held = self._held.get(task)
@@ -220,15 +225,20 @@ class StateManager(Actor[StateManagerMessage]):
         task: TaskId,
         order: m.OpenTask | None,
         *,
+        life: TaskLife | None = None,
         wiped: bool = False,
         unfit: Mapping[str, str] = _NONE,
     ) -> None:
+        """Open the stores of a task; `life` is that of one that begins again."""
         stores, current = self._make(task)
+        life = new_life(task) if life is None else begin_anew(life)
         if stores is None:
             if order is not None:
-                self._manager.tell(m.Assign(task, order.positions, None, current, order.assignment))
+                self._manager.tell(
+                    m.Assign(task, order.positions, None, current, order.assignment, life)
+                )
             return
-        held = self._held[task] = StoreEntry(task, stores, current, order)
+        held = self._held[task] = StoreEntry(task, stores, current, order, life)
         held.wiped, stores.unfit = wiped, unfit
         held.offsets = self._disk.used(task)
         self.ctx.pipe(
@@ -254,6 +264,7 @@ class StateManager(Actor[StateManagerMessage]):
             # Do not trust the files: the changelog has all of the state.
             await self._give_up(held, str(failed.error))
         else:
+            end_life(held.life)
             self._disk.released(failed.task, held.offsets)
             self._instance.tell(m.Fatal(failed.error, rolled_back=False))
 
@@ -263,7 +274,7 @@ class StateManager(Actor[StateManagerMessage]):
         except Exception as error:  # noqa: BLE001 - a full disk, say: the handler decides
             self._instance.tell(m.Fatal(error, rolled_back=False))
         else:
-            self._open(held.task, held.order, wiped=True)
+            self._open(held.task, held.order, life=held.life, wiped=True)
 
     async def _start_over(self, message: m.Corrupted) -> None:
         """Give up stores of a task that restores or is a standby, and restore them."""
@@ -281,7 +292,7 @@ class StateManager(Actor[StateManagerMessage]):
         self._stores.pop(message.task, None)
         await self.ctx.blocking(partial(held.stores.close, clean=False))
         if unfit:
-            self._open(held.task, held.order, unfit=unfit)
+            self._open(held.task, held.order, life=held.life, unfit=unfit)
         else:
             await self._give_up(held, message.reason)
 
@@ -291,11 +302,12 @@ class StateManager(Actor[StateManagerMessage]):
             for name in held.stores.logged
         }
 
-    def _read_on(self, task: TaskId) -> None:
+    def _read_on(self, held: StoreEntry) -> None:
         """Have the changelogs of an open task read: to their ends, or for a standby without end."""
-        held = self._held.get(task)
-        if held is None or not held.opened.is_set():
-            return  # closed meanwhile, and maybe opened again
+        task = held.task
+        held.life.to(TaskState.RESTORING)
+        if held.order is None:
+            held.life.to(TaskState.RUNNING)
         self._stores[task] = held.stores
         held.is_open = True
         held.stores.restoring = held.order is not None
@@ -353,7 +365,7 @@ class StateManager(Actor[StateManagerMessage]):
         held.stores.restoring = False
         positions = continued(held, order.positions, exact=self._exact)
         self._manager.tell(
-            m.Assign(held.task, positions, held.stores, held.current, order.assignment)
+            m.Assign(held.task, positions, held.stores, held.current, order.assignment, held.life)
         )
         # Much of the restored state may still be in memory: flush it, so that a crash costs less.
         self._writing.begin(changed=(held.task,))
@@ -381,7 +393,8 @@ class StateManager(Actor[StateManagerMessage]):
             began = await self._turn(None)
             for _ in held.stores.settle_steps():
                 began = await self._turn(began)
-            self._read_on(held.task)
+            begin_anew(held.life)
+            self._read_on(held)
 
     def _tell_offsets(self, message: m.AskOffsets) -> None:
         here = {task: held.offset_sum for task, held in self._held.items() if not held.lent}
@@ -467,6 +480,7 @@ class StateManager(Actor[StateManagerMessage]):
                 await blocking(partial(held.stores.close, clean=clean))
             except Exception as error:  # noqa: BLE001 - the others are closed all the same
                 errors.append(error)
+            end_life(held.life)
             self._disk.released(task, held.stores.stored_offset_sum)
             if held.is_open:
                 self._progress.closed(held, self._changelogs(held))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.messages import OpenTask
     from ks_actors.state import TaskStores
-    from ks_actors.task import RecordContextHolder
+    from ks_actors.task import RecordContextHolder, TaskLife
 
 
 @final
@@ -26,9 +26,15 @@ class StoreEntry:
     """
 
     def __init__(
-        self, task: TaskId, stores: TaskStores, current: RecordContextHolder, order: OpenTask | None
+        self,
+        task: TaskId,
+        stores: TaskStores,
+        current: RecordContextHolder,
+        order: OpenTask | None,
+        life: TaskLife,
     ) -> None:
         self.task: TaskId = task
+        self.life: TaskLife = life
         self.stores: TaskStores = stores
         self.current: RecordContextHolder = current
         self.order: OpenTask | None = order

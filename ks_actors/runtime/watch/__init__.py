@@ -1,6 +1,7 @@
 """The watchdog: records that wait, and their reasons."""
 
 from ks_actors.runtime.watch._partition_state import PartitionStates
+from ks_actors.runtime.watch._tasks import TaskMetadata, task_metadata
 from ks_actors.runtime.watch._unreachable import longest_outage_ms, outages_text, wait_of_instance
 from ks_actors.runtime.watch._waits import Wait, WaitReason
 from ks_actors.runtime.watch._watchdog import WATCH_MAILBOX, Watch
@@ -8,10 +9,12 @@ from ks_actors.runtime.watch._watchdog import WATCH_MAILBOX, Watch
 __all__ = [
     "WATCH_MAILBOX",
     "PartitionStates",
+    "TaskMetadata",
     "Wait",
     "WaitReason",
     "Watch",
     "longest_outage_ms",
     "outages_text",
+    "task_metadata",
     "wait_of_instance",
 ]
