@@ -14,7 +14,7 @@ from ks_actors.log import NewTopic
 from ks_actors.processors.api import check_kind
 from ks_actors.runtime.snapshots import Bootstrap
 from ks_actors.task import Environment, nodes_of
-from ks_actors.topology import check_serdes, check_topology
+from ks_actors.topology import check_serdes, check_topology, refuse_unnamed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -43,6 +43,8 @@ class AppOverHistory:
         check_topology(topology, of="App")
         check_topics(topics)
         check_serdes(topology, key=config.default_key_serde, value=config.default_value_serde)
+        if config.ensure_explicit_internal_resource_naming:
+            refuse_unnamed(topology)
         self.config: StreamsConfig = config
         self._topology: Topology = topology
         self._given_log: Log | None = log

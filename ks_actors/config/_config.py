@@ -211,6 +211,11 @@ class StreamsConfig:
     `merge.repartition.topics`, one repartition topic after a change of keys;
     `single.store.self.join`, a self-join of a stream stores it once.
     """
+    ensure_explicit_internal_resource_naming: bool
+    """True: generated names of stores and internal topics are an error (KIP-1111). Default: False.
+
+    False: `StreamsBuilder.build` with this config logs them as a warning.
+    """
     default_dsl_store: Literal["rocksdb", "in_memory"]
     """The default type of stores: `rocksDB` (the default) or `in_memory`.
 

@@ -103,11 +103,19 @@ def one_of(**words: Any) -> Callable[[Any], Any]:
     return parse
 
 
+def switch(value: Any) -> bool:
+    """Accept True or False, or the word, in any case."""
+    word = str(value).strip().lower() if isinstance(value, bool | str) else ""
+    if word not in {"true", "false"}:
+        raise ValueError("is neither true nor false")
+    return word == "true"
+
+
 def always(value: Any) -> bool:
     """Accept True, or the word, for a property that cannot be switched off."""
-    if value is True or (isinstance(value, str) and value.strip().lower() == "true"):
-        return True
-    raise ValueError("is not true, the only value: leave the setting out")
+    if not switch(value):
+        raise ValueError("is not true, the only value: leave the setting out")
+    return True
 
 
 def text(value: Any) -> str:

@@ -33,7 +33,6 @@ REFUSED: Final[dict[str, str]] = {
     ),
     "enable_auto_commit": "offsets are committed with state and output",
     "enable_metrics_push": "metrics are not pushed to brokers (KIP-714)",
-    "ensure_explicit_internal_resource_naming": "names are not checked yet (KIP-1111)",
     "group_protocol": "groups use the classic protocol, not that of KIP-1071",
     "heartbeat_interval_ms": "session_timeout_ms sets the interval",
     "isolation_level": (

@@ -18,6 +18,7 @@ from ks_actors.config._parsers import (
     one_of,
     optional,
     serde,
+    switch,
     text,
     topic_name,
     whole_number,
@@ -89,6 +90,7 @@ class Options(TypedDict, total=False):
     production_exception_handler: ProductionExceptionHandler | str
     errors_dead_letter_queue_topic_name: str
     topology_optimization: str | Collection[str]
+    ensure_explicit_internal_resource_naming: bool | str
     default_dsl_store: str
     enable_transactional_statestores: bool | str
     default_interactive_query_isolation_level: IsolationLevel | str
@@ -213,6 +215,7 @@ SETTINGS: dict[str, Setting] = {
     "production_exception_handler": Setting(handler, _is(log_and_fail)),
     "errors_dead_letter_queue_topic_name": Setting(topic_name, _is(None)),
     "topology_optimization": Setting(optimization, _is("none")),
+    "ensure_explicit_internal_resource_naming": Setting(switch, _is(False)),
     "default_dsl_store": Setting(one_of(rocksdb="rocksdb", in_memory="in_memory"), _is("rocksdb")),
     "enable_transactional_statestores": Setting(always, _is(True)),
     "default_interactive_query_isolation_level": Setting(

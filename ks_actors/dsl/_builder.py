@@ -9,7 +9,15 @@ from ks_actors.dsl._graph import GraphBuilder, StreamSource
 from ks_actors.dsl._optimize import optimize
 from ks_actors.dsl._options import Consumed
 from ks_actors.processors.api import check_kind, check_options
-from ks_actors.topology import StoreSpec, check_serdes, checked_topics, valid_topic, wanted_by
+from ks_actors.topology import (
+    StoreSpec,
+    check_serdes,
+    checked_topics,
+    refuse_unnamed,
+    valid_topic,
+    wanted_by,
+    warn_of_unnamed,
+)
 
 if TYPE_CHECKING:
     import re
@@ -175,11 +183,15 @@ class StreamsBuilder:
         """Return the topology, optimized by the config's `topology_optimization`.
 
         Without a config it is not optimized. You can call it again after further operations; the
-        new topology has them too.
+        new topology has them too. With a config, stores and internal topics with generated names
+        are a warning, or an error by `ensure_explicit_internal_resource_naming` (KIP-1111).
         """
         topology = self._graph.build(
             frozenset() if config is None else wanted_by(config.topology_optimization), optimize
         )
         if config is not None:
             check_serdes(topology, key=config.default_key_serde, value=config.default_value_serde)
+            if config.ensure_explicit_internal_resource_naming:
+                refuse_unnamed(topology)
+            warn_of_unnamed(topology)
         return topology

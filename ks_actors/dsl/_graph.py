@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ks_actors._errors import TopologyError
 from ks_actors.processors.stateless import DropNullKeys, PassThrough
-from ks_actors.topology import Topology, valid_name
+from ks_actors.topology import Topology, find_unnamed, valid_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -143,6 +143,7 @@ class GraphBuilder:
     def __init__(self) -> None:
         self.root: GraphNode = GraphNode("root", _write_nothing)
         self._index: int = 0
+        self._generated: set[str] = set()
         self._priority: int = 0
         self._copartitioned: list[frozenset[str]] = []
         self._nodes: dict[GraphNode, None] = {}
@@ -154,9 +155,16 @@ class GraphBuilder:
 
     def new_processor_name(self, prefix: str) -> str:
         """Return `prefix` and the next number of ten digits."""
-        index = self._index
+        name = f"{prefix}{self._index:010d}"
         self._index += 1
-        return f"{prefix}{index:010d}"
+        self._generated.add(name)
+        return name
+
+    def sibling_name(self, prefix: str, generated: str) -> str:
+        """Return `prefix` with the number of a generated name."""
+        name = prefix + generated.rpartition("-")[2]
+        self._generated.add(name)
+        return name
 
     def new_store_name(self, prefix: str) -> str:
         """Return `prefix`, STATE-STORE- and the next number of ten digits."""
@@ -315,6 +323,7 @@ class GraphBuilder:
                 heappush(waiting, (child.priority, next(turn), child))
         for group in self._copartitioned:
             topology.copartition(group)
+        topology.unnamed = find_unnamed(topology, self._generated)
         return topology
 
     def _merge_sources(self) -> None:

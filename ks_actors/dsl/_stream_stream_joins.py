@@ -208,7 +208,7 @@ class _Names(NamedTuple):
         bases = numbers if base is None else [base + suffix for suffix in suffixes]
         shared = "-outer-shared-join" if outer else "-left-shared-join"
         pending = (
-            "KSTREAM-OUTERSHARED-" + numbers[0].rpartition("-")[2]
+            graph.sibling_name("KSTREAM-OUTERSHARED-", numbers[0])
             if base is None
             else base + shared
         )

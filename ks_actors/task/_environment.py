@@ -21,6 +21,7 @@ from ks_actors.topology import (
     SinkNode,
     SourceNode,
     StoreKind,
+    refuse_unnamed,
     wanted_by,
 )
 
@@ -58,6 +59,8 @@ class Environment:
         steady_time: Callable[[], float] | None = None,
     ) -> None:
         _check_optimizations(topology, config)
+        if config.ensure_explicit_internal_resource_naming:
+            refuse_unnamed(topology)
         check_threads(topology, config.default_timestamp_extractor)
         self.topology: Topology = topology
         self.config: StreamsConfig = config

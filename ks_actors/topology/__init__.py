@@ -46,6 +46,9 @@ from ks_actors.topology._timestamp_extractors import (
     WallclockTimestampExtractor as WallclockTimestampExtractor,
 )
 from ks_actors.topology._topology import Topology
+from ks_actors.topology._unnamed import find_unnamed as find_unnamed
+from ks_actors.topology._unnamed import refuse_unnamed as refuse_unnamed
+from ks_actors.topology._unnamed import warn_of_unnamed as warn_of_unnamed
 
 __all__ = [
     "GlobalStore",

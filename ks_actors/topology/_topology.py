@@ -32,6 +32,7 @@ from ks_actors.topology._nodes import (
 )
 from ks_actors.topology._stores import StoreSpec
 from ks_actors.topology._subtopologies import Groups, copartition_groups, subtopology
+from ks_actors.topology._unnamed import Unnamed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -70,6 +71,8 @@ class Topology:
 
         None for a topology made by hand, which is not optimized.
         """
+        self.unnamed: Unnamed = Unnamed()
+        """The stores and internal topics with generated names; by hand, none has one."""
 
     @property
     def nodes(self) -> Mapping[str, Node]:

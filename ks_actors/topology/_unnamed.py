@@ -1,0 +1,87 @@
+"""Generated names of stores and internal topics, which change with the topology (KIP-1111)."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from ks_actors._errors import TopologyError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from ks_actors.topology._topology import Topology
+
+_log = logging.getLogger("ks_actors")
+_SETTING = "ensure_explicit_internal_resource_naming"
+_RISK = (
+    "These names have numbers that change when an operation is added or removed upstream, and "
+    "the application would then begin with empty state"
+)
+_REMEDY = (
+    "give names by Materialized, Grouped, Joined, StreamJoined, Repartitioned and Suppressed, or "
+    "by the argument 'name'"
+)
+
+
+class Unnamed(NamedTuple):
+    """The resources of a topology with generated names, in the order of their addition.
+
+    Global stores are included. They have no changelog.
+    """
+
+    changelogs: tuple[str, ...] = ()
+    stores: tuple[str, ...] = ()
+    repartition_topics: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        kinds = (
+            ("changelog topics", self.changelogs),
+            ("stores", self.stores),
+            ("repartition topics", self.repartition_topics),
+        )
+        return "; ".join(f"{kind}: {', '.join(names)}" for kind, names in kinds if names)
+
+
+def find_unnamed(topology: Topology, generated: Collection[str]) -> Unnamed:
+    """Return the resources whose names begin with one of the `generated` names."""
+    stores = {
+        name: spec
+        for name, spec in (*topology.stores.items(), *topology.global_stores.items())
+        if _is_generated(name, generated)
+    }
+    return Unnamed(
+        tuple(
+            f"{name}-changelog"
+            for name, spec in stores.items()
+            if spec.logging and spec.source_topic is None
+        ),
+        tuple(stores),
+        tuple(topic for topic in topology.internal_topics if _is_generated(topic, generated)),
+    )
+
+
+def _is_generated(name: str, generated: Collection[str]) -> bool:
+    return any(name == each or name.startswith(f"{each}-") for each in generated)
+
+
+def refuse_unnamed(topology: Topology) -> None:
+    """Raise TopologyError, with all names, when the topology has generated ones."""
+    if any(topology.unnamed):
+        raise TopologyError(
+            f"{_SETTING} is true, and names were generated for {topology.unnamed}. {_RISK}: "
+            f"{_REMEDY}"
+        )
+
+
+def warn_of_unnamed(topology: Topology) -> None:
+    """Log a warning with all generated names."""
+    if any(topology.unnamed):
+        _log.warning(
+            "names were generated for %s. %s. Before the first deployment, %s; with %s=True this "
+            "is an error",
+            topology.unnamed,
+            _RISK,
+            _REMEDY,
+            _SETTING,
+        )
