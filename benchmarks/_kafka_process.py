@@ -64,6 +64,11 @@ def kafka_streams() -> list[str]:
     return ["java", *options, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", f"{classes}:{target}/lib/*", "Bench"]
 
 
+def transactional(command: Sequence[str]) -> list[str]:
+    """Return the command line of Kafka Streams' contender with transactional stores (KIP-892)."""
+    return [*command, "--conf", "enable.transactional.statestores=true"]
+
+
 def run(command: Sequence[str], broker: int, timeout_s: float) -> Run:
     """Run a contender to its end. Raises SystemExit when it fails."""
     began, busy, at_broker = time.monotonic(), _busy_cpu(), cpu_of(broker)

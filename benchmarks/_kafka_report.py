@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 BEGIN = "<!-- kafka:begin -->"
 END = "<!-- kafka:end -->"
-OURS, THEIRS = "ks-actors", "Kafka Streams"
+OURS, THEIRS, TRANSACTIONAL = "ks-actors", "Kafka Streams", "Kafka Streams, transactional stores"
 SHORT = {"at_least_once": "alos", "exactly_once_v2": "eos"}
 DISTURBED = 0.1
 TARGETS = {
@@ -84,18 +84,18 @@ class Results:
 
     def contenders(self, cell: Cell) -> list[str]:
         """Return the measured contenders."""
-        return [contender for contender in (OURS, THEIRS) if (cell, contender) in self._runs]
+        return [contender for contender in (OURS, THEIRS, TRANSACTIONAL) if (cell, contender) in self._runs]
 
     def spread(self, cell: Cell, contender: str, figure: Callable[[Run], float]) -> Spread:
         """Summarize a figure."""
         return Spread.of([figure(run) for run in self._runs[cell, contender]])
 
-    def ratio(self, cell: Cell, figure: Callable[[Run], float]) -> Spread | None:
+    def ratio(self, cell: Cell, figure: Callable[[Run], float], other: str = THEIRS) -> Spread | None:
         """Summarize our figure as a multiple of the other's, run by run; None without the other."""
-        mine, theirs = self._runs.get((cell, OURS)), self._runs.get((cell, THEIRS))
+        mine, theirs = self._runs.get((cell, OURS)), self._runs.get((cell, other))
         if not mine or not theirs:
             return None
-        return Spread.of([figure(one) / figure(other) for one, other in zip(mine, theirs, strict=True) if figure(other)])
+        return Spread.of([figure(one) / figure(their) for one, their in zip(mine, theirs, strict=True) if figure(their)])
 
     def disturbed(self) -> tuple[int, int]:
         """Return the number of disturbed runs, and of all runs.
@@ -152,6 +152,9 @@ def summary(results: Results) -> dict[str, float | list[str]]:
             found = results.ratio(cell, figure)
             if found is not None:
                 figures[f"{cell.key}_{name}"] = _short(found.median)
+            found = results.ratio(cell, figure, TRANSACTIONAL)
+            if found is not None:
+                figures[f"{cell.key}_transactional_{name}"] = _short(found.median)
         fast = results.ratio(cell, steady)
         if fast is not None and fast.median < cell.target:
             missed.append(f"{cell.key}_ratio")
@@ -195,6 +198,9 @@ def _rows(results: Results) -> list[list[str]]:
             figures = [_show(results.spread(cell, contender, figure)) for figure in (steady, overall, cpu, memory, first)]
             fast = results.ratio(cell, steady) if contender == OURS else None
             judged = ("", "") if fast is None else (_show(fast), f"{cell.target:g} {'met' if fast.median >= cell.target else 'missed'}")
+            beside = results.ratio(cell, steady, TRANSACTIONAL) if contender == OURS else None
+            if beside is not None:
+                judged = (f"{judged[0]}; transactional {_show(beside)}".lstrip("; "), judged[1])
             rows.append([f"{cell.app}, {SHORT[cell.guarantee].upper()}", contender, *figures, *judged])
     return rows
 

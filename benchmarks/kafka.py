@@ -29,7 +29,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from benchmarks import _kafka_process as process
 from benchmarks._kafka_inputs import INPUTS, PARTITIONS, Workload, beginning, load
-from benchmarks._kafka_report import OURS, SHORT, THEIRS, Cell, Results, summary, table, write_markdown
+from benchmarks._kafka_report import OURS, SHORT, THEIRS, TRANSACTIONAL, Cell, Results, summary, table, write_markdown
 from benchmarks._kafka_verify import outcome
 from ks_actors.log import NewTopic, open_log
 from tests.kafka.broker import Broker
@@ -45,6 +45,7 @@ CACHE = 10 << 20  # Kafka Streams' default
 REPS = 5
 TIMEOUT_S = 600
 WIDTH = 210
+STATELESS = "map"
 
 
 def main() -> None:
@@ -53,6 +54,8 @@ def main() -> None:
     contenders = {OURS: process.ours()}
     if not options.alone:
         contenders[THEIRS] = process.kafka_streams()
+    if options.transactional:
+        contenders[TRANSACTIONAL] = process.transactional(contenders[THEIRS])
     with have_broker(options) as (bootstrap, pid):
         results = asyncio.run(measure(options, contenders, bootstrap, pid))
     command = shlex.join(["python", "benchmarks/kafka.py", *sys.argv[1:]])
@@ -85,8 +88,13 @@ def _parse() -> argparse.Namespace:
     arguments = parser(__doc__)
     arguments.add_argument("--quick", action="store_true", help=f"once, with {QUICK_RECORDS:,} records: to see that it works")
     arguments.add_argument("--alone", action="store_true", help="without Kafka Streams")
+    arguments.add_argument(
+        "--transactional", action="store_true", help="also Kafka Streams with transactional stores (KIP-892), where there are stores"
+    )
     arguments.add_argument("--markdown", type=Path, metavar="PAGE", help="also write the section of this page")
     options = arguments.parse_args()
+    if options.alone and options.transactional:
+        arguments.error("--transactional is about Kafka Streams: leave out --alone")
     if options.quick:
         options.records, options.reps = min(options.records, QUICK_RECORDS), 1
     return options
@@ -118,7 +126,7 @@ async def measure(options: argparse.Namespace, contenders: dict[str, list[str]],
     try:
         # Refresh between runs, as a refresh thread would disturb them.
         with Progress(*columns, console=Console(stderr=True), auto_refresh=False) as progress:
-            task = progress.add_task("inputs", total=options.reps * len(cells) * len(contenders))
+            task = progress.add_task("inputs", total=options.reps * sum(len(_taking_part(cell, contenders)) for cell in cells))
             progress.refresh()
             begin_ms = beginning()
             for name in dict.fromkeys(name for app in options.apps for name in INPUTS[app]):
@@ -127,7 +135,7 @@ async def measure(options: argparse.Namespace, contenders: dict[str, list[str]],
             for rep in range(options.reps):
                 for cell in cells:
                     # Alternate the order, so that a drift of the machine favors neither.
-                    for contender in list(contenders) if rep % 2 == 0 else reversed(contenders):
+                    for contender in _taking_part(cell, contenders)[:: 1 if rep % 2 == 0 else -1]:
                         progress.update(task, description=f"{cell.key}, {contender}", refresh=True)
                         wanted = expected[cell.app] if rep == 0 else None
                         run = await _run(log, options, cell, workload, contenders[contender], bootstrap, pid, wanted)
@@ -137,6 +145,11 @@ async def measure(options: argparse.Namespace, contenders: dict[str, list[str]],
     finally:
         await log.close()
     return results
+
+
+def _taking_part(cell: Cell, contenders: dict[str, list[str]]) -> list[str]:
+    """Return the contenders of a cell: without stores, transactional ones make no difference."""
+    return [name for name in contenders if name != TRANSACTIONAL or cell.app != STATELESS]
 
 
 async def _run(

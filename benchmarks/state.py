@@ -29,7 +29,7 @@ from rich.console import Console
 
 from benchmarks import _kafka_process as process
 from benchmarks._kafka_inputs import PARTITIONS, Workload, beginning, load
-from benchmarks._kafka_report import OURS, THEIRS
+from benchmarks._kafka_report import OURS, THEIRS, TRANSACTIONAL
 from benchmarks._state_overlay import Outcome, direct, large_commit, transactional
 from benchmarks._state_report import Report
 from benchmarks._state_takeover import SESSION_S, takeover
@@ -62,8 +62,11 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=CHANGELOG, help=f"updates of the count that is killed and restarted (default {CHANGELOG:,})")
     parser.add_argument("--without-kafka", action="store_true", help="only the parts in this process")
     parser.add_argument("--alone", action="store_true", help="without Kafka Streams")
+    parser.add_argument("--transactional", action="store_true", help="also Kafka Streams with transactional stores (KIP-892)")
     parser.add_argument("--markdown", type=Path, metavar="PAGE", help="also write the section of this page")
     options = parser.parse_args()
+    if options.transactional and (options.alone or options.without_kafka):
+        parser.error("--transactional is about Kafka Streams: leave out --alone and --without-kafka")
     tune_gc()
     report = Report()
     _overlay(options.rounds, report)
@@ -126,6 +129,8 @@ def _spread(rates: list[float]) -> str:
 async def _restarts(options: argparse.Namespace, report: Report) -> None:
     """Kill an exactly-once count after its last commit; restart it, also on an empty disk."""
     contenders = {OURS: process.ours()} | ({} if options.alone else {THEIRS: process.kafka_streams()})
+    if options.transactional:
+        contenders[TRANSACTIONAL] = process.transactional(contenders[THEIRS])
     directory = Path(tempfile.mkdtemp(prefix="ks-bench-kafka-"))
     broker = Broker(directory, settings={"num.partitions": str(PARTITIONS)})
     try:
@@ -208,7 +213,8 @@ async def _until_committed(bootstrap: str, group: str, topic: str, records: int,
 
 def _note(name: str, restarted: dict[str, Any], restored: dict[str, Any], report: Report) -> None:
     ours = name == OURS
-    suffix, figures = "" if ours else "_kafka_streams", report.figures
+    suffix = {OURS: "", THEIRS: "_kafka_streams", TRANSACTIONAL: "_kafka_streams_transactional"}[name]
+    figures = report.figures
     figures[f"eos_restart_s{suffix}"] = restarted["restore_s"]
     figures[f"eos_restart_records{suffix}"] = restarted["restored"]
     figures[f"restore_per_s{suffix}"] = restored["active_records_per_s"]
