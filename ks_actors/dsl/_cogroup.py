@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from ks_actors.dsl import _grouped, _session_windowed, _table, _windowed
 from ks_actors.dsl._logic import PassLogic, add_logic
 from ks_actors.dsl._materialize import check_materialized, key_value_store, window_store
-from ks_actors.dsl._windows import EmitStrategy, SessionWindows, check_windows
+from ks_actors.dsl._windows import AT_EVERY_CHANGE, SessionWindows, check_windows
 from ks_actors.processors.api import check_function, check_kind
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ class TimeWindowedCogroupedStream(Generic[K, A]):
 
         def logic(aggregator: Callable[[Any, Any, Any], Any]) -> Logic:
             return _windowed.windowed_aggregate(
-                windows, EmitStrategy.ON_WINDOW_UPDATE, stored, initializer, aggregator
+                windows, AT_EVERY_CHANGE, stored, initializer, aggregator
             )
 
         node, sources, merged = cogrouped.build(stored, name, logic)

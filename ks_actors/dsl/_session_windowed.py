@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from ks_actors.dsl import _cogroup, _grouped, _table
 from ks_actors.dsl._logic import AggregateLogic
 from ks_actors.dsl._materialize import check_materialized, session_store
-from ks_actors.dsl._windows import EmitStrategy, check_emit
+from ks_actors.dsl._windows import AT_EVERY_CHANGE, checked_emit
 from ks_actors.processors.aggregates import (
     FinalSessionAggregate,
     SessionAggregate,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ks_actors.dsl._materialize import Stored
     from ks_actors.dsl._options import Materialized
     from ks_actors.dsl._table import Table
-    from ks_actors.dsl._windows import SessionWindows
+    from ks_actors.dsl._windows import Emit, EmitStrategy, SessionWindows
     from ks_actors.processors.api import Operator
     from ks_actors.records import Windowed
     from ks_actors.serdes import Serde
@@ -49,20 +49,26 @@ class SessionWindowedStream(Generic[K, V]):
         self,
         grouped: GroupedStream[K, V],
         windows: SessionWindows,
-        emit: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE,
+        emit: Emit = AT_EVERY_CHANGE,
     ) -> None:
         self._grouped: GroupedStream[K, V] = grouped
         self._windows: SessionWindows = windows
-        self._emit: EmitStrategy = emit
+        self._emit: Emit = emit
 
-    def emit_strategy(self, emit: EmitStrategy) -> SessionWindowedStream[K, V]:
+    def emit_strategy(
+        self, emit: EmitStrategy, *, idle_after_ms: int | None = None
+    ) -> SessionWindowedStream[K, V]:
         """Send results at every change, which is the default, or once when their session closes.
 
         In the second case no result is lost to a short retention. Kafka Streams needs a higher
         `retention_ms` for that.
+
+        With `idle_after_ms` sessions also close while no record comes: see
+        `TimeWindowedStream.emit_strategy`. Then no record joins a session that has been sent; one
+        that is in time begins another.
         """
-        check_emit(emit, self._grouped.called("emit_strategy", None))
-        return SessionWindowedStream(self._grouped, self._windows, emit)
+        chosen = checked_emit(emit, idle_after_ms, self._grouped.called("emit_strategy", None))
+        return SessionWindowedStream(self._grouped, self._windows, chosen)
 
     def count(
         self, materialized: Materialized[K, int] | None = None, *, name: str | None = None
@@ -128,7 +134,7 @@ class SessionWindowedStream(Generic[K, V]):
         merger: Callable[[Any, Any, Any], Any] | None,
     ) -> Table[Windowed[K], Any]:
         grouped, windows = self._grouped, self._windows
-        on_close = self._emit is EmitStrategy.ON_WINDOW_CLOSE
+        on_close = self._emit.on_close
         stored = session_store(
             grouped.graph,
             materialized,
@@ -191,7 +197,7 @@ class SessionWindowedCogroupedStream(Generic[K, A]):
 
         def logic(aggregator: Callable[[Any, Any, Any], Any]) -> Logic:
             return session_aggregate(
-                windows, EmitStrategy.ON_WINDOW_UPDATE, stored, initializer, aggregator, merger
+                windows, AT_EVERY_CHANGE, stored, initializer, aggregator, merger
             )
 
         node, sources, merged = cogrouped.build(stored, name, logic)
@@ -215,7 +221,7 @@ def session_key(key: Serde[Any] | None) -> Serde[Any]:
 
 def session_aggregate(
     windows: SessionWindows,
-    emit: EmitStrategy,
+    emit: Emit,
     stored: Stored,
     initializer: Callable[[], Any] | None,
     aggregator: Callable[..., Any] | None,
@@ -235,8 +241,8 @@ def session_aggregate(
             send_old=send_old,
         )
         return (
-            FinalSessionAggregate(aggregation)
-            if emit is EmitStrategy.ON_WINDOW_CLOSE
+            FinalSessionAggregate(aggregation, idle_after_ms=emit.idle_after_ms)
+            if emit.on_close
             else SessionAggregate(aggregation)
         )
 

@@ -67,16 +67,21 @@ class BufferConfig:
 class Suppressed:
     """The time at which changes of a table are forwarded.
 
-    Made by `until_time_limit` and `until_window_closes`; `wait_ms` None is the latter.
+    Made by `until_time_limit` and `until_window_closes`; `wait_ms` None is the latter. With
+    `idle_after_ms`, stream time also goes on by the wall clock: when no change has come for that
+    time (ms), in the task of one partition, and all that is in its topics has been read.
     """
 
     wait_ms: int | None
     buffer: BufferConfig
     name: str | None = None
+    idle_after_ms: int | None = None
 
     def __post_init__(self) -> None:
         if self.wait_ms is not None:
             check_whole(self.wait_ms, role="wait_ms", of="Suppressed", least=0)
+        if self.idle_after_ms is not None:
+            check_whole(self.idle_after_ms, role="idle_after_ms", of="Suppressed", least=1)
         check_kind(
             self.buffer,
             BufferConfig,
@@ -88,16 +93,28 @@ class Suppressed:
             valid_name(self.name)
 
     @classmethod
-    def until_time_limit(cls, wait_ms: int, buffer: BufferConfig) -> Suppressed:
-        """Forward a key's latest change when stream time is `wait_ms` past the first waiting."""
-        return cls(wait_ms, buffer)
+    def until_time_limit(
+        cls, wait_ms: int, buffer: BufferConfig, *, idle_after_ms: int | None = None
+    ) -> Suppressed:
+        """Forward a key's latest change when stream time is `wait_ms` past the first waiting.
+
+        With `idle_after_ms` stream time also goes on while no change comes, so the last changes
+        are forwarded, too.
+        """
+        return cls(wait_ms, buffer, idle_after_ms=idle_after_ms)
 
     @classmethod
-    def until_window_closes(cls, buffer: BufferConfig) -> Suppressed:
+    def until_window_closes(
+        cls, buffer: BufferConfig, *, idle_after_ms: int | None = None
+    ) -> Suppressed:
         """Forward one result of each window, when it has closed: after its end and grace period.
 
         Deleted results are not forwarded. The buffer must not emit early: that would make more than
         one result.
+
+        With `idle_after_ms` windows also close while no change comes. The table goes on taking
+        records for them until its own stream time has passed them; changes by those are dropped
+        here and counted, so that each window has one result.
         """
         check_kind(
             buffer,
@@ -113,7 +130,7 @@ class Suppressed:
                 "a buffer that emits early cannot wait until windows close: let it shut down when "
                 "it is full, or lift its limits"
             )
-        return cls(None, buffer)
+        return cls(None, buffer, idle_after_ms=idle_after_ms)
 
     def with_name(self, name: str) -> Suppressed:
         """Return a copy with this name for its node; the store's name is this name and `-store`."""
@@ -142,6 +159,7 @@ class SuppressLogic:
             max_records=buffer.max_records,
             max_bytes=buffer.max_bytes,
             shut_down=buffer.when_full == "shut_down",
+            idle_after_ms=self._suppressed.idle_after_ms,
         )
 
     def stores(self) -> Sequence[StoreSpec]:

@@ -9,11 +9,13 @@ from ks_actors.dsl import _grouped, _table
 from ks_actors.dsl._logic import AggregateLogic
 from ks_actors.dsl._materialize import check_materialized, window_store
 from ks_actors.dsl._windows import (
+    AT_EVERY_CHANGE,
+    Emit,
     EmitStrategy,
     SlidingWindows,
     TimeWindows,
     UnlimitedWindows,
-    check_emit,
+    checked_emit,
 )
 from ks_actors.processors.aggregates import (
     FinalWindowedAggregate,
@@ -55,25 +57,35 @@ class TimeWindowedStream(Generic[K, V]):
         self,
         grouped: GroupedStream[K, V],
         windows: Windows,
-        emit: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE,
+        emit: Emit = AT_EVERY_CHANGE,
     ) -> None:
         self._grouped: GroupedStream[K, V] = grouped
         self._windows: Windows = windows
-        self._emit: EmitStrategy = emit
+        self._emit: Emit = emit
 
-    def emit_strategy(self, emit: EmitStrategy) -> TimeWindowedStream[K, V]:
+    def emit_strategy(
+        self, emit: EmitStrategy, *, idle_after_ms: int | None = None
+    ) -> TimeWindowedStream[K, V]:
         """Send results at every change, which is the default, or once when their window closes.
 
         In the second case no result is lost to a short retention. Kafka Streams needs a higher
         `retention_ms` for that.
+
+        With `idle_after_ms` windows also close while no record comes. When none has reached this
+        operation for that time (ms) of the wall clock, in the task of one partition, stream time
+        goes on by the wall clock until the next record. The task must have read all that is in
+        its topics by then. Records for windows that were closed like that are late: they are
+        dropped and counted. Those with timestamps no further than the grace period behind the
+        wall clock are never late by it.
         """
-        check_emit(emit, self._grouped.called("emit_strategy", None))
+        of = self._grouped.called("emit_strategy", None)
+        chosen = checked_emit(emit, idle_after_ms, of)
         if emit is EmitStrategy.ON_WINDOW_CLOSE and isinstance(self._windows, UnlimitedWindows):
             raise TopologyError(
                 "an unlimited window never closes: take "
                 "EmitStrategy.ON_WINDOW_UPDATE, or TimeWindows"
             )
-        return TimeWindowedStream(self._grouped, self._windows, emit)
+        return TimeWindowedStream(self._grouped, self._windows, chosen)
 
     def count(
         self, materialized: Materialized[K, int] | None = None, *, name: str | None = None
@@ -159,7 +171,7 @@ def windowed_key(key: Serde[Any] | None, windows: Windows) -> Serde[Any]:
 
 def windowed_aggregate(
     windows: Windows,
-    emit: EmitStrategy,
+    emit: Emit,
     stored: Stored,
     initializer: Callable[[], Any] | None,
     aggregator: Callable[..., Any] | None,
@@ -180,10 +192,12 @@ def windowed_aggregate(
         if isinstance(windows, UnlimitedWindows):
             return UnlimitedAggregate(aggregation, windows.start_ms)
         if isinstance(windows, SlidingWindows):
-            return SlidingAggregate(aggregation, on_close=emit is EmitStrategy.ON_WINDOW_CLOSE)
+            return SlidingAggregate(
+                aggregation, on_close=emit.on_close, idle_after_ms=emit.idle_after_ms
+            )
         return (
-            FinalWindowedAggregate(aggregation)
-            if emit is EmitStrategy.ON_WINDOW_CLOSE
+            FinalWindowedAggregate(aggregation, idle_after_ms=emit.idle_after_ms)
+            if emit.on_close
             else WindowedAggregate(aggregation)
         )
 

@@ -5,7 +5,7 @@ from ks_actors.task._frozen import Frozen
 from ks_actors.task._make_stores import GLOBAL, make_stores
 from ks_actors.task._offset_metadata import Position, contained, decode_position, encode_position
 from ks_actors.task._output_buffer import UNKNOWN_PARTITION, Unplaced
-from ks_actors.task._punctuation import BACK_MS
+from ks_actors.task.times import BACK_MS
 from ks_actors.task._record_context import RecordContextHolder
 from ks_actors.task._record_queue import RecordQueue
 from ks_actors.task._states import TaskLife, TaskState, begin_anew, end_life, new_life

@@ -11,10 +11,10 @@ from ks_actors.task.origins import HeldBack
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ks_actors.processors.api import Process, ProcessBatch, RecordMetadata
+    from ks_actors.processors.api import IdleNode, Process, ProcessBatch, RecordMetadata
     from ks_actors.records import Batch, Headers, TaskId
     from ks_actors.task._error_handling import Faults
-    from ks_actors.task._punctuation import Schedule
+    from ks_actors.task.times import Schedule
     from ks_actors.task._record_context import RecordContextHolder
     from ks_actors.task._update_cache import Caches, HeldUpdates
 
@@ -33,6 +33,7 @@ class TaskServices:
         global_stores: Mapping[str, Any],
         wall_time: Callable[[], int],
         schedule: Callable[[str, int, str, Callable[[int], None], int | None], Schedule],
+        when_idle: Callable[[int, IdleNode], None],
         dropped: Callable[[int], None],
         request_commit: Callable[[], None],
         progress: dict[str, int],
@@ -48,6 +49,7 @@ class TaskServices:
         self.schedule: Callable[[str, int, str, Callable[[int], None], int | None], Schedule] = (
             schedule
         )
+        self.when_idle: Callable[[int, IdleNode], None] = when_idle
         self.dropped: Callable[[int], None] = dropped
         self.request_commit: Callable[[], None] = request_commit
         self.progress: dict[str, int] = progress
@@ -71,6 +73,7 @@ class NodeWork:
         self.forward_batch: ProcessBatch = _batch_to_nobody
         self.dropped: Callable[..., None] = _counting(services.dropped)
         self.wall_time: Callable[[], int] = services.wall_time
+        self.when_idle: Callable[[int, IdleNode], None] = services.when_idle
         self.request_commit: Callable[[], None] = services.request_commit
         self.progress: dict[str, int] = services.progress
         self.beginnings: list[tuple[Callable[[], None], Callable[[], None]]] = []

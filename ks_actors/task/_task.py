@@ -13,7 +13,6 @@ from ks_actors.task._node import TaskServices
 from ks_actors.task._offset_metadata import encode_position, merged_progress
 from ks_actors.task._output_buffer import OutputBuffer
 from ks_actors.task._partition_group import PartitionGroup
-from ks_actors.task._punctuation import PunctuationQueue, Schedule
 from ks_actors.task._record_context import RecordContextHolder
 from ks_actors.task._record_queue import RecordQueue
 from ks_actors.task._sink import Sink
@@ -21,6 +20,7 @@ from ks_actors.task._source import TopicSource
 from ks_actors.task._states import TaskLife, TaskState, end_life, new_life
 from ks_actors.task._update_cache import Caches
 from ks_actors.task.calls import Draining, ThreadGuard, in_flight_node
+from ks_actors.task.times import IdleNodes, PunctuationQueue, Schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ks_actors.task._environment import Environment
     from ks_actors.task._node import NodeWork
     from ks_actors.task._offset_metadata import Position
+    from ks_actors.processors.api import IdleNode
     from ks_actors.task.calls import InFlight
     from ks_actors.topology import ProcessorNode, SinkNode
 
@@ -101,6 +102,7 @@ class Task:
             for one, at in places
         ]
         self.group: PartitionGroup = PartitionGroup(queues, setup.max_task_idle_ms)
+        self.idle: IdleNodes = IdleNodes(self.group.queues)
         self._current.stream_time = max(
             (position.time for position in positions.values()), default=-1
         )
@@ -201,9 +203,16 @@ class Task:
     def ready(self, now_ms: float) -> bool:
         """Return whether `process` has work at `now_ms` of the steady time."""
         assert self._plan is not None
-        return any(node.has_results for node in self._plan.asynchronous) or (
-            self.draining.room() > 0 and self.group.ready(now_ms)
+        return (
+            any(node.has_results for node in self._plan.asynchronous)
+            or (self.draining.room() > 0 and self.group.ready(now_ms))
+            or self._idle_ready(now_ms)
         )
+
+    def wakes_at(self, now_ms: float) -> float | None:
+        """Return the time (ms) at which `ready` may turn true by time alone."""
+        waits = (self.group.wakes_at(), self.idle.wakes_at(now_ms))
+        return min((at for at in waits if at is not None), default=None)
 
     def process(self, seconds: float) -> int:
         """Process for about `seconds`, or until nothing is left; return the number of records."""
@@ -221,6 +230,7 @@ class Task:
             if now >= deadline:
                 break
             began = now
+        self._close_idle()
         return done
 
     @property
@@ -231,17 +241,19 @@ class Task:
     def process_one(self) -> bool:
         """Process one record, as far as it goes; return whether there was one."""
         self.draining.take_results()
-        return (
+        done = (
             self.draining.room() > 0
             and self.group.ready(self._setup.steady_time())
             and self._process_some(1) > 0
         )
+        return self._close_idle() or done
 
     def punctuate(self, now_ms: int) -> bool:
         """Call the wall-clock punctuators that are due."""
         self._current.nowhere()
         called = self._wall_punctuation.punctuate(now_ms)
         self.commit_needed = self.commit_needed or called
+        self.idle.note(self._setup.steady_time())
         return called
 
     @property
@@ -297,6 +309,14 @@ class Task:
     def drain(self, seconds: float) -> None:
         """Hand on finished asynchronous results and cached updates, for about `seconds`."""
         self.draining.step(self._setup.work_time, seconds)
+        self.idle.note(self._setup.steady_time())
+
+    def note_end(self, partition: TopicPartition, end: int, *, asked: bool) -> None:
+        """Note the end offset of a partition; `asked` if `idle` has asked for it."""
+        if asked:
+            self.idle.answer(partition, end)
+        else:
+            self.group.queues[partition].note_end(end)
 
     def take_output(self) -> list[Outgoing]:
         """Return the output since the last call."""
@@ -310,6 +330,27 @@ class Task:
         }
 
     # --- inside -----------------------------------------------------------------------------------
+
+    def _idle_ready(self, now_ms: float) -> bool:
+        return self.idle.ready(now_ms) and not (self.in_flight or self.held)
+
+    def _close_idle(self) -> bool:
+        """Close what is due in nodes that no record reaches; return whether there was anything."""
+        if not self.idle:
+            return False
+        now = self._setup.steady_time()
+        self.idle.note(now)
+        if not self._idle_ready(now):
+            return False
+        self._current.nowhere()
+        closed = self.idle.act(now)
+        self.commit_needed = self.commit_needed or closed
+        return closed
+
+    def _watch_idle(self, after_ms: int, node: IdleNode) -> None:
+        # History has no wall clock: its records are there already, however far apart they came.
+        if not self._setup.replayable:
+            self.idle.add(after_ms, node, self._setup.steady_time())
 
     def _process_some(self, limit: int) -> int:
         # Records that are left out on the way to the next one count as processed, too.
@@ -416,6 +457,7 @@ class Task:
             global_stores=setup.global_stores,
             wall_time=setup.wall_time,
             schedule=self._schedule,
+            when_idle=self._watch_idle,
             dropped=self._count_dropped,
             request_commit=self._request_commit,
             progress=self._progress,
@@ -461,6 +503,7 @@ class Task:
         self.draining.drop()
         self._stream_punctuation.clear()
         self._wall_punctuation.clear()
+        self.idle.clear()
         if plan is not None and (errors := plan.close()):
             raise StreamsError(
                 f"a processor failed to close: {errors[0]}", task=self.id

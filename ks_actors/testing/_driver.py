@@ -215,7 +215,7 @@ class _Driver:
                 self._route(each.take_output())
                 if each.can_drain:
                     each.drain(inf)
-                elif not each.process_one():
+                elif not (each.process_one() or self._told_ends(each)):
                     # Decisions about unreadable records may have written dead letters.
                     if letters := each.take_output():
                         self._route(letters)
@@ -224,6 +224,15 @@ class _Driver:
                         break
                     await self._result(each)
         self._commit()
+
+    def _told_ends(self, task: Task) -> bool:
+        """Tell a task the ends of its topics if it has asked for them."""
+        if not task.idle.asks:
+            return False
+        task.idle.asked(self._now)
+        for partition in task.group.queues:
+            task.note_end(partition, self._ends.get(partition.topic, 0), asked=True)
+        return True
 
     async def _result(self, task: Task) -> None:
         """Wait until an asynchronous processor has finished a record."""

@@ -163,6 +163,9 @@ class Node:
         self.scheduled.append((interval_ms, punctuation, start_ms))
         return lambda: None
 
+    def when_idle(self, after_ms: int, node: Any) -> None:
+        """Nothing is idle here: time stands still."""
+
     def when_made(self, make: Callable[[], None], init: Callable[[], None]) -> None:
         make()
         init()

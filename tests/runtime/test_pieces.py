@@ -23,7 +23,7 @@ from ks_actors.records._packed_batch import PackedBatch
 from ks_actors.runtime.output import _collector
 from ks_actors.runtime.output._coalesce import merged
 from ks_actors.task._offset_metadata import Position, decode_position, encode_position
-from ks_actors.task._punctuation import PunctuationQueue
+from ks_actors.task.times._punctuation import PunctuationQueue
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from ks_actors.testing import _disk as disk
 from ks_actors.testing._connection import Connection

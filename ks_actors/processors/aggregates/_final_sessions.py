@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from ks_actors._errors import SerializationError
 from ks_actors.processors.aggregates._sessions import whole
-from ks_actors.processors.api import Bound
+from ks_actors.processors.api import Bound, Clock
 from ks_actors.processors.stateless import Inline
 from ks_actors.records import Window, Windowed
 
@@ -33,10 +33,17 @@ class FinalSessionAggregate(Inline):
     that takes over forwards none again, and drops records that are late for them. A late record may
     still join a session that has been forwarded: then the longer session is forwarded in its turn.
     Downstream errors name no source record, see FinalWindowedAggregate.
+
+    With `idle_after_ms` sessions also close by the wall clock, when no record has come for that
+    time: stream time goes on to the last close. Then no record joins a session that has been
+    forwarded: one that is in time begins another.
     """
 
-    def __init__(self, aggregation: SessionAggregation) -> None:
+    def __init__(
+        self, aggregation: SessionAggregation, *, idle_after_ms: int | None = None
+    ) -> None:
         self.aggregation: SessionAggregation = aggregation
+        self.idle_after_ms: int | None = idle_after_ms
 
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
@@ -49,6 +56,13 @@ class FinalSessionAggregate(Inline):
         open_sessions = _OpenSessions(context, aggregation.store)
         # A forwarded session takes no more records.
         now = context.progress.get(aggregation.store, -1 - wait) + wait
+        progress = context.progress
+        idle: _IdleSessions | None = None
+        if self.idle_after_ms is not None:
+            clock = Clock(context, aggregation.store)
+            now = clock.time = max(clock.time, now)
+            idle = _IdleSessions(open_sessions, clock, wait)
+            context.when_idle(self.idle_after_ms, idle)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             nonlocal now
@@ -56,8 +70,13 @@ class FinalSessionAggregate(Inline):
                 context.dropped()
                 return
             now = max(now, timestamp)
+            if idle is not None:
+                now = idle.advance(now)
             open_sessions.close(now - wait, headers)
             found = find(key, timestamp - gap, timestamp + gap)
+            if idle is not None:
+                closed = progress.get(aggregation.store, -1)
+                found = [session for session in found if session[1] >= closed]
             start, end = whole(timestamp, found)
             if end < now - wait:
                 context.dropped()
@@ -109,11 +128,29 @@ class _OpenSessions:
             key = self._store.own_key(key)
             heapq.heappush(self._queue, (self._store.end_order(key, start, end), key, start, end))
 
+    @property
+    def queue(self) -> list[tuple[Any, Any, int, int]]:
+        """The sessions by their ends: a heap."""
+        if self._queue is None:
+            self._queue = self._restored()
+        return self._queue
+
+    def first_end(self) -> int | None:
+        """Return the least end of a session that is open; None when there is none."""
+        queue = self.queue
+        while queue:
+            _, key, start, end = queue[0]
+            try:
+                if self._store.get_entry(key, start, end) is not None:
+                    return end
+            except SerializationError:
+                return end  # the handler decides about it when it is forwarded
+            heapq.heappop(queue)
+        return None
+
     def close(self, closed: int, headers: Headers) -> None:
         """Forward the sessions that end before `closed`."""
-        queue, progress = self._queue, self._context.progress
-        if queue is None:
-            queue = self._queue = self._restored()
+        queue, progress = self.queue, self._context.progress
         if closed <= max(0, progress.get(self._name, -1)):
             return
         here = self._origins.here()
@@ -142,3 +179,41 @@ class _OpenSessions:
                 self._context.forward(
                     Windowed(key, Window(start, end)), (entry[0], None), end, headers
                 )
+
+
+@final
+class _IdleSessions:
+    """The open sessions of one task, which also close by the wall clock."""
+
+    __slots__ = ("_clock", "_open", "_wait", "touched")
+
+    def __init__(self, open_sessions: _OpenSessions, clock: Clock, wait: int) -> None:
+        self.touched: bool = False
+        self._open = open_sessions
+        self._clock = clock
+        self._wait = wait
+
+    @property
+    def stream_time(self) -> int:
+        """The node's stream time."""
+        return self._clock.time
+
+    def advance(self, time: int) -> int:
+        """Note a record; return stream time, which may have gone on before it."""
+        self.touched = True
+        clock = self._clock
+        clock.time = max(clock.time, time)
+        return clock.time
+
+    def next_close(self) -> int | None:
+        """Return the stream time at which the next session closes; None when all are closed."""
+        end = self._open.first_end()
+        return None if end is None else end + self._wait + 1
+
+    def close_until(self, time: int) -> None:
+        """Forward the sessions that close by `time`; stream time goes on to the last close."""
+        ends = [end for _, _, _, end in self._open.queue if end + self._wait < time]
+        if ends:
+            last = max(ends) + 1
+            self._clock.time = max(self._clock.time, last + self._wait)
+            self._open.close(last, ())

@@ -8,6 +8,7 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, final
 
+from ks_actors.processors.aggregates._idle_windows import IdleWindows
 from ks_actors.processors.aggregates._previous_aggregates import keeper
 from ks_actors.processors.api import Bound, Clock, forward_closed
 from ks_actors.processors.stateless import ATOMS, Inline
@@ -31,23 +32,42 @@ class SlidingAggregate(Inline):
     before it. If there are later records, it also makes the window that begins right after it. It
     is added to all windows around it. `on_close` forwards each window once, when stream time has
     passed its end by the grace period, by start and key; otherwise every change is forwarded.
-    Records without key or value, and late ones, are dropped.
+    Records without key or value, and late ones, are dropped. With `idle_after_ms` windows also
+    close by the wall clock: see FinalWindowedAggregate.
     """
 
-    def __init__(self, aggregation: WindowAggregation, *, on_close: bool = False) -> None:
+    def __init__(
+        self,
+        aggregation: WindowAggregation,
+        *,
+        on_close: bool = False,
+        idle_after_ms: int | None = None,
+    ) -> None:
         self.aggregation: WindowAggregation = aggregation
         self.on_close: bool = on_close
+        self.idle_after_ms: int | None = idle_after_ms
 
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
-        return Bound(_Sliding(context, self.aggregation, on_close=self.on_close).process)
+        sliding = _Sliding(
+            context,
+            self.aggregation,
+            on_close=self.on_close,
+            idle_after_ms=self.idle_after_ms,
+        )
+        return Bound(sliding.process)
 
 
 class _Sliding:
     """The windows of one task."""
 
     def __init__(
-        self, context: NodeContext, aggregation: WindowAggregation, *, on_close: bool
+        self,
+        context: NodeContext,
+        aggregation: WindowAggregation,
+        *,
+        on_close: bool,
+        idle_after_ms: int | None,
     ) -> None:
         self._context = context
         self._store = context.store(aggregation.store)
@@ -69,12 +89,25 @@ class _Sliding:
             self._clock.time,
             context.progress.get(self._name, -1 - self._grace) + self._grace if on_close else -1,
         )
+        self._idle: IdleWindows | None = None
+        if idle_after_ms is not None:
+            self._clock.time = self._now
+            self._idle = IdleWindows(
+                self._store,
+                self._clock,
+                self._length + self._grace + 1,
+                first=self._first_open,
+                emit=self._emit_idle,
+            )
+            context.when_idle(idle_after_ms, self._idle)
 
     def process(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         if key is None or value is None:
             self._context.dropped()
             return
         self._now = self._clock.time = max(self._now, timestamp)
+        if self._idle is not None:
+            self._idle.touched = True
         closed = self._now - self._grace
         if timestamp + self._length < closed:
             self._context.dropped()
@@ -167,15 +200,24 @@ class _Sliding:
         The store has not forgotten them by then: see FinalWindowedAggregate.
         """
         progress = self._context.progress
-        emitted = progress.get(self._name, -1)
-        first = 0 if emitted < 0 else max(0, emitted - self._length)
-        last = closed - self._length - 1
-        if emitted >= closed or last < 0:
+        first, last = self._first_open(), closed - self._length - 1
+        if progress.get(self._name, -1) >= closed or last < 0:
             return
         forward_closed(
             self._context, self._origins, self._store, (first, last), self._length, headers
         )
         progress[self._name] = closed
+        if self._idle is not None:
+            self._idle.forget_closed()
+
+    def _emit_idle(self) -> None:
+        self._now = self._clock.time
+        self._emit(self._now - self._grace, ())
+
+    def _first_open(self) -> int:
+        """Return the least start of a window that has not been forwarded."""
+        emitted = self._context.progress.get(self._name, -1)
+        return 0 if emitted < 0 else max(0, emitted - self._length)
 
     def _beginning(self, timestamp: int) -> Entry:
         return self._initial(), timestamp
@@ -202,12 +244,16 @@ class _Sliding:
         new = self._fold(record.key, record.value, old)
         latest = record.timestamp if old is None else max(record.timestamp, seen)
         self._store.put_entry(record.key, start, None if new is None else (new, latest))
+        if self._idle is not None:
+            self._idle.add(start)
         self._forward(record, start, new, before, latest)
 
     def take_over(self, record: _Record, entry: Entry) -> None:
         """Make the window right after a record, from the later records."""
         start = record.timestamp + 1
         self._store.put_entry(record.key, start, entry)
+        if self._idle is not None:
+            self._idle.add(start)
         self._forward(record, start, entry[0], None, entry[1])
 
     def _forward(self, record: _Record, start: int, new: Any, old: Any, timestamp: int) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, final
 
-from ks_actors.processors.api import Bound, forward_closed
+from ks_actors.processors.aggregates._idle_windows import IdleWindows
+from ks_actors.processors.api import Bound, Clock, forward_closed
 from ks_actors.processors.stateless import Inline
 from ks_actors.records import Window, Windowed
 
@@ -31,10 +32,14 @@ class FinalWindowedAggregate(Inline):
     that takes over forwards none again, and drops records that are late for them. Results come from
     no single source record: a downstream error names none, least of all the record that closes the
     window.
+
+    With `idle_after_ms` windows also close by the wall clock, when no record has come for that
+    time: stream time goes on to the last close.
     """
 
-    def __init__(self, aggregation: WindowAggregation) -> None:
+    def __init__(self, aggregation: WindowAggregation, *, idle_after_ms: int | None = None) -> None:
         self.aggregation: WindowAggregation = aggregation
+        self.idle_after_ms: int | None = idle_after_ms
 
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
@@ -51,14 +56,33 @@ class FinalWindowedAggregate(Inline):
         # A forwarded window takes no more records.
         now = progress.get(aggregation.store, -1 - grace) + grace
 
-        def emit(closed: int, headers: Headers) -> None:
+        def first_open() -> int:
             emitted = progress.get(aggregation.store, -1)
-            first = 0 if emitted < 0 else max(0, emitted - size) + 1
-            last = closed - size
-            if emitted >= closed or last < 0 or last // advance * advance < first:
+            return 0 if emitted < 0 else max(0, emitted - size) + 1
+
+        idle: IdleWindows | None = None
+        if self.idle_after_ms is not None:
+            clock = Clock(context, aggregation.store)
+            now = clock.time = max(clock.time, now)
+
+            def emit_idle() -> None:
+                nonlocal now
+                now = clock.time
+                emit(now - grace, ())
+
+            idle = IdleWindows(store, clock, size + grace, first=first_open, emit=emit_idle)
+            context.when_idle(self.idle_after_ms, idle)
+
+        def emit(closed: int, headers: Headers) -> None:
+            first, last = first_open(), closed - size
+            if progress.get(aggregation.store, -1) >= closed or last < 0:
+                return
+            if last // advance * advance < first:
                 return  # no window ends in between
             forward_closed(context, origins, store, (first, last), size, headers)
             progress[aggregation.store] = closed
+            if idle is not None:
+                idle.forget_closed()
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             nonlocal now
@@ -66,6 +90,8 @@ class FinalWindowedAggregate(Inline):
                 context.dropped()
                 return
             now = max(now, timestamp)
+            if idle is not None:
+                idle.touched, clock.time = True, now
             closed = now - grace
             emit(closed, headers)
             for start in range(
@@ -83,6 +109,8 @@ class FinalWindowedAggregate(Inline):
                     if new is None
                     else (new, timestamp if entry is None else max(timestamp, entry[1])),
                 )
+                if idle is not None:
+                    idle.add(start)
 
         return Bound(process)
 

@@ -32,6 +32,7 @@ from ks_actors.processors.api._async_options import (
     options_of,
 )
 from ks_actors.processors.api._closing import forward_closed, held_back, unreadable
+from ks_actors.processors.api._idle import IdleNode
 from ks_actors.processors.api._operator import (
     AsyncBound,
     AsyncOperator,
@@ -65,6 +66,7 @@ __all__ = [
     "FixedKeyRecord",
     "Gone",
     "HeldRows",
+    "IdleNode",
     "NodeContext",
     "Operator",
     "Order",

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping
 
     from ks_actors.processors.api._async_options import AsyncOptions
+    from ks_actors.processors.api._idle import IdleNode
     from ks_actors.processors.api._record_origins import Origins
     from ks_actors.processors.api._update_cache import Cache
     from ks_actors.records import TaskId
@@ -103,6 +104,14 @@ class NodeContext(Protocol):
         start_ms: int | None = None,
     ) -> Callable[[], None]:
         """Call back periodically as Kafka Streams does; the returned function cancels."""
+        ...
+
+    def when_idle(self, after_ms: int, node: IdleNode, /) -> None:
+        """Let the stream time of a node go on by the wall clock while no record reaches it.
+
+        It does so after `after_ms` without one. Call this while the node is bound. In a backfill it
+        does nothing: history has no wall clock.
+        """
         ...
 
     def when_made(self, make: Callable[[], None], init: Callable[[], None]) -> None:

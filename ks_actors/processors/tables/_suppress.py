@@ -44,6 +44,10 @@ class Suppress(Inline):
     key, or, with `until_close`, the end of the key's window; deletes are not forwarded then. When
     there are more than `max_records`, or `max_bytes` as the store writes them, the first ones are
     forwarded early; with `shut_down`, processing ends instead.
+
+    With `idle_after_ms` the changes are also forwarded by the wall clock, as if stream time had
+    gone on, when no change has come for that time. With `until_close`, changes of windows that were
+    closed like that are dropped and counted: each window has one result.
     """
 
     store: str
@@ -52,10 +56,14 @@ class Suppress(Inline):
     max_records: int | None = None
     max_bytes: int | None = None
     shut_down: bool = False
+    idle_after_ms: int | None = None
 
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
-        return Bound(_Buffer(self, context).process)
+        buffer = _Buffer(self, context)
+        if self.idle_after_ms is not None:
+            context.when_idle(self.idle_after_ms, buffer)
+        return Bound(buffer.process)
 
 
 class _Buffer:
@@ -77,6 +85,13 @@ class _Buffer:
         # The origins of records that the store has as bytes only.
         self._known: dict[Any, Origin] | None = {} if self._store.mutable else None
         self._clock = Clock(context, suppress.store)
+        self.touched: bool = False
+        # The latest end of a window that was closed by the wall clock, if there may be any.
+        self._mark: str | None = (
+            f"{suppress.store}@{context.node} idle"
+            if suppress.until_close and suppress.idle_after_ms is not None
+            else None
+        )
         self._bytes = 0
         self._queue: list[tuple[int, bytes, Any]] | None = None
 
@@ -87,6 +102,13 @@ class _Buffer:
         clock = self._clock
         if timestamp > clock.time:  # noqa: PLR1730 - `max` takes five times as long
             clock.time = timestamp
+        self.touched = True
+        if (mark := self._mark) is not None and key.window.end <= self._context.progress.get(
+            mark, -1
+        ):
+            if change[0] is not None:
+                self._context.dropped()
+            return
         self._hold(queue, key, change, timestamp, headers)
         due = clock.time - self._wait
         if (queue and queue[0][0] <= due) or self._limited:
@@ -95,6 +117,35 @@ class _Buffer:
                 self._release_all(queue, due)
             finally:
                 self._origins.back(here)
+
+    @property
+    def stream_time(self) -> int:
+        """The node's stream time."""
+        return self._clock.time
+
+    def next_close(self) -> int | None:
+        """Return the stream time at which the next change is due; None when there is none."""
+        if self._queue is None:
+            self._queue = self._restored()
+        return self._queue[0][0] + self._wait if self._queue else None
+
+    def close_until(self, time: int) -> None:
+        """Forward the changes that are due by stream time `time`."""
+        queue = self._queue
+        assert queue is not None
+        due = max(
+            (held for held, _, _ in queue if held + self._wait <= time),
+            default=None,
+        )
+        if due is None:
+            return
+        here = self._origins.here()
+        try:
+            self._release_all(queue, due)
+        finally:
+            self._origins.back(here)
+        if self._mark is not None:
+            self._context.progress[self._mark] = due
 
     def _release_all(self, queue: list[tuple[int, bytes, Any]], due: int) -> None:
         while queue and queue[0][0] <= due:

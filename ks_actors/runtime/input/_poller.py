@@ -13,6 +13,7 @@ from ks_actors._errors import (
     FencedInstanceId,
     KsActorsError,
     LogClosed,
+    LogTimeout,
     OffsetOutOfRange,
     StreamsError,
     UnknownTopicOrPartition,
@@ -22,6 +23,7 @@ from ks_actors.log import Assigned, IsolationLevel, Lost, Revoked
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.input._assignment_check import moved
 from ks_actors.runtime.input._departing_tasks import DepartingTasks
+from ks_actors.runtime.input._end_lookups import EndLookups
 from ks_actors.runtime.input._handover import Handover
 from ks_actors.runtime.input._membership import OffsetCommits, answered
 from ks_actors.runtime.input._new_tasks import NewTasks
@@ -106,6 +108,7 @@ class Poller(Actor[m.PollerMessage]):
         self._resets = OffsetResets(
             log, fetcher, reset, stopped=self._stopped, assigned=lambda: self._positions
         )
+        self._lookups = EndLookups(log, isolation)
         self._work: asyncio.Future[Any] | None = None
         self._events: deque[MembershipEvent] = deque()
         self._rejoin: Exception | None = None
@@ -144,6 +147,18 @@ class Poller(Actor[m.PollerMessage]):
                     self._manager.tell(m.Records(message.fetched, message.epoch))
             case m.EndsKnown():
                 self._manager.tell(message)
+                if message.asked:
+                    self._lookups.end(failed=False)
+                    self._look_up_ends()
+            case m.AskEnds():
+                self._lookups.want(message.partitions)
+                self._look_up_ends()
+            case m.EndLookupFailed():
+                self._lookups.end(failed=True)
+                if isinstance(message.error, LogTimeout):
+                    self._look_up_ends()  # idle tasks wait as long as the log is away
+                elif not self._closing:
+                    self._fetch_failed(message.error)
             case m.BufferHigh():
                 high = [
                     partition for partition in message.partitions if partition in self._positions
@@ -177,6 +192,7 @@ class Poller(Actor[m.PollerMessage]):
                 self._assign({})
                 # The failure may have come from the lookup of these.
                 self._find_ends(self._positions)
+                self._look_up_ends()
                 self._parting.ask()
             case m.FetchNew() | m.Rested():
                 self._fetch_new()  # a timer has delayed new tasks, or all fetching
@@ -285,6 +301,14 @@ class Poller(Actor[m.PollerMessage]):
             ends = self._log.end_offsets(wanted, self._isolation)
             self.ctx.pipe(
                 ends, partial(m.EndsKnown, epoch=self._epoch), partial(m.FetchFailed, epoch=_ENDS)
+            )
+
+    def _look_up_ends(self) -> None:
+        if not self._leaving and (ends := self._lookups.begin(self._positions)) is not None:
+            self.ctx.pipe(
+                ends,
+                partial(m.EndsKnown, epoch=self._epoch, asked=True),
+                m.EndLookupFailed,
             )
 
     def _resume(self, partitions: Iterable[TopicPartition]) -> None:

@@ -54,11 +54,27 @@ class PositionKnown(Message, frozen=True):
     offset: int
 
 
+class AskEnds(Message, frozen=True):
+    """Look up the end offsets of partitions, for tasks that seem to be idle."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
 class EndsKnown(Message, frozen=True):
-    """The end offsets of partitions that may never return records."""
+    """The end offsets of partitions that may never return records.
+
+    `asked`: the answer to AskEnds.
+    """
 
     ends: Mapping[TopicPartition, int]
     epoch: int
+    asked: bool = False
+
+
+class EndLookupFailed(Message, frozen=True):
+    """The lookup for AskEnds failed (internal)."""
+
+    error: Exception
 
 
 class BufferHigh(Message, frozen=True):
@@ -202,7 +218,9 @@ PollerMessage: TypeAlias = (
     | FetchFailed
     | TopicsGone
     | PositionKnown
+    | AskEnds
     | EndsKnown
+    | EndLookupFailed
     | BufferHigh
     | BufferLow
     | TaskReady

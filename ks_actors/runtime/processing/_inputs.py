@@ -99,13 +99,13 @@ class Inputs:
         return task
 
     def ends_known(self, message: EndsKnown) -> Iterable[TaskId]:
-        """Note end offsets; return the tasks concerned."""
+        """Note end offsets, in order; return the tasks concerned."""
         changed: dict[TaskId, None] = {}
         for partition, end in message.ends.items():
             if (task := self._owner(partition, message.epoch)) is not None:
                 changed[task.id] = None
                 # Deferred in order: a deferred `move` comes first.
-                self._do(task, partial(task.group.queues[partition].note_end, end))
+                self._do(task, partial(task.note_end, partition, end, asked=message.asked))
         return changed
 
     def _do(self, task: Task, work: Callable[[], object]) -> None:

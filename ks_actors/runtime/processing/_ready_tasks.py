@@ -76,7 +76,7 @@ class ReadyTasks:
             fit = (due is not None and due <= self._clocks.wall_time()) or task.ready(
                 self._clocks.steady_time()
             )
-            deadline = None if fit else task.group.wakes_at()
+            deadline = None if fit else task.wakes_at(self._clocks.steady_time())
         if drains or not fit:
             since = self._working.leave(task.id)
             if drains and since is not None:

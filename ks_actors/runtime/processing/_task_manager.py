@@ -242,9 +242,20 @@ class TaskManager(Actor[TaskManagerMessage]):
             self._poller().tell(m.BufferLow(low))
         self._metrics.processed(done.records)
         self._look(back)
+        self._ask_ends(tasks)
         if (reason := self._uncommitted.reason_to_commit(tasks)) is not None:
             self._committer().tell(m.Commit(None, reason))
         self._settle()
+
+    def _ask_ends(self, tasks: Iterable[Task]) -> None:
+        """Look up the ends of partitions for tasks with windows that the wall clock closes."""
+        wanted: list[TopicPartition] = []
+        for task in tasks:
+            if task.idle.asks:
+                task.idle.asked(self._setup.steady_time())
+                wanted += task.group.queues
+        if wanted:
+            self._poller().tell(m.AskEnds(tuple(wanted)))
 
     def _add_records(self, message: m.Records) -> None:
         changed, high, stale = self._inputs.add(message.fetched, message.epoch)

@@ -1,0 +1,1 @@
+"""Windows that close by the wall clock, while no record comes."""

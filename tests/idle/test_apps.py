@@ -1,0 +1,231 @@
+"""Windows that close in a silence, in apps that crash, restart, move and lose their log."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ks_actors import LogTimeout, serdes
+from ks_actors.dsl import BufferConfig, EmitStrategy, Materialized, Produced, StreamsBuilder, Suppressed, TimeWindows
+from ks_actors.testing import run_app
+from tests.runtime.helpers import EOS, GUARANTEES, STRINGS
+
+from .stories import GRACE, IDS, KINDS, SIZE, START, Story, expected, topology, windowed_key, wrong_in
+
+if TYPE_CHECKING:
+    from ks_actors.testing import AppHarness
+    from ks_actors.topology import Topology
+
+IDLE = 1_000
+LONG = 60.0
+TOPICS = {"in": 1, "out": 1}
+
+
+def _run(test: Any, made: Topology, *, guarantee: str = EOS, **more: Any) -> None:
+    run_app(test, made, wall_clock_ms=START, topics=TOPICS, processing_guarantee=guarantee, **{"commit_interval_ms": 100, **more})
+
+
+async def _results(harness: AppHarness) -> dict[tuple[str, int, int], list[int]]:
+    """Return the results so far; a window has one."""
+    found: dict[tuple[str, int, int], list[int]] = {}
+    for record in await harness.read("out"):
+        window = (record.key.key, record.key.window.start, record.key.window.end)
+        assert window not in found
+        found[window] = sorted(record.value)
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(4))
+def test_each_window_has_one_result_with_all_its_records(kind: str, seed: int) -> None:
+    """Whatever crashes and moves in between: records that are no later than the grace period are never late by a silence.
+
+    `python -m tests.idle 0 1000` tries a thousand stories.
+    """
+    assert wrong_in(Story.of(seed, kind)) == []
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_windows_close_when_all_keys_have_fallen_silent(kind: str, guarantee: str) -> None:
+    """An app writes the last results without another record (quix-streams #790), and nothing more."""
+    rows = [("a", START + 100, 0), ("b", START + 300, 1), ("a", START + 900, 2)]
+
+    async def test(harness: AppHarness) -> None:
+        for key, time, number in rows:
+            await harness.produce("in", key, str(number), time)
+        await harness.kit.clock.advance(LONG)
+        found = await _results(harness)
+        assert expected(kind, rows).items() <= found.items()
+        await harness.kit.clock.advance(LONG)
+        assert await _results(harness) == found
+
+    _run(test, topology(kind, "rocksdb", IDLE), guarantee=guarantee)
+
+
+@pytest.mark.parametrize("wipe", [False, True])
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_closed_stays_closed(kind: str, guarantee: str, wipe: bool) -> None:
+    """A task that restarts, with or without its disk, drops and counts a record for a window that a silence has closed."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("in", "a", "0", START + 100)
+        await harness.kit.clock.advance(LONG)
+        before = await _results(harness)
+        assert before
+        await harness.crash()
+        if wipe:
+            harness.wipe_state()
+        await harness.restart()
+        await harness.produce("in", "a", "1", START)
+        await harness.kit.clock.advance(LONG)
+        assert harness.app.metrics()["dropped-records-total"] > 0
+        assert await _results(harness) == before
+
+    _run(test, topology(kind, "rocksdb", IDLE), guarantee=guarantee)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_open_windows_close_after_a_restart_without_a_record(kind: str) -> None:
+    """The silence begins anew with the task, and the windows that its store has close by it."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("in", "a", "0", START + 100)
+        await harness.caught_up()
+        await harness.app.commit()
+        await harness.crash()
+        await harness.kit.clock.advance(LONG)
+        await harness.restart()
+        await harness.kit.clock.advance(0.9)
+        assert not expected(kind, [("a", START + 100, 0)]).items() <= (await _results(harness)).items() or kind == "sliding"
+        await harness.kit.clock.advance(LONG)
+        assert expected(kind, [("a", START + 100, 0)]).items() <= (await _results(harness)).items()
+
+    _run(test, topology(kind, "in_memory", 2_000))
+
+
+@pytest.mark.parametrize("what", ["fetch", "end_offsets"])
+def test_a_log_that_does_not_answer_is_no_silence(what: Any) -> None:
+    """Records may wait there: nothing closes until the log has answered that there are none."""
+    window = ("a", START, START + SIZE)
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("in", "a", "0", START + 100)
+        await harness.caught_up()
+        held = harness.log.hold(what)
+        await harness.kit.clock.advance(0.6)  # beyond the fetch that waits
+        await harness.produce("in", "a", "1", START + 200)
+        await harness.kit.clock.advance(LONG)
+        if what == "fetch":
+            assert await _results(harness) == {}
+        held.set()
+        await harness.kit.clock.advance(LONG)
+        assert await _results(harness) == {window: [0, 1]}
+
+    _run(test, topology("tumbling", "in_memory", 5_000))
+
+
+def test_a_log_that_is_away_for_long_ends_no_idle_app() -> None:
+    """The end offsets are asked for again, behind `task_timeout_ms` too."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("in", "a", "0", START + 100)
+        await harness.caught_up()
+        harness.fail("end_offsets", LogTimeout("away"), 1_000)
+        await harness.kit.clock.advance(LONG)
+        assert await _results(harness) == {}
+        harness.log._faults._before.clear()
+        await harness.kit.clock.advance(LONG)
+        assert await _results(harness) == {("a", START, START + SIZE): [0]}
+
+    _run(test, topology("tumbling", "in_memory", IDLE), task_timeout_ms=500)
+
+
+def test_a_call_in_flight_is_no_silence() -> None:
+    """A record that an asynchronous function still has may be for a window: it stays open."""
+    builder = StreamsBuilder()
+
+    async def slow(value: str) -> str:
+        await asyncio.sleep(20 if value == "1" else 0)
+        return value
+
+    windowed = builder.stream("in", STRINGS).map_values(slow).group_by_key().windowed_by(TimeWindows.of_size_and_grace(SIZE, GRACE))
+    table = windowed.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE, idle_after_ms=IDLE).aggregate(
+        list, lambda _, value, ids: [*ids, int(value)], Materialized("w", serdes.STRING, IDS)
+    )
+    table.to_stream().to("out", Produced(windowed_key("tumbling"), IDS))
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("in", "a", "0", START + 100)
+        await harness.produce("in", "a", "1", START + 200)
+        await harness.kit.clock.advance(19)
+        assert await _results(harness) == {}
+        await harness.kit.clock.advance(10)
+        assert await _results(harness) == {("a", START, START + SIZE): [0, 1]}
+
+    _run(test, builder.build(), max_drain_ms=60_000)
+
+
+def test_records_that_do_not_reach_the_windows_are_no_activity() -> None:
+    """A filter before them drops all; the windows close as if nothing came."""
+    builder = StreamsBuilder()
+    windowed = (
+        builder.stream("in", STRINGS)
+        .filter(lambda key, _: key != "noise")
+        .group_by_key()
+        .windowed_by(TimeWindows.of_size_and_grace(SIZE, GRACE))
+        .emit_strategy(EmitStrategy.ON_WINDOW_CLOSE, idle_after_ms=IDLE)
+    )
+    table = windowed.aggregate(list, lambda _, value, ids: [*ids, int(value)], Materialized("w", serdes.STRING, IDS))
+    table.to_stream().to("out", Produced(windowed_key("tumbling"), IDS))
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("in", "a", "0", START + 100)
+        for _ in range(200):
+            await harness.produce("in", "noise", "1", START + 100)
+            await harness.kit.clock.advance(0.03)
+        assert await _results(harness) == {("a", START, START + SIZE): [0]}
+
+    _run(test, builder.build())
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_updates_in_a_cache_reach_suppress_before_a_silence_ends(guarantee: str) -> None:
+    """What a cache upstream holds back until the next commit is part of the result."""
+    builder = StreamsBuilder()
+    counts = (
+        builder.stream("in", STRINGS)
+        .group_by_key()
+        .windowed_by(TimeWindows.of_size_and_grace(SIZE, GRACE))
+        .aggregate(list, lambda _, value, ids: [*ids, int(value)], Materialized("w", serdes.STRING, IDS))
+    )
+    suppressed = counts.suppress(Suppressed.until_window_closes(BufferConfig.unbounded(), idle_after_ms=IDLE))
+    suppressed.to_stream().to("out", Produced(windowed_key("suppress"), IDS))
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("in", "a", "0", START + 100)
+        await harness.caught_up()
+        await harness.produce("in", "a", "1", START + 200)
+        await harness.kit.clock.advance(LONG)
+        assert await _results(harness) == {("a", START, START + SIZE): [0, 1]}
+
+    _run(test, builder.build(), guarantee=guarantee, commit_interval_ms=5_000, statestore_cache_max_bytes=100_000)
+
+
+def test_an_idle_app_commits_nothing_more() -> None:
+    """When all windows are closed, the app has nothing to look up, close or commit."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("in", "a", "0", START + 100)
+        await harness.kit.clock.advance(LONG)
+        harness.fail("end_offsets", LogTimeout("nobody asks"), 1_000)
+        harness.fail("commit", LogTimeout("nobody commits"), 1_000)
+        await harness.kit.clock.advance(LONG)
+        faults = harness.log._faults._before
+        assert len(faults["end_offsets"]) == len(faults["commit"]) == 1_000
+        faults.clear()
+
+    _run(test, topology("tumbling", "in_memory", IDLE))
