@@ -87,6 +87,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "state/key_value",
         "state/timed",
         "task/origins",
+        "task/times",
         "topology",
     ),
     (

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from ks_actors.processors.api import IdleNode, Process, ProcessBatch, RecordMetadata
     from ks_actors.records import Batch, Headers, TaskId
     from ks_actors.task._error_handling import Faults
-    from ks_actors.task.times import Schedule
     from ks_actors.task._record_context import RecordContextHolder
     from ks_actors.task._update_cache import Caches, HeldUpdates
+    from ks_actors.task.times import Schedule
 
 
 class TaskServices:

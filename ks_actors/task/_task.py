@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ks_actors.log import OffsetAndMetadata, Outgoing
+    from ks_actors.processors.api import IdleNode
     from ks_actors.records import Batch, TaskId, TopicPartition
     from ks_actors.state import TaskStores
     from ks_actors.task._compiler import Plan
     from ks_actors.task._environment import Environment
     from ks_actors.task._node import NodeWork
     from ks_actors.task._offset_metadata import Position
-    from ks_actors.processors.api import IdleNode
     from ks_actors.task.calls import InFlight
     from ks_actors.topology import ProcessorNode, SinkNode
 

@@ -44,7 +44,8 @@ class Story(NamedTuple):
     @classmethod
     def of(cls, seed: int, kind: str | None = None) -> Story:
         random = Random(seed)
-        chosen, store, idle = random.choice(KINDS), random.choice(("in_memory", "rocksdb")), random.choice((50, 300, 1_000, 4_000))
+        chosen, idle = random.choice(KINDS), random.choice((50, 300, 1_000, 4_000))
+        store: StoreType = random.choice(("in_memory", "rocksdb"))
         return cls(kind or chosen, store, idle, seed)
 
 
@@ -117,7 +118,8 @@ def differences(kind: str, rows: list[Row], out: list[Any]) -> list[str]:
 
 async def happen(harness: AppHarness, story: Story) -> list[Row]:
     """Write records with the time of the wall clock, or up to the grace period before it; be silent, crash, and move in between."""
-    random, rows = Random(story.seed), []
+    random = Random(story.seed)
+    rows: list[Row] = []
     clock = harness.kit.clock
     for _ in range(random.randint(2, 5)):
         for _ in range(random.randint(1, 4)):

@@ -49,6 +49,11 @@ class IdleWindows:
         """The node's stream time."""
         return self._clock.time
 
+    def note(self, time: int) -> None:
+        """Note a record, and stream time by then."""
+        self.touched = True
+        self._clock.time = time
+
     def add(self, start: int) -> None:
         """Add a window."""
         if self._known is not None and start not in self._known:

@@ -47,51 +47,20 @@ class FinalWindowedAggregate(Inline):
         store = context.store(aggregation.store)
         get = store.get_entry
         put = store.put_entry
-        progress = context.progress
-        origins = context.origins()
         fold = aggregation.fold(store, send_old=False)
         size = aggregation.size_ms
         advance = aggregation.advance_ms
         grace = aggregation.grace_ms
-        # A forwarded window takes no more records.
-        now = progress.get(aggregation.store, -1 - grace) + grace
-
-        def first_open() -> int:
-            emitted = progress.get(aggregation.store, -1)
-            return 0 if emitted < 0 else max(0, emitted - size) + 1
-
-        idle: IdleWindows | None = None
-        if self.idle_after_ms is not None:
-            clock = Clock(context, aggregation.store)
-            now = clock.time = max(clock.time, now)
-
-            def emit_idle() -> None:
-                nonlocal now
-                now = clock.time
-                emit(now - grace, ())
-
-            idle = IdleWindows(store, clock, size + grace, first=first_open, emit=emit_idle)
-            context.when_idle(self.idle_after_ms, idle)
-
-        def emit(closed: int, headers: Headers) -> None:
-            first, last = first_open(), closed - size
-            if progress.get(aggregation.store, -1) >= closed or last < 0:
-                return
-            if last // advance * advance < first:
-                return  # no window ends in between
-            forward_closed(context, origins, store, (first, last), size, headers)
-            progress[aggregation.store] = closed
-            if idle is not None:
-                idle.forget_closed()
+        closes = _Closes(context, aggregation)
+        emit, idle = closes.emit, closes.idle_after(self.idle_after_ms)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            nonlocal now
             if key is None:
                 context.dropped()
                 return
-            now = max(now, timestamp)
+            closes.now = now = max(closes.now, timestamp)
             if idle is not None:
-                idle.touched, clock.time = True, now
+                idle.note(now)
             closed = now - grace
             emit(closed, headers)
             for start in range(
@@ -113,6 +82,58 @@ class FinalWindowedAggregate(Inline):
                     idle.add(start)
 
         return Bound(process)
+
+
+class _Closes:
+    """The closed windows of one task, and stream time `now`: a forwarded window stays closed."""
+
+    def __init__(self, context: NodeContext, aggregation: WindowAggregation) -> None:
+        self._context = context
+        self._name = aggregation.store
+        self._store = context.store(aggregation.store)
+        self._origins = context.origins()
+        self._progress = context.progress
+        self._size = aggregation.size_ms
+        self._advance = aggregation.advance_ms
+        self._grace = aggregation.grace_ms
+        self._idle: IdleWindows | None = None
+        self.now: int = self._progress.get(self._name, -1 - self._grace) + self._grace
+
+    def idle_after(self, after_ms: int | None) -> IdleWindows | None:
+        """Close windows by the wall clock, too, unless the time is None."""
+        if after_ms is None:
+            return None
+        clock = Clock(self._context, self._name)
+        self.now = clock.time = max(clock.time, self.now)
+
+        def emit() -> None:
+            self.now = clock.time
+            self.emit(self.now - self._grace, ())
+
+        idle = self._idle = IdleWindows(
+            self._store, clock, self._size + self._grace, first=self._first_open, emit=emit
+        )
+        self._context.when_idle(after_ms, idle)
+        return idle
+
+    def emit(self, closed: int, headers: Headers) -> None:
+        """Forward the windows that end by `closed` and have not been forwarded."""
+        first, last = self._first_open(), closed - self._size
+        if self._progress.get(self._name, -1) >= closed or last < 0:
+            return
+        if last // self._advance * self._advance < first:
+            return  # no window ends in between
+        forward_closed(
+            self._context, self._origins, self._store, (first, last), self._size, headers
+        )
+        self._progress[self._name] = closed
+        if self._idle is not None:
+            self._idle.forget_closed()
+
+    def _first_open(self) -> int:
+        """Return the least start of a window that has not been forwarded."""
+        emitted = self._progress.get(self._name, -1)
+        return 0 if emitted < 0 else max(0, emitted - self._size) + 1
 
 
 @final
