@@ -335,7 +335,7 @@ class Task:
         return self.idle.ready(now_ms) and not (self.in_flight or self.held)
 
     def _close_idle(self) -> bool:
-        """Close what is due in nodes that no record reaches; return whether there was anything."""
+        """Close windows of nodes that no record reaches; return whether there was anything."""
         if not self.idle:
             return False
         now = self._setup.steady_time()

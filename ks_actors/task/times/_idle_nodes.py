@@ -44,7 +44,7 @@ class _Watched:
         return None if close is None else self.last + max(self.after, close - self.base)
 
     def close(self, now: float, silent_until: float) -> None:
-        """Close what is due, as if stream time had gone on from the last record to then."""
+        """Close as if stream time had gone on from the last record to then."""
         self.node.close_until(self.base + int(silent_until - self.last))
         moment = self.moment()
         self.due = None if moment is None else max(moment, now + PACE_MS)
@@ -116,7 +116,7 @@ class IdleNodes:
         self.asks, self._asked = False, now
 
     def act(self, now: float) -> bool:
-        """Close what is due, or ask for the end offsets first; return whether a node closed.
+        """Close nodes that are due, or ask for the end offsets first; return whether a node closed.
 
         Call it only when `ready`.
         """
