@@ -3,7 +3,7 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do $$p -c '
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test test-all test-matrix lint types docs bench-actors bench-runtime bench-kafka bench-latency bench-state bench-spark oracle chaos kills kernel-sanitize kernel-fuzz wheels clean
+.PHONY: help demo test test-all test-matrix lint types docs bench-actors bench-runtime bench-kafka bench-latency bench-state bench-spark judge-ksql oracle chaos kills kernel-sanitize kernel-fuzz wheels clean
 
 help: ## show the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -58,6 +58,9 @@ oracle: $(VENV)/.ready ## compare with the real Kafka Streams on random cases: S
 	rm -rf tests/differential/oracle/target/cases
 	tests/differential/oracle/run $(BIN)/python $(or $(SEED),2) $(or $(N),100) $(or $(TOPOLOGIES),all) tests/differential/oracle/target/cases
 	$(BIN)/python -m tests.differential.compare tests/differential/oracle/target/cases
+
+judge-ksql: $(VENV)/.ready ## pass the cases of ksql that are in KSQL_CASES, a file or folder that is not in this repository: see docs/judges.md [ARGS="--only joins --verbose"]
+	$(BIN)/python -m tests.judges.ksql --least 480 $(ARGS)
 
 chaos: $(VENV)/.ready ## kill, freeze and restart members on a real Kafka, for minutes: SEED=1 GUARANTEE=exactly_once_v2 MODE=storm [ARGS="--records 50000"]
 	$(BIN)/python -m tests.chaos --seed $(or $(SEED),1) --guarantee $(or $(GUARANTEE),exactly_once_v2) --mode $(or $(MODE),storm) --strict \
