@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ks_actors import InstanceState
+from ks_actors.log import NewMember
 from ks_actors.runtime.shared._state_directory import StateDirectory
 from tests.chaos.checks import GUARANTEES
 from tests.kafka.counting import counting
+from tests.kafka.helpers import connect
+from tests.log.helpers import by_turns, group_name, new_topic
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,3 +62,25 @@ async def test_an_app_whose_broker_is_away_ends_in_time(
             await asyncio.to_thread(own_broker.start)
         async with here.app("app"):
             await here.counted()
+
+
+@pytest.mark.timeout(120)
+async def test_a_log_closes_with_no_member_left_behind(own_broker: Broker) -> None:
+    """A member whose closer was cancelled while the broker is frozen still leaves by a task: the log waits for that task when it closes."""
+    log = await connect(own_broker)
+    (partition,) = await new_topic(log)
+    tasks = asyncio.all_tasks()
+    new = NewMember(
+        client_id="c", topics=[partition.topic], user_data=b"", assignor=by_turns, session_timeout_ms=10_000, rebalance_timeout_ms=30_000
+    )  # fmt: skip
+    member = await log.join(group_name(), new)
+    await member.event()
+    own_broker.pause()
+    closing = asyncio.ensure_future(member.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.wait([closing])
+    assert [task.get_name() for task in asyncio.all_tasks() - tasks if task.get_name() == "c leaves"] == ["c leaves"]
+    async with asyncio.timeout(MUCH_LONGER_S):
+        await log.close()
+    assert [task.get_name() for task in asyncio.all_tasks() - tasks if task.get_name() == "c leaves"] == []

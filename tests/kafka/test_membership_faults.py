@@ -442,7 +442,7 @@ async def test_a_loop_that_is_gone_is_told_nothing(log: KafkaLog) -> None:
 
     async def make() -> KafkaMembership:
         new = NewMember(client_id="c", topics=[], user_data=b"", assignor=by_turns, session_timeout_ms=1, rebalance_timeout_ms=1)
-        return KafkaMembership(log._client, log._threads, "group", new, closed=lambda _: None)
+        return KafkaMembership(log._client, log._threads, "group", new, ends=lambda *_: None)
 
     member = await asyncio.to_thread(asyncio.run, make())
     assert not member.is_there()

@@ -61,6 +61,8 @@ class KafkaLog:
         self._groups: GroupAdmin = GroupAdmin(self._client)
         self._threads: LoopThread = LoopThread(f"{client_id} heartbeats")
         self._parts: dict[_Part, None] = {}
+        # The ends of memberships. A closer that is cancelled leaves its membership's end behind.
+        self._leaving: set[asyncio.Task[None]] = set()
         self._state = "not started"
 
     @property
@@ -121,6 +123,9 @@ class KafkaLog:
             if isinstance(failed, BaseException) and not isinstance(failed, LogError):
                 raise failed
         await self._threads.close()
+        if self._leaving:
+            # Each waits for the thread, which has ended: no deadline is needed.
+            await asyncio.wait(self._leaving)
         await self._client.close()
 
     def _check(self) -> None:
@@ -129,6 +134,11 @@ class KafkaLog:
 
     def _remove(self, part: _Part) -> None:
         self._parts.pop(part, None)
+
+    def _leave(self, member: KafkaMembership, ending: asyncio.Task[None]) -> None:
+        self._remove(member)
+        self._leaving.add(ending)
+        ending.add_done_callback(self._leaving.discard)
 
     def fetcher(self, *, client_id: str, isolation: IsolationLevel) -> KafkaFetcher:
         """Return a new fetcher without partitions."""
@@ -209,7 +219,7 @@ class KafkaLog:
         """
         self._check()
         membership = await join_group(
-            self._client, self._servers, self._threads, group_id, member, closed=self._remove
+            self._client, self._servers, self._threads, group_id, member, ends=self._leave
         )
         if self._state != "started":
             await membership.close()

@@ -145,7 +145,12 @@ class Coordinator:
         main, self._main = self._main, None
         if main is not None:
             main.cancel()
-            await asyncio.wait([main])
+            try:
+                await asyncio.wait([main])
+            except asyncio.CancelledError:
+                # The log closes, which ends this loop: its sockets have to be closed before.
+                await self._finish(leave=False)
+                raise
         await self._finish(leave=leave)
 
     async def _finish(self, *, leave: bool) -> None:

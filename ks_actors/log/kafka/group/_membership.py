@@ -41,16 +41,17 @@ async def join_group(
     group_id: str,
     new: NewMember,
     *,
-    closed: Callable[[KafkaMembership], None],
+    ends: Callable[[KafkaMembership, asyncio.Task[None]], None],
 ) -> KafkaMembership:
     """Join a group.
 
     `client` is for offsets. The membership has its own client in the thread, which starts with the
-    brokers that this one knows. The membership reports group events by `event`. Raises LogTimeout
+    brokers that this one knows. The membership reports group events by `event`. It calls `ends`
+    with the task of its end, which outlives a caller that is cancelled. Raises LogTimeout
     and NotAuthorized only if no brokers are known yet.
     """
     check_aiokafka(_TOUCHED)
-    member = KafkaMembership(client, threads, group_id, new, closed=closed)
+    member = KafkaMembership(client, threads, group_id, new, ends=ends)
     options = replace(
         client.options,
         request_timeout_ms=max(
@@ -85,7 +86,7 @@ class KafkaMembership:
         group_id: str,
         new: NewMember,
         *,
-        closed: Callable[[KafkaMembership], None],
+        ends: Callable[[KafkaMembership, asyncio.Task[None]], None],
     ) -> None:
         self.client_id: str = new.client_id
         self.instance_id: str | None = new.instance_id
@@ -93,7 +94,7 @@ class KafkaMembership:
         self._threads: LoopThread = threads
         self._stuck: Callable[[], float] | None = new.stuck
         self._lease: Lease = new.lease or Lease()
-        self._on_close: Callable[[KafkaMembership], None] = closed
+        self._ends: Callable[[KafkaMembership, asyncio.Task[None]], None] = ends
         self._loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self._coordinator: Coordinator | None = None
         self._seen: GroupMetadata = GroupMetadata(group_id, -1, "")
@@ -216,10 +217,10 @@ class KafkaMembership:
             self._closed = True
             self._events.clear()
             self._wake()
-            self._on_close(self)
             self._ending = asyncio.create_task(
                 self._end_coordinator(leave=leave), name=f"{self.client_id} leaves"
             )
+            self._ends(self, self._ending)
         await asyncio.shield(self._ending)
 
     async def _end_coordinator(self, *, leave: bool) -> None:
