@@ -107,6 +107,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     (
         "log/kafka",
         "processors",
+        "processors/foreign_keys",
         "processors/joins",
         "state",
     ),

@@ -4,7 +4,15 @@ from ks_actors.dsl._branching import BranchedStream
 from ks_actors.dsl._builder import StreamsBuilder
 from ks_actors.dsl._cogroup import CogroupedStream, TimeWindowedCogroupedStream
 from ks_actors.dsl._grouped import GroupedStream, GroupedTable
-from ks_actors.dsl._options import Consumed, Grouped, Joined, Materialized, Produced, Repartitioned
+from ks_actors.dsl._options import (
+    Consumed,
+    Grouped,
+    Joined,
+    Materialized,
+    Produced,
+    Repartitioned,
+    TableJoined,
+)
 from ks_actors.dsl._session_windowed import SessionWindowedCogroupedStream, SessionWindowedStream
 from ks_actors.dsl._stream import Stream
 from ks_actors.dsl._stream_stream_joins import StreamJoined
@@ -45,6 +53,7 @@ __all__ = [
     "StreamsBuilder",
     "Suppressed",
     "Table",
+    "TableJoined",
     "TimeWindowedCogroupedStream",
     "TimeWindowedStream",
     "TimeWindows",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 V = TypeVar("V")
 W = TypeVar("W")
+KO = TypeVar("KO")
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,28 @@ class Joined(Generic[K, V, W]):
         _check_name(self)
         if self.grace_ms is not None:
             check_whole(self.grace_ms, role="grace_ms", of="Joined", least=0)
+
+
+@dataclass(frozen=True)
+class TableJoined(Generic[K, KO]):
+    """Options for a join of tables by a foreign key.
+
+    `name` is the beginning of the names of its nodes, its topics and its store. `partitioner` tells
+    the partitions of the left table's keys, `other_partitioner` those of the right table's. Each
+    must be the partitioner that the table's own topic was written with: it is called as any
+    partitioner, always with None as value, and must return one partition, or None for the default.
+    """
+
+    name: str | None = None
+    partitioner: Partitioner | None = None
+    other_partitioner: Partitioner | None = None
+
+    def __post_init__(self) -> None:
+        _check_name(self)
+        for role in ("partitioner", "other_partitioner"):
+            given = getattr(self, role)
+            if given is not None:
+                check_function(given, 4, role=role, of="TableJoined")
 
 
 @dataclass(frozen=True)

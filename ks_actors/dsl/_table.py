@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import msgspec
 
-from ks_actors.dsl import _grouped, _stream, _suppressed, _table_joins
+from ks_actors.dsl import _foreign_key_joins, _grouped, _stream, _suppressed, _table_joins
 from ks_actors.dsl._graph import named_or_behind
 from ks_actors.dsl._logic import FilterLogic, MapLogic, SourceLogic, TransformLogic, add_logic
 from ks_actors.dsl._materialize import (
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ks_actors.dsl._graph import GraphBuilder, GraphNode
     from ks_actors.dsl._grouped import GroupedTable
     from ks_actors.dsl._logic import Logic
-    from ks_actors.dsl._options import Consumed, Materialized
+    from ks_actors.dsl._options import Consumed, Materialized, TableJoined
     from ks_actors.dsl._stream import Stream
     from ks_actors.dsl._suppressed import Suppressed
     from ks_actors.processors.tables import View
@@ -45,6 +45,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 K2 = TypeVar("K2")
 V2 = TypeVar("V2")
+KO = TypeVar("KO")
 VO = TypeVar("VO")
 
 _FILTER = "KTABLE-FILTER-"
@@ -252,6 +253,7 @@ class Table(Generic[K, V]):
         self.send_old(force=True)
         return _grouped.GroupedTable(self.graph, node, options.key, options.value, options.name)
 
+    @overload
     def join(
         self,
         other: Table[K, VO],
@@ -259,13 +261,56 @@ class Table(Generic[K, V]):
         materialized: Materialized[K, V2] | None = None,
         *,
         name: str | None = None,
+    ) -> Table[K, V2]: ...
+    @overload
+    def join(
+        self,
+        other: Table[KO, VO],
+        joiner: Callable[[V, VO], V2 | None],
+        materialized: Materialized[K, V2] | None = None,
+        *,
+        foreign_key: Callable[[V], KO | None],
+        joined: TableJoined[K, KO] | None = None,
+    ) -> Table[K, V2]: ...
+    @overload
+    def join(
+        self,
+        other: Table[KO, VO],
+        joiner: Callable[[V, VO], V2 | None],
+        materialized: Materialized[K, V2] | None = None,
+        *,
+        foreign_key: Callable[[K, V], KO | None],
+        joined: TableJoined[K, KO] | None = None,
+    ) -> Table[K, V2]: ...
+    def join(
+        self,
+        other: Table[Any, VO],
+        joiner: Callable[[V, VO], V2 | None],
+        materialized: Materialized[K, V2] | None = None,
+        *,
+        name: str | None = None,
+        foreign_key: Callable[..., Any] | None = None,
+        joined: TableJoined[K, Any] | None = None,
     ) -> Table[K, V2]:
         """Return the table of rows that both tables have.
 
-        The values are `joiner(value, other value)`.
+        The values are `joiner(value, other value)`. With `foreign_key`, the other row is that with
+        the key `foreign_key(value)`, or `foreign_key(key, value)`: any number of rows can refer to
+        one (KIP-213, KIP-1104). Without such a row, or for None, there is no result. The method is
+        `join`, as in Kafka Streams; the extractor is an argument by name, because `materialized`
+        may be given by position. Call it and the joiner with care: they must return the same for
+        the same arguments. Both tables are stored. Rows are exchanged through two topics, so the
+        tables may have different numbers of partitions.
         """
-        return _table_joins.join(self, other, joiner, materialized, name, left=False, outer=False)
+        if foreign_key is None:
+            return _table_joins.join(
+                self, other, joiner, materialized, name, joined, left=False, outer=False
+            )
+        return _foreign_key_joins.join(
+            self, other, foreign_key, joiner, joined, materialized, name, left=False
+        )
 
+    @overload
     def left_join(
         self,
         other: Table[K, VO],
@@ -273,12 +318,50 @@ class Table(Generic[K, V]):
         materialized: Materialized[K, V2] | None = None,
         *,
         name: str | None = None,
+    ) -> Table[K, V2]: ...
+    @overload
+    def left_join(
+        self,
+        other: Table[KO, VO],
+        joiner: Callable[[V, VO | None], V2 | None],
+        materialized: Materialized[K, V2] | None = None,
+        *,
+        foreign_key: Callable[[V], KO | None],
+        joined: TableJoined[K, KO] | None = None,
+    ) -> Table[K, V2]: ...
+    @overload
+    def left_join(
+        self,
+        other: Table[KO, VO],
+        joiner: Callable[[V, VO | None], V2 | None],
+        materialized: Materialized[K, V2] | None = None,
+        *,
+        foreign_key: Callable[[K, V], KO | None],
+        joined: TableJoined[K, KO] | None = None,
+    ) -> Table[K, V2]: ...
+    def left_join(
+        self,
+        other: Table[Any, VO],
+        joiner: Callable[[V, VO | None], V2 | None],
+        materialized: Materialized[K, V2] | None = None,
+        *,
+        name: str | None = None,
+        foreign_key: Callable[..., Any] | None = None,
+        joined: TableJoined[K, Any] | None = None,
     ) -> Table[K, V2]:
         """Return the table of this table's rows.
 
-        The values are `joiner(value, other value or None)`.
+        The values are `joiner(value, other value or None)`. With `foreign_key`, the other row is
+        that with the foreign key, as in `join`; a row whose foreign key is None is joined with
+        None.
         """
-        return _table_joins.join(self, other, joiner, materialized, name, left=True, outer=False)
+        if foreign_key is None:
+            return _table_joins.join(
+                self, other, joiner, materialized, name, joined, left=True, outer=False
+            )
+        return _foreign_key_joins.join(
+            self, other, foreign_key, joiner, joined, materialized, name, left=True
+        )
 
     def outer_join(
         self,
@@ -292,7 +375,9 @@ class Table(Generic[K, V]):
 
         The values are `joiner(value or None, other value or None)`.
         """
-        return _table_joins.join(self, other, joiner, materialized, name, left=True, outer=True)
+        return _table_joins.join(
+            self, other, joiner, materialized, name, None, left=True, outer=True
+        )
 
     def suppress(self, suppressed: Suppressed) -> Table[K, V]:
         """Hold changes back until a window is final, or for some time.

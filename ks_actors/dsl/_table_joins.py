@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ks_actors._errors import TopologyError
 from ks_actors.dsl import _table
 from ks_actors.dsl._graph import named_or_behind
 from ks_actors.dsl._logic import JoinLogic, JoinSideLogic
@@ -28,6 +29,7 @@ def join(
     joiner: Callable[[Any, Any], Any],
     materialized: Materialized[Any, Any] | None,
     name: str | None,
+    joined: Any,
     *,
     left: bool,
     outer: bool,
@@ -48,6 +50,11 @@ def join(
         of=of,
         remedy="give a Table; make one of a stream by to_table()",
     )
+    if joined is not None:
+        raise TopologyError(
+            f"argument 'joined' of {of} is for joins by a foreign key: give foreign_key=…, or "
+            "leave it out"
+        )
     graph.check_same(other.graph, of)
     check_function(joiner, 2, role="joiner", of=of)
     check_materialized(materialized, of)

@@ -7,6 +7,7 @@ from ks_actors.records._packed_batch import PackedBatch
 from ks_actors.records._partitioner import Partitioner, partition, warm_up
 from ks_actors.records._task_id import TaskId
 from ks_actors.records._topic_partition import TopicPartition
+from ks_actors.records._value_hash import murmur3_128
 from ks_actors.records._versioned import (
     PUT_RETURN_CODE_NOT_PUT,
     PUT_RETURN_CODE_VALID_TO_UNDEFINED,
@@ -29,6 +30,7 @@ __all__ = [
     "VersionedRecord",
     "Window",
     "Windowed",
+    "murmur3_128",
     "partition",
     "warm_up",
 ]

@@ -21,6 +21,11 @@ def with_default(serde: Serde[Any] | None, default: Serde[Any] | None) -> Serde[
     return serde if or_default is None else or_default(default)
 
 
+def wraps_key(serde: Any) -> bool:
+    """Return whether this serde of values wraps a serde of keys: that takes the default of keys."""
+    return getattr(serde, "wraps_key", False) is True
+
+
 def is_complete(serde: Any) -> bool:
     """Return whether this is a complete serde: no wrapped serde waits for the app's default."""
     return serde is not None and all(

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ks_actors.processors.foreign_keys import ForeignTableJoin
 from ks_actors.processors.joins import TableJoinSide
 from ks_actors.task._join_pairs import find_pair
 from ks_actors.task._node import NodeWork, guarded, one_by_one
@@ -175,7 +176,9 @@ class Compiler:
 
     def _joins_tables(self, name: str) -> bool:
         node = self._nodes[name]
-        return isinstance(node, ProcessorNode) and isinstance(node.operator, TableJoinSide)
+        return isinstance(node, ProcessorNode) and isinstance(
+            node.operator, TableJoinSide | ForeignTableJoin
+        )
 
     def _one_at_a_time(self, name: str) -> bool:
         node = self._nodes[name]

@@ -10,7 +10,7 @@ import msgspec
 from ks_actors._errors import ConfigError, TopologyError
 from ks_actors.config import ProcessingGuarantee
 from ks_actors.log import TransactionScope
-from ks_actors.serdes import is_complete, with_default
+from ks_actors.serdes import is_complete, with_default, wraps_key
 from ks_actors.task._cache_budget import CacheBudget
 from ks_actors.task._store_registry import StoreRegistry
 from ks_actors.task._topic_sizes import TopicSizes
@@ -192,14 +192,26 @@ class Environment:
 
         Raises TopologyError, with `of` in its text, when one is missing.
         """
-        return (
-            self._required(key, self.config.default_key_serde, "key", of),
-            self._required(value, self.config.default_value_serde, "value", of),
-        )
+        return self.key_serde(key, of=of), self.value_serde(value, of=of)
 
-    def _required(
-        self, serde: Serde[Any] | None, default: Serde[Any] | None, what: str, of: str
-    ) -> Serde[Any]:
+    def key_serde(self, serde: Serde[Any] | None, *, of: str) -> Serde[Any]:
+        """Return a serde of keys, with the app's default for missing parts.
+
+        Raises TopologyError, with `of` in its text, when one is missing.
+        """
+        return self._required(serde, "key", of)
+
+    def value_serde(self, serde: Serde[Any] | None, *, of: str) -> Serde[Any]:
+        """Return a serde of values, with the app's default for missing parts.
+
+        A serde of values that wraps a key takes the default of keys. Raises TopologyError, with
+        `of` in its text, when one is missing.
+        """
+        return self._required(serde, "key" if wraps_key(serde) else "value", of)
+
+    def _required(self, serde: Serde[Any] | None, what: str, of: str) -> Serde[Any]:
+        config = self.config
+        default = config.default_key_serde if what == "key" else config.default_value_serde
         found = with_default(serde, default)
         if found is None or not is_complete(found):
             raise TopologyError(

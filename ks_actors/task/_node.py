@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from ks_actors.processors.api import IdleNode, Process, ProcessBatch, RecordMetadata
     from ks_actors.records import Batch, Headers, TaskId
+    from ks_actors.serdes import Serde
     from ks_actors.task._error_handling import Faults
     from ks_actors.task._record_context import RecordContextHolder
     from ks_actors.task._update_cache import Caches, HeldUpdates
@@ -37,6 +38,8 @@ class TaskServices:
         dropped: Callable[[int], None],
         request_commit: Callable[[], None],
         progress: dict[str, int],
+        key_serde: Callable[..., Serde[Any]],
+        value_serde: Callable[..., Serde[Any]],
         caches: Caches | None = None,
     ) -> None:
         self.application_id: str = application_id
@@ -53,6 +56,8 @@ class TaskServices:
         self.dropped: Callable[[int], None] = dropped
         self.request_commit: Callable[[], None] = request_commit
         self.progress: dict[str, int] = progress
+        self.key_serde: Callable[..., Serde[Any]] = key_serde
+        self.value_serde: Callable[..., Serde[Any]] = value_serde
         self.caches: Caches | None = caches
 
 
@@ -145,6 +150,14 @@ class NodeWork:
             joined=self._joined,
             send_old=send_old,
         )
+
+    def key_serde(self, serde: Serde[Any] | None) -> Serde[Any]:
+        """Return a serde of keys, the app's default for None."""
+        return self._services.key_serde(serde, of=f"processor {self.node}")
+
+    def value_serde(self, serde: Serde[Any] | None) -> Serde[Any]:
+        """Return a serde of values, the app's default for None."""
+        return self._services.value_serde(serde, of=f"processor {self.node}")
 
     def origins(self) -> HeldBack:
         """Return the origins that restore the context of records this node held back."""

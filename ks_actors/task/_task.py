@@ -461,6 +461,8 @@ class Task:
             dropped=self._count_dropped,
             request_commit=self._request_commit,
             progress=self._progress,
+            key_serde=setup.key_serde,
+            value_serde=setup.value_serde,
             caches=Caches(setup.cache, setup.cached_stores, self._current)
             if setup.cached_stores
             else None,

@@ -10,7 +10,7 @@ from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import Faults
 from ks_actors.records import Batch
 from ks_actors.records import partition as partition_of
-from ks_actors.serdes import with_default
+from ks_actors.serdes import with_default, wraps_key
 from ks_actors.task import is_internal
 from ks_actors.testing._coding import decoder, encoder
 from ks_actors.testing._topics import TestRecord
@@ -189,8 +189,9 @@ class LogTopics:
             if (isinstance(node, SourceNode) and _reads(node, topic)) or (
                 isinstance(node, SinkNode) and node.topic == topic
             ):
-                return with_default(node.key, config.default_key_serde), with_default(
-                    node.value, config.default_value_serde
+                keys, values = config.default_key_serde, config.default_value_serde
+                return with_default(node.key, keys), with_default(
+                    node.value, keys if wraps_key(node.value) else values
                 )
         return None, None
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from ks_actors._errors import TopologyError
 from ks_actors.processors.api import check_kind
-from ks_actors.serdes import is_complete
-from ks_actors.topology._nodes import SinkNode, SourceNode
+from ks_actors.serdes import is_complete, wraps_key
+from ks_actors.topology._nodes import ProcessorNode, SinkNode, SourceNode
 from ks_actors.topology._stores import StoreKind
 from ks_actors.topology._topology import Topology
 
@@ -42,7 +42,8 @@ def check_serdes(topology: Topology, *, key: Any, value: Any) -> None:
 
 def _missing(topology: Topology, *, has_key: bool, has_value: bool) -> Iterator[str]:
     def told(found: Any) -> str:
-        wanted = ((found.key, has_key, "key"), (found.value, has_value, "value"))
+        has = has_key if wraps_key(found.value) else has_value
+        wanted = ((found.key, has_key, "key"), (found.value, has, "value"))
         return " and ".join(
             word for serde, default, word in wanted if not default and not is_complete(serde)
         )
@@ -59,6 +60,10 @@ def _missing(topology: Topology, *, has_key: bool, has_value: bool) -> Iterator[
                     node.topic if isinstance(node.topic, str) else "topics that a function tells"
                 )
                 yield f"{words} of sink {node.name}, which writes to {topics}"
+            case ProcessorNode(operator=operator) if (
+                use := getattr(operator, "serde_use", None)
+            ) and (words := told(operator)):
+                yield f"{words} of processor {node.name}, {use}"
     for specs in (topology.stores, topology.global_stores):
         for spec in specs.values():
             if spec.kind is not StoreKind.CUSTOM and (words := told(spec)):

@@ -165,6 +165,31 @@ def tt_join_groupby(builder: StreamsBuilder, _: Params) -> None:
     write(grouped.aggregate(zero, added, lambda _, v, a: f"{a}_{v}", stored("agg")), "out")
 
 
+# ---- joins of tables by a foreign key
+
+
+def _foreign_key(v: str) -> str | None:
+    return None if v.startswith("null|") else v[: v.index("|")]
+
+
+def _joining_by_foreign_key(method: str) -> Build:
+    def build(builder: StreamsBuilder, p: Params) -> None:
+        left = table(builder, "left")
+        write(getattr(left, method)(table(builder, "right"), joined, _if(p["mat"], "jn"), foreign_key=_foreign_key), "out")
+
+    return build
+
+
+register("fk_inner", _joining_by_foreign_key("join"), "out")
+register("fk_left", _joining_by_foreign_key("left_join"), "out")
+
+
+@rebuilds("out")
+def fk_left_groupby(builder: StreamsBuilder, _: Params) -> None:
+    both = table(builder, "left").left_join(table(builder, "right"), joined, foreign_key=_foreign_key)
+    write(both.group_by(lambda k, v: (v[v.index("-") + 1 :], k), GROUPED).count(stored("cnt", NUMBER)), "out")
+
+
 # ---- joins of streams with tables
 
 

@@ -17,13 +17,7 @@ __all__ = [
     "versioned_topologies",
 ]
 
-_FOREIGN_KEYS = "there are no foreign-key joins yet"
-
-OUT_OF_REACH: dict[str, str] = {
-    "fk_inner": _FOREIGN_KEYS,
-    "fk_left": _FOREIGN_KEYS,
-    "fk_left_groupby": _FOREIGN_KEYS,
-}
+OUT_OF_REACH: dict[str, str] = {}
 """Topologies, or single graphs of them, that cannot be built, and why."""
 
 

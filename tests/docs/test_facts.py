@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ks_actors import StreamsConfig, Table
+from ks_actors import StreamsConfig
 from ks_actors.config._settings import SETTINGS
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ PROSE = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglo
 NAMED = re.compile(rf"\b({'|'.join(map(re.escape, SETTINGS))})`*,? \((?:default:? |by default )?(-?\d[\d,_]*)(?: ms| bytes| by default)?[),;:]")
 
 ABSENT: dict[str, Callable[[], bool]] = {
-    "Foreign-key joins": lambda: not any("foreign" in name for name in dir(Table)),
     "web interface": lambda: find_spec("ks_actors.web") is None,
     "metrics": lambda: find_spec("ks_actors.metrics") is None,
     "command line": lambda: find_spec("ks_actors.cli") is None,

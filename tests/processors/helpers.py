@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ks_actors.processors.api._operator import Bound, Operator, Process, ProcessBatch, RecordMetadata
     from ks_actors.processors.api._update_cache import Cache
     from ks_actors.records._batch import Batch, Headers
+    from ks_actors.serdes import Serde
 
 Entry = tuple[Any, int]
 
@@ -185,6 +186,14 @@ class Node:
 
     def wall_time(self) -> int:
         return 1_000
+
+    def key_serde(self, serde: Serde[Any] | None) -> Serde[Any]:
+        assert serde is not None
+        return serde
+
+    def value_serde(self, serde: Serde[Any] | None) -> Serde[Any]:
+        assert serde is not None
+        return serde
 
     def request_commit(self) -> None:
         self.commits += 1

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ks_actors.processors.api._record_origins import Origins
     from ks_actors.processors.api._update_cache import Cache
     from ks_actors.records import TaskId
+    from ks_actors.serdes import Serde
 
 Process: TypeAlias = Callable[[Any, Any, int, Headers], None]
 """Process one record: key, value, timestamp (ms), headers.
@@ -94,6 +95,20 @@ class NodeContext(Protocol):
 
     def origins(self) -> Origins:
         """Return the object by which an operator makes held-back records the current ones again."""
+        ...
+
+    def key_serde(self, serde: Serde[Any] | None) -> Serde[Any]:
+        """Return a serde of keys, the app's default for None.
+
+        Raises TopologyError without a default.
+        """
+        ...
+
+    def value_serde(self, serde: Serde[Any] | None) -> Serde[Any]:
+        """Return a serde of values, the app's default for None.
+
+        Raises TopologyError without a default.
+        """
         ...
 
     def schedule(

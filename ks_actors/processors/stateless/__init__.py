@@ -3,7 +3,7 @@
 from ks_actors.processors.stateless._batched import Batched
 from ks_actors.processors.stateless._branch import Branch
 from ks_actors.processors.stateless._columns import failed
-from ks_actors.processors.stateless._flat import FlatMap, FlatMapValues
+from ks_actors.processors.stateless._flat import FlatMap, FlatMapValues, spread
 from ks_actors.processors.stateless._inline import Inline
 from ks_actors.processors.stateless._remaining import ATOMS, forward_rest
 from ks_actors.processors.stateless._stateless import (
@@ -34,4 +34,5 @@ __all__ = [
     "SelectKey",
     "failed",
     "forward_rest",
+    "spread",
 ]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ks_actors.processors.api import NodeContext
 
 
-def _spread(records: Batch, keys: list[Any] | None, values: list[Any], counts: list[int]) -> Batch:
+def spread(records: Batch, keys: list[Any] | None, values: list[Any], counts: list[int]) -> Batch:
     """Return a batch in which each record is repeated by its count.
 
     The records have these keys (None: their own) and values.
@@ -74,7 +74,7 @@ class FlatMap(Stateless):
                 counts.append(len(keys) - before)
                 before = len(keys)
             if keys:
-                forward_batch(_spread(records, keys, values, counts))
+                forward_batch(spread(records, keys, values, counts))
 
         return Bound(process, batch)
 
@@ -116,7 +116,7 @@ class FlatMapValues(MapValues):
                 counts.append(len(values) - before)
                 before = len(values)
             if values:
-                forward_batch(_spread(records, None, values, counts))
+                forward_batch(spread(records, None, values, counts))
 
         return Bound(process, batch)
 

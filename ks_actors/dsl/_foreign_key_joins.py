@@ -1,0 +1,247 @@
+"""Joins of two tables by a foreign key (KIP-213).
+
+The left table sends subscriptions to the right one, through one topic, and gets responses through
+another.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ks_actors._errors import TopologyError
+from ks_actors.dsl import _table
+from ks_actors.dsl._graph import named_or_behind
+from ks_actors.dsl._logic import SourceLogic, add_logic
+from ks_actors.dsl._materialize import check_materialized, history_ms, key_value_store
+from ks_actors.dsl._options import TableJoined
+from ks_actors.processors.api import check_function, check_kind, check_options
+from ks_actors.processors.foreign_keys import (
+    ForeignTableJoin,
+    ResponseJoin,
+    SubscriptionJoin,
+    SubscriptionReceive,
+    SubscriptionResponse,
+    SubscriptionResponseSerde,
+    SubscriptionSend,
+    SubscriptionSerde,
+)
+from ks_actors.serdes import BYTES
+from ks_actors.topology import StoreKind, StoreSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ks_actors.dsl._graph import GraphBuilder, GraphNode
+    from ks_actors.dsl._options import Materialized
+    from ks_actors.dsl._table import Table
+    from ks_actors.topology import Partitioner, Topology
+
+_OUTPUT: Final = "KTABLE-FK-JOIN-OUTPUT-"
+_PROCESSOR: Final = "KTABLE-FK-JOIN-SUBSCRIPTION-PROCESSOR-"
+_REGISTRATION: Final = "KTABLE-FK-JOIN-SUBSCRIPTION-REGISTRATION-"
+_RESOLVER: Final = "KTABLE-FK-JOIN-SUBSCRIPTION-RESPONSE-RESOLVER-PROCESSOR-"
+_RESPONSE: Final = "KTABLE-FK-JOIN-SUBSCRIPTION-RESPONSE-"
+_SINK: Final = "KTABLE-SINK-"
+_SOURCE: Final = "KTABLE-SOURCE-"
+_STORE: Final = "KTABLE-FK-JOIN-SUBSCRIPTION-STATE-STORE-"
+_TOPIC: Final = "-topic"
+_WITH_KEY: Final = 2
+
+
+def join(
+    this: Table[Any, Any],
+    other: Table[Any, Any],
+    foreign_key: Callable[..., Any],
+    joiner: Callable[[Any, Any], Any],
+    joined: TableJoined[Any, Any] | None,
+    materialized: Materialized[Any, Any] | None,
+    name: str | None,
+    *,
+    left: bool,
+) -> Table[Any, Any]:
+    """Join rows of `this` table with the rows of the other one that their foreign keys name.
+
+    `left` keeps rows without another one. The names and their order are those of Kafka Streams.
+    """
+    graph = this.graph
+    options, keyed = _checked(this, other, foreign_key, joiner, joined, name, left=left)
+    of = _called(this, options.name, left=left)
+    check_materialized(materialized, of)
+    other.send_old(force=True)
+    this.send_old(force=True)
+
+    def named(suffix: str, prefix: str) -> str:
+        return graph.suffixed_or(options.name, suffix, prefix)
+
+    topic = named("-subscription-registration", _REGISTRATION) + _TOPIC
+    send = SubscriptionSend(
+        extractor=foreign_key,
+        keyed=keyed,
+        topic=topic,
+        key=other.key,
+        value=this.value,
+        left=left,
+        versioned=this.history_ms is not None,
+    )
+    sent = graph.add_processor(
+        named("-subscription-registration-processor", _REGISTRATION), send, this.node
+    )
+    subscriptions = _add_topic(
+        graph,
+        topic,
+        named("-subscription-registration-sink", _SINK),
+        named("-subscription-registration-source", _SOURCE),
+        other.key,
+        SubscriptionSerde(this.key),
+        _by_key(options.other_partitioner),
+        sent,
+    )
+    graph.copartition(other.sources | {subscriptions.name})
+    store = StoreSpec(
+        name=named("-subscription-store", _STORE),
+        kind=StoreKind.TIMESTAMPED_KEY_VALUE,
+        key=BYTES,
+        value=BYTES,
+    )
+    received = graph.add_processor(
+        named("-subscription-receive", _PROCESSOR),
+        SubscriptionReceive(store=store.name, topic=topic, key=other.key),
+        subscriptions,
+        stores=(store,),
+    )
+    theirs = other.view()
+    answered = graph.add_processor(
+        named("-subscription-join-foreign", _PROCESSOR),
+        SubscriptionJoin(view=theirs),
+        received,
+        connected=theirs.stores,
+    )
+    changed = graph.add_processor(
+        named("-foreign-join-subscription", _PROCESSOR),
+        ForeignTableJoin(
+            store=store.name,
+            topic=topic,
+            key=other.key,
+            primary_key=this.key,
+            versioned=other.history_ms is not None,
+        ),
+        other.node,
+        stores=(store,),
+    )
+    responses = _add_topic(
+        graph,
+        named("-subscription-response", _RESPONSE) + _TOPIC,
+        named("-subscription-response-sink", _SINK),
+        named("-subscription-response-source", _SOURCE),
+        this.key,
+        SubscriptionResponseSerde(other.value),
+        _by_key(options.partitioner) or _to_primary_partition,
+        answered,
+        changed,
+    )
+    sources = this.sources | {responses.name}
+    graph.copartition(sources)
+    mine = this.view()
+    resolved = graph.add_processor(
+        named("-subscription-response-resolver", _RESOLVER),
+        ResponseJoin(
+            view=mine,
+            joiner=joiner,
+            extractor=foreign_key,
+            keyed=keyed,
+            topic=topic,
+            value=this.value,
+            left=left,
+        ),
+        responses,
+        connected=mine.stores,
+    )
+    result = named("-result", _OUTPUT)
+    spec, stored = key_value_store(graph, materialized, _OUTPUT, key=this.key, value=None)
+    logic = SourceLogic(spec, stored=stored or history_ms(spec) is not None)
+    node = add_logic(graph, result, logic, resolved)
+    return _table.Table(
+        graph,
+        node,
+        sources,
+        spec.key,
+        spec.value,
+        logic,
+        store_name=spec.name if stored else None,
+    )
+
+
+def _called(this: Table[Any, Any], name: str | None, *, left: bool) -> str:
+    return named_or_behind("left_join" if left else "join", name, this.node)
+
+
+def _checked(
+    this: Table[Any, Any],
+    other: Any,
+    foreign_key: Any,
+    joiner: Any,
+    joined: Any,
+    name: str | None,
+    *,
+    left: bool,
+) -> tuple[TableJoined[Any, Any], bool]:
+    """Return the options, and whether the foreign key is computed from the key, too."""
+    of = _called(this, name, left=left)
+    check_kind(
+        other,
+        _table.Table,
+        role="argument 'other'",
+        of=of,
+        remedy="give a Table; make one of a stream by to_table()",
+    )
+    options: TableJoined[Any, Any] = check_options(joined, TableJoined, of=of)
+    if name is not None:
+        raise TopologyError(
+            f"argument 'name' of {of} is for joins on the key: with foreign_key=… give "
+            f"joined=TableJoined({name!r})"
+        )
+    of = _called(this, options.name, left=left)
+    this.graph.check_same(other.graph, of)
+    keyed = check_function(foreign_key, 1, _WITH_KEY, role="foreign_key", of=of) == _WITH_KEY
+    check_function(joiner, 2, role="joiner", of=of)
+    return options, keyed
+
+
+def _add_topic(
+    graph: GraphBuilder,
+    topic: str,
+    sink: str,
+    source: str,
+    key: Any,
+    value: Any,
+    partitioner: Partitioner | None,
+    *parents: GraphNode,
+) -> GraphNode:
+    """Add an internal topic with its sink below the parents; return its source."""
+
+    def write_sink(topology: Topology, above: tuple[str, ...]) -> None:
+        topology.add_internal_topic(topic)
+        topology.add_sink(sink, topic, *above, key=key, value=value, partitioner=partitioner)
+
+    def write_source(topology: Topology, _: tuple[str, ...]) -> None:
+        topology.add_source(source, topic, key=key, value=value)
+
+    return graph.add_node(source, write_source, graph.add_node(sink, write_sink, *parents))
+
+
+def _by_key(partitioner: Partitioner | None) -> Partitioner | None:
+    """Return a partitioner of keys as a sink's: it gets no value."""
+    if partitioner is None:
+        return None
+
+    def choose(topic: str, key: Any, _: Any, count: int) -> int | None:
+        return partitioner(topic, key, None, count)
+
+    return choose
+
+
+def _to_primary_partition(
+    _topic: str, _key: Any, response: SubscriptionResponse, _count: int
+) -> int | None:
+    """Return the left row's own partition, None if its subscription did not tell it."""
+    return response.primary_partition
