@@ -19,8 +19,8 @@ _RISK = (
     "the application would then begin with empty state"
 )
 _REMEDY = (
-    "give names by Materialized, Grouped, Joined, StreamJoined, Repartitioned and Suppressed, or "
-    "by the argument 'name'"
+    "give names by Materialized, Grouped, Joined, StreamJoined, TableJoined, Repartitioned and "
+    "Suppressed, or by the argument 'name'"
 )
 
 
