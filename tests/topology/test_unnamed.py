@@ -79,8 +79,8 @@ def test_generated_names_are_an_error_of_the_build() -> None:
     assert str(caught.value) == (
         f"ensure_explicit_internal_resource_naming is true, and names were generated for changelog topics: {COUNT}-changelog; stores: {COUNT}; "
         f"repartition topics: {COUNT}-repartition. These names have numbers that change when an operation is added or removed upstream, and the "
-        "application would then begin with empty state: give names by Materialized, Grouped, Joined, StreamJoined, Repartitioned and "
-        "Suppressed, or by the argument 'name'"
+        "application would then begin with empty state: give names by Materialized, Grouped, Joined, StreamJoined, TableJoined, "
+        "Repartitioned and Suppressed, or by the argument 'name'"
     )
 
 
