@@ -24,5 +24,5 @@ class Windowed(NamedTuple, Generic[K]):
     window: Window
 
     def __str__(self) -> str:
-        """Return `key@start/end`."""
-        return f"{self.key}@{self.window.start}/{self.window.end}"
+        """Return `[key@start/end]`, as Kafka Streams prints it."""
+        return f"[{self.key}@{self.window.start}/{self.window.end}]"

@@ -37,11 +37,11 @@ def test_a_session_takes_records_until_it_is_closed(store: str, cache_bytes: int
     """Up to stream time = end + gap + grace, that included, a record of the session counts on."""
     steps = [("in", "k1", 0, ""), ("in", "k2", now, ""), ("in", "k1", 0, "")]
     case = Case("sessions", "update", 5, 5, 0, None, store, cache_bytes, steps)
-    assert last(outcome(case))["k1@0/0"] == count
+    assert last(outcome(case))["[k1@0/0]"] == count
 
 
 @pytest.mark.parametrize("store", ["in_memory", "rocksdb"])
-@pytest.mark.parametrize(("now", "session"), [(5, "k1@0/4"), (6, "k1@4/4")])
+@pytest.mark.parametrize(("now", "session"), [(5, "[k1@0/4]"), (6, "[k1@4/4]")])
 def test_a_session_that_is_closed_stays_so(store: str, now: int, session: str) -> None:
     """A record that is accepted begins another one then, as in Kafka Streams; up to that ms it joins."""
     steps = [("in", "k1", 0, ""), ("in", "k2", now, ""), ("in", "k1", 4, "")]

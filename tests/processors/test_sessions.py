@@ -147,10 +147,10 @@ def test_final_results_come_once_and_in_the_order_of_their_ends() -> None:
     process = FinalSessionAggregate(sessions(gap=2)).bind(node).process
     for key, timestamp in (("b", 1), ("a", 1), ("a", 2), ("c", 1), ("a", 4), ("b", 6)):
         process(key, "x", timestamp, HEADERS)
-    assert [(str(row.key), row.value[0], row.timestamp) for row in node.rows] == [("b@1/1", 1, 1), ("c@1/1", 1, 1)]
+    assert [(str(row.key), row.value[0], row.timestamp) for row in node.rows] == [("[b@1/1]", 1, 1), ("[c@1/1]", 1, 1)]
     process("z", "x", 7, ())
     process("z", "x", 100, HEADERS)
-    assert [(str(row.key), row.value[0], row.headers) for row in node.rows[2:]] == [("a@1/4", 3, ()), ("b@6/6", 1, HEADERS), ("z@7/7", 1, HEADERS)]
+    assert [(str(row.key), row.value[0], row.headers) for row in node.rows[2:]] == [("[a@1/4]", 3, ()), ("[b@6/6]", 1, HEADERS), ("[z@7/7]", 1, HEADERS)]
     assert node.progress == {"s": 98}
 
 
@@ -161,7 +161,7 @@ def test_what_has_come_out_is_remembered() -> None:
     process = FinalSessionAggregate(sessions(gap=2)).bind(node).process
     for key, timestamp in (("a", 1), ("b", 9), ("a", 10)):
         process(key, "x", timestamp, ())
-    assert [str(row.key) for row in node.rows] == ["a@1/1"]
+    assert [str(row.key) for row in node.rows] == ["[a@1/1]"]
     after = Node({"s": store})
     after.progress = dict(node.progress)
     process = FinalSessionAggregate(sessions(gap=2)).bind(after).process
@@ -169,7 +169,7 @@ def test_what_has_come_out_is_remembered() -> None:
     assert after.dropped_count == 1
     process("c", "x", 13, ())
     process("c", "x", 14, ())
-    assert [str(row.key) for row in after.rows] == ["b@9/9", "a@10/10"]
+    assert [str(row.key) for row in after.rows] == ["[b@9/9]", "[a@10/10]"]
 
 
 def test_a_session_that_has_come_out_may_grow() -> None:
@@ -178,7 +178,7 @@ def test_a_session_that_has_come_out_may_grow() -> None:
     process = FinalSessionAggregate(sessions(gap=5)).bind(node).process
     for timestamp in (0, 8, 5, 100):
         process("a", "x", timestamp, ())
-    assert [(str(row.key), row.value[0]) for row in node.rows] == [("a@0/0", 1), ("a@0/8", 3)]
+    assert [(str(row.key), row.value[0]) for row in node.rows] == [("[a@0/0]", 1), ("[a@0/8]", 3)]
 
 
 def test_a_view_reads_sessions() -> None:

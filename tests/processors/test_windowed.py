@@ -115,7 +115,7 @@ def test_window_objects_are_shared_and_not_kept_for_ever() -> None:
 
 def test_a_windowed_key_is_written_as_kafka_streams_does() -> None:
     """Key, at sign, start, slash, end."""
-    assert str(Windowed("k", Window(5, 15))) == "k@5/15"
+    assert str(Windowed("k", Window(5, 15))) == "[k@5/15]"
 
 
 def final(node: Node, records: Batch, grace: int = 0, **options: Any) -> list[Row]:
