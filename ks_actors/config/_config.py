@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     )
     from ks_actors.config._settings import Keywords, Options, Settings
     from ks_actors.log import IsolationLevel
+    from ks_actors.processors.api import ProcessorWrapper
     from ks_actors.serdes import Serde
     from ks_actors.topology import TimestampExtractor
 
@@ -215,6 +216,11 @@ class StreamsConfig:
     """True: generated names of stores and internal topics are an error (KIP-1111). Default: False.
 
     False: `StreamsBuilder.build` with this config logs them as a warning.
+    """
+    processor_wrapper_class: ProcessorWrapper | None
+    """The wrapper of all processors' functions (KIP-1112). Default: none.
+
+    An object, a class, or the name of either. Tasks with a wrapper process records one at a time.
     """
     default_dsl_store: Literal["rocksdb", "in_memory"]
     """The default type of stores: `rocksDB` (the default) or `in_memory`.

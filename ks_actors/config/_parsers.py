@@ -13,7 +13,7 @@ from ks_actors import topology as timestamps
 from ks_actors._errors import TopologyError
 from ks_actors.config import _exception_handlers as handlers
 from ks_actors.config._kafka import servers
-from ks_actors.processors.api import check_function
+from ks_actors.processors.api import ProcessorWrapper, check_function
 from ks_actors.serdes import Serde
 
 if TYPE_CHECKING:
@@ -181,6 +181,14 @@ def handler(value: Any) -> Any:
         if isinstance(value, str) and value.lower() in RESPONSES
         else _fitting(function(value), 3)
     )
+
+
+def wrapper(value: Any) -> ProcessorWrapper:
+    """Accept a wrapper of processors, its class, or the name of either."""
+    found = _named(value)
+    if not isinstance(found, ProcessorWrapper):
+        raise ValueError("is no ProcessorWrapper")  # noqa: TRY004 - likewise
+    return found
 
 
 def extractor(value: Any) -> Any:

@@ -55,7 +55,6 @@ REFUSED: Final[dict[str, str]] = {
     "processing_exception_handler_global_enabled": (
         "processing_exception_handler always decides about records of global stores too"
     ),
-    "processor_wrapper_class": "processors are not wrapped yet (KIP-1112)",
     "rack_aware_assignment_non_overlap_cost": _RACKS,
     "rack_aware_assignment_strategy": _RACKS,
     "rack_aware_assignment_tags": _RACKS,

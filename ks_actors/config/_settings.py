@@ -22,6 +22,7 @@ from ks_actors.config._parsers import (
     text,
     topic_name,
     whole_number,
+    wrapper,
 )
 from ks_actors.log import IsolationLevel
 from ks_actors.topology import FailOnInvalidTimestamp, optimization
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         ProcessingExceptionHandler,
         ProductionExceptionHandler,
     )
+    from ks_actors.processors.api import ProcessorWrapper
     from ks_actors.serdes import Serde
     from ks_actors.topology import TimestampExtractor
 
@@ -91,6 +93,7 @@ class Options(TypedDict, total=False):
     errors_dead_letter_queue_topic_name: str
     topology_optimization: str | Collection[str]
     ensure_explicit_internal_resource_naming: bool | str
+    processor_wrapper_class: ProcessorWrapper | type[ProcessorWrapper] | str | None
     default_dsl_store: str
     enable_transactional_statestores: bool | str
     default_interactive_query_isolation_level: IsolationLevel | str
@@ -216,6 +219,7 @@ SETTINGS: dict[str, Setting] = {
     "errors_dead_letter_queue_topic_name": Setting(topic_name, _is(None)),
     "topology_optimization": Setting(optimization, _is("none")),
     "ensure_explicit_internal_resource_naming": Setting(switch, _is(False)),
+    "processor_wrapper_class": Setting(optional(wrapper), _is(None)),
     "default_dsl_store": Setting(one_of(rocksdb="rocksdb", in_memory="in_memory"), _is("rocksdb")),
     "enable_transactional_statestores": Setting(always, _is(True)),
     "default_interactive_query_isolation_level": Setting(

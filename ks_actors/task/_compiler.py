@@ -4,7 +4,7 @@ A node takes records one at a time, depth first, as in Kafka Streams. It takes w
 the result is the same:
 
 - downstream of a source without a path to an asynchronous node, or to a node that reads the
-  record's context (a user's processor);
+  record's context (a user's processor, or any node in a user's wrapper);
 - through a node with several children only when these never meet again: they share no node, no
   store and no output topic.
 
@@ -15,8 +15,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ks_actors.processors.api import WrappedOperator, checked, wrapped_node
 from ks_actors.processors.foreign_keys import ForeignTableJoin
 from ks_actors.processors.joins import TableJoinSide
+from ks_actors.processors.stateless import Batched
 from ks_actors.task._join_pairs import find_pair
 from ks_actors.task._node import NodeWork, guarded, one_by_one
 from ks_actors.task.calls import needs_thread
@@ -25,7 +27,7 @@ from ks_actors.topology import ProcessorNode, SinkNode, SourceNode
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from ks_actors.processors.api import Process, ProcessBatch
+    from ks_actors.processors.api import Operator, Process, ProcessBatch, ProcessorWrapper
     from ks_actors.task._join_pairs import Pair
     from ks_actors.task._node import TaskServices
     from ks_actors.task._sink import Sink
@@ -85,12 +87,14 @@ class Compiler:
         services: TaskServices,
         *,
         sink: Callable[[SinkNode], Sink],
-        make_async: Callable[[ProcessorNode, NodeWork], InFlight],
+        make_async: Callable[[Operator, NodeWork], InFlight],
+        wrapper: ProcessorWrapper | None = None,
     ) -> None:
         self._nodes: dict[str, Node] = {name: topology.nodes[name] for name in names}
         self._services = services
         self._sink = sink
         self._make_async = make_async
+        self._wrapper = wrapper
         self._made: dict[str, tuple[Process, ProcessBatch]] = {}
         self._closers: dict[str, Callable[[], None]] = {}
         self._asynchronous: list[InFlight] = []
@@ -145,17 +149,28 @@ class Compiler:
         node = self._nodes[name]
         assert isinstance(node, ProcessorNode)
         work = self._work(node)
-        if node.operator.asynchronous is not None:
-            asynchronous = self._make_async(node, work)
+        operator = self._operator(node, work)
+        if operator.asynchronous is not None:
+            asynchronous = self._make_async(operator, work)
             self._asynchronous.append(asynchronous)
             self._closers[name] = asynchronous.close
             return asynchronous.process, one_by_one(asynchronous.process, self._services.current)
-        bound = node.operator.bind(work)
+        bound = operator.bind(work)
         self._closers[name] = bound.close
         process = guarded(bound.process, work)
         if bound.batch is None or not self._disjoint(node.children):
             return process, one_by_one(process, self._services.current)
         return process, bound.batch
+
+    def _operator(self, node: ProcessorNode, work: NodeWork) -> Operator:
+        """Return a node's operator, in the app's wrapper if it has one."""
+        operator, wrapper = node.operator, self._wrapper
+        if wrapper is None:
+            return operator
+        if isinstance(operator, Batched):
+            call = wrapper.wrap_batch(wrapped_node(work), operator.call)
+            return operator.with_call(checked(call, "wrap_batch", node.name))
+        return WrappedOperator(operator, wrapper)
 
     def _work(self, node: SourceNode | ProcessorNode) -> NodeWork:
         stores = node.stores if isinstance(node, ProcessorNode) else ()
@@ -183,7 +198,9 @@ class Compiler:
     def _one_at_a_time(self, name: str) -> bool:
         node = self._nodes[name]
         return isinstance(node, ProcessorNode) and (
-            node.operator.record_context or node.operator.asynchronous is not None
+            self._wrapper is not None
+            or node.operator.record_context
+            or node.operator.asynchronous is not None
         )
 
     def _disjoint(self, children: Iterable[str]) -> bool:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ks_actors.log import OffsetAndMetadata, Outgoing
-    from ks_actors.processors.api import IdleNode
+    from ks_actors.processors.api import IdleNode, Operator
     from ks_actors.records import Batch, TaskId, TopicPartition
     from ks_actors.state import TaskStores
     from ks_actors.task._compiler import Plan
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ks_actors.task._node import NodeWork
     from ks_actors.task._offset_metadata import Position
     from ks_actors.task.calls import InFlight
-    from ks_actors.topology import ProcessorNode, SinkNode
+    from ks_actors.topology import SinkNode
 
 # The records per run, adapted so that a run takes about _RUN_SECONDS.
 _FIRST_RUN = 64
@@ -480,9 +480,9 @@ class Task:
                 spread_each=setup.replayable,
             )
 
-        def asynchronous(node: ProcessorNode, work: NodeWork) -> InFlight:
+        def asynchronous(operator: Operator, work: NodeWork) -> InFlight:
             return in_flight_node(
-                node.operator,
+                operator,
                 work,
                 current=self._current,
                 wake=self._wake,
@@ -490,7 +490,12 @@ class Task:
             )
 
         plan = Compiler(
-            setup.topology, setup.node_names(self.id), services, sink=sink, make_async=asynchronous
+            setup.topology,
+            setup.node_names(self.id),
+            services,
+            sink=sink,
+            make_async=asynchronous,
+            wrapper=setup.config.processor_wrapper_class,
         ).compile()
         self._paired = (
             None if plan.pair is None else MergedTurns(plan.pair, plan, self.group, self._current)

@@ -100,6 +100,7 @@ def test_what_is_not_said_has_a_default() -> None:
         "errors_dead_letter_queue_topic_name": None,
         "topology_optimization": "none",
         "ensure_explicit_internal_resource_naming": False,
+        "processor_wrapper_class": None,
         "default_dsl_store": "rocksdb",
         "enable_transactional_statestores": True,
         "default_interactive_query_isolation_level": IsolationLevel.READ_UNCOMMITTED,

@@ -46,6 +46,8 @@ def shown(name: str, value: Any) -> str:
         return IN_WORDS[name]
     if value is None:
         return "none"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
     if isinstance(value, int):
         return f"{value:,}"
     word = "fail" if value is log_and_fail else value.value if isinstance(value, Enum) else str(value)

@@ -150,7 +150,11 @@ def test_final_results_come_once_and_in_the_order_of_their_ends() -> None:
     assert [(str(row.key), row.value[0], row.timestamp) for row in node.rows] == [("[b@1/1]", 1, 1), ("[c@1/1]", 1, 1)]
     process("z", "x", 7, ())
     process("z", "x", 100, HEADERS)
-    assert [(str(row.key), row.value[0], row.headers) for row in node.rows[2:]] == [("[a@1/4]", 3, ()), ("[b@6/6]", 1, HEADERS), ("[z@7/7]", 1, HEADERS)]
+    assert [(str(row.key), row.value[0], row.headers) for row in node.rows[2:]] == [
+        ("[a@1/4]", 3, ()),
+        ("[b@6/6]", 1, HEADERS),
+        ("[z@7/7]", 1, HEADERS),
+    ]
     assert node.progress == {"s": 98}
 
 

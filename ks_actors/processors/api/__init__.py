@@ -50,6 +50,13 @@ from ks_actors.processors.api._record import FixedKeyRecord, Record
 from ks_actors.processors.api._record_origins import Origin
 from ks_actors.processors.api._stream_clock import Clock, keep
 from ks_actors.processors.api._update_cache import Cache, Gone, HeldRows
+from ks_actors.processors.api._wrapped_operator import WrappedOperator, checked, wrapped_node
+from ks_actors.processors.api._wrapper import (
+    AsyncProcess,
+    BatchProcess,
+    ProcessorWrapper,
+    WrappedNode,
+)
 
 __all__ = [
     "AnySupplier",
@@ -57,6 +64,8 @@ __all__ = [
     "AsyncBound",
     "AsyncOperator",
     "AsyncOptions",
+    "AsyncProcess",
+    "BatchProcess",
     "Bound",
     "Cache",
     "Clock",
@@ -76,11 +85,14 @@ __all__ = [
     "Processor",
     "ProcessorContext",
     "ProcessorOperator",
+    "ProcessorWrapper",
     "PunctuationType",
     "Punctuator",
     "Record",
     "RecordMetadata",
     "Retry",
+    "WrappedNode",
+    "WrappedOperator",
     "async_options",
     "call_time",
     "check_configs",
@@ -93,6 +105,7 @@ __all__ = [
     "check_serde",
     "check_supplier",
     "check_whole",
+    "checked",
     "forward_closed",
     "held_back",
     "is_async",
@@ -102,4 +115,5 @@ __all__ = [
     "takes_key",
     "too_early",
     "unreadable",
+    "wrapped_node",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from copy import copy
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 from ks_actors._errors import TopologyError
@@ -49,6 +50,14 @@ class Batched:
         self.max_wait_ms: int = max_wait_ms
         self.asynchronous: AsyncOptions = run
         self.service: Any = getattr(function, "service", None)
+
+    def with_call(
+        self, call: Callable[[list[Record[Any, Any]]], Awaitable[list[Record[Any, Any]]]]
+    ) -> Batched:
+        """Return a copy that calls this function."""
+        other = copy(self)
+        other.call = call
+        return other
 
     def bind(self, context: NodeContext) -> Bound:  # noqa: ARG002 - as it says
         """Refuse to process by itself: the runtime has a node of its own for this operator."""

@@ -1,0 +1,58 @@
+"""Operators with a user's wrapper around their functions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar, cast, final
+
+from ks_actors._errors import TopologyError
+from ks_actors.processors.api._operator import AsyncBound, Bound
+from ks_actors.processors.api._wrapper import WrappedNode
+
+if TYPE_CHECKING:
+    from ks_actors.processors.api._async_options import AsyncOptions
+    from ks_actors.processors.api._operator import AsyncOperator, NodeContext, Operator
+    from ks_actors.processors.api._wrapper import ProcessorWrapper
+
+F = TypeVar("F")
+
+
+@final
+class WrappedOperator:
+    """An operator whose functions a user's wrapper has wrapped; it takes records one at a time."""
+
+    record_context: bool = True
+
+    def __init__(self, operator: Operator, wrapper: ProcessorWrapper) -> None:
+        self._operator = operator
+        self._wrapper = wrapper
+        self.asynchronous: AsyncOptions | None = operator.asynchronous
+
+    def bind(self, context: NodeContext) -> Bound:
+        """Make the functions of one task."""
+        bound = self._operator.bind(context)
+        process = self._wrapper.wrap(wrapped_node(context), bound.process)
+        return Bound(checked(process, "wrap", context.node), None, bound.close)
+
+    def bind_async(self, context: NodeContext) -> AsyncBound:
+        """Make the functions of one task for `async def` code."""
+        bound = cast("AsyncOperator", self._operator).bind_async(context)
+        call = self._wrapper.wrap_async(wrapped_node(context), bound.call)
+        return AsyncBound(checked(call, "wrap_async", context.node), bound.emit, bound.close)
+
+
+def wrapped_node(context: NodeContext) -> WrappedNode:
+    """Return what a wrapper is told of a node."""
+    return WrappedNode(
+        context.node, context.application_id, context.task_id, context.record_metadata
+    )
+
+
+def checked(function: F, method: str, node: str) -> F:
+    """Return what a wrapper has returned. Raises TopologyError if it cannot be called."""
+    returned: Any = function
+    if not callable(returned):
+        raise TopologyError(
+            f"{method} of processor_wrapper_class returned {returned!r} for node {node}: return "
+            "the function to call for it"
+        )
+    return function
