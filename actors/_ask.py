@@ -87,8 +87,8 @@ class PendingAsk(Generic[R]):
                 raise SelfDeadlock(inbox.owner.path, "ask")
             if self._waiter is not None:
                 raise RuntimeError(
-                    f"this ask of {inbox.owner.path} is awaited already; await it once "
-                    "and share the answer"
+                    f"this ask of {inbox.owner.path} is already awaited; await it once and share "
+                    "the answer"
                 )
             kernel = inbox.kernel
             # Not loop.create_future(), which in asyncio is a Python wrapper around this call.

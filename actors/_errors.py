@@ -69,7 +69,7 @@ class NoReply(ActorsError):
         self.path = path
         super().__init__(
             f"{path} dropped the reply of this ask unanswered; call reply.tell or reply.fail on "
-            "every way through its handler"
+            "every path of its handler"
         )
 
 
@@ -136,7 +136,9 @@ class NotAChild(ActorsError):
     def __init__(self, path: str, other: str) -> None:
         self.path = path
         self.other = other
-        super().__init__(f"{other} is not below {path}; tell it a message on which it stops itself")
+        super().__init__(
+            f"{other} is not below {path}; send it a message that makes it stop itself"
+        )
 
 
 @final

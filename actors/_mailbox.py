@@ -32,7 +32,8 @@ class Mailbox(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"{self!r}: capacity and batch must be at least 1, stash at least 0")
         if self.overflow not in {"undelivered", "drop_oldest", "fail_system", "dead_letter"}:
             raise ValueError(
-                f"overflow {self.overflow!r} is none of 'undelivered', 'drop_oldest', 'fail_system'"
+                f"overflow {self.overflow!r} is not one of 'undelivered', 'drop_oldest', "
+                "'fail_system'"
             )
         if self.watermarks is not None:
             low, high = self.watermarks

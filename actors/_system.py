@@ -81,7 +81,7 @@ class System:
     async def __aenter__(self) -> Self:
         if self._host is not None:
             raise RuntimeError(
-                f"actor system {self._name!r} has been entered already; make a new one"
+                f"actor system {self._name!r} has already been entered; make a new one"
             )
         self._host = host = Host()
         loop = asyncio.get_running_loop()

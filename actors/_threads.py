@@ -37,7 +37,7 @@ class ThreadLane(Executor):
         future: Future[T] = Future()
         with self._work:
             if self._closed:
-                raise RuntimeError(f"threads of {self._name} are shut down")
+                raise RuntimeError(f"the threads of {self._name} are shut down")
             if self._idle <= len(self._jobs) and len(self._threads) < self._limit:
                 # First, as it may fail: a refused job must not be in the queue.
                 thread = threading.Thread(

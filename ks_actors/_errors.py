@@ -96,7 +96,7 @@ class OffsetOutOfRange(LogError):
 
     def __init__(self, partition: TopicPartition, position: int, begin: int, end: int) -> None:
         super().__init__(
-            f"{partition} holds offsets {begin} to {end}, position {position} is outside"
+            f"{partition} has offsets {begin} to {end}, position {position} is outside"
         )
         self.partition: TopicPartition = partition
         self.position: int = position

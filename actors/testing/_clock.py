@@ -109,7 +109,9 @@ class ManualClock:
     async def advance(self, seconds: float, /) -> None:
         """Advance by `seconds`: fire due timers one by one, and wait for quiet after each."""
         if not seconds >= 0:
-            raise ValueError(f"time does not go back: seconds must not be negative, is {seconds}")
+            raise ValueError(
+                f"time does not run backward: seconds must not be negative, is {seconds}"
+            )
         target = self._now + seconds
         await self._quiesce()
         while (due := self.next_due()) is not None and due <= target:

@@ -116,13 +116,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def _give_up(self) -> None:
         tasks = "".join(f"\n  {task!r}" for task in asyncio.all_tasks(self))
         what = (
-            "only jobs in threads are under way"
+            "only jobs in threads are running"
             if self._jobs
-            else "nothing is ready, due or under way"
+            else "nothing is ready, scheduled or running"
         )
         raise RuntimeError(
-            f"deadlock: {what}, and no other thread has called for {self._patience():g} "
-            f"s; tasks:{tasks}"
+            f"deadlock: {what}, and no other thread has called for {self._patience():g} s; "
+            f"tasks:{tasks}"
         )
 
 

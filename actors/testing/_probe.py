@@ -117,7 +117,9 @@ class Probe(Ref[M]):
         end = found()
         if end is None:
             raise AssertionError(
-                self._explain(f"expected the end of {ref.path} within {within:g} s, but it lives")
+                self._explain(
+                    f"expected the end of {ref.path} within {within:g} s, but it is alive"
+                )
             )
         signals.remove(end)
         failures = self._kit.failures

@@ -159,7 +159,7 @@ class App(AppOrders):
         """
         if self._begun:
             raise NotRunning(
-                f"app {self.config.application_id} has been started already; make a new one"
+                f"app {self.config.application_id} has already been started; make a new one"
             )
         self._check_wanted()
         tell_if_missing()
@@ -224,7 +224,7 @@ class App(AppOrders):
             errors: list[Exception] = []
             await try_step(ref.ask(m.StopInstance, leave=self._leaves).within(inf), errors)
             for error in errors:
-                _log.warning("closing what had been started failed: %s", error)
+                _log.warning("closing the started parts failed: %s", error)
             raise
 
     def _check_wanted(self) -> None:
@@ -233,7 +233,7 @@ class App(AppOrders):
 
     def _closed_early(self) -> NotRunning:
         return NotRunning(
-            f"app {self.config.application_id} was closed before it had started; make a new one"
+            f"app {self.config.application_id} was closed before it was started; make a new one"
         )
 
     def _spec(self, log: Log, system: System) -> Spec[m.InstanceMessage]:
@@ -297,7 +297,7 @@ class App(AppOrders):
         `session_timeout_ms`, unless `leave_group` is true.
         """
         if timeout_ms is not None and timeout_ms < 0:
-            raise ValueError(f"timeout_ms must not be negative, is {timeout_ms}")
+            raise ValueError(f"timeout_ms is {timeout_ms}: give 0 or more")
         self._closing.begin(
             (self.config.close_timeout_ms if timeout_ms is None else timeout_ms) / 1000
         )

@@ -52,8 +52,8 @@ def _check_listener(listener: Any, kind: type[Any], role: str) -> None:
         method = getattr(listener, name, None)
         if not callable(method):
             raise TopologyError(
-                f"argument {role!r} of App is {listener!r}, which has no method {name}: give "
-                f"a {kind.__name__}"
+                f"argument {role!r} of App is {listener!r}, which has no method {name}: give a "
+                f"{kind.__name__}"
             )
         check_function(
             method, _arguments(kind, name), role=f"method {name} of argument {role!r}", of="App"

@@ -38,7 +38,7 @@ class AppOverHistory:
     def __init__(
         self, topology: Topology, config: StreamsConfig, log: Log | None, topics: Mapping[str, int]
     ) -> None:
-        remedy = "give a StreamsConfig; StreamsConfig.of(...) makes one of a dict"
+        remedy = "give a StreamsConfig; StreamsConfig.of(...) makes one from a dict"
         check_kind(config, StreamsConfig, role="argument 'config'", of="App", remedy=remedy)
         check_topology(topology, of="App")
         check_topics(topics)
@@ -87,8 +87,8 @@ class AppOverHistory:
         """
         if self._begun:
             raise NotRunning(
-                f"app {self.config.application_id} has been started: a backfill is "
-                "for one that is not"
+                f"app {self.config.application_id} has already been started: run a backfill with a "
+                "new one"
             )
         from ks_actors.batch import backfill as over_history  # noqa: PLC0415 - few apps need it
 
@@ -122,8 +122,8 @@ class AppOverHistory:
         """
         if self._begun:
             raise NotRunning(
-                f"app {self.config.application_id} has been started: history is to be in its "
-                "topics before that"
+                f"app {self.config.application_id} has already been started: import history into "
+                "its topics before the start"
             )
         from ks_actors.batch import publish  # noqa: PLC0415 - most apps have no use for it
 
@@ -192,7 +192,8 @@ class AppOverHistory:
         """
         if self._begun:
             raise NotRunning(
-                f"app {self.config.application_id} has been started: hand state over before that"
+                f"app {self.config.application_id} has already been started: load state before the "
+                "start"
             )
         async with opened(self.config, self._given_log) as log:
             await self._create_topics(log)
@@ -225,8 +226,8 @@ class AppOverHistory:
         """
         if self._begun:
             raise NotRunning(
-                f"app {self.config.application_id} has been started: reset it before "
-                "that, with a new one"
+                f"app {self.config.application_id} has already been started: reset the application "
+                "with a new one, before the start"
             )
         options: Any = {"execute": execute, "force": force, "timeout_ms": timeout_ms}
         return await reset(

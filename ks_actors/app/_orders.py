@@ -86,8 +86,8 @@ class AppOrders(AppOverHistory):
         except TaskTimeout as late:
             if self._instance is not None and self._instance.removes_in_vain:
                 told = (
-                    f"the worker did not end within {timeout_ms} ms: a processor does not return; "
-                    "the worker ends when it can"
+                    f"the worker did not stop within {timeout_ms} ms, because a processor does not "
+                    "return; the worker stops when it does"
                 )
                 raise TaskTimeout(told) from late
             raise
@@ -118,9 +118,7 @@ class AppOrders(AppOverHistory):
         """
         self._running()
         assert self._instance is not None
-        await self._obeyed(
-            "commit", self._instance.commit("the application asks for it"), timeout_ms
-        )
+        await self._obeyed("commit", self._instance.commit("App.commit was called"), timeout_ms)
 
     async def snapshot(self, timeout_ms: int | None = None) -> SnapshotManifest:
         """Take a snapshot of this instance's active tasks at `snapshot_uri`; return its manifest.
@@ -137,7 +135,7 @@ class AppOrders(AppOverHistory):
             return await self._obeyed("take a snapshot", asked, timeout_ms)
         except NotRunning as ended:
             raise SnapshotFailed(
-                f"the app has ended in the middle of a snapshot: {ended.__cause__}"
+                f"the app ended while it took a snapshot: {ended.__cause__}"
             ) from ended.__cause__
 
     async def _obeyed(self, what: str, asked: Ask[T], timeout_ms: int | None) -> T:
@@ -151,13 +149,13 @@ class AppOrders(AppOverHistory):
             return await asked
         except AskTimeout as late:
             told = (
-                f"the app did not come to the order to {what} within {late.seconds * 1000:g} ms; "
-                f"it is {self.state.name}. The order is dropped"
+                f"the app did not start to {what} within {late.seconds * 1000:g} ms and drops the "
+                f"request; its state is {self.state.name}"
             )
             raise TaskTimeout(told) from late
         except ActorsError as ended:
             raise NotRunning(
-                f"the app ended before it came to the order to {what}: it is {self.state.name}"
+                f"the app ended before it could {what}; its state is {self.state.name}"
             ) from ended
 
     def _running(self) -> Ref[m.InstanceMessage]:
@@ -165,7 +163,7 @@ class AppOrders(AppOverHistory):
             InstanceState.RUNNING,
             InstanceState.REBALANCING,
         }:
-            raise NotRunning(f"the app is {self.state.name}; this needs it RUNNING")
+            raise NotRunning(f"the app is {self.state.name}, but this needs a RUNNING app")
         return self._ref
 
     async def wait_until_caught_up(self, timeout_ms: int = 60_000) -> None:
@@ -203,7 +201,7 @@ class AppOrders(AppOverHistory):
         except TimeoutError:
             if scope is None or not scope.expired():
                 raise  # the error that ended the app
-            how = "the log did not tell how far its topics go" if behind is None else behind.told
+            how = "the log did not return its end offsets" if behind is None else behind.told
             raise TaskTimeout(f"not caught up within {timeout_ms} ms: {how}") from None
 
     async def _behind(self) -> Behind:
@@ -221,7 +219,7 @@ class AppOrders(AppOverHistory):
         except LogError as error:
             return Behind(
                 1,
-                f"the log did not tell how far other members of the group are: {error}",
+                f"the log did not return the offsets of other group members: {error}",
                 here=False,
             )
         if elsewhere.behind:

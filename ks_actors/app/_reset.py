@@ -85,7 +85,7 @@ async def reset(
         )
     if log is None and config.log == "memory://":
         raise ConfigError(
-            "a log in memory is gone with its process, there is nothing to reset: set "
+            "the log is in memory and ends with its process, so nothing can be reset: set "
             "bootstrap_servers, or log=embedded:///path"
         )
     resetter = _Resetter(config, execute=execute, force=force)
@@ -102,7 +102,7 @@ async def reset(
     except TimeoutError as late:
         if not scope.expired():
             raise
-        told = ResetRefused(f"there was no time {resetter.step}: timeout_ms is {timeout_ms}")
+        told = ResetRefused(f"timeout_ms ({timeout_ms}) was too short {resetter.step}")
         raise resetter.explained(told) if resetter.changed else told from late
 
 
@@ -126,9 +126,9 @@ class _Resetter:
     def explained(self, error: KsActorsError) -> ResetIncomplete:
         """Return an error that lists the changes before this one came, and says how to continue."""
         return ResetIncomplete(
-            f"the reset of application {self._id} has ended in the middle: it was not possible "
-            f"{self.step}: {error}. Changed, in part at least: {', '.join(self._done)}. Run the "
-            "reset again before the application is started"
+            f"the reset of application {self._id} stopped in the middle: it failed {self.step}: "
+            f"{error}. Changed, at least in part: {', '.join(self._done)}. Run the reset again "
+            "before you start the application"
         )
 
     async def run(
@@ -141,14 +141,14 @@ class _Resetter:
     ) -> ResetPlan:
         if not isinstance(log, ManagesGroups):
             raise ConfigError(
-                f"{type(log).__name__} does not let groups be changed: it has not the methods of "
+                f"{type(log).__name__} cannot change groups: it lacks the methods of "
                 "ks_actors.log.ManagesGroups"
             )
         self._check_apart(log)
         with self._state_held() as directory:
-            self.step = "to look at the group"
+            self.step = "to list the members of the group"
             members = await self._members(log)
-            self.step = "to find out what there is"
+            self.step = "to make the plan"
             planner = Planner(self._config, topology, log, log, lambda: time.time_ns() // 1_000_000)
             plan = await planner.plan(members, directory, input_topics, internal_topics, to)
             if not self._execute:
@@ -163,7 +163,7 @@ class _Resetter:
         place: Path | None = getattr(log, "directory", None)
         if place is not None and place.resolve().is_relative_to(self._directory.path.resolve()):
             raise ResetRefused(
-                f"the log in {place} lies in the state directory {self._directory.path}, which a "
+                f"the log in {place} is inside the state directory {self._directory.path}, which a "
                 "reset deletes: move one of them"
             )
 
@@ -191,8 +191,8 @@ class _Resetter:
                 pass
             except BlockingIOError as error:
                 raise StateLocked(
-                    f"the state directory {path} is in use by an instance: stop it before the "
-                    "application is reset"
+                    f"the state directory {path} is in use by an instance: stop it before you "
+                    "reset the application"
                 ) from error
         yield there
 
@@ -201,7 +201,7 @@ class _Resetter:
         if members and not self._force:
             raise ResetRefused(
                 f"the group {self._id} has members: {', '.join(map(str, members))}; nothing has "
-                "changed. Stop all instances of the application. An instance that has died is a "
+                "changed. Stop all instances of the application. A crashed instance stays a "
                 "member until its session timeout; --force (force=True) removes it"
             )
         return members
@@ -222,8 +222,8 @@ class _Resetter:
         again = await groups.group_members(self._id)
         if again:
             raise ResetRefused(
-                f"members have come back to the group {self._id}: {', '.join(map(str, again))}: "
-                "stop these processes"
+                f"members have rejoined the group {self._id}: {', '.join(map(str, again))}: stop "
+                "their processes"
             )
 
     async def _carry_out(self, plan: ResetPlan, log: Log, groups: ManagesGroups) -> None:
@@ -254,14 +254,12 @@ class _Resetter:
             if plan.internal_topics:
                 await self._check_empty(groups)
                 self.step = f"to delete topics {', '.join(plan.internal_topics)}"
-                self._done.append("internal topics, some or all")
+                self._done.append("internal topics, at least some")
                 try:
                     await log.delete_topics(plan.internal_topics)
                 except UnknownTopicOrPartition:
-                    _log.info(
-                        "internal topics of %s were deleted by somebody else meanwhile", self._id
-                    )
-                self.step = "to see the group forget the offsets of the topics that are deleted"
+                    _log.info("somebody else deleted internal topics of %s meanwhile", self._id)
+                self.step = "to wait until the group has no offsets of the deleted topics"
                 await self._until_forgotten(groups, plan.internal_topics)
             self.step = "to set the offsets of the input topics"
             await groups.set_group_offsets(
@@ -269,7 +267,7 @@ class _Resetter:
             )
         except IllegalGeneration as error:
             raise ResetRefused(
-                f"the group {self._id} has got members meanwhile: stop all instances of the "
+                f"members joined the group {self._id} meanwhile: stop all instances of the "
                 f"application ({error})"
             ) from error
         except OSError as error:
@@ -310,7 +308,7 @@ def _remove_if_empty(directory: Path) -> None:
             directory.rmdir()
         except OSError as error:
             _log.debug(
-                "the state directory %s stays, as somebody has begun to use it: %s",
+                "the state directory %s stays, because an instance has begun to use it: %s",
                 directory,
                 error,
             )

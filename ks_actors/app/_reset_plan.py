@@ -146,14 +146,14 @@ class Planner:
             foreign = [] if read is None else sorted(found - read)
             if foreign:
                 raise ResetRefused(
-                    f"the topology does not read {', '.join(foreign)} from the group's offsets: "
-                    "name topics that it reads"
+                    f"the topology does not read topics {', '.join(foreign)} from the group's "
+                    "offsets: name topics that it reads"
                 )
         missing = sorted(found - existing.keys())
         if missing:
             raise ResetRefused(
-                f"there are no topics {', '.join(missing)}, whose offsets were to be set; nothing "
-                "has changed. Name the input topics that there are (--input-topics)"
+                f"topics {', '.join(missing)} do not exist, so their offsets cannot be set; "
+                "nothing has changed. Name input topics that exist (--input-topics)"
             )
         return sorted(found)
 
@@ -196,8 +196,8 @@ class Planner:
             if wrong:
                 there = ", ".join(sorted(found)) or "none"
                 raise ResetRefused(
-                    f"{', '.join(wrong)} are no internal topics of application {self._id}; "
-                    f"nothing has changed. It has {there}"
+                    f"topics {', '.join(wrong)} are not internal topics of application {self._id}; "
+                    f"nothing has changed. Its internal topics: {there}"
                 )
             return sorted(set(wanted))
         others = [
@@ -210,9 +210,9 @@ class Planner:
         )
         if unclear:
             raise ResetRefused(
-                f"topics {', '.join(unclear)} may belong to another application, as there are "
-                f"groups {', '.join(others)}; nothing has changed. Name the internal topics of "
-                f"{self._id} (--internal-topics, or internal_topics)"
+                f"topics {', '.join(unclear)} may belong to another application, because the "
+                f"groups {', '.join(others)} exist; nothing has changed. Name the internal topics "
+                f"of {self._id} (--internal-topics, or internal_topics)"
             )
         return sorted(found)
 
@@ -246,11 +246,9 @@ class Planner:
             if topic == letters:
                 self._left.append(f"topic {topic}: dead letters stay")
             elif self._is_internal(topic):
-                self._left.append(
-                    f"topic {topic}: it is not among the internal topics that are named"
-                )
+                self._left.append(f"topic {topic}: it is not among the named internal topics")
             elif topic.startswith(f"{self._id}-"):
-                self._left.append(f"topic {topic}: it is no internal topic")
+                self._left.append(f"topic {topic}: it is not an internal topic")
         for topic in sorted({each.topic for each in committed} - set(deleted) - set(inputs)):
             self._left.append(
                 f"committed offsets of topic {topic}: it is not among the input topics"
@@ -294,7 +292,7 @@ class Planner:
             offset, note = clamped(partition, wanted[partition], begins[partition], ends[partition])
             if isinstance(to, ShiftBy) and partition not in before:
                 note = (
-                    "nothing is committed, so it is counted from the "
+                    "no offset is committed, so the shift counts from the "
                     f"end{'; ' if note else ''}{note}"
                 )
             found.append(ResetOffset(partition, before.get(partition), offset, note))
@@ -319,7 +317,7 @@ class Planner:
                 else []
             )
             raise ResetRefused(
-                f"the offsets by partition do not fit the input topics: {'; '.join(told)}; "
+                f"the offsets by partition do not match the input topics: {'; '.join(told)}; "
                 "nothing has changed"
             )
         return given
@@ -338,7 +336,7 @@ class Planner:
             found, refused = await run_in_thread(partial(find_snapshots, uri, self._id))
         except OSError as error:
             raise ResetRefused(
-                f"the snapshots at {uri} cannot be looked at: {error}; nothing has changed"
+                f"could not list the snapshots at {uri}: {error}; nothing has changed"
             ) from error
         gone = []
         for snapshot in found:
@@ -350,8 +348,6 @@ class Planner:
             if any(stored.next_offset is not None for stored in stores):
                 gone.append(str(snapshot.place))
             else:
-                self._left.append(
-                    f"snapshot {snapshot.place}: it is of a backfill, to be handed over by App.seed"
-                )
+                self._left.append(f"snapshot {snapshot.place}: it is of a backfill, for App.seed")
         self._left += [f"a snapshot that cannot be read: {error}" for error in refused]
         return tuple(gone)

@@ -30,9 +30,7 @@ async def until_signal(work: Coroutine[Any, Any, None], hurry: Callable[[], None
         if signals == 1:
             task.cancel()
             return
-        _log.warning(
-            "%s has come again: the program ends at once, without waiting for anything", number.name
-        )
+        _log.warning("second %s: the program ends at once, without a clean close", number.name)
         _let_go(loop)
         hurry()
 

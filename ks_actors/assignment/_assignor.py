@@ -286,10 +286,10 @@ def _check(
             for task in sorted(given.keys() | set(tasks))
             if given[task] != 1 and task in tasks
         ),
-        *(f"{task} is no task" for task in sorted(given.keys() - set(tasks))),
-        *(f"{member} is no member" for member in sorted(wanted.keys() - set(members))),
+        *(f"{task} is not a task" for task in sorted(given.keys() - set(tasks))),
+        *(f"{member} is not a member" for member in sorted(wanted.keys() - set(members))),
     ]
     if wrong:
         raise StreamsError(
-            f"the task assignor has to give each task to one member: {', '.join(wrong)}"
+            f"the task assignor must assign each task to exactly one member: {', '.join(wrong)}"
         )

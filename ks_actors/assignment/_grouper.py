@@ -37,7 +37,7 @@ def group_partitions(
         }
     ):
         raise MissingSourceTopics(
-            f"topics to read from do not exist: {', '.join(missing)}; create them and start again"
+            f"source topics {', '.join(missing)} do not exist; create them and start again"
         )
     return {
         TaskId(subtopology, number): tuple(
@@ -58,6 +58,6 @@ def check_copartitioning(groups: Iterable[Collection[str]], partitions: Mapping[
         if len(set(counts.values())) > 1:
             told = ", ".join(f"{topic} has {count}" for topic, count in counts.items())
             raise TopologyError(
-                f"topics that are joined need the same number of partitions: {told}; "
+                f"topics that are joined need the same number of partitions, but {told}; "
                 "repartition() one of the streams, or create the topics anew"
             )

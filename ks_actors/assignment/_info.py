@@ -132,8 +132,8 @@ def decode_member(user_data: bytes) -> MemberState:
         return _decode_state(user_data)
     except msgspec.MsgspecError as error:
         raise SerializationError(
-            f"the user data of a group's member is not that of ks-actors: {error}; is the group's "
-            "name in use elsewhere?"
+            f"the user data of a group member is not from ks-actors: {error}; does another program "
+            "use the group's name?"
         ) from error
 
 
@@ -196,8 +196,8 @@ def decode_tasks(assignment: MemberAssignment) -> dict[TaskId, tuple[TopicPartit
         told = _decode_list(assignment.user_data)
     except msgspec.MsgspecError as error:
         raise SerializationError(
-            f"the group's leader does not speak as ks-actors does: {error}; is the group's name "
-            "in use elsewhere?"
+            f"the group's leader is not a ks-actors member: {error}; does another program use the "
+            "group's name?"
         ) from error
     if told.problem is not None:
         kind, text = told.problem

@@ -36,10 +36,10 @@ def admit(
             admitted.append(mine)
             continue
         refused[member] = TopologyError(
-            "this version of the topology cannot run beside the one that other members of the "
-            f"group run: {conflict}. Nothing was begun. Keep the order of sources and operations, "
-            "name operations, and add new ones behind the others; or stop all members before the "
-            "first one with this version starts"
+            "this version of the topology cannot run beside the version of other group members: "
+            f"{conflict}. Nothing was started. Keep the order of sources and operations, name "
+            "operations, and add new ones after the others; or stop all members before the first "
+            "one with this version starts"
         )
     return refused
 
@@ -55,7 +55,7 @@ def _conflict(mine: TopologyInfo, theirs: TopologyInfo) -> str | None:
         for topic in topics:
             if there.get(topic, number) != number:
                 return (
-                    f"topic {topic} is read by subtopology {number} here, and by subtopology "
+                    f"topic {topic} belongs to subtopology {number} here, and to subtopology "
                     f"{there[topic]} there"
                 )
     for number, topics in mine.topics.items():

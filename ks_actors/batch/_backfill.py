@@ -131,7 +131,7 @@ def _address(config: StreamsConfig, log: Log | None) -> LogAddress:
 def _bounds(until: int | Mapping[str, Mapping[int, int]] | None) -> Bounds:
     if until is None or isinstance(until, int):
         if until is not None and until < 0:
-            raise ConfigError(f"until: is {until}, a time is not negative")
+            raise ConfigError(f"until: is {until}: give 0 or more")
         return Bounds(until_ms=until)
     return Bounds(ends=until)
 
@@ -214,8 +214,8 @@ class _Local:
             for written in run.run():
                 if self.given_up.is_set():
                     raise JobCancelled(
-                        f"the backfill of {self._recipe.config.application_id} was given up in "
-                        f"task {work.task}"
+                        f"the backfill of {self._recipe.config.application_id} stopped in task "
+                        f"{work.task}"
                     )
                 writer.write(written)
                 self._tell(run)

@@ -74,7 +74,7 @@ class LogAddress(msgspec.Struct, frozen=True):
         parts = urlsplit(self.url)
         if parts.scheme != "embedded" or parts.netloc or not parts.path:
             raise ConfigError(
-                f"{self.url!r} is no log that another process can read: use embedded:///path or "
+                f"{self.url!r} is not a log that another process can read: use embedded:///path or "
                 "kafka://host:port"
             )
         return EmbeddedLog(Path(unquote(parts.path)), read_only=True)
@@ -236,8 +236,8 @@ def _read_from(
             silent = 0.0 if fetched else silent + _WAIT_MS / 1000
             if silent >= _SILENCE_SECONDS:
                 raise LogTimeout(
-                    f"{where} gave nothing at offset {at} for {silent:g} s, and is to be "
-                    f"read to {what.end}"
+                    f"{where} gave no records at offset {at} for {silent:g} s, before the end of "
+                    f"the range at {what.end}"
                 )
     finally:
         run(fetcher.close())
@@ -281,7 +281,7 @@ async def partition_counts(log: Log, topics: Iterable[str]) -> dict[str, int]:
     found = await log.describe_topics(wanted)
     missing = [name for name in wanted if name not in found]
     if missing:
-        raise UnknownTopicOrPartition(f"there are no topics {', '.join(missing)}")
+        raise UnknownTopicOrPartition(f"topics {', '.join(missing)} do not exist")
     return {name: found[name].partitions for name in wanted}
 
 

@@ -61,9 +61,9 @@ def packed(thing: Any) -> bytes:
         pickler.dump(thing)
     except Exception as error:
         raise BatchError(
-            f"the topology cannot be sent to Spark's tasks: {error}. Functions must not hold what "
-            "belongs to this process, such as connections, locks and files: open those in "
-            "a processor's init"
+            f"the topology cannot be sent to Spark's tasks: {error}. Functions must not hold "
+            "objects of this process, such as connections, locks and files: open those in a "
+            "processor's init"
         ) from error
     return file.getvalue()
 

@@ -137,7 +137,7 @@ def translated(error: Exception, name: str, kind: str = "job") -> JobFailed:
             return _failed(
                 job,
                 f"{kind.rpartition('.')[2]}{colon}{what}",
-                SparkError(f"in a task of Spark's:\n{said}"),
+                SparkError(f"in a Spark task:\n{said}"),
             )
     cause = SparkError(_JAVA.sub("", text)) if type(error).__module__.startswith("py4j") else error
     return _failed(job, f"{type(error).__name__}: {first_line(error)}", cause)
@@ -146,8 +146,7 @@ def translated(error: Exception, name: str, kind: str = "job") -> JobFailed:
 def died(name: str, kind: str = "job") -> JobFailed:
     """Return the failure of a job after its Spark session died."""
     return JobFailed(
-        f"{kind} {name} has failed: Spark has ended in the middle of it. What comes next "
-        "gets a new session"
+        f"{kind} {name} failed: Spark ended meanwhile. The next one gets a new session"
     )
 
 
@@ -164,7 +163,7 @@ def _unpack(packed: str) -> Exception | None:
 
 
 def _failed(job: str, text: str, cause: Exception) -> JobFailed:
-    failed = JobFailed(f"{job} has failed: {text}")
+    failed = JobFailed(f"{job} failed: {text}")
     failed.__cause__ = cause
     return failed
 

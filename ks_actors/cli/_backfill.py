@@ -46,8 +46,8 @@ def _until(context: click.Context, parameter: click.Parameter, values: tuple[str
         time = datetime.fromisoformat(value)
     except ValueError:
         what = (
-            "is neither a time such as 2013-12-01T00:00, nor ms since the epoch, nor offsets such "
-            "as orders-0=100, each partition once"
+            "is not a time such as 2013-12-01T00:00, ms since the epoch, or offsets such as "
+            "orders-0=100 with each partition once"
         )
         raise click.BadParameter(what, context, parameter) from None
     return int((time if time.tzinfo is not None else time.replace(tzinfo=UTC)).timestamp() * 1000)
@@ -57,7 +57,7 @@ def _spark(master: str | None, pairs: tuple[str, ...]) -> SparkSettings | None:
     """Return the Spark settings, or None without a master. Raises click.UsageError."""
     if master is None:
         if pairs:
-            raise click.UsageError("--spark-conf is about Spark: say by --spark which one")
+            raise click.UsageError("--spark-conf needs --spark")
         return None
     try:
         return SparkSettings(
@@ -74,14 +74,14 @@ def _spark(master: str | None, pairs: tuple[str, ...]) -> SparkSettings | None:
     metavar="TIME",
     multiple=True,
     callback=_until,
-    help="Stop before the first record that is as late: 2013-12-01T00:00 (UTC), or ms; or at an "
-    "offset: orders-0=100. Again for more partitions.",
+    help="Stop before the first record at or after a time: 2013-12-01T00:00 (UTC), or ms; or at an "
+    "offset: orders-0=100. Repeat it for more partitions.",
 )
 @click.option(
     "--allow",
     type=click.Choice(CHOICES),
     multiple=True,
-    help="What may differ from a stream. Again for more.",
+    help="Accept this difference from a stream. Repeatable.",
 )
 @click.option(
     "--spark",
@@ -93,12 +93,12 @@ def _spark(master: str | None, pairs: tuple[str, ...]) -> SparkSettings | None:
     "spark_conf",
     metavar="NAME=VALUE",
     multiple=True,
-    help="A setting of Spark's own. Again for more.",
+    help="A setting of Spark itself. Repeatable.",
 )
 @click.option(
     "--parquet",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Write what goes to topics there, as Parquet.",
+    help="Write the output to this directory, as Parquet, instead of topics.",
 )
 @click.option(
     "--publish",
@@ -106,14 +106,14 @@ def _spark(master: str | None, pairs: tuple[str, ...]) -> SparkSettings | None:
     is_flag=False,
     flag_value="backfill",
     metavar="[JOB]",
-    help="Write it to the topics, once for each job of that name.",
+    help="Write the output to its topics, once per job of this name.",
 )
 @click.option(
     "--conf",
     "-c",
     metavar="NAME=VALUE",
     multiple=True,
-    help="A setting, such as snapshot_uri=/snapshots. Again for more.",
+    help="A setting, such as snapshot_uri=/snapshots. Repeatable.",
 )
 @click.option(
     "--config",
@@ -173,7 +173,7 @@ async def _run(
 
         def show(progress: BackfillProgress) -> None:
             known = (
-                f", {progress.spark_done} of {progress.spark_known} of Spark's tasks"
+                f", {progress.spark_done} of {progress.spark_known} Spark tasks"
                 if progress.spark_known
                 else ""
             )
@@ -205,7 +205,7 @@ def _summary(done: Backfill, counts: dict[str, int], published: dict[str, int]) 
     lines = [
         (
             f"{done.records:,} records in {done.seconds:.1f} s ({rate:,.0f}/s) by "
-            f"{len(done.tasks)} tasks, {dropped:,} left out"
+            f"{len(done.tasks)} tasks, {dropped:,} skipped"
         )
     ]
     if done.snapshot is not None:

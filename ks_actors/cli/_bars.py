@@ -67,7 +67,7 @@ class Restoring(RestoreListener):
     def on_restore_suspended(self, partition: TopicPartition, store: str, total: int) -> None:
         """End the bar; print that restoring stopped early."""
         self._show.end(
-            partition, f"no longer restoring {_name(store, partition)}, after {total:,} records"
+            partition, f"stopped restoring {_name(store, partition)}, after {total:,} records"
         )
 
 

@@ -22,23 +22,23 @@ if TYPE_CHECKING:
     "tables",
     metavar="STORE",
     multiple=True,
-    help="A table, by the name of its store. Again for more.",
+    help="A table, by the name of its store. Repeatable.",
 )
-@click.option("--topic", "topics", metavar="TOPIC", multiple=True, help="A topic. Again for more.")
+@click.option("--topic", "topics", metavar="TOPIC", multiple=True, help="A topic. Repeatable.")
 @click.option(
     "--to",
     "directory",
     type=click.Path(file_okay=False, path_type=Path),
     required=True,
-    help="Where: NAME/PARTITION.parquet below it.",
+    help="The directory; the files are NAME/PARTITION.parquet below it.",
 )
-@click.option("--raw", is_flag=True, help="Leave keys and values as bytes.")
+@click.option("--raw", is_flag=True, help="Write keys and values as bytes.")
 @click.option(
     "--conf",
     "-c",
     metavar="NAME=VALUE",
     multiple=True,
-    help="A setting, such as log=kafka://host:9092. Again for more.",
+    help="A setting, such as log=kafka://host:9092. Repeatable.",
 )
 @click.option(
     "--config",
@@ -62,7 +62,7 @@ def export(
     run`.
     """
     if not tables and not topics:
-        raise click.UsageError("name what is to be exported: --table STORE, --topic TOPIC")
+        raise click.UsageError("name something to export: --table STORE, --topic TOPIC")
     app = app_of(target, conf, file)
     try:
         counts = asyncio.run(app.export(directory, tables=tables, topics=topics, raw=raw))

@@ -38,13 +38,13 @@ def _duration(
     found = _DURATION.fullmatch(value)
     if found is None or not any(found.groups()[1:]) or value.upper().endswith("T"):
         raise click.BadParameter(
-            "is no duration such as PT2H, P1DT30M or PT0.5S", context, parameter
+            "is not a duration such as PT2H, P1DT30M or PT0.5S", context, parameter
         )
     days, hours, minutes, seconds = (float(each or 0) for each in found.groups()[1:])
     try:
         length = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
     except OverflowError:
-        raise click.BadParameter("is longer than times can be", context, parameter) from None
+        raise click.BadParameter("is too long", context, parameter) from None
     return -length if found[1] == "-" else length
 
 
@@ -57,7 +57,7 @@ def _datetime(
         return datetime.fromisoformat(value)
     except ValueError:
         raise click.BadParameter(
-            "is no time such as 2026-11-25T00:00:00.000 (UTC) or 2026-11-25T00:00:00.000+01:00",
+            "is not a time such as 2026-11-25T00:00:00.000 (UTC) or 2026-11-25T00:00:00.000+01:00",
             context,
             parameter,
         ) from None
@@ -87,7 +87,7 @@ def _plan_file(
                 ) from None
             if partition in offsets:
                 raise click.BadParameter(
-                    f"{file}, line {number}: {partition} is there twice", context, parameter
+                    f"{file}, line {number}: {partition} is listed twice", context, parameter
                 )
             offsets[partition] = offset
     return offsets
@@ -110,7 +110,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     "--app",
     "target",
     metavar="MODULE:NAME",
-    help="The app, or its topology: tells settings, input topics and internal topics.",
+    help="The app or topology; it gives settings, input topics and internal topics.",
 )
 @click.option("--application-id", metavar="ID", help="The id of the application.")
 @click.option(
@@ -118,62 +118,64 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     "--bootstrap-servers",
     "servers",
     metavar="HOST:PORT",
-    help="The Kafka of the application.",
+    help="The Kafka servers of the application.",
 )
 @click.option(
     "--input-topics",
     metavar="TOPICS",
     multiple=True,
     callback=_names,
-    help="Topics whose offsets are set: a,b. Default: see above.",
+    help="The topics whose offsets are set: a,b. Default: see above.",
 )
 @click.option(
     "--internal-topics",
     metavar="TOPICS",
     multiple=True,
     callback=_names,
-    help="Delete these internal topics only: a,b.",
+    help="Delete only these internal topics: a,b.",
 )
 @click.option(
-    "--to-earliest", is_flag=True, help="Begin with the first record that there is (the default)."
+    "--to-earliest",
+    is_flag=True,
+    help="Start with the first record of each partition (the default).",
 )
-@click.option("--to-latest", is_flag=True, help="Begin with the next record that comes.")
-@click.option("--to-offset", type=int, metavar="N", help="Begin at this offset of each partition.")
+@click.option("--to-latest", is_flag=True, help="Start with the next new record.")
+@click.option("--to-offset", type=int, metavar="N", help="Start at this offset of each partition.")
 @click.option(
     "--to-datetime",
     metavar="TIME",
     callback=_datetime,
-    help="Begin at the first record as late: 2026-11-25T00:00:00.000, UTC.",
+    help="Start at the first record at or after this time: 2026-11-25T00:00:00.000, UTC.",
 )
 @click.option(
     "--by-duration",
     metavar="PnDTnHnMnS",
     callback=_duration,
-    help="Begin at the first record of so long ago: PT2H.",
+    help="Start at the first record of the last PT2H.",
 )
 @click.option(
     "--shift-by",
     type=int,
     metavar="N",
-    help="Begin so many offsets further than what is committed; back: -100.",
+    help="Start this many offsets after the committed ones; before them: -100.",
 )
 @click.option(
     "--from-file",
     type=_FILE,
     callback=_plan_file,
-    help="Begin at the offsets of a file with lines of topic,partition,offset.",
+    help="Start at the offsets of a file with lines of topic,partition,offset.",
 )
 @click.option(
     "--state-dir",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where the state is: ID below it is deleted.",
+    help="The state directory: ID below it is deleted.",
 )
 @click.option(
     "--conf",
     "-c",
     metavar="NAME=VALUE",
     multiple=True,
-    help="A setting, such as security.protocol=SSL. Again for more.",
+    help="A setting, such as security.protocol=SSL. Repeatable.",
 )
 @click.option(
     "--config",
@@ -182,19 +184,19 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     type=_FILE,
     help="Settings from a .toml or .properties file.",
 )
-@click.option("--execute", is_flag=True, help="Do it. Without this nothing is changed.")
+@click.option("--execute", is_flag=True, help="Carry out the plan. Without it nothing is changed.")
 @click.option("--dry-run", is_flag=True, help="Change nothing (the default).")
 @click.option(
     "--force",
     is_flag=True,
-    help="Remove members from the group: those that have died, and whose session is not over.",
+    help="Remove members from the group, such as crashed ones whose session has not expired.",
 )
 @click.option(
     "--timeout-ms",
     type=click.IntRange(1),
     default=120_000,
     show_default=True,
-    help="How long all of it may take.",
+    help="The time limit for the whole reset, in ms.",
 )
 @click.pass_context
 def reset(context: click.Context, /, **_: object) -> None:
@@ -213,7 +215,7 @@ def reset(context: click.Context, /, **_: object) -> None:
     """
     options = context.params
     if options["execute"] and options["dry_run"]:
-        raise click.UsageError("--execute and --dry-run contradict each other: give one of them")
+        raise click.UsageError("--execute and --dry-run exclude each other: give one of them")
     to = _target(context)
     app, config = _config(options)
     work = reset_application(
@@ -233,8 +235,8 @@ def reset(context: click.Context, /, **_: object) -> None:
         if not options["execute"]:
             raise
         raise _Incomplete(
-            f"{config.application_id}: interrupted; run the reset again before the "
-            "application is started"
+            f"{config.application_id}: interrupted; run the reset again before you start the "
+            "application"
         ) from None
     except KsActorsError as error:
         kind = _Incomplete if isinstance(error, ResetIncomplete) else click.ClickException
@@ -265,7 +267,7 @@ def _target(context: click.Context) -> ResetTo:
         if options[name] is not None
     }
     if len(flags) > 1:
-        raise click.UsageError(f"{', '.join(flags)} contradict each other: give one of them")
+        raise click.UsageError(f"{', '.join(flags)} exclude each other: give one of them")
     return next(iter(flags.values())) if flags else "earliest"
 
 
@@ -316,5 +318,5 @@ def _headline(plan: ResetPlan, *, changes: bool) -> str:
     if not changes:
         return "there is nothing to reset"
     if plan.executed:
-        return "this was done"
-    return "this would be done (nothing has changed; --execute does it)"
+        return "done"
+    return "plan (nothing has changed; --execute carries it out)"

@@ -28,7 +28,7 @@ LEVELS = ("debug", "info", "warning", "error")
     "-c",
     metavar="NAME=VALUE",
     multiple=True,
-    help="A setting: commit_interval_ms=500, or commit.interval.ms=500. Again for more.",
+    help="A setting: commit_interval_ms=500, or commit.interval.ms=500. Repeatable.",
 )
 @click.option(
     "--config",
@@ -41,7 +41,7 @@ LEVELS = ("debug", "info", "warning", "error")
     type=click.Choice(LEVELS),
     default="warning",
     show_default=True,
-    help="What is logged to stderr.",
+    help="The lowest level that is logged to stderr.",
 )
 @click.option("--quiet", "-q", is_flag=True, help="Show no progress.")
 def run(target: str, conf: tuple[str, ...], file: Path | None, log_level: str, quiet: bool) -> None:

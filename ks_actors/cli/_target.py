@@ -28,7 +28,7 @@ def load(target: str) -> Any:
     """
     module, colon, name = target.partition(":")
     if not (module and colon and name):
-        raise click.UsageError(f"{target!r} is to be module:name, such as shop.orders:topology")
+        raise click.UsageError(f"{target!r} is not module:name, such as shop.orders:topology")
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, here)
     try:
@@ -37,7 +37,7 @@ def load(target: str) -> Any:
         if error.name is None or not (module == error.name or module.startswith(f"{error.name}.")):
             raise  # the module exists, but imports a missing one
         raise click.UsageError(
-            f"there is no module {module}: neither in {here} nor installed"
+            f"module {module} does not exist: neither in {here} nor installed"
         ) from error
     for part in name.split("."):
         try:
@@ -56,7 +56,7 @@ def settings(pairs: Iterable[str], option: str = "--conf") -> Keywords:
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not (name and equals):
-            raise click.UsageError(f"{option} {pair!r} is to be name=value")
+            raise click.UsageError(f"{option} {pair!r} is not name=value")
         found[name.strip()] = value
     return found  # type: ignore[return-value]  # checked where all sources come together
 
@@ -76,8 +76,8 @@ def app_of(target: str, conf: Iterable[str], file: Path | None) -> App:
     if isinstance(found, App):
         if not configured and (given or file is not None):
             raise click.UsageError(
-                f"{target} is an App, which has its config: --conf and --config need a topology, "
-                "or a function that takes the config"
+                f"{target} is an App, which already has its config: --conf and --config need a "
+                "topology, or a function that takes the config"
             )
         return found
     build = getattr(found, "build", None)
@@ -86,7 +86,8 @@ def app_of(target: str, conf: Iterable[str], file: Path | None) -> App:
     if isinstance(found, Topology):
         return App(found, _config(given, file))
     raise click.UsageError(
-        f"{target} is neither App nor Topology, nor makes one: it is {type(found).__name__}"
+        f"{target} is neither an App nor a Topology, nor a function that makes one: it is "
+        f"{type(found).__name__}"
     )
 
 

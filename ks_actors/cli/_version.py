@@ -8,5 +8,5 @@ from typing import Final
 from ks_actors.kernel import missing
 
 VERSION: Final = f"ks-actors, version {version('ks-actors')}" + (
-    f", without its kernel in C, which is slower: {missing}" if missing else ""
+    f", without its C kernel, which is slower: {missing}" if missing else ""
 )

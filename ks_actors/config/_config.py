@@ -421,8 +421,8 @@ def _recognized(source: Source, problems: list[str]) -> dict[str, Given]:
             )
         elif name in found and found[name].name != entry.name:
             problems.append(
-                f"{entry.name} ({entry.origin}): is another name of {found[name].name}, "
-                "which is given too"
+                f"{entry.name} ({entry.origin}): is another name of {found[name].name}, which is "
+                "set, too"
             )
         else:
             found[name] = entry

@@ -56,8 +56,8 @@ class Response(msgspec.Struct, frozen=True):
         if isinstance(answer, HandlerResponse):
             return cls(answer)
         raise TypeError(
-            "an exception handler answers HandlerResponse.FAIL, HandlerResponse.RESUME or a "
-            f"Response; this one answered {answer!r}"
+            "an exception handler must return HandlerResponse.FAIL, HandlerResponse.RESUME or a "
+            f"Response; this one returned {answer!r}"
         )
 
 

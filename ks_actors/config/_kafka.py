@@ -59,12 +59,12 @@ def servers(value: Any) -> str:
         else value
     )
     if not isinstance(text, str) or not text.strip():
-        raise ValueError("is no list of servers: expected host:port,host:port")
+        raise ValueError("is not a list of servers: expected host:port,host:port")
     found = [each.strip() for each in text.split(",")]
     for each in found:
         match = _SERVER.fullmatch(each)
         if match is None or not 0 < int(match[2] or 1) <= _LAST_PORT:
-            raise ValueError(f"is no list of servers: {each!r} is not host:port")
+            raise ValueError(f"is not a list of servers: {each!r} is not host:port")
     return ",".join(found)
 
 
@@ -76,15 +76,15 @@ def jaas(value: Any) -> tuple[str, str]:
     match = _JAAS.fullmatch(value) if isinstance(value, str) else None
     if match is None or match[1].rpartition(".")[2] not in _LOGINS:
         raise ValueError(
-            f"is no login that is known: expected {' or '.join(_LOGINS)} required "
-            'username="…" password="…";'
+            f'is not a known login: expected {" or ".join(_LOGINS)} required username="…" '
+            'password="…";'
         )
     found = {
         option[1]: option[3] if option[2] is None else re.sub(r"\\(.)", r"\1", option[2])
         for option in _JAAS_OPTION.finditer(match[2])
     }
     if set(found) != {"username", "password"}:
-        raise ValueError("has to have a username and a password, and nothing else")
+        raise ValueError("must have a username and a password, and nothing else")
     return found["username"], found["password"]
 
 
@@ -92,7 +92,7 @@ def pem(value: Any) -> str:
     """Accept PEM, the only type of key files that Python reads."""
     if not isinstance(value, str) or value.upper() != "PEM":
         raise ValueError(
-            "is not PEM, the only type that is supported: convert the store by keytool and openssl"
+            "is not PEM, the only supported type: convert the store with keytool and openssl"
         )
     return "PEM"
 
@@ -109,23 +109,23 @@ def kafka_contradictions(values: Mapping[str, Any], given: Collection[str]) -> l
     if not values["log"].startswith(SCHEME):
         where = values["log"]
         wrong = (
-            [f"bootstrap_servers: are given, and so is log, {where}: set one of them"]
+            [f"bootstrap_servers: is set, and so is log, {where}: set one of them"]
             if "bootstrap_servers" in given
             else []
         )
         return wrong + [
-            f"{name}: is a setting of Kafka, and log is {where}: set "
-            "bootstrap_servers, or leave it out"
+            f"{name}: is a setting of Kafka, but log is {where}: set bootstrap_servers, or remove "
+            "it"
             for name in CONNECTION
             if name in given
         ]
     wrong = []
     if "bootstrap_servers" in given and "log" in given:
-        wrong.append("bootstrap_servers: are given, and so is log: set one of them")
+        wrong.append("bootstrap_servers: is set, and so is log: set one of them")
     protocol = values["security_protocol"]
     if not protocol.startswith("SASL"):
         wrong += [
-            f"{name}: is about logging in, and security_protocol is {protocol}: set it to SASL_SSL"
+            f"{name}: is a setting of SASL, but security_protocol is {protocol}: set it to SASL_SSL"
             for name in _SASL
             if name in given
         ]
@@ -134,7 +134,7 @@ def kafka_contradictions(values: Mapping[str, Any], given: Collection[str]) -> l
     if not protocol.endswith("SSL"):
         other = "SASL_SSL" if protocol.startswith("SASL") else "SSL"
         wrong += [
-            f"{name}: is about TLS, and security_protocol is {protocol}: set it to {other}"
+            f"{name}: is a setting of TLS, but security_protocol is {protocol}: set it to {other}"
             for name in _SSL
             if name in given
         ]
@@ -153,8 +153,7 @@ def _login(given: Collection[str]) -> list[str]:
     pair = {"sasl_username", "sasl_password"} & set(given)
     if "sasl_jaas_config" in given:
         return [
-            f"{name}: is given, and so is sasl_jaas_config: set one of them"
-            for name in sorted(pair)
+            f"{name}: is set, and so is sasl_jaas_config: set one of them" for name in sorted(pair)
         ]
     return [
         f"{name}: is required for SASL, or sasl_jaas_config"

@@ -76,7 +76,7 @@ def whole_number(least: int, *, unlimited: bool = False) -> Callable[[Any], int]
         if isinstance(value, str) and re.fullmatch(r"\s*[+-]?[0-9]+\s*", value):
             value = int(value)
         if not isinstance(value, int) or isinstance(value, bool):
-            raise ValueError("is no whole number")  # noqa: TRY004 - one error type for bad values
+            raise ValueError("is not a whole number")  # noqa: TRY004 - one error type for bad values
         if value < least and not (unlimited and value == -1):
             raise ValueError(
                 f"is less than {least}" + (" (and not -1, no limit)" if unlimited else "")
@@ -98,7 +98,7 @@ def one_of(**words: Any) -> Callable[[Any], Any]:
         word = value.value if isinstance(value, Enum) else value
         if isinstance(word, str) and word.lower() in words:
             return words[word.lower()]
-        raise ValueError(f"is none of {', '.join(words)}")
+        raise ValueError(f"is not one of {', '.join(words)}")
 
     return parse
 
@@ -121,7 +121,7 @@ def always(value: Any) -> bool:
 def text(value: Any) -> str:
     """Accept text that is not empty."""
     if not isinstance(value, str) or not value.strip():
-        raise ValueError("is no text")
+        raise ValueError("is not text")
     return value
 
 
@@ -134,8 +134,8 @@ def topic_name(value: Any) -> str:
         or len(name) > LONGEST_TOPIC
     ):
         raise ValueError(
-            f"is no name for a topic: these have 1 to {LONGEST_TOPIC} letters, digits, dots, "
-            "underscores and hyphens, and are not . or .."
+            f"is not a valid topic name: use 1 to {LONGEST_TOPIC} letters, digits, dots, "
+            "underscores and hyphens, and not . or .."
         )
     return name
 
@@ -155,14 +155,16 @@ def log_url(value: Any) -> str:
         return url
     if separator and scheme == "kafka":
         return f"kafka://{servers(rest)}"
-    raise ValueError("is no log: expected memory://, embedded:///path or kafka://host:port")
+    raise ValueError(
+        "is not the URL of a log: expected memory://, embedded:///path or kafka://host:port"
+    )
 
 
 def serde(value: Any) -> Serde[Any]:
     """Accept a serde, or its name."""
     found = _named(value)
     if not isinstance(found, Serde):
-        raise ValueError("is no serde")  # noqa: TRY004 - likewise
+        raise ValueError("is not a serde")  # noqa: TRY004 - likewise
     return found
 
 
@@ -170,7 +172,7 @@ def function(value: Any) -> Any:
     """Accept a callable, or its name."""
     found = _named(value)
     if not callable(found):
-        raise ValueError("cannot be called")  # noqa: TRY004 - likewise
+        raise ValueError("is not callable")  # noqa: TRY004 - likewise
     return found
 
 
@@ -218,16 +220,16 @@ def _named(value: Any) -> Any:
     try:
         return value() if isinstance(value, type) else value
     except TypeError as error:
-        raise ValueError(f"cannot be made without arguments: {error}") from error
+        raise ValueError(f"cannot be created without arguments: {error}") from error
 
 
 def _imported(name: str) -> Any:
     module, _, attribute = name.strip().replace(":", ".").rpartition(".")
     if not module:
-        raise ValueError("names nothing: expected package.module.name")
+        raise ValueError("is not a name to import: expected package.module.name")
     try:
         return getattr(importlib.import_module(module), attribute)
     except ImportError as error:
         raise ValueError(f"cannot be imported: {error}") from error
     except AttributeError:
-        raise ValueError(f"names nothing: {module} has no {attribute}") from None
+        raise ValueError(f"does not exist: {module} has no {attribute}") from None

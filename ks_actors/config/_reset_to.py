@@ -56,5 +56,5 @@ def clamped(partition: TopicPartition, offset: int, begin: int, end: int) -> tup
     if offset < begin:
         return begin, f"{offset} is before the first offset of {partition}"
     if offset > end:
-        return end, f"{offset} is behind the end of {partition}"
+        return end, f"{offset} is after the end of {partition}"
     return offset, ""

@@ -54,7 +54,7 @@ def from_file(path: Path) -> tuple[Given, ...]:
     other file, and for one that cannot be read.
     """
     if path.suffix not in {".toml", ".properties"}:
-        raise ConfigError(f"{path}: settings are read from .toml and .properties files")
+        raise ConfigError(f"{path}: settings come from .toml and .properties files")
     try:
         text = path.read_text(encoding="utf-8")
         if path.suffix == ".properties":

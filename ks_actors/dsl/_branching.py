@@ -62,13 +62,12 @@ class BranchedStream(Generic[K, V]):
         child = valid_name(f"{self._name}{number if name is None else name}")
         if self._ended:
             raise TopologyError(
-                f"split {self._name} has ended, branch {child} comes too late: add it before "
-                "the default branch"
+                f"split {self._name} has ended, branch {child} comes too late: add it before the "
+                "default branch"
             )
         if child in self._branches:
             raise TopologyError(
-                f"split {self._name} has a branch {child} already: give every branch "
-                "a name of its own"
+                f"split {self._name} already has a branch {child}: give every branch its own name"
             )
         graph.new_processor_name(child)  # Use up the number, as any other node does.
         node = graph.add_processor(child, PassThrough(), self._node)

@@ -136,7 +136,7 @@ class StreamsBuilder:
             StoreSpec,
             role="argument 'spec'",
             of="add_state_store",
-            remedy="give one that ks_actors.stores makes",
+            remedy="give one from ks_actors.stores",
         )
         self._graph.add_store(spec)
         return self
@@ -157,7 +157,7 @@ class StreamsBuilder:
             StoreSpec,
             role="argument 'spec'",
             of="add_global_store",
-            remedy="give one that ks_actors.stores makes",
+            remedy="give one from ks_actors.stores",
         )
         valid_topic(topic, f"global store {spec.name}")
         options = check_options(consumed, Consumed, of=f"global store {spec.name}")

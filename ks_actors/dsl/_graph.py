@@ -187,8 +187,8 @@ class GraphBuilder:
         """Raise TopologyError if an argument was made by another builder."""
         if other is not self:
             raise TopologyError(
-                f"{of} is given a stream or table of another StreamsBuilder: make both "
-                "by the same builder"
+                f"{of} got a stream or table of another StreamsBuilder: make both with the same "
+                "builder"
             )
 
     def attach(self, node: GraphNode, *parents: GraphNode) -> GraphNode:
@@ -342,8 +342,8 @@ class GraphBuilder:
                 if main.topics != topics:
                     raise TopologyError(
                         f"sources {main.name} and {node.name} read topic {key!r}, and only one of "
-                        "them other topics too: read the topics one by one and merge the streams, "
-                        "or make the lists equal"
+                        "them reads other topics, too: read the topics one by one and merge the "
+                        "streams, or make the lists equal"
                     )
                 _merge(main, node, self.root)
                 break
@@ -372,8 +372,9 @@ def named_or_behind(operation: str, name: str | None, node: GraphNode) -> str:
 def _merge(main: StreamSource, other: StreamSource, root: GraphNode) -> None:
     if main.offset_reset != other.offset_reset:
         raise TopologyError(
-            f"sources {main.name} and {other.name} read the same topics and begin at different "
-            f"ends ({main.offset_reset} and {other.offset_reset}): give both the same offset_reset"
+            f"sources {main.name} and {other.name} read the same topics but have different offset "
+            f"resets ({main.offset_reset} and {other.offset_reset}): give both the same "
+            "offset_reset"
         )
     root.children.remove(other)
     for child in other.children:

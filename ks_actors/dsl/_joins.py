@@ -76,7 +76,7 @@ def _check_grace(name: str, table: Table[Any, Any], grace_ms: int) -> None:
     if not 0 <= grace_ms <= history_ms:
         raise TopologyError(
             f"join {name} cannot wait for {grace_ms} ms: its table keeps history for {history_ms} "
-            "ms; give 0 to as many as that"
+            f"ms; give a grace period of 0 to {history_ms} ms"
         )
 
 

@@ -80,7 +80,7 @@ def without_history(materialized: Materialized[Any, Any] | None, what: str) -> N
     """Raise TopologyError when a versioned store is requested where none is possible."""
     if materialized is not None and materialized.history_retention_ms is not None:
         raise TopologyError(
-            f"{what} cannot be versioned: leave out Materialized(history_retention_ms=…)"
+            f"{what} cannot be versioned: remove Materialized(history_retention_ms=…)"
         )
 
 
@@ -162,9 +162,8 @@ def _retention(
     )
     if retention < keep_ms:
         raise TopologyError(
-            f"store {name} is to keep windows for {retention} ms, but they are needed for "
-            f"{keep_ms} ms (of {what}): set Materialized(retention_ms=…) to {keep_ms} at "
-            "least, or leave it out"
+            f"store {name} keeps windows for {retention} ms, but needs them for {keep_ms} ms (of "
+            f"{what}): set Materialized(retention_ms=…) to {keep_ms} or more, or remove it"
         )
     return retention
 

@@ -312,7 +312,7 @@ class Stream(_stream_joins.StreamJoins[K, V], Generic[K, V]):
             Stream,
             role="argument 'other'",
             of=of,
-            remedy="give a Stream; make one of a table by to_stream()",
+            remedy="give a Stream; to_stream() makes one from a table",
         )
         self.graph.check_same(other.graph, of)
         name = self.graph.name_or(name, "KSTREAM-MERGE-")

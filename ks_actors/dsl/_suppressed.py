@@ -128,7 +128,7 @@ class Suppressed:
         ):
             raise TopologyError(
                 "a buffer that emits early cannot wait until windows close: let it shut down when "
-                "it is full, or lift its limits"
+                "it is full, or remove its limits"
             )
         return cls(None, buffer, idle_after_ms=idle_after_ms)
 
@@ -185,7 +185,7 @@ def suppress(table: Table[K, V], suppressed: Suppressed) -> Table[K, V]:
     graph, buffer = table.graph, suppressed.buffer
     if table.has_versioned_store:
         raise TopologyError(
-            f"table {table.node.name} has a versioned store: its changes cannot be held back, "
+            f"table {table.node.name} has a versioned store, and its changes cannot be suppressed: "
             "suppress a table without history"
         )
     name = (
@@ -197,7 +197,7 @@ def suppress(table: Table[K, V], suppressed: Suppressed) -> Table[K, V]:
     if wait_ms is None:
         if table.grace_ms is None:
             raise TopologyError(
-                f"table {table.node.name} has no windows that could close: take "
+                f"table {table.node.name} has no windows that close: use "
                 "Suppressed.until_time_limit, or aggregate by windows"
             )
         wait_ms = table.grace_ms

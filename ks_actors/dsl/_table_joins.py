@@ -48,7 +48,7 @@ def join(
         _table.Table,
         role="argument 'other'",
         of=of,
-        remedy="give a Table; make one of a stream by to_table()",
+        remedy="give a Table; to_table() makes one from a stream",
     )
     if joined is not None:
         raise TopologyError(

@@ -82,8 +82,8 @@ class TimeWindowedStream(Generic[K, V]):
         chosen = checked_emit(emit, idle_after_ms, of)
         if emit is EmitStrategy.ON_WINDOW_CLOSE and isinstance(self._windows, UnlimitedWindows):
             raise TopologyError(
-                "an unlimited window never closes: take "
-                "EmitStrategy.ON_WINDOW_UPDATE, or TimeWindows"
+                "an unlimited window never closes: use EmitStrategy.ON_WINDOW_UPDATE, or "
+                "TimeWindows"
             )
         return TimeWindowedStream(self._grouped, self._windows, chosen)
 

@@ -260,8 +260,8 @@ class JoinWindows:
         _check_ms(self, "before_ms", "after_ms", "grace_ms")
         if self.before_ms + self.after_ms < 0:
             raise TopologyError(
-                f"records from {self.before_ms} ms before to {self.after_ms} ms after are none: "
-                "the sum must not be negative"
+                f"a join window from {self.before_ms} ms before to {self.after_ms} ms after is "
+                "empty: the sum must not be negative"
             )
         if self.grace_ms < 0:
             raise TopologyError(f"grace_ms is {self.grace_ms}, give 0 or more")

@@ -22,7 +22,7 @@ _told: bool = False
 def _load() -> tuple[Any, str]:
     """Return the kernel, or None and the reason."""
     if os.environ.get(WITHOUT) == "1":
-        return None, f"{WITHOUT}=1 leaves it out"
+        return None, f"{WITHOUT}=1 disables it"
     try:
         return import_module(_NAME), ""
     except ModuleNotFoundError as error:
@@ -46,9 +46,9 @@ def tell_if_missing() -> None:
     if kernel is None and not _told and os.environ.get(WITHOUT) != "1":
         _told = True
         _log.warning(
-            "running without the kernel in C, which takes more CPU time: %s; install a C compiler "
+            "running without the C kernel, which takes more CPU time: %s; install a C compiler "
             "and Python's headers, then `pip install --force-reinstall --no-cache-dir ks-actors`, "
-            "or set %s=1 if it is to be so",
+            "or set %s=1 if you do not want it",
             missing,
             WITHOUT,
         )

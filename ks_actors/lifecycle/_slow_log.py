@@ -28,7 +28,7 @@ _log = logging.getLogger("ks_actors")
 async def warn_if_slow(who: str, what: str, work: Awaitable[T]) -> T:
     """Log a warning when an await takes longer than ten seconds."""
     told = asyncio.get_running_loop().call_later(
-        _SECONDS, _log.warning, "%s waits for %s, for %g s by now", who, what, _SECONDS
+        _SECONDS, _log.warning, "%s is still waiting for %s after %g s", who, what, _SECONDS
     )
     try:
         return await work
@@ -95,8 +95,8 @@ class LogRetries:
                 await call()
         except TimeoutError:
             _log.warning(
-                "the log did not answer in time when it was told that the app %s; it has to "
-                "find out by a timeout",
+                "the log did not answer in time when the app %s; the broker learns of it by a "
+                "timeout",
                 what,
             )
 
@@ -111,8 +111,8 @@ class LogRetries:
     ) -> T:
         if self._closing.over:
             raise NoAnswer(
-                f"the log was not asked {told(what, about)}: the app closes, and the "
-                f"{self._closing.seconds:g} s are over that it may take"
+                f"the log was not asked {told(what, about)}: the app is closing, and its "
+                f"{self._closing.seconds:g} s for closing (close_timeout_ms) are over"
             )
         clock = asyncio.get_running_loop().time
         began = clock()
@@ -135,8 +135,8 @@ class LogRetries:
             if clock() + pause >= self._closing.end(deadline):
                 raise self._too_late(what, about, last, clock() - began) from last
             _log.warning(
-                "the log does not answer for %.3g s by now, and is asked again until %g s are "
-                "over: asked %s: %s",
+                "the log has not answered for %.3g s; the app retries until %g s have passed; it "
+                "asked %s: %s",
                 clock() - began, self.seconds, told(what, about), last,
             )  # fmt: skip
             await asyncio.sleep(pause)
@@ -145,11 +145,11 @@ class LogRetries:
     def _too_late(
         self, what: str, about: Collection[object], last: LogTimeout | None, seconds: float
     ) -> NoAnswer:
-        reason = last or "there was no answer at all"
+        reason = last or "it gave no answer at all"
         advice = "raise close_timeout_ms" if self._closing.begun else "raise task_timeout_ms"
         return NoAnswer(
-            f"the log has not answered for {seconds:.3g} s, when it was asked "
-            f"{told(what, about)}: {reason}. Look whether its brokers can be reached, or {advice}"
+            f"the log did not answer within {seconds:.3g} s when it was asked {told(what, about)}: "
+            f"{reason}. Check that its brokers can be reached, or {advice}"
         )
 
 

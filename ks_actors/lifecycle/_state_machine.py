@@ -30,12 +30,12 @@ class Transitions(Generic[E]):
         named = {*self._legal, *(target for targets in self._legal.values() for target in targets)}
         if strange := [state for state in named if type(state) is not kind]:
             raise ValueError(
-                f"a table of transitions of {kind.__name__} knows no {', '.join(map(str, strange))}"
+                f"the table of transitions of {kind.__name__} names states that do not exist: "
+                f"{', '.join(map(str, strange))}"
             )
         if missing := [state.name for state in kind if state not in self._legal]:
             raise ValueError(
-                f"a table of transitions has all states of {kind.__name__}, "
-                f"{', '.join(missing)} missing"
+                f"the table of transitions of {kind.__name__} lacks the states {', '.join(missing)}"
             )
 
     def start(

@@ -32,8 +32,8 @@ def open_log(url: str) -> Log:
     if parts.scheme == "memory":
         if url != "memory://":
             raise ConfigError(
-                f"logs in memory have no names, and {url!r} has one: use 'memory://', and share a "
-                "log by handing on the object"
+                f"{url!r} has a name, but logs in memory have none: use 'memory://', and share a "
+                "log by passing the object"
             )
         return EmbeddedLog()
     if parts.scheme == "embedded":
@@ -44,7 +44,7 @@ def open_log(url: str) -> Log:
             )
         return EmbeddedLog(Path(unquote(parts.path)))
     raise ConfigError(
-        f"{url!r} is no log that can be opened: use 'memory://', 'embedded:///path' or "
+        f"{url!r} is not the URL of a log: use 'memory://', 'embedded:///path' or "
         "'kafka://host:port'"
     )
 
@@ -60,7 +60,7 @@ def kafka_log(servers: str, *, client_id: str = "ks-actors", **options: Any) -> 
         if missing.name != "aiokafka":
             raise
         raise ConfigError(
-            "Kafka is reached by the package aiokafka, which is not installed: pip install "
+            "Kafka needs the package aiokafka, which is not installed: pip install "
             "'ks-actors[kafka]'"
         ) from missing
     return KafkaLog(servers, options=KafkaOptions(**options), client_id=client_id)

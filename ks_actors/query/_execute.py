@@ -95,8 +95,8 @@ async def _one(
         part = local.part(request.store, number)
         if part is None:
             text = (
-                f"partition {number} of store {request.store} was not on this instance at the "
-                "time of the query"
+                f"partition {number} of store {request.store} was not on this instance at the time "
+                "of the query"
             )
             return QueryResult(None, FailureReason.NOT_PRESENT, text)
         if request.require_active and not part.active:
@@ -153,8 +153,8 @@ async def _ask(
         if how is None or value is NotImplemented:
             failure, value = FailureReason.UNKNOWN_QUERY_TYPE, None
             text = (
-                f"store {request.store}, a {local.spec(request.store).kind.value} store, cannot "
-                f"be asked {request.query!r}"
+                f"store {request.store}, a {local.spec(request.store).kind.value} store, does not "
+                f"support {request.query!r}"
             )
     except NotRunning:
         raise

@@ -65,8 +65,8 @@ class Part:
         """Return the error for a store that is no longer here."""
         name = self.reader.name
         return QueryFailed(
-            f"partition {self.partition} of store {name} has left this instance, or is being "
-            "moved: ask again, or another instance",
+            f"partition {self.partition} of store {name} has left this instance, or is moving: try "
+            "again, or ask another instance",
             reason=FailureReason.NOT_PRESENT,
             store=name,
             partition=self.partition,
@@ -106,8 +106,8 @@ class Part:
                 return await found
         except TimeoutError as late:
             raise QueryFailed(
-                f"store {self.reader.name}: task {self._resident.task} is in a thread, and did "
-                f"not come back within {timeout_ms} ms",
+                f"store {self.reader.name}: task {self._resident.task} is in a thread, which did "
+                f"not return within {timeout_ms} ms",
                 reason=FailureReason.STORE_EXCEPTION,
                 store=self.reader.name,
                 partition=self.partition,
@@ -181,7 +181,7 @@ class LocalStores:
         state = self._state()
         if state not in {InstanceState.RUNNING, InstanceState.REBALANCING}:
             told = (
-                "its stores can be read once it is started"
+                "its stores can be read once it has started"
                 if state is InstanceState.CREATED
                 else "its stores can no longer be read"
             )
@@ -271,7 +271,7 @@ class LocalStores:
                 f"store {store}" if partition is None else f"partition {partition} of store {store}"
             )
             raise QueryFailed(
-                f"{what} is not on this instance, or not yet: ask another one, or again",
+                f"{what} is not on this instance, or not yet: try again, or ask another instance",
                 reason=FailureReason.NOT_PRESENT,
                 store=store,
                 partition=partition,
@@ -286,8 +286,8 @@ class LocalStores:
         if others:
             told = ", ".join(f"{part.partition} ({part.role.value})" for part in others)
             raise QueryFailed(
-                f"store {store}: partitions that are not up to date: {told}; ask again, or "
-                "allow what is stale",
+                f"store {store}: partitions that may be stale: {told}; try again, or allow stale "
+                "reads",
                 reason=FailureReason.NOT_ACTIVE,
                 store=store,
                 partition=others[0].partition,

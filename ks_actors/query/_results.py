@@ -85,7 +85,7 @@ class StateQueryResult(Generic[R]):
             if result.is_success and result.value is not None
         ]
         if len(found) > 1:
-            raise ValueError(f"{len(found)} partitions have an answer, not one: {self!r}")
+            raise ValueError(f"{len(found)} partitions have a result, not one: {self!r}")
         return found[0] if found else None
 
     @property

@@ -101,7 +101,10 @@ class StoreEndpoint:
             if len(self._connections) > _CONNECTIONS:
                 await _send(
                     writer,
-                    Refused("QueryFailed", f"{_CONNECTIONS} others read from this app: come again"),
+                    Refused(
+                        "QueryFailed",
+                        f"{_CONNECTIONS} other clients read from this app: try again later",
+                    ),
                 )
             elif await self._knows(reader, writer):
                 while (request := await _receive(reader, _IDLE_SECONDS)) is not None:
@@ -113,7 +116,7 @@ class StoreEndpoint:
             msgspec.MsgspecError,
         ) as error:  # an OSError is a TimeoutError, too
             _log.info(
-                "a reader of stores at %s is let go: %s: %s",
+                "dropping a reader of stores at %s: %s: %s",
                 self.address,
                 type(error).__name__,
                 error,
@@ -140,8 +143,8 @@ class StoreEndpoint:
                 writer,
                 Refused(
                     "ConfigError",
-                    f"the app speaks version {VERSION} of this protocol, not {hello.version}: "
-                    "use one ks_actors",
+                    f"the app speaks version {VERSION} of this protocol, not {hello.version}: use "
+                    "the same ks_actors on both sides",
                 ),
             )
             return False
@@ -187,7 +190,7 @@ class StoreEndpoint:
                             raw_batch(part, kind, rows[at : at + _ENCODED_AT_ONCE], keys)
                         )
                     if writer.is_closing():
-                        raise ConnectionResetError("whoever asked has gone")
+                        raise ConnectionResetError("the client has gone")
                 if local.now() - began >= SLICE_SECONDS:  # key scans never pause
                     await asyncio.sleep(0)
                     began = local.now()
@@ -273,7 +276,9 @@ async def _receive(reader: asyncio.StreamReader, seconds: float) -> Request | No
                 raise
             return None
         if size > MOST_BYTES:
-            raise ValueError(f"a request of {size:,} bytes: {MOST_BYTES:,} are allowed")
+            raise ValueError(
+                f"a request of {size:,} bytes is too large: {MOST_BYTES:,} are allowed"
+            )
         request: Request = decode_request(await reader.readexactly(size))
         return request
 

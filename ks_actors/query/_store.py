@@ -86,7 +86,7 @@ class StoreQueries:
             as_it_is if self._spec.kind in VERSIONED else with_time if timestamped else plain
         )
         if timestamped and self._spec.kind not in TIMESTAMPED:
-            raise self._unknown("with timestamps: it has none")
+            raise self._unknown("with timestamps, because it has none")
 
     @property
     def name(self) -> str:
@@ -95,7 +95,7 @@ class StoreQueries:
 
     def _unknown(self, what: str) -> QueryFailed:
         return QueryFailed(
-            f"store {self.name}, a {self._spec.kind.value} store, cannot be asked {what}",
+            f"store {self.name}, a {self._spec.kind.value} store, cannot be queried {what}",
             reason=FailureReason.UNKNOWN_QUERY_TYPE,
             store=self.name,
         )
@@ -123,7 +123,7 @@ class StoreQueries:
             return await self._first(key, read_version)
         self._must_be(KEY_VALUE, "a key")
         if as_of is not None:
-            raise self._unknown("for the past: it has none")
+            raise self._unknown("for the past, because it keeps no history")
 
         def read(reader: KeyValueReader) -> Any:
             return reader.get(key, committed=committed)
@@ -184,7 +184,7 @@ class StoreQueries:
             return parts, None
         return parts, QueryFailed(
             f"store {name}: key {key!r} belongs to partition {home}, which is not on this "
-            "instance: ask the one that has it, or say `partition`",
+            "instance: ask the instance that has it, or pass `partition`",
             reason=FailureReason.NOT_PRESENT,
             store=name,
             partition=home,

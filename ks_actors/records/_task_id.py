@@ -22,7 +22,7 @@ class TaskId(msgspec.Struct, frozen=True, order=True):
         subtopology, separator, partition = text.partition("_")
         if not (separator and subtopology.isdecimal() and partition.isdecimal()):
             raise ValueError(
-                f"{text!r} is no task id; expected <subtopology>_<partition>, such as 0_1"
+                f"{text!r} is not a task id; expected <subtopology>_<partition>, such as 0_1"
             )
         return cls(int(subtopology), int(partition))
 

@@ -76,7 +76,7 @@ class _ListSerde(Serde[list[T]]):
                 parts = list(slices.variable() if size is None else slices.constant(size))
                 if slices.at == len(data):
                     return [None if part is None else item(part) for part in parts]
-            raise SerializationError(f"no list that {self!r} has written: {data[:64]!r}")
+            raise SerializationError(f"these bytes are not a list of {self!r}: {data[:64]!r}")
 
         return deserialize
 
@@ -98,7 +98,7 @@ class _Reader:
     def count(self) -> int:
         if (count := self.number()) < 0:
             raise SerializationError(
-                f"a list of {len(self.data)} bytes counts {count} before byte {self.at}"
+                f"a list of {len(self.data)} bytes has the count {count} before byte {self.at}"
             )
         return count
 
@@ -106,7 +106,7 @@ class _Reader:
         end = self.at + size
         if size < 0 or end > len(self.data):
             raise SerializationError(
-                f"a list of {len(self.data)} bytes wants {size} more at byte {self.at}"
+                f"a list of {len(self.data)} bytes needs {size} more at byte {self.at}"
             )
         taken = self.data[self.at : end]
         self.at = end

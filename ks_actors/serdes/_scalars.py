@@ -82,7 +82,7 @@ def _uuid_deserializer() -> Callable[[bytes], uuid.UUID]:
 
 
 def _not_void(value: object) -> Any:
-    raise SerializationError(f"VOID has null and nothing else, got {value!r}")
+    raise SerializationError(f"VOID is null and nothing else, got {value!r}")
 
 
 STRING: Serde[str] = FunctionSerde(

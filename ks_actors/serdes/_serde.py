@@ -123,6 +123,6 @@ def checked_inner(inner: Any, of: str) -> Any:
     """Return a serde to wrap; raise TopologyError if it is none."""
     if not isinstance(inner, Serde):
         raise TopologyError(
-            f"inner of {of} is {inner!r}, which is no serde: give an object of ks_actors.serdes"
+            f"inner of {of} is {inner!r}, which is not a serde: give an object of ks_actors.serdes"
         )
     return inner

@@ -59,8 +59,8 @@ def _check(type_: Any, word: str) -> None:
     # Check now: msgspec makes a decoder for such a type, and it rejects each record.
     for unknown in unknown_types(type_):
         raise TypeError(
-            f"{word}({_name(type_)}): msgspec cannot read objects of {unknown!r}; give a Struct, "
-            "a dataclass, a TypedDict or a built-in type, or make a serde of two functions, for a "
+            f"{word}({_name(type_)}): msgspec cannot read objects of {unknown!r}; give a Struct, a "
+            "dataclass, a TypedDict or a built-in type, or make a serde of two functions, for a "
             "Pydantic model Serde.of(lambda it: it.model_dump_json().encode(), "
             "Model.model_validate_json)"
         )

@@ -53,8 +53,8 @@ class WindowedKeySerde(Serde[Windowed[K]]):
     def _told(self) -> Serde[K]:
         if self.inner is None:
             raise SerializationError(
-                "no serde is known for the keys of windows: name it where the stream is grouped, "
-                "or set the app's default serdes"
+                "the keys of windows have no serde: give it where the stream is grouped, or set "
+                "the app's default serdes"
             )
         return self.inner
 

@@ -82,7 +82,7 @@ def encode_block(
         ) from error
     if len(columns) >= LARGEST:
         raise ValueError(
-            f"a block of a snapshot may have {LARGEST:,} bytes, {len(keys):,} rows have "
+            f"a block of a snapshot may have {LARGEST:,} bytes, but {len(keys):,} rows take "
             f"{len(columns):,}"
         )
     return _sealed(columns, len(keys), deflate=deflate)
@@ -99,7 +99,7 @@ def decode_blocks(read: Callable[[int], bytes], name: str) -> Iterator[Batch]:
     Raises SnapshotRefused for a corrupt file, also when it lacks its end or continues after it.
     """
     if read(len(MAGIC)) != MAGIC:
-        raise SnapshotRefused(f"{name} is no file of rows of this format")
+        raise SnapshotRefused(f"{name} is not a file of rows in this format")
     total = 0
     while True:
         rows, columns = _block(read, name)
@@ -108,18 +108,18 @@ def decode_blocks(read: Callable[[int], bytes], name: str) -> Iterator[Batch]:
         total += rows
         yield _decoded(rows, columns, name)
     if len(columns) != _END.size or _END.unpack(columns)[0] != total or read(1):
-        raise SnapshotRefused(f"{name} does not end where its {total:,} rows do")
+        raise SnapshotRefused(f"{name} does not end after its {total:,} rows")
 
 
 def _block(read: Callable[[int], bytes], name: str) -> tuple[int, bytes]:
     head = read(_HEAD.size)
     if len(head) != _HEAD.size:
-        raise SnapshotRefused(f"{name} ends before its end")
+        raise SnapshotRefused(f"{name} is cut off")
     checksum, size, full, rows, how = _HEAD.unpack(head)
     stored = read(size) if size < LARGEST else b""
     if len(stored) != size or zlib.crc32(stored, zlib.crc32(head[_SUMMED:])) != checksum:
         raise SnapshotRefused(
-            f"{name} is not as it was written: a checksum does not match, or it is cut off"
+            f"{name} has changed since it was written: a checksum does not match, or it is cut off"
         )
     if how == PLAIN:
         columns = stored
@@ -128,13 +128,13 @@ def _block(read: Callable[[int], bytes], name: str) -> tuple[int, bytes]:
             # Bound the output: a corrupt block must not exhaust memory.
             columns = zlib.decompressobj().decompress(stored, full + 1)
         except zlib.error as error:
-            raise SnapshotRefused(f"{name} has a block that cannot be read: {error}") from error
+            raise SnapshotRefused(f"{name} has an unreadable block: {error}") from error
     else:
-        raise SnapshotRefused(
-            f"{name} has a block that is stored in a way that is not known: {how}"
-        )
+        raise SnapshotRefused(f"{name} has a block of an unknown compression: {how}")
     if len(columns) != full:
-        raise SnapshotRefused(f"{name} has a block of {len(columns)} bytes that says {full}")
+        raise SnapshotRefused(
+            f"{name} has a block of {len(columns)} bytes whose header says {full}"
+        )
     return rows, columns
 
 
@@ -145,7 +145,7 @@ def _decoded(rows: int, columns: bytes, name: str) -> Batch:
     timestamps = _numbers("q", columns[rows * 8 : rows * _ROW]).tolist()
     places = list(accumulate(lengths, initial=rows * _ROW))
     if places[-1] != len(columns):
-        raise SnapshotRefused(f"{name} has a block whose rows are not as long as it is")
+        raise SnapshotRefused(f"{name} has a block whose length does not match its rows")
     contents: list[Any] = [columns[start:end] for start, end in pairwise(places)]
     return Batch(contents[:rows], contents[rows:], timestamps)
 

@@ -183,7 +183,8 @@ def unseal(data: bytes, name: str) -> SnapshotManifest:
         content = bytes(sealed.manifest)
         if hashlib.sha256(content).hexdigest() != sealed.sha256:
             raise SnapshotRefused(
-                f"the manifest of {name} is not as it was written: its checksum does not match"
+                f"the manifest of {name} has changed since it was written: its checksum does not "
+                "match"
             )
         manifest = _manifest.decode(content)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

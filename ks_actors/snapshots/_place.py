@@ -58,8 +58,8 @@ class Place:
             if missing.name != "fsspec":
                 raise
             raise ConfigError(
-                "snapshots are written and read by the package fsspec, which is not installed: "
-                "pip install 'ks-actors[snapshots]'"
+                "snapshots need the package fsspec, which is not installed: pip install "
+                "'ks-actors[snapshots]'"
             ) from missing
         except (ImportError, ValueError) as error:
             package = _PACKAGES.get(uri.partition("://")[0])
@@ -68,7 +68,7 @@ class Place:
                 if package is None or isinstance(error, ValueError)
                 else f": pip install {package}"
             )
-            raise ConfigError(f"{uri!r} is no place for snapshots: {error}{hint}") from error
+            raise ConfigError(f"{uri!r} is not a place for snapshots: {error}{hint}") from error
         return cls(files, path)
 
     def __str__(self) -> str:
@@ -152,8 +152,8 @@ class Place:
             self._files.ls(bucket, detail=False)
         except FileNotFoundError:
             raise FileNotFoundError(
-                f"{self}: there is no bucket {bucket!r}: create it, or name another one; "
-                "snapshots make none"
+                f"{self}: bucket {bucket!r} does not exist: create it, or name another one; "
+                "snapshots create none"
             ) from None
         except PermissionError:  # some credentials may list only below a path
             return
@@ -169,7 +169,7 @@ class Place:
         except Exception as error:
             if isinstance(error, PermissionError) or type(error).__name__ in _NO_CREDENTIALS:
                 raise PermissionError(
-                    f"{self}: access is refused ({error}): check the credentials that its package "
+                    f"{self}: access is denied ({error}): check the credentials that its package "
                     "finds, in the environment or in its own files, and that they allow to list, "
                     "read, write and delete there"
                 ) from error

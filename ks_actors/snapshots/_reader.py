@@ -41,8 +41,8 @@ class SnapshotReader:
         data = found.at(MANIFEST).read()
         if data is None:
             raise SnapshotRefused(
-                f"{found} is no snapshot: it has no manifest; whoever made it has "
-                "not come to the end"
+                f"{found} is not a complete snapshot: it has no manifest, so its writer did not "
+                "finish"
             )
         manifest = unseal(data, str(found))
         if manifest.name != found.name:
@@ -70,7 +70,7 @@ class SnapshotReader:
                     raise SnapshotRefused(f"{self.place} {file.path}: {error}") from error
                 if not all(map(lt, places, places[1:])) or (last is not None and places[0] <= last):
                     raise SnapshotRefused(
-                        f"{self.place} {file.path}: rows are not in order, or a key is there twice"
+                        f"{self.place} {file.path}: rows are not in order, or a key occurs twice"
                     )
                 last = places[-1]
                 yield batch
@@ -93,7 +93,7 @@ class SnapshotReader:
         except FileNotFoundError as error:
             raise SnapshotRefused(f"{name} is missing") from error
         if (reading.size, reading.sum.hexdigest()) != (file.bytes, file.sha256):
-            raise SnapshotRefused(f"{name} is not the file that the manifest tells of")
+            raise SnapshotRefused(f"{name} is not the file that the manifest describes")
 
     def verify(self) -> int:
         """Read all rows of all stores; return their number. Raises SnapshotRefused."""
@@ -103,7 +103,7 @@ class SnapshotReader:
                 rows = sum(map(len, self.batches(task, store)))
                 if rows != snapshot.rows:
                     raise SnapshotRefused(
-                        f"{self.place} has {rows:,} rows of store {store} of task {task}, its "
+                        f"{self.place} has {rows:,} rows of store {store} of task {task}, but its "
                         f"manifest says {snapshot.rows:,}"
                     )
                 total += rows

@@ -90,8 +90,8 @@ class StoreWriter:
             self._last is not None and places[0] <= self._last
         ):
             raise ValueError(
-                f"store {self._shape.name} of task {self._task}: rows are to be written in the "
-                "order of `Shape.places`, each key once"
+                f"store {self._shape.name} of task {self._task}: write its rows in the order of "
+                "`Shape.places`, each key once"
             )
         self._last = places[-1]
 

@@ -103,7 +103,7 @@ class CustomStore:
             store.close()
             self._open = None
             if had:
-                self._give_up("it has no offset, or one that is not true after a crash")
+                self._give_up("it has no offset, or one that is not valid after a crash")
             elif self._directory is not None:
                 shutil.rmtree(self._directory)
             self._make()
@@ -116,7 +116,7 @@ class CustomStore:
         store = self._spec.supplier()
         if not isinstance(store, StateStore):
             raise StateError(
-                f"store {self.name}: its supplier made {store!r}, which is no StateStore"
+                f"store {self.name}: its supplier made {store!r}, which is not a StateStore"
             )
         if type(store).flush is not StateStore.flush:
             warnings.warn(
@@ -183,7 +183,7 @@ class CustomStore:
             (self._dirty or self._frozen) and store.persistent and not store.manages_offsets
         ):
             store.close()
-            self._give_up("it was changed by what is not committed, and cannot take that back")
+            self._give_up("it has uncommitted changes that it cannot undo")
             self.offset, self.kept = None, False
         else:
             store.close()
@@ -200,8 +200,8 @@ class CustomStore:
     def _note(self, key: bytes, value: bytes | None, timestamp: int) -> None:
         if type(key) is not bytes or not (value is None or type(value) is bytes):
             raise SerializationError(
-                f"store {self.name}: a change has a key and a value in bytes, or no value; got "
-                f"{key!r:.200} and {value!r:.200}"
+                f"store {self.name}: a change needs a key in bytes, and a value in bytes or None; "
+                f"got {key!r:.200} and {value!r:.200}"
             )
         self._dirty[key] = (value, timestamp)
         self._size += len(key) + (0 if value is None else len(value))
@@ -418,6 +418,6 @@ class CustomStores:
         spoiled = [name for name, store in self._stores.items() if store.spoiled]
         if spoiled:
             raise TaskCorrupted(
-                f"task {self._task}: store {', '.join(spoiled)} cannot take back what was not "
-                "committed, and is to be restored"
+                f"task {self._task}: store {', '.join(spoiled)} cannot undo its uncommitted "
+                "changes, and must be restored"
             )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("ks_actors")
 
 
-_RESTORED: Final = "is given up, and restored from its changelog"
+_RESTORED: Final = "is deleted, and restored from its changelog"
 
 
 def without_copy(stores: Iterable[StoreSpec]) -> list[str]:
@@ -45,8 +45,8 @@ def give_up(
     if only:
         raise StateError(
             f"store {', '.join(only)} of task {task} has no changelog, and its only copy, in "
-            f"{directory}, cannot be used: {reason}. Put back a copy of that directory, or, to "
-            "begin with an empty store, move the directory away and start again"
+            f"{directory}, cannot be used: {reason}. Put back a copy of that directory; or move it "
+            "away to start with an empty store"
         )
     if not wanted:
         return

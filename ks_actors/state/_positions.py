@@ -60,7 +60,7 @@ def unpack(data: bytes) -> dict[tuple[str, int], int]:
     """Return the position that `pack` or Kafka Streams wrote; raises ValueError."""
     try:
         if data[0] != _FORMAT:
-            raise ValueError(f"a position of format {data[0]}, expected {_FORMAT}")
+            raise ValueError(f"the position has format {data[0]}, expected {_FORMAT}")
         (count,), at = _int.unpack_from(data, 1), 1 + _int.size
         position: dict[tuple[str, int], int] = {}
         for _ in range(count):
@@ -72,7 +72,7 @@ def unpack(data: bytes) -> dict[tuple[str, int], int]:
                 position[topic, partition] = offset
                 at += _pair.size
     except (struct.error, IndexError) as error:
-        raise ValueError(f"a position that is cut off: {error}") from error
+        raise ValueError(f"the position is cut off: {error}") from error
     return position
 
 
@@ -157,8 +157,8 @@ class Positions:
                 self._at[store] = read_offsets(path)
             except ValueError as error:
                 _log.warning(
-                    "%s is no position file, the position of store %s is not known "
-                    "before it changes: %s",
+                    "%s is not a position file; the position of store %s is unknown until the "
+                    "store changes: %s",
                     path,
                     store,
                     error,

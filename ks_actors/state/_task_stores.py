@@ -176,9 +176,7 @@ class TaskStores(StoreSet):
         Raises StateError, and deletes nothing, when a store in it has no changelog.
         """
         if self._engine is not None:
-            raise IllegalTransition(
-                f"task {self.task}: its state is to be closed before it is given up"
-            )
+            raise IllegalTransition(f"task {self.task}: close its state before you delete it")
         if self._directory is None or not self._directory.exists():
             return
         give_up(

@@ -24,7 +24,7 @@ def raise_open_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     except (OSError, ValueError) as error:
         _log.warning(
-            "the limit of open files stays at %d, it could not be raised to %d: %s",
+            "the limit of open files stays at %d; it could not be raised to %d: %s",
             soft,
             hard,
             error,

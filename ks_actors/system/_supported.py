@@ -24,8 +24,8 @@ def check_actors() -> None:
         and Path(found.origin).resolve() != ours
     ):
         raise ImportError(
-            f"ks_actors needs its package `actors`, and Python finds {found.origin} by that name; "
-            f"rename that file or folder, or take {sys.path[0]!r} from the front of sys.path",
+            f"ks_actors needs its package `actors`, but Python finds {found.origin} by that name; "
+            f"rename that file or folder, or remove {sys.path[0]!r} from the front of sys.path",
             name="actors",
             path=found.origin,
         )
@@ -38,8 +38,7 @@ def check_platform(platform: str) -> None:
     """
     if platform == "win32":
         raise ImportError(
-            "ks_actors runs on Linux and macOS, and not on Windows; there, use it in "
-            "WSL 2 or a container",
+            "ks_actors runs on Linux and macOS, not on Windows: use WSL 2 or a container there",
             name="ks_actors",
         )
 

@@ -363,8 +363,8 @@ def _check_optimizations(topology: Topology, config: StreamsConfig) -> None:
         missing := sorted(wanted_by(config.topology_optimization) - topology.optimizations)
     ):
         raise ConfigError(
-            f"topology_optimization: {', '.join(missing)} is wanted, and the topology was built "
-            "without: give the config to StreamsBuilder.build, too"
+            f"topology_optimization has {', '.join(missing)}, but the topology was built without: "
+            "pass the config to StreamsBuilder.build, too"
         )
 
 

@@ -130,8 +130,8 @@ class NodeWork:
             else "is connected to none"
         )
         raise StoreNotConnected(
-            f"processor {self.node} has no access to store {name!r}, it {known}: name the store "
-            f"where the processor is added, as in stream.process(supplier, {name!r}) or "
+            f"processor {self.node} is not allowed to use store {name!r}, which {known}: name the "
+            f"store where the processor is added, as in stream.process(supplier, {name!r}) or "
             f"topology.connect_processor_and_state_stores({self.node!r}, {name!r})"
         )
 

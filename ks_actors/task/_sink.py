@@ -77,7 +77,8 @@ class Sink:
                 ) from error
             if not topic or not isinstance(topic, str):
                 raise self.failure(
-                    f"the topic name extractor gave {topic!r} for a record: it must name a topic"
+                    f"the topic name extractor returned {topic!r} for a record: it must name a "
+                    "topic"
                 )
             self._writer(topic).record(key, value, timestamp, headers)
 
@@ -288,8 +289,8 @@ class _TopicWriter:
         for number in numbers:
             if not isinstance(number, int) or not 0 <= number < count:
                 raise self._sink.failure(
-                    f"the partitioner chose partition {number!r} of topic {self._topic}, "
-                    f"which has {count}",
+                    f"the partitioner returned partition {number!r} of topic {self._topic}, which "
+                    f"has {count}",
                     record,
                 )
         return numbers

@@ -65,6 +65,6 @@ class TopicSource:
     def untimely(self, raw: RawRecord, timestamp: int) -> None:
         """Leave out a record that has a negative timestamp."""
         _log.warning(
-            "%s offset %d left out: its timestamp is %d", raw.partition, raw.offset, timestamp
+            "%s offset %d is skipped: its timestamp is %d", raw.partition, raw.offset, timestamp
         )
         self._faults.dropped(1)

@@ -184,8 +184,8 @@ class StoreRegistry:
                     await back
         except TimeoutError:
             raise TaskTimeout(
-                f"a thread did not come back from task {task} within {_PATIENCE_SECONDS:g} s: a "
-                "processor does not return"
+                f"a thread did not return task {task} within {_PATIENCE_SECONDS:g} s: one of its "
+                "processors blocks"
             ) from None
 
     def __iter__(self) -> Iterator[RegisteredStores]:

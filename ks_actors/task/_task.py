@@ -513,7 +513,7 @@ class Task:
         self.idle.clear()
         if plan is not None and (errors := plan.close()):
             raise StreamsError(
-                f"a processor failed to close: {errors[0]}", task=self.id
+                f"could not close a processor: {errors[0]}", task=self.id
             ) from errors[0]
 
     def _schedule(

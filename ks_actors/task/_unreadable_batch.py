@@ -52,7 +52,7 @@ def passed_over(
     if partition not in reading or fetcher.position(partition) != offset:
         return ()
     _log.warning(
-        "%s: offsets %d to %d cannot be read, and are left to the deserialization handler: %s",
+        "%s: offsets %d to %d cannot be read; the deserialization handler decides about them: %s",
         partition,
         offset,
         behind - 1,

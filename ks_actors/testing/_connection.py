@@ -74,7 +74,7 @@ class Connection:
                     return result
         # As in a process that is gone, the call never returns.
         await asyncio.get_running_loop().create_future()
-        raise AssertionError("nobody ends this wait but by cancelling it")
+        raise AssertionError("only a cancellation ends this wait")
 
     async def start(self) -> None:
         """Do nothing: the log has been started."""

@@ -245,7 +245,7 @@ class _Driver:
                     await self._woken.wait()
             except TimeoutError as late:
                 raise TaskTimeout(
-                    f"{task.in_flight} records are in the hands of asynchronous processors for "
+                    f"asynchronous processors still have {task.in_flight} records in flight after "
                     f"{_IN_FLIGHT_SECONDS:g} s"
                 ) from late
 
@@ -304,8 +304,7 @@ class _Driver:
             raise NotRunning(
                 "the driver is closed"
                 if self._closed
-                else "the driver is not entered: use it as `with "
-                "TopologyTestDriver(...) as driver:`"
+                else "the driver is not open: use it as `with TopologyTestDriver(...) as driver:`"
             )
         return self._task
 

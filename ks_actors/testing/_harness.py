@@ -194,7 +194,7 @@ class AppHarness:
     def app(self) -> App:
         """The app. Raises NotRunning before the start, and after a crash."""
         if self._app is None:
-            raise NotRunning("there is no app: start it, or restart it")
+            raise NotRunning("no app is running: start it, or restart it")
         return self._app
 
     @property
@@ -218,7 +218,7 @@ class AppHarness:
         Raises the error of a failed start.
         """
         if self._app is not None and self._app.state not in _ENDS:
-            raise NotRunning("the app runs already")
+            raise NotRunning("the app is already running")
         # The process id comes from the seed, so that a run can be repeated.
         write_process_id(self.state_dir, str(uuid.UUID(int=self.kit.random.getrandbits(128))))
         self._connection = connection = Connection(self.log)
@@ -246,7 +246,7 @@ class AppHarness:
                     await app.run()
         except TimeoutError as late:
             raise TaskTimeout(
-                f"the app did not end within {timeout_ms} ms: it was to go on"
+                f"the app still runs after {timeout_ms} ms, though its end was expected"
             ) from late
         self._told = app.error
         return app.error

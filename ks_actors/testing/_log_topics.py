@@ -180,7 +180,7 @@ class LogTopics:
     def _partitions(self, topic: str) -> int:
         found = self._log._broker.topics.get(topic)
         if found is None:
-            raise UnknownTopicOrPartition(f"there is no topic {topic!r}: name it in `topics`")
+            raise UnknownTopicOrPartition(f"topic {topic!r} does not exist: name it in `topics`")
         return len(found.partitions)
 
     def _serdes(self, topic: str) -> tuple[Serde[Any] | None, Serde[Any] | None]:

@@ -124,7 +124,7 @@ class StateStoreContext:
         """
         if self.changelog is None:
             raise StateError(
-                f"store {self.name} has no changelog to note a change in: it was added "
-                "with logging=False"
+                f"store {self.name} has no changelog to log a change to: it was added with "
+                "logging=False"
             )
         self._log_change(key, value, self._record_time() if timestamp is None else timestamp)

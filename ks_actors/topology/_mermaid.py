@@ -73,7 +73,7 @@ def _edges(ids: _Ids, node: Node) -> Iterable[str]:
         for store in node.stores:
             yield f"{here} --- {ids.store(store)}"
     if isinstance(node, SinkNode):
-        topic = node.topic if isinstance(node.topic, str) else "a topic told by a function"
+        topic = node.topic if isinstance(node.topic, str) else "a topic chosen by a function"
         yield f"{here} --> {ids.topic(topic)}"
     else:
         for child in node.children:

@@ -57,7 +57,7 @@ def _missing(topology: Topology, *, has_key: bool, has_value: bool) -> Iterator[
                 yield f"{words} of source {node.name}, which reads {topics}"
             case SinkNode() if words := told(node):
                 topics = (
-                    node.topic if isinstance(node.topic, str) else "topics that a function tells"
+                    node.topic if isinstance(node.topic, str) else "topics chosen by a function"
                 )
                 yield f"{words} of sink {node.name}, which writes to {topics}"
             case ProcessorNode(operator=operator) if (

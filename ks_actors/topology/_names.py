@@ -20,7 +20,7 @@ def valid_name(name: Any) -> str:
         or not _NAME.fullmatch(name)
     ):
         raise TopologyError(
-            f"{name!r} cannot be a name: take 1 to {_LONGEST_NAME} ASCII letters, digits, '.', "
+            f"{name!r} is not a valid name: use 1 to {_LONGEST_NAME} ASCII letters, digits, '.', "
             "'_' and '-', and neither '.' nor '..' alone"
         )
     return name
@@ -39,8 +39,8 @@ def valid_topic(topic: Any, of: str) -> str:
         or not _NAME.fullmatch(topic)
     ):
         raise TopologyError(
-            f"{topic!r} of {of} cannot be the name of a topic: take 1 to {_LONGEST_NAME} ASCII "
-            "letters, digits, '.', '_' and '-', and neither '.' nor '..' alone"
+            f"{topic!r} of {of} is not a valid topic name: use 1 to {_LONGEST_NAME} ASCII letters, "
+            "digits, '.', '_' and '-', and neither '.' nor '..' alone"
         )
     return topic
 
@@ -53,7 +53,7 @@ def checked_topics(topics: Any, of: str) -> tuple[str, ...] | re.Pattern[str]:
     if isinstance(topics, re.Pattern):
         if not isinstance(topics.pattern, str):
             raise TopologyError(
-                f"the pattern {topics.pattern!r} of {of} is one of bytes: compile one of str"
+                f"the pattern {topics.pattern!r} of {of} is of bytes: compile one of str"
             )
         return topics
     if isinstance(topics, str):
@@ -65,5 +65,5 @@ def checked_topics(topics: Any, of: str) -> tuple[str, ...] | re.Pattern[str]:
             f"topics of {of} are {topics!r}: give a name, names, or a compiled pattern"
         ) from None
     if not names:
-        raise TopologyError(f"{of} reads no topic: name one at least")
+        raise TopologyError(f"{of} reads no topic: name at least one")
     return tuple(valid_topic(name, of) for name in names)

@@ -21,12 +21,12 @@ def optimization(value: Any) -> str:
     if not isinstance(words, (list, tuple, set, frozenset)) or not all(
         isinstance(word, str) for word in words
     ):
-        raise ValueError(f"is none of {', '.join((NONE, ALL, *OPTIMIZATIONS))}")
+        raise ValueError(f"is not one of {', '.join((NONE, ALL, *OPTIMIZATIONS))}")
     wanted = {word.strip().lower() for word in words}
     if len(wanted) > 1 and wanted & {NONE, ALL}:
         raise ValueError("has none or all beside other words")
     if wanted.difference(OPTIMIZATIONS, {NONE, ALL}):
-        raise ValueError(f"is none of {', '.join((NONE, ALL, *OPTIMIZATIONS))}")
+        raise ValueError(f"is not one of {', '.join((NONE, ALL, *OPTIMIZATIONS))}")
     return ",".join(sorted(wanted)) or NONE
 
 

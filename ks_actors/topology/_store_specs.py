@@ -88,7 +88,7 @@ def window(
     if not 0 <= window_size_ms <= retention_ms:
         raise TopologyError(
             f"window store {name} cannot keep windows of {window_size_ms} ms for {retention_ms} "
-            "ms: retention_ms has to be window_size_ms at least"
+            "ms: give a retention_ms of window_size_ms or more"
         )
     return StoreSpec(
         name=name,
@@ -124,8 +124,8 @@ def versioned_key_value(
     check_whole(history_retention_ms, role="history_retention_ms", of=f"versioned store {name}")
     if history_retention_ms < 0:
         raise TopologyError(
-            f"versioned store {name} cannot keep history for {history_retention_ms} "
-            "ms: give 0 or more"
+            f"versioned store {name} cannot keep history for {history_retention_ms} ms: give 0 or "
+            "more"
         )
     return StoreSpec(
         name=name,
@@ -157,8 +157,8 @@ def session(
     check_whole(retention_ms, role="retention_ms", of=f"session store {name}")
     if retention_ms < 0:
         raise TopologyError(
-            f"session store {name} cannot keep sessions for {retention_ms} ms: retention_ms "
-            "has to be 0 or more"
+            f"session store {name} cannot keep sessions for {retention_ms} ms: give a retention_ms "
+            "of 0 or more"
         )
     return StoreSpec(
         name=name,

@@ -40,7 +40,7 @@ class FailOnInvalidTimestamp(RecordTimestamp):
         """Raise TimestampInvalid."""
         raise TimestampInvalid(
             f"the timestamp of the record is {record.timestamp}; use another timestamp extractor "
-            "to process such data",
+            "to process such records",
             topic=record.topic,
             partition=record.partition,
             offset=record.offset,
@@ -53,7 +53,7 @@ class LogAndSkipOnInvalidTimestamp(RecordTimestamp):
     def invalid(self, record: InputRecord, partition_time: int) -> int:  # noqa: ARG002 - signature
         """Return the negative timestamp."""
         _log.warning(
-            "%s-%d offset %d is left out: its timestamp is %d",
+            "%s-%d offset %d is skipped: its timestamp is %d",
             record.topic,
             record.partition,
             record.offset,
@@ -72,8 +72,8 @@ class UsePartitionTimeOnInvalidTimestamp(RecordTimestamp):
         """Return the partition's time."""
         if partition_time < 0:
             raise TimestampInvalid(
-                f"the timestamp of the record is {record.timestamp}, and the partition's "
-                "time is not known yet",
+                f"the timestamp of the record is {record.timestamp}, and the partition has no time "
+                "yet",
                 topic=record.topic,
                 partition=record.partition,
                 offset=record.offset,

@@ -252,7 +252,7 @@ class Topology:
         """
         if not stores:
             raise TopologyError(
-                f"processor {processor} is to be connected to no store: name one at least"
+                f"processor {processor} is connected to no store: name at least one"
             )
         check_names((processor,), role="the processor", of="connect_processor_and_state_stores")
         check_names(
@@ -298,7 +298,7 @@ class Topology:
             )
         if spec.name in self._stores or spec.name in self._global_stores:
             raise TopologyError(
-                f"a store {spec.name} has been added already: give the global one another name"
+                f"store {spec.name} has already been added: give the global one another name"
             )
         given: Any = supplier
         # The DSL gives an operator, users give the supplier of a processor.
@@ -308,7 +308,7 @@ class Topology:
         if operator.asynchronous is not None:
             raise TopologyError(
                 f"processor {processor} of global store {spec.name} is 'async def', which nothing "
-                "waits for there: make it plain"
+                "awaits there: make it plain"
             )
         self._nodes[source] = SourceNode(
             name=source,
@@ -337,8 +337,8 @@ class Topology:
         valid_topic(name, "an internal topic")
         if name in self._internal:
             raise TopologyError(
-                f"internal topic {name} has been added already: name the operations that "
-                "make it differently"
+                f"internal topic {name} has already been added: give the operations that make it "
+                "different names"
             )
         if partitions is not None:
             check_whole(partitions, role="partitions", of=f"internal topic {name}")
@@ -397,20 +397,14 @@ class Topology:
 
     def _check_new(self, name: Any) -> None:
         if not isinstance(name, str) or not name:
-            raise TopologyError(
-                f"{name!r} cannot be the name of a node: give a str that is not empty"
-            )
+            raise TopologyError(f"{name!r} is not a valid node name: give a str that is not empty")
         if name in self._nodes:
-            raise TopologyError(
-                f"a node {name} has been added already: give every node a name of its own"
-            )
+            raise TopologyError(f"node {name} has already been added: give every node its own name")
 
     def _check_parents(self, name: str, parents: tuple[str, ...]) -> None:
         check_names(parents, role="a parent", of=f"node {name}")
         if not parents:
-            raise TopologyError(
-                f"node {name} has no parent: name the nodes it gets its records from"
-            )
+            raise TopologyError(f"node {name} has no parent: name the nodes that send it records")
         if len(set(parents)) < len(parents):
             raise TopologyError(
                 f"node {name} has a parent twice: {', '.join(parents)}; name every parent once"
@@ -448,8 +442,8 @@ class Topology:
             if isinstance(node, SourceNode):
                 if topic in node.topics:
                     raise TopologyError(
-                        f"topic {topic} of source {name} is read by source {node.name} already: "
-                        "give that one another child"
+                        f"topic {topic} of source {name} is already read by source {node.name}: "
+                        "add a child to that one"
                     )
                 if node.pattern is not None and node.pattern.fullmatch(topic):
                     raise TopologyError(
@@ -470,8 +464,8 @@ class Topology:
         _check_spec(spec, "the topology" if owner is None else f"node {owner}")
         if spec.name in self._global_stores:
             raise TopologyError(
-                f"store {spec.name} has been added as a global store already: give every store "
-                "a name of its own"
+                f"store {spec.name} has already been added as a global store: give every store its "
+                "own name"
             )
         known = self._stores.get(spec.name)
         # Equal ones may belong to two operations that do not know of each other.
@@ -479,9 +473,9 @@ class Topology:
             users = " and ".join(self._users.get(spec.name, ())) or "no node"
             again = "" if owner is None else f", and node {owner} brings another one"
             raise TopologyError(
-                f"a different store {spec.name} has been added already, and is used by "
-                f"{users}{again}: give every store a name of its own, or pass the same StoreSpec "
-                "object to all that share it"
+                f"a different store {spec.name} has already been added, and is used by "
+                f"{users}{again}: give every store its own name, or pass the same StoreSpec object "
+                "to all that share it"
             )
 
     def _check_connectable(
@@ -489,26 +483,25 @@ class Topology:
     ) -> None:
         if store in self._global_stores:
             raise TopologyError(
-                f"store {store} is global: processor {processor} can read it without being "
-                "connected; leave the name out"
+                f"store {store} is global: processor {processor} can read it without a connection; "
+                "remove the name"
             )
         if store not in self._stores and all(store != spec.name for spec in own):
             raise TopologyError(
-                f"store {store} of processor {processor} is unknown: add it with "
-                "add_state_store before"
+                f"store {store} of processor {processor} is unknown: add it with add_state_store "
+                "first"
             )
 
     def _check_processor(self, processor: str, store: str) -> None:
         node = self._nodes.get(processor)
         if node is None:
             raise TopologyError(
-                f"processor {processor}, to be connected to store {store}, is "
-                "unknown: add it before"
+                f"processor {processor}, to be connected to store {store}, is unknown: add it first"
             )
         if not isinstance(node, ProcessorNode):
             raise TopologyError(
-                f"node {processor} is no processor: store {store} cannot be connected to "
-                "a source or a sink"
+                f"node {processor} is not a processor: store {store} cannot be connected to a "
+                "source or a sink"
             )
 
     def _link(self, name: str, parents: tuple[str, ...]) -> None:
@@ -536,5 +529,5 @@ def _check_serdes(key: Any, value: Any, of: str) -> None:
 def _check_spec(spec: Any, of: str) -> None:
     if not isinstance(spec, StoreSpec):
         raise TopologyError(
-            f"{spec!r} is to be a store of {of}, and is no StoreSpec: make one by ks_actors.stores"
+            f"{spec!r} is not a StoreSpec, but {of} needs a store: make one with ks_actors.stores"
         )

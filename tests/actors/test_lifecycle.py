@@ -413,7 +413,7 @@ async def test_an_actor_without_receive_says_so(actor_kit: TestKit) -> None:
     ref: Ref[int] = await actor_kit.spawn(Spec(Nothing), "a")
     ref.tell(1)
     end = await actor_kit.probe(object).terminated(ref)
-    assert "Nothing must define receive" in str(end.cause)
+    assert "Nothing must define receive(message)" in str(end.cause)
 
 
 async def test_a_context_tells_the_time_and_the_path(actor_kit: TestKit) -> None:

@@ -69,7 +69,7 @@ async def test_a_system_is_entered_once() -> None:
     system = System("s")
     async with system:
         pass
-    with pytest.raises(RuntimeError, match="entered already"):
+    with pytest.raises(RuntimeError, match="already been entered"):
         async with system:
             pass
 

@@ -98,9 +98,9 @@ def test_what_an_earlier_version_does_not_tell_is_not_there() -> None:
 @pytest.mark.parametrize("data", [b"\xc1", b"{}", msgspec.msgpack.encode([1, "p", 0, 0, "tasks"])])
 def test_what_is_not_ours_is_an_error(data: bytes) -> None:
     """The group's name is probably taken."""
-    with pytest.raises(SerializationError, match="in use elsewhere"):
+    with pytest.raises(SerializationError, match="does another program use"):
         decode_member(data)
-    with pytest.raises(SerializationError, match="in use elsewhere"):
+    with pytest.raises(SerializationError, match="does another program use"):
         decode_tasks(MemberAssignment((), data))
 
 
@@ -184,7 +184,7 @@ def test_tasks_that_there_are_no_more_are_forgotten() -> None:
     [
         ([member("a")], {"t": 1}, MissingSourceTopics, "do not exist: u"),
         ([member("a")], {"t": 1, "u": 2}, TopologyError, "t has 1, u has 2"),
-        ([member("a"), MemberInfo("b", frozenset(), b"?")], {"t": 1, "u": 1}, StreamsError, "in use elsewhere"),
+        ([member("a"), MemberInfo("b", frozenset(), b"?")], {"t": 1, "u": 1}, StreamsError, "does another program use"),
     ],
 )
 def test_every_member_is_told_what_keeps_tasks_from_being_assigned(
@@ -218,8 +218,8 @@ def test_grouper_and_assignment_can_be_replaced() -> None:
     [
         ({"a": tasks("0_0")}, "0_1 goes to 0 members"),
         ({"a": tasks("0_0", "0_1"), "b": tasks("0_1")}, "0_1 goes to 2 members"),
-        ({"a": tasks("0_0", "0_1", "0_7")}, "0_7 is no task"),
-        ({"c": tasks("0_0", "0_1")}, "c is no member"),
+        ({"a": tasks("0_0", "0_1", "0_7")}, "0_7 is not a task"),
+        ({"c": tasks("0_0", "0_1")}, "c is not a member"),
     ],
 )
 def test_an_assignment_that_is_wrong_is_refused(wanted: Any, message: str) -> None:
@@ -266,7 +266,7 @@ def test_a_newcomer_whose_tasks_mean_something_else_is_refused(old: str, new: st
     shifted = TopologyInfo.of({0: ["x"], 1: ["a"]})
     found = TaskAssignor(shifted.topics)([told(old, OLD, *tasks("0_0"), generation=4), told(new, shifted)], {"a": 1, "x": 1})
     assert topics_of(found[old]) == {"0_0": {"a"}}
-    with pytest.raises(TopologyError, match=r"topic a is read by subtopology 1 here, and by subtopology 0 there.*stop all members"):
+    with pytest.raises(TopologyError, match=r"topic a belongs to subtopology 1 here, and to subtopology 0 there.*stop all members"):
         decode_tasks(found[new])
     renamed = TopologyInfo.of({0: ["y"]})
     found = TaskAssignor(OLD.topics)([told(old, OLD, *tasks("0_0"), generation=4), told(new, renamed)], {"a": 1, "y": 1})

@@ -40,5 +40,5 @@ def test_topics_that_do_not_exist_are_told() -> None:
 def test_topics_that_are_joined_have_equal_partitions() -> None:
     """Or the error names them; topics that are not there are somebody else's business."""
     check_copartitioning([{"a", "b", "missing"}, {"c"}], {"a": 2, "b": 2, "c": 3})
-    with pytest.raises(TopologyError, match=r"same number of partitions: a has 2, b has 2, c has 3; repartition"):
+    with pytest.raises(TopologyError, match=r"same number of partitions, but a has 2, b has 2, c has 3; repartition"):
         check_copartitioning([("c", "b", "a")], {"a": 2, "b": 2, "c": 3})

@@ -27,7 +27,7 @@ TASKS = 3
 SAID = [
     "4 of 4",
     f"a job is at it: {TASKS} tasks",
-    "job long has failed: Spark has ended in the middle of it. What comes next gets a new session",
+    "job long failed: Spark ended meanwhile. The next one gets a new session",
     "4",
     "4",
     f"a job is at it: {TASKS} tasks",

@@ -182,7 +182,7 @@ def test_what_is_written_goes_to_parquet(tmp_path: Path) -> None:
 
 def test_offsets_that_are_not_there_are_refused() -> None:
     """Nothing is guessed: a range is what it says."""
-    with pytest.raises(OffsetOutOfRange, match="in-0 holds offsets 0 to 0, position 7 is outside"):
+    with pytest.raises(OffsetOutOfRange, match="in-0 has offsets 0 to 0, position 7 is outside"):
         ran(doubled(), {"in": 1, "out": 1}, [], until={"in": {0: 7}})
     with pytest.raises(MissingSourceTopics):
         ran(doubled(), {"out": 1}, [])
@@ -238,7 +238,7 @@ def read_back() -> Topology:
 @pytest.mark.parametrize(
     ("make", "choice", "said"),
     [
-        (clocked, "wall_clock", "is called by the wall clock, and history has none"),
+        (clocked, "wall_clock", "has a wall-clock punctuator, and a backfill has no wall clock"),
         (rekeyed, "order_after_rekey", "KSTREAM-REDUCE-0000000003 has state that may depend on the order"),
         (read_back, "topics_read_back", "topic out is written and read by this topology"),
     ],

@@ -76,7 +76,7 @@ async def test_a_job_is_done_and_answered_beside_others(bridge: Ref[BridgeMessag
     """Jobs run in threads, at most so many at a time; each is answered with what it returns."""
     counts = [bridge.ask(RunJob, f"count-{number}", partial(count, number=number)).within(PATIENCE) for number in range(4)]
     assert await asyncio.gather(*counts) == [0, 1, 2, 3]
-    with pytest.raises(BatchError, match="there is a job twice already"):
+    with pytest.raises(BatchError, match="job twice already runs"):
         first = bridge.ask(RunJob, "twice", lambda spark: spark.range(1).count()).within(PATIENCE)
         await bridge.ask(RunJob, "twice", lambda _: 0).within(PATIENCE)
     assert await first == 1
@@ -151,7 +151,7 @@ async def test_nobody_waits_for_a_job_that_nothing_can_interrupt(bridge: Ref[Bri
     with pytest.raises(JobCancelled, match="job stuck was cancelled"):
         await stuck
     assert not over.is_set()
-    with pytest.raises(BatchError, match="there is a job stuck already"):
+    with pytest.raises(BatchError, match="job stuck already runs"):
         await bridge.ask(RunJob, "stuck", lambda _: 0).within(PATIENCE)
     over.set()
     assert await bridge.ask(RunJob, "after", lambda spark: spark.range(7).count()).within(PATIENCE) == 7
@@ -163,7 +163,7 @@ def test_a_server_that_nobody_reaches_is_told_soon_and_without_its_token(monkeyp
     with socket.create_server(("127.0.0.1", 0)) as listening:  # which accepts, and says nothing
         settings = SparkSettings(master=f"sc://127.0.0.1:{listening.getsockname()[1]}/;token=secret", conf={"spark.authenticate.secret": "secret"})
         session = SparkSession(settings)
-        with pytest.raises(SparkUnavailable, match=r"no Spark session could be had at sc://127.0.0.1:\d+: nobody has answered for 0.1 s") as told:
+        with pytest.raises(SparkUnavailable, match=r"could not open a Spark session at sc://127.0.0.1:\d+: no answer for 0.1 s") as told:
             session.open()
         session.close()
     assert "secret'" not in f"{told.value} {settings!r}".replace("spark.authenticate.secret", "")
@@ -198,8 +198,8 @@ for settings in SparkSettings(master="yarn"), SparkSettings(driver_memory="much"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=200, env=environment)  # noqa: S603 - our own
     ended = "[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number."
     assert done.stdout.splitlines() == [
-        f"no Spark session could be had at yarn: {ended} YARN is found by HADOOP_CONF_DIR or YARN_CONF_DIR, and neither is set",
-        f"no Spark session could be had at local[*]: {ended} Why is among what it has written to stderr",
+        f"could not open a Spark session at yarn: {ended} YARN needs HADOOP_CONF_DIR or YARN_CONF_DIR, and neither is set",
+        f"could not open a Spark session at local[*]: {ended} Its stderr has the reason",
     ], done.stderr
 
 
@@ -273,8 +273,8 @@ print([name for name in left if name != "ps"])
 @pytest.mark.parametrize(
     ("environment", "said"),
     [
-        ({"JAVA_HOME": "/nowhere"}, "Spark needs Java 17 or later, and there is none in JAVA_HOME, /nowhere"),
-        ({"PATH": "/nowhere"}, "Spark needs Java 17 or later, and there is none on the PATH"),
+        ({"JAVA_HOME": "/nowhere"}, "Spark needs Java 17 or later, and found none in JAVA_HOME, /nowhere"),
+        ({"PATH": "/nowhere"}, "Spark needs Java 17 or later, and found none on the PATH"),
     ],
 )
 def test_without_java_the_error_says_so(environment: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -303,8 +303,8 @@ def test_without_pyspark_the_error_says_what_to_install(monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"master": "mesos://host"}, "is no Spark"),
-        ({"max_jobs": 0}, "at least one job"),
+        ({"master": "mesos://host"}, "is not a Spark master"),
+        ({"max_jobs": 0}, "give 1 or more"),
         ({"conf": {"kafka.transactional.id": "x"}}, "Spark begins no transactions"),
     ],
 )
@@ -348,6 +348,6 @@ def test_what_a_task_says_at_its_end_is_data(tmp_path: Path) -> None:
             return Path.touch, (tmp_path / "called",)
 
     for data in (pickle.dumps(done), pickle.dumps(Harmful()), b"", msgspec.msgpack.encode({"task": 1})):
-        with pytest.raises(BatchError, match="what a Spark task has written as its end is none"):
+        with pytest.raises(BatchError, match="a Spark task returned an invalid result"):
             done_of(data)
     assert not (tmp_path / "called").exists()

@@ -194,15 +194,15 @@ def test_a_stream_goes_on_when_its_beginning_is_gone(url: str, tmp_path: Path) -
     ("options", "said"),
     [
         ({"topic": "t"}, "log: is required"),
-        ({"log": "embedded:///x", "topic": "t", "store": "s", "application_id": "a"}, "name one of them"),
+        ({"log": "embedded:///x", "topic": "t", "store": "s", "application_id": "a"}, "give only one of them"),
         ({"log": "embedded:///x", "store": "s"}, "application_id: is required"),
-        ({"log": "embedded:///x", "topic": "t", "column": "key"}, "column: is no option"),
+        ({"log": "embedded:///x", "topic": "t", "column": "key"}, "column: is not an option"),
         ({"log": "embedded:///x", "topic": "t", "columns": "key,size"}, "there is no 'size'"),
-        ({"log": "embedded:///x", "topic": "t", "starting_timestamp_ms": "soon"}, "is no whole number"),
-        ({"log": "embedded:///x", "topic": "t", "starting_offsets": "7"}, "is not as expected"),
+        ({"log": "embedded:///x", "topic": "t", "starting_timestamp_ms": "soon"}, "is not a whole number"),
+        ({"log": "embedded:///x", "topic": "t", "starting_offsets": "7"}, "expected a value"),
         ({"log": "embedded:///x", "topic": "t", "value_serde": "ks_actors.serdes.UUID"}, "value_type: is required"),
-        ({"log": "embedded:///x", "topic": "t", "value_serde": "ks_actors.serdes.LONGER"}, "is no serde that can be imported"),
-        ({"log": "embedded:///x", "topic": "t", "value_serde": "ks_actors.serdes.__name__"}, "is no serde, it is"),
+        ({"log": "embedded:///x", "topic": "t", "value_serde": "ks_actors.serdes.LONGER"}, "is not a serde that can be imported"),
+        ({"log": "embedded:///x", "topic": "t", "value_serde": "ks_actors.serdes.__name__"}, "is not a serde, but"),
     ],
 )
 def test_options_that_are_wrong_are_told(options: dict[str, str], said: str) -> None:

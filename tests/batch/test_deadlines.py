@@ -40,7 +40,7 @@ def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 async def test_a_bridge_is_not_entered_when_spark_does_not_start_in_time() -> None:
     """The error names Spark, the time, and the argument to raise; nothing is left of it."""
     bridge = SparkBridge(SparkSettings(master="local[2]"), start_timeout_ms=20)
-    with pytest.raises(SparkUnavailable, match=r"Spark at local\[2\] has not started.* within 20 ms: .*start_timeout_ms"):
+    with pytest.raises(SparkUnavailable, match=r"Spark at local\[2\] did not start.* within 20 ms: .*start_timeout_ms"):
         await bridge.__aenter__()
     assert bridge._life is None
 
@@ -52,9 +52,9 @@ async def test_a_query_that_does_not_run_in_time_is_stopped() -> None:
     async with System("test") as system:
         life = bridge._life = _Life(asyncio.get_running_loop())
         life.ref = await system.spawn(BatchBridge.spec(SparkSettings()), "bridge")
-        with pytest.raises(JobTimeout, match="query q did not run within 20 ms, and is stopped"):
+        with pytest.raises(JobTimeout, match="query q did not run within 20 ms and is stopped"):
             await bridge.start_query("q", lambda _: None, "nowhere", timeout_ms=20)
-        with pytest.raises(JobTimeout, match="query q has been told to stop, and has not ended within 20 ms"):
+        with pytest.raises(JobTimeout, match="query q did not stop within 20 ms"):
             await bridge.stop_query("q", timeout_ms=20)
 
 

@@ -171,13 +171,13 @@ def test_what_cannot_be_exported_is_told(tmp_path: Path) -> None:
 
     async def look(app: App, _: object) -> None:
         for arguments, kind, said in (
-            ({}, ConfigError, "name what is to be exported"),
+            ({}, ConfigError, "name something to export"),
             ({"tables": ["prices"]}, UnknownStore, "no table 'prices'; it has"),
             ({"tables": ["unlogged"]}, ConfigError, "table unlogged: it has no changelog"),
-            ({"tables": ["names"], "topics": ["names"]}, ConfigError, "names: is to be exported twice"),
+            ({"tables": ["names"], "topics": ["names"]}, ConfigError, "names: is named twice, and both would be written to"),
             ({"topics": ["words"], "types": {"names": str}}, ConfigError, "names is not exported"),
             ({"topics": ["nowhere"]}, UnknownTopicOrPartition, "nowhere"),
-            ({"topics": ["words"], "types": {"words": int}}, SerializationError, r"words-\d: the value at offset 0 is not what its serde makes"),
+            ({"topics": ["words"], "types": {"words": int}}, SerializationError, r"words-\d: the value at offset 0 is not of its serde's type"),
         ):
             with pytest.raises(kind, match=said):
                 await app.export(tmp_path / "out", **arguments)

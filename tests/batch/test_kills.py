@@ -68,10 +68,10 @@ async def nothing_has_happened(order: Order, before: dict[TopicPartition, int], 
     """There is no snapshot, what there is of one is refused, and the log is as it was."""
     begun = [path for path in (directory / "snapshots").rglob("*") if path.is_file()]
     assert find_snapshots(f"{directory}/snapshots", order.application_id) == ([], [])
-    with pytest.raises(SnapshotRefused, match="has no whole snapshot of application app"):
+    with pytest.raises(SnapshotRefused, match="has no complete snapshot of application app"):
         await App(job(), config_of(order)).seed(f"{directory}/snapshots")
     for half in {path.relative_to(directory / "snapshots" / "app").parts[0] for path in begun}:
-        with pytest.raises(SnapshotRefused, match="has no whole snapshot of application app"):
+        with pytest.raises(SnapshotRefused, match="has no complete snapshot of application app"):
             await App(job(), config_of(order)).seed(f"{directory}/snapshots/app/{half}")
     assert await everything_in(order) == before
 

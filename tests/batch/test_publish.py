@@ -93,7 +93,7 @@ async def test_history_and_the_live_rest_are_in_the_topic_as_of_a_stream(tmp_pat
         await app.seed(str(tmp_path / "snapshots"))
         async with app:
             await app.wait_until_caught_up()
-            with pytest.raises(NotRunning, match="before that"):
+            with pytest.raises(NotRunning, match="before the start"):
                 await app.publish(done)
         found = await written(log)
     expected, _ = await asyncio.to_thread(streamed, words(), SETTINGS, LINE_TOPICS, LINES)
@@ -208,10 +208,10 @@ async def test_a_topic_that_was_deleted_is_no_topic_that_has_it_all() -> None:
         with await backfill(words(), CONFIG, log=log) as done:
             await publish(done, CONFIG, log=log)
             await log.delete_topics(["loud"])
-            with pytest.raises(UnknownTopicOrPartition, match="no topics loud to publish to"):
+            with pytest.raises(UnknownTopicOrPartition, match="the topics loud to publish to do not exist"):
                 await publish(done, CONFIG, log=log)
             await log.create_topics([NewTopic("loud", 3)])
-            with pytest.raises(PublishRefused, match="the topic was deleted since then"):
+            with pytest.raises(PublishRefused, match="the topic was deleted meanwhile"):
                 await publish(done, CONFIG, log=log)
             assert (await publish(done, CONFIG, log=log, job="once-more"))["loud"] == 400
 

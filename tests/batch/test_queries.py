@@ -203,12 +203,12 @@ async def test_what_cannot_even_be_started_is_not_tried_again(session: SparkSess
     assert session.is_open
     place = str(tmp_path)
     async with SparkBridge(SETTINGS) as bridge, listening() as heard:
-        with pytest.raises(JobFailed, match=r"query wrong has failed: .*DATA_SOURCE_NOT_FOUND"):
+        with pytest.raises(JobFailed, match=r"query wrong failed: .*DATA_SOURCE_NOT_FOUND"):
             await bridge.start_query("wrong", lambda spark: spark.readStream.format("nowhere").load().writeStream, place, listener=heard.ref)
-        with pytest.raises(BatchError, match=r"return what DataFrame.writeStream gives, and do not start it"):
+        with pytest.raises(BatchError, match=r"return the DataStreamWriter of DataFrame.writeStream, and do not start it"):
             await bridge.start_query("wrong", lambda spark: spark.readStream.format("rate").load(), place, listener=heard.ref)
         await bridge.start_query("right", rates(tmp_path / "out"), str(tmp_path / "checkpoint"), listener=heard.ref)
-        with pytest.raises(BatchError, match="there is a query right already"):
+        with pytest.raises(BatchError, match="query right already runs"):
             await bridge.start_query("right", rates(tmp_path / "out"), str(tmp_path / "checkpoint"))
         assert not await bridge.stop_query("wrong")
         assert (await heard.until(QueryStarted)).query == "right"
@@ -263,7 +263,7 @@ async def test_one_that_does_not_end_in_time_is_told(session: SparkSession, tmp_
         ended = await heard.until(QueryEnded)
         may.set()
         assert isinstance(ended.error, JobTimeout)
-        assert str(ended.error) == "query stuck did not end within 500 ms: Spark may still be at it"
+        assert str(ended.error) == "query stuck did not stop within 500 ms: Spark may still run it"
     for left in session.spark.streams.active:
         left.stop()
 
@@ -338,11 +338,11 @@ left = subprocess.run(["ps", "--ppid", str(os.getpid()), "-o", "comm="], capture
 print([name for name in left if name != "ps"])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=280)  # noqa: S603 - our own
-    again = "Spark has ended in the middle of it. What comes next gets a new session"
+    again = "Spark ended meanwhile. The next one gets a new session"
     assert done.stdout.splitlines() == [
         f"job killer {again}",
         "4",
-        f"query rate has failed: {again}",
+        f"query rate failed: {again}",
         "1",
         "True",
         "True ['QueryStarted', 'QueryFailed', 'QueryStarted']",

@@ -122,5 +122,5 @@ def test_a_log_in_memory_is_out_of_sparks_reach() -> None:
         async with EmbeddedLog() as log:
             await backfill(words(), StreamsConfig.of(SETTINGS), log=log, engine="spark")
 
-    with pytest.raises(ConfigError, match="is no log that another process can read"):
+    with pytest.raises(ConfigError, match="is not a log that another process can read"):
         asyncio.run(main())

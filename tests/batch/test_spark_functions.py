@@ -132,10 +132,10 @@ def test_python_runs_in_tasks_of_spark(session: SparkSession) -> None:
 @pytest.mark.parametrize(
     ("function", "records", "types", "said"),
     [
-        (lambda _, rows: rows.drop("key"), [Record(1, 1, 1)], {}, "have the columns value, timestamp, headers: they are to have key and value"),
+        (lambda _, rows: rows.drop("key"), [Record(1, 1, 1)], {}, "have the columns value, timestamp, headers: return key and value"),
         (lambda _, rows: rows.withColumn("more", f.lit(1)), [Record(1, 1, 1)], {}, "and nothing else; put several columns into one by struct"),
-        (lambda _, rows: rows.count(), [Record(1, 1, 1)], {}, "has returned 1: return a DataFrame, or a table of Arrow"),
-        (lambda _, rows: rows.withColumn("timestamp", f.lit("x")), [Record(1, 1, 1)], {}, "are of type (large_)?string: they are to be timestamps"),
+        (lambda _, rows: rows.count(), [Record(1, 1, 1)], {}, "returned 1: return a DataFrame, or an Arrow table"),
+        (lambda _, rows: rows.withColumn("timestamp", f.lit("x")), [Record(1, 1, 1)], {}, "are of type (large_)?string: return timestamps"),
         (lambda _, rows: rows, [Record(1, "a", 1), Record(1, 2, 1)], {}, "the values of these records cannot be a type of their own.* by value_type"),
         (lambda _, rows: rows, [Record("x", 1, 1)], {"key_type": "int"}, "the keys of these records cannot be of type int32"),
         (lambda spark, _: spark.table("nowhere"), [Record(1, 1, 1)], {}, "TABLE_OR_VIEW_NOT_FOUND"),
@@ -202,7 +202,7 @@ def test_it_is_the_same_over_history(session: SparkSession, tmp_path: Path) -> N
             config = StreamsConfig(application_id="history")
             with await backfill(topology, config, log=log) as done:
                 values = [value for where in done.partitions for batch in done.read(where) for value in batch.values]
-            with pytest.raises(BatchError, match="is backfilled by engine='local'"):
+            with pytest.raises(BatchError, match="with engine='local'"):
                 await backfill(topology, config, log=log, engine="spark", spark=SETTINGS)
             return values
 

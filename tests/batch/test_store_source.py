@@ -87,20 +87,20 @@ def test_what_is_not_there_is_told_before_anything_is_read(tmp_path: Path) -> No
             ({**live, "store": "prices"}, UnknownStore, "has no store 'prices'"),
             ({**live, "store": "by-time"}, ConfigError, "is of kind window, not key_value"),
             ({**live, "token": "guessed", "store": "counts"}, ConfigError, "this is not the token"),
-            ({"live": "127.0.0.1:1", "token": "t", "store": "counts"}, QueryFailed, "nobody answers"),
-            ({**live, "store": "versions"}, ConfigError, "store versions is versioned: it is read from its changelog"),
+            ({"live": "127.0.0.1:1", "token": "t", "store": "counts"}, QueryFailed, "no answer"),
+            ({**live, "store": "versions"}, ConfigError, "store versions is versioned: read it from its changelog"),
             ({"snapshot": snapshots, "application_id": "app", "store": "prices"}, SnapshotRefused, "has no store prices; it has by-time, counts"),
             ({"snapshot": snapshots, "store": "counts"}, ConfigError, "application_id: is required"),
             (
                 {"snapshot": snapshots, "application_id": "another", "store": "counts"},
                 SnapshotRefused,
-                "has no whole snapshot of application another",
+                "has no complete snapshot of application another",
             ),
         ):
             reader = data_source.KsActorsSource(options).reader(StructType().add("key", "binary"))
             with pytest.raises(kind, match=said):
                 reader.partitions()
-        with pytest.raises(ConfigError, match="a store is read once"):
+        with pytest.raises(ConfigError, match="a store cannot be read as a stream: read"):
             data_source.KsActorsSource({**live, "store": "counts"}).streamReader(StructType().add("key", "binary"))
 
     with_app(tmp_path, look)
@@ -135,18 +135,18 @@ LIVE = {"live": "127.0.0.1:4711", "token": "t"}
     ("options", "said"),
     [
         ({"snapshot": "/s", "topic": "t"}, "topic: is read from a log, not from snapshot"),
-        ({"snapshot": "/s", "log": "embedded:///x", "store": "s"}, "log, snapshot: name one of them"),
+        ({"snapshot": "/s", "log": "embedded:///x", "store": "s"}, "log, snapshot: give only one of them"),
         ({"live": "127.0.0.1:4711", "store": "s"}, "token: is required"),
         ({"snapshot": "/s", "store": "s", "token": "t"}, "token: is for live stores"),
-        ({**LIVE, "store": "s", "starting_offsets": "{}"}, "starting_offsets: is about topics"),
-        ({**LIVE, "store": "s", "isolation": "none"}, "isolation: there is no 'none'"),
+        ({**LIVE, "store": "s", "starting_offsets": "{}"}, "starting_offsets: is for topics"),
+        ({**LIVE, "store": "s", "isolation": "none"}, "isolation: 'none' does not exist"),
         ({**LIVE, "store": "s", "stale": "maybe"}, "stale: 'maybe' is neither true nor false"),
-        ({**LIVE, "store": "s", "store_kind": "list"}, "store_kind: there is no 'list'"),
-        ({"log": "embedded:///x", "topic": "t", "store_kind": "window"}, "store_kind: is about a store"),
-        ({**LIVE, "store": "s", "columns": "key,window_start"}, "there is no 'window_start'"),
+        ({**LIVE, "store": "s", "store_kind": "list"}, "store_kind: 'list' does not exist"),
+        ({"log": "embedded:///x", "topic": "t", "store_kind": "window"}, "store_kind: is for stores"),
+        ({**LIVE, "store": "s", "columns": "key,window_start"}, "'window_start' does not exist"),
         ({**LIVE, "store": "s", "live": " ,"}, "live: names no app"),
         ({**LIVE, "store": "s", "store_kind": "versioned"}, "a versioned store is read from its changelog, by log, not from live"),
-        ({"log": "embedded:///x", "topic": "t", "store_kind": "versioned"}, "store_kind: is about a store"),
+        ({"log": "embedded:///x", "topic": "t", "store_kind": "versioned"}, "store_kind: is for stores"),
     ],
 )
 def test_options_that_do_not_go_together_are_told(options: dict[str, str], said: str) -> None:

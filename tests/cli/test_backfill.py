@@ -53,7 +53,7 @@ def test_history_becomes_a_snapshot_and_parquet(url: str, tmp_path: Path) -> Non
     assert ran.exit_code == 0, ran.output
     first, second, third = ran.output.splitlines()
     assert first.startswith("10 records in ")
-    assert first.endswith(" by 2 tasks, 0 left out")
+    assert first.endswith(" by 2 tasks, 0 skipped")
     assert second.endswith(": 3 rows")
     assert third == "copies: 10 records"
     assert sum(parquet.read_table(file).num_rows for file in (tmp_path / "out" / "copies").iterdir()) == 10
@@ -74,12 +74,12 @@ def test_what_was_written_is_published_once(url: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said", "code"),
     [
-        (["--until", "soon"], "is neither a time", 2),
-        (["--until", "1970-01-06", "--until", "words-0=3"], "is neither a time", 2),
+        (["--until", "soon"], "is not a time", 2),
+        (["--until", "1970-01-06", "--until", "words-0=3"], "is not a time", 2),
         (["--until", "words-0=3", "--until", "words-0=4"], "each partition once", 2),
-        (["--spark-conf", "spark.executor.memory=1g"], "say by --spark which one", 2),
-        (["--spark", "local[1]", "--spark-conf", "memory"], "--spark-conf 'memory' is to be name=value", 2),
-        (["--spark", "nowhere"], "'nowhere' is no Spark", 2),
+        (["--spark-conf", "spark.executor.memory=1g"], "needs --spark", 2),
+        (["--spark", "local[1]", "--spark-conf", "memory"], "--spark-conf 'memory' is not name=value", 2),
+        (["--spark", "nowhere"], "'nowhere' is not a Spark master", 2),
         (["--allow", "anything"], "is not one of", 2),
         (["-c", "log=embedded:///nowhere-at-all/log", "-c", "application_id=words"], "words: ", 1),
     ],
@@ -112,7 +112,7 @@ async def test_an_app_that_was_started_is_not_backfilled() -> None:
             StreamsConfig(application_id="app", default_key_serde="ks_actors.serdes.STRING", default_value_serde="ks_actors.serdes.STRING"),
             log=log,
         ) as app:
-            with pytest.raises(NotRunning, match="has been started: a backfill is for one that is not"):
+            with pytest.raises(NotRunning, match="has already been started: run a backfill with a new one"):
                 await app.backfill()
 
 

@@ -57,7 +57,7 @@ async def test_a_log_that_does_not_answer_leaves_a_bar_without_an_end() -> None:
         restoring.on_batch_restored(CHANGELOG, "counts", 300, 200)
         restoring.on_restore_suspended(CHANGELOG, "counts", 200)
         restoring.on_batch_restored(CHANGELOG, "counts", 400, 100)  # nobody looks any more
-    assert file.getvalue().splitlines() == ["restoring counts[1]: 200 records, at 300", "no longer restoring counts[1], after 200 records"]
+    assert file.getvalue().splitlines() == ["restoring counts[1]: 200 records, at 300", "stopped restoring counts[1], after 200 records"]
 
 
 def test_standbys_are_shown_with_the_end_that_they_follow() -> None:

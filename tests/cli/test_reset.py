@@ -73,7 +73,7 @@ def test_without_execute_nothing_changes_and_all_is_shown(tmp_path: Path) -> Non
     code, output = invoke(directory=tmp_path)
     assert code == 0
     head, *rows = output.splitlines()
-    assert head == "Application counter: this would be done (nothing has changed; --execute does it)"
+    assert head == "Application counter: plan (nothing has changed; --execute carries it out)"
     assert [row.split() for row in rows] == [
         ["STEP", "OF", "FROM", "TO"],
         ["delete", "state", str(tmp_path / "state" / "counter")],
@@ -91,7 +91,7 @@ def test_the_next_run_counts_from_the_start(tmp_path: Path, guarantee: str) -> N
     asyncio.run(begun(tmp_path, processing_guarantee=guarantee))
     code, output = invoke("--execute", directory=tmp_path)
     assert code == 0, output
-    assert output.startswith("Application counter: this was done\n")
+    assert output.startswith("Application counter: done\n")
     assert not (tmp_path / "state" / "counter").exists()
     code, output = invoke("--execute", directory=tmp_path)
     assert code == 0
@@ -112,7 +112,7 @@ def test_the_next_run_counts_from_the_start(tmp_path: Path, guarantee: str) -> N
         (("--to-earliest",), 0, ""),
         (("--to-latest",), 3, ""),
         (("--to-offset", "2"), 2, ""),
-        (("--to-offset", "9"), 3, "9 is behind the end of in-0"),
+        (("--to-offset", "9"), 3, "9 is after the end of in-0"),
         (("--to-offset", "-9"), 0, "-9 is before the first offset of in-0"),
         (("--shift-by", "-1"), 2, ""),
         (("--shift-by", "-7"), 0, "-4 is before the first offset of in-0"),
@@ -140,7 +140,7 @@ def test_offsets_may_come_from_a_file(tmp_path: Path) -> None:
         ('"in",0,2\n\n', 0, "set offset in-0 3 2"),
         ("", 1, "offsets are missing for in-0"),
         ("in,0,2\nout,0,1\n", 1, "offsets are given for out-0, which are not among the input topics"),
-        ("in,0,2\nin,0,1\n", 2, "line 2: in-0 is there twice"),
+        ("in,0,2\nin,0,1\n", 2, "line 2: in-0 is listed twice"),
         ("in,0\n", 2, "line 1: expected topic,partition,offset"),
         ("in,0,x\n", 2, "line 1: expected topic,partition,offset"),
     ]:
@@ -155,12 +155,12 @@ def test_offsets_may_come_from_a_file(tmp_path: Path) -> None:
     [
         (("--to-earliest", "--to-latest"), "--to-earliest, --to-latest contradict each other"),
         (("--to-offset", "0", "--shift-by", "1"), "--shift-by, --to-offset contradict each other"),
-        (("--execute", "--dry-run"), "--execute and --dry-run contradict each other"),
-        (("--to-datetime", "yesterday"), "is no time such as"),
-        (("--by-duration", "PT"), "is no duration such as"),
-        (("--by-duration", "P"), "is no duration such as"),
-        (("--by-duration", "2h"), "is no duration such as"),
-        (("--by-duration", "P9999999999999D"), "is longer than times can be"),
+        (("--execute", "--dry-run"), "--execute and --dry-run exclude each other"),
+        (("--to-datetime", "yesterday"), "is not a time such as"),
+        (("--by-duration", "PT"), "is not a duration such as"),
+        (("--by-duration", "P"), "is not a duration such as"),
+        (("--by-duration", "2h"), "is not a duration such as"),
+        (("--by-duration", "P9999999999999D"), "is too long"),
         (("--input-topics", ","), "names no topic"),
         (("-c", "poll_msec=3"), "poll_msec (keyword): is unknown"),
         (("--app", f"{HERE}:nothing"), f"module {HERE} has no nothing"),
@@ -196,7 +196,7 @@ def test_the_app_tells_settings_and_topics(tmp_path: Path) -> None:
     assert output.splitlines()[-1] == "left: committed offsets of topic out: it is not among the input topics"
     code, output = invoke("--app", f"{HERE}:topology", "--input-topics", "out", directory=tmp_path)
     assert code == 1
-    assert "the topology does not read out" in output
+    assert "the topology does not read topics out" in output
 
 
 async def test_members_of_the_group_keep_it_from_being_reset(tmp_path: Path) -> None:
@@ -250,10 +250,10 @@ async def test_topics_that_are_not_there_are_refused(tmp_path: Path) -> None:
     async with EmbeddedLog(tmp_path / "log") as log:
         config = config_of(tmp_path)
         for options, said in [
-            ({"input_topics": ["in", "nowhere"]}, "there are no topics nowhere"),
+            ({"input_topics": ["in", "nowhere"]}, "topics nowhere"),
             (
                 {"internal_topics": ["out"]},
-                "out are no internal topics of application counter; nothing has changed. It has counter-by-value-repartition",
+                "out are not internal topics of application counter; nothing has changed. Its internal topics: counter-by-value-repartition",
             ),
         ]:
             with pytest.raises(ResetRefused, match=said):
@@ -261,15 +261,15 @@ async def test_topics_that_are_not_there_are_refused(tmp_path: Path) -> None:
         await log.create_topics([NewTopic("counter-two-sums-changelog", 1, {"cleanup.policy": "compact"}), NewTopic("counter-letters", 1)])
         await log.set_group_offsets("counter-two", {IN: OffsetAndMetadata(1)})
         with pytest.raises(
-            ResetRefused, match=r"topics counter-two-sums-changelog may belong to another application, as there are groups counter-two;"
+            ResetRefused, match=r"topics counter-two-sums-changelog may belong to another application, because the groups counter-two exist;"
         ):
             await reset(config, log=log, topology=TOPOLOGY, execute=True)
         assert set(INTERNAL) < set(await log.describe_topics())
         plan = await reset(config, log=log, internal_topics=INTERNAL, execute=True)
         assert plan.internal_topics == tuple(INTERNAL)
         assert plan.left == (
-            "topic counter-letters: it is no internal topic",
-            "topic counter-two-sums-changelog: it is not among the internal topics that are named",
+            "topic counter-letters: it is not an internal topic",
+            "topic counter-two-sums-changelog: it is not among the named internal topics",
         )
         assert "counter-two-sums-changelog" in await log.describe_topics()
 
@@ -292,7 +292,7 @@ async def test_an_interrupted_reset_says_so_and_can_be_done_again(tmp_path: Path
         else:
             log.inject(operation, LogError("the disk burns"))
             running = asyncio.create_task(reset(config, log=log, execute=True, to=2))
-        with pytest.raises(ResetIncomplete, match=r"the disk burns\. Changed, in part at least: local state.*\. Run the reset again before"):
+        with pytest.raises(ResetIncomplete, match=r"the disk burns\. Changed, at least in part: local state.*\. Run the reset again before"):
             await running
         assert (await log.group_offsets("counter"))[IN].offset == 3
         plan = await reset(config, log=log, execute=True, to=2)
@@ -315,7 +315,7 @@ def test_an_interrupted_command_says_that_it_has_to_be_run_again(tmp_path: Path)
     arguments = ("--application-id", "counter", "-c", f"log=embedded://{tmp_path / 'log'}", "--state-dir", str(tmp_path / "state"), "--execute")
     with start("reset", *arguments, code=textwrap.dedent(code)) as running:
         _, said = running.communicate(timeout=60)
-    assert (running.returncode, said) == (3, "Error: counter: interrupted; run the reset again before the application is started\n")
+    assert (running.returncode, said) == (3, "Error: counter: interrupted; run the reset again before you start the application\n")
 
     async def committed() -> dict[TopicPartition, OffsetAndMetadata]:
         async with EmbeddedLog(tmp_path / "log") as log:
@@ -342,14 +342,14 @@ async def test_a_reset_ends_by_its_deadline(tmp_path: Path) -> None:
     await begun(tmp_path)
     async with EmbeddedLog(tmp_path / "log") as log:
         log.hold("group_members")
-        with pytest.raises(ResetRefused, match="there was no time to look at the group: timeout_ms is 20"):
+        with pytest.raises(ResetRefused, match=r"timeout_ms \(20\) was too short to list the members of the group"):
             await reset(config_of(tmp_path), log=log, timeout_ms=20)
 
 
 async def test_a_log_in_the_state_directory_is_not_deleted(tmp_path: Path) -> None:
     """A log that lies below what a reset deletes is refused."""
     async with EmbeddedLog(tmp_path / "state" / "counter" / "log") as log:
-        with pytest.raises(ResetRefused, match="lies in the state directory"):
+        with pytest.raises(ResetRefused, match="is inside the state directory"):
             await reset(config_of(tmp_path), log=log, execute=True)
 
 
@@ -377,4 +377,4 @@ async def test_snapshots_of_the_old_changelogs_go(tmp_path: Path) -> None:
         plan = await App(topology(), config_of(tmp_path, **settings), log=log).reset(execute=True)
         assert [place.rpartition("/")[2] for place in plan.snapshots] == [taken.name]
         assert [path.name for path in (tmp_path / "snapshots" / "counter").iterdir()] == [done.snapshot.name]
-        assert any(each.endswith("it is of a backfill, to be handed over by App.seed") for each in plan.left)
+        assert any(each.endswith("it is of a backfill, for App.seed") for each in plan.left)

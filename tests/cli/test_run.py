@@ -104,14 +104,14 @@ def test_an_app_that_ends_by_an_error_has_exit_code_1(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("nothing",), "'nothing' is to be module:name, such as shop.orders:topology"),
-        (("no.such:topology",), "there is no module no.such: neither in "),
+        (("nothing",), "'nothing' is not module:name, such as shop.orders:topology"),
+        (("no.such:topology",), "module no.such does not exist: neither in "),
         ((f"{HERE}:nothing",), f"module {HERE} has no nothing"),
-        ((f"{HERE}:NUMBER",), "is neither App nor Topology, nor makes one: it is int"),
-        ((f"{HERE}:a_number",), "is neither App nor Topology, nor makes one: it is int"),
-        ((f"{HERE}:TOPOLOGY", "-c", "application_id"), "--conf 'application_id' is to be name=value"),
+        ((f"{HERE}:NUMBER",), "is neither an App nor a Topology, nor a function that makes one: it is int"),
+        ((f"{HERE}:a_number",), "is neither an App nor a Topology, nor a function that makes one: it is int"),
+        ((f"{HERE}:TOPOLOGY", "-c", "application_id"), "--conf 'application_id' is not name=value"),
         ((f"{HERE}:TOPOLOGY", "-c", "poll_msec=3"), "poll_msec (keyword): is unknown; did you mean poll_ms?"),
-        ((f"{HERE}:APP", "-c", "poll_ms=3"), "is an App, which has its config"),
+        ((f"{HERE}:APP", "-c", "poll_ms=3"), "is an App, which already has its config"),
     ],
 )
 def test_a_wrong_command_line_has_exit_code_2(arguments: tuple[str, ...], said: str) -> None:
@@ -165,4 +165,4 @@ def test_the_version_says_that_the_kernel_is_missing(without: str) -> None:
     command = [sys.executable, "-c", f"{without}import ks_actors.cli; ks_actors.cli.main()", "--version"]
     told = subprocess.run(command, env={**os.environ, WITHOUT: "1"}, capture_output=True, text=True, check=True)  # noqa: S603 - its own code
     assert told.stdout.startswith("ks-actors, version ")
-    assert told.stdout.endswith(", without its kernel in C, which is slower: KS_ACTORS_WITHOUT_KERNEL=1 leaves it out\n")
+    assert told.stdout.endswith(", without its C kernel, which is slower: KS_ACTORS_WITHOUT_KERNEL=1 disables it\n")

@@ -208,39 +208,39 @@ def test_a_class_is_called_for_its_object(value: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("commit_interval_ms", "fast", "'fast' is no whole number"),
-        ("commit_interval_ms", 1.5, "1.5 is no whole number"),
-        ("commit_interval_ms", True, "True is no whole number"),
+        ("commit_interval_ms", "fast", "'fast' is not a whole number"),
+        ("commit_interval_ms", 1.5, "1.5 is not a whole number"),
+        ("commit_interval_ms", True, "True is not a whole number"),
         ("commit_interval_ms", -1, "-1 is less than 0"),
         ("commit_interval_ms", 1 << 63, "9223372036854775808 is more than 9223372036854775807"),
         ("input_buffer_max_bytes", 0, r"0 is less than 1 \(and not -1, no limit\)"),
         ("num_stream_threads", 0, "0 is less than 1"),
-        ("processing_guarantee", "exactly_once", "'exactly_once' is none of at_least_once, exactly_once_v2"),
+        ("processing_guarantee", "exactly_once", "'exactly_once' is not one of at_least_once, exactly_once_v2"),
         (
             "topology_optimization",
             "most",
-            "'most' is none of none, all, reuse.ktable.source.topics, merge.repartition.topics, single",
+            "'most' is not one of none, all, reuse.ktable.source.topics, merge.repartition.topics, single",
         ),
-        ("topology_optimization", 5, "5 is none of none, all"),
+        ("topology_optimization", 5, "5 is not one of none, all"),
         ("topology_optimization", "none,all", "'none,all' has none or all beside other words"),
         ("topology_optimization", "reuse.ktable.source.topics,none", "has none or all beside other words"),
         ("ensure_explicit_internal_resource_naming", "yes", "'yes' is neither true nor false"),
         ("ensure_explicit_internal_resource_naming", 1, "1 is neither true nor false"),
-        ("auto_offset_reset", None, "None is none of earliest, latest, none"),
-        ("client_id", " ", "' ' is no text"),
-        ("state_dir", 5, "5 is no text"),
-        ("application_id", "a b", "'a b' is no name for a topic"),
-        ("application_id", "..", "'..' is no name for a topic"),
-        ("application_id", "x" * 250, "is no name for a topic"),
-        ("log", "memory://shared", "'memory://shared' is no log: expected memory://, embedded:///path or kafka://host:port"),
-        ("log", "embedded://", "'embedded://' is no log: expected memory://, embedded:///path or kafka://host:port"),
-        ("log", "localhost:9092", "'localhost:9092' is no log"),
-        ("default_key_serde", str, "is no serde"),
-        ("default_key_serde", "STRING", "'STRING' names nothing: expected package.module.name"),
-        ("default_key_serde", "ks_actors.serdes.SPRING", "names nothing: ks_actors.serdes has no SPRING"),
+        ("auto_offset_reset", None, "None is not one of earliest, latest, none"),
+        ("client_id", " ", "' ' is not text"),
+        ("state_dir", 5, "5 is not text"),
+        ("application_id", "a b", "'a b' is not a valid topic name: use"),
+        ("application_id", "..", "'..' is not a valid topic name: use"),
+        ("application_id", "x" * 250, "is not a valid topic name: use"),
+        ("log", "memory://shared", "'memory://shared' is not the URL of a log: expected memory://, embedded:///path or kafka://host:port"),
+        ("log", "embedded://", "'embedded://' is not the URL of a log: expected memory://, embedded:///path or kafka://host:port"),
+        ("log", "localhost:9092", "'localhost:9092' is not a log"),
+        ("default_key_serde", str, "is not a serde"),
+        ("default_key_serde", "STRING", "'STRING' is not a name to import: expected package.module.name"),
+        ("default_key_serde", "ks_actors.serdes.SPRING", "does not exist: ks_actors.serdes has no SPRING"),
         ("default_key_serde", "no.such.module.SERDE", "cannot be imported: No module named 'no'"),
-        ("default_key_serde", f"{__name__}.NOT_A_SERDE", "is no serde"),
-        ("default_key_serde", Demanding, "cannot be made without arguments"),
+        ("default_key_serde", f"{__name__}.NOT_A_SERDE", "is not a serde"),
+        ("default_key_serde", Demanding, "cannot be created without arguments"),
         ("processing_exception_handler", 5, "5 cannot be called"),
     ],
 )
@@ -275,7 +275,7 @@ def test_all_problems_are_told_at_once() -> None:
         "4 settings are wrong:",
         "  pol_ms (mapping): is unknown; did you mean poll_ms?",
         "  group_protocol (mapping): not supported, because groups use the classic protocol, not that of KIP-1071",
-        "  commit_interval_ms (mapping): 'x' is no whole number",
+        "  commit_interval_ms (mapping): 'x' is not a whole number",
         "  application_id: is required",
     ]
 
@@ -297,7 +297,7 @@ def test_some_settings_have_two_names() -> None:
     """But not at the same time."""
     assert config(num_workers=3).num_stream_threads == 3
     assert config(dsl_store="in_memory").default_dsl_store == "in_memory"
-    with pytest.raises(ConfigError, match=r"num_stream_threads \(keyword\): is another name of num_workers, which is given too"):
+    with pytest.raises(ConfigError, match=r"num_stream_threads \(keyword\): is another name of num_workers, which is set, too"):
         config(num_workers=3, num_stream_threads=3)
 
 
@@ -334,7 +334,7 @@ def test_secrets_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SETTINGS, "registry_password", SETTINGS["client_id"])
     made = config(registry_password="hunter2")  # noqa: S106 - nobody's
     assert repr(made) == "StreamsConfig(application_id='app', registry_password=***)"
-    with pytest.raises(ConfigError, match=r"registry_password \(keyword\): \*\*\* is no text"):
+    with pytest.raises(ConfigError, match=r"registry_password \(keyword\): \*\*\* is not text"):
         config(registry_password="")
 
 

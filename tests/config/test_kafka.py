@@ -52,7 +52,7 @@ def test_without_servers_the_log_is_in_memory() -> None:
 @pytest.mark.parametrize("value", ["", ",", "a:b", "a:0", "a:70000", "kafka://a:1", "a:1,,b:1", 9092, [9092]])
 def test_servers_are_hosts_and_ports(value: Any) -> None:
     """Anything else is told at once, not when nobody answers."""
-    with pytest.raises(ConfigError, match=r"bootstrap_servers \(mapping\): .* is no list of servers"):
+    with pytest.raises(ConfigError, match=r"bootstrap_servers \(mapping\): .* is not a list of servers"):
         config(bootstrap_servers=value)
     if isinstance(value, str):
         with pytest.raises(ConfigError, match=r"log \(mapping\): .* is no (text|list of servers|log)"):
@@ -142,28 +142,28 @@ def test_other_logins_are_refused(line: Any) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"log": "memory://", "bootstrap.servers": "a:1"}, "bootstrap_servers: are given, and so is log, memory://: set one of them"),
-        ({"log": "kafka://b:1", "bootstrap.servers": "a:1"}, "bootstrap_servers: are given, and so is log: set one of them"),
-        ({"bootstrap.servers": "a:1", "sasl.username": "x"}, "sasl_username: is about logging in, and security_protocol is PLAINTEXT"),
+        ({"log": "memory://", "bootstrap.servers": "a:1"}, "bootstrap_servers: is set, and so is log, memory://: set one of them"),
+        ({"log": "kafka://b:1", "bootstrap.servers": "a:1"}, "bootstrap_servers: is set, and so is log: set one of them"),
+        ({"bootstrap.servers": "a:1", "sasl.username": "x"}, "sasl_username: is a setting of SASL, but security_protocol is PLAINTEXT"),
         (
             {"bootstrap.servers": "a:1", "ssl.ca.location": "x"},
-            "ssl_truststore_location: is about TLS, and security_protocol is PLAINTEXT: set it to SSL",
+            "ssl_truststore_location: is a setting of TLS, but security_protocol is PLAINTEXT: set it to SSL",
         ),
         ({"bootstrap.servers": "a:1", "security.protocol": "SASL_SSL"}, "sasl_mechanism: is required for SASL"),
         ({"bootstrap.servers": "a:1", **LOGIN}, "sasl_username: is required for SASL, or sasl_jaas_config"),
         ({"bootstrap.servers": "a:1", **LOGIN, "sasl.username": "a"}, "sasl_password: is required for SASL, or sasl_jaas_config"),
         (
             {"bootstrap.servers": "a:1", **LOGIN, "sasl.jaas.config": JAAS, "sasl.password": "x"},
-            "sasl_password: is given, and so is sasl_jaas_config: set one of them",
+            "sasl_password: is set, and so is sasl_jaas_config: set one of them",
         ),
         (
             {"bootstrap.servers": "a:1", **LOGIN, "sasl.jaas.config": JAAS, "ssl.key.password": "x"},
-            "ssl_key_password: is about TLS, and security_protocol is SASL_PLAINTEXT: set it to SASL_SSL",
+            "ssl_key_password: is a setting of TLS, but security_protocol is SASL_PLAINTEXT: set it to SASL_SSL",
         ),
         ({"bootstrap.servers": "a:1", "security.protocol": "SSL", "ssl.key.location": "x"}, "ssl_key_location: needs ssl_keystore_location"),
-        ({"bootstrap.servers": "a:1", "security.protocol": "TLS"}, "'TLS' is none of plaintext, ssl, sasl_plaintext, sasl_ssl"),
-        ({"bootstrap.servers": "a:1", "sasl.mechanism": "GSSAPI"}, "'GSSAPI' is none of plain, scram-sha-256, scram-sha-512"),
-        ({"bootstrap.servers": "a:1", "ssl.truststore.type": "JKS"}, "'JKS' is not PEM, the only type that is supported"),
+        ({"bootstrap.servers": "a:1", "security.protocol": "TLS"}, "'TLS' is not one of plaintext, ssl, sasl_plaintext, sasl_ssl"),
+        ({"bootstrap.servers": "a:1", "sasl.mechanism": "GSSAPI"}, "'GSSAPI' is not one of plain, scram-sha-256, scram-sha-512"),
+        ({"bootstrap.servers": "a:1", "ssl.truststore.type": "JKS"}, "'JKS' is not PEM, the only supported type"),
         ({"bootstrap.servers": "a:1", "ssl.endpoint.identification.algorithm": "ldaps"}, "'ldaps' is neither https nor empty"),
     ],
 )
@@ -188,7 +188,7 @@ VALUES = {
 @pytest.mark.parametrize("name", CONNECTION)
 def test_settings_of_kafka_need_a_kafka(name: str) -> None:
     """On the embedded log they would be ignored."""
-    with pytest.raises(ConfigError, match=f"{name}: is a setting of Kafka, and log is memory://: set bootstrap_servers, or leave it out"):
+    with pytest.raises(ConfigError, match=f"{name}: is a setting of Kafka, but log is memory://: set bootstrap_servers, or remove it"):
         config(**{name: VALUES.get(name, "5")})
 
 

@@ -85,7 +85,7 @@ def test_a_misspelt_variable_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("app.yaml", b"", "settings are read from .toml and .properties files"),
+        ("app.yaml", b"", "settings come from .toml and .properties files"),
         ("app.toml", b"x = ", "cannot be read: Invalid value"),
         ("app.toml", b"\xff", "cannot be read: .*utf-8"),
         ("app.properties", b"\xff", "cannot be read: .*utf-8"),

@@ -54,7 +54,7 @@ def test_a_record_for_a_processor_that_is_not_initialized_is_an_error() -> None:
     """Children come later than their parents, so nothing is to be forwarded in init; the error names the child and the remedy."""
     topology = Topology().add_source("in", "in", key=STRING, value=STRING)
     topology.add_processor("early", TooEarly, "in").add_processor("late", Quiet, "early")
-    with pytest.raises(StreamsError, match=r"before the processor is initialized: forward in process .* \(node late\)"), TopologyTestDriver(topology):
+    with pytest.raises(StreamsError, match=r"before it is initialized: forward in process .* \(node late\)"), TopologyTestDriver(topology):
         pass
 
 

@@ -395,7 +395,7 @@ OTHERS: dict[str, tuple[Callable[[StreamsBuilder, Any], Any], str, list[Any]]] =
         "of global_table",
         ["", "a b", "ä", ".", "..", 5, None, [], ["a"], "x" * 250],
     ),
-    "topic of to": (
+    "topic of topic": (
         lambda b, t: stream(b).to(t),
         "of to behind KSTREAM-SOURCE-0000000000",
         ["", "a b", "ä", ".", "..", 5, None, [], ["a"], two, later, "x" * 250],
@@ -403,7 +403,7 @@ OTHERS: dict[str, tuple[Callable[[StreamsBuilder, Any], Any], str, list[Any]]] =
     "topics of a source": (lambda _, t: Topology().add_source("x", t), "source x", ["", "a b", "ä", ".", "..", 5, None, [], [5], ["a", "b c"]]),
     "topic of a sink": (lambda _, t: source().add_sink("x", t, "in"), "of sink x", ["", "a b", "ä", ".", "..", 5, None, [], ["a"], two]),
     "name of a node": (lambda _, n: Topology().add_source(n, "t"), "name of a node", ["", 5, None, [], b"x", True, 1.5, object(), {}, STRING]),
-    "name of a store": (lambda _, n: stores.key_value(n), "cannot be a name", NO_NAMES),
+    "name of a store": (lambda _, n: stores.key_value(n), "is not a valid name", NO_NAMES),
     "serdes of a store": (lambda _, s: stores.key_value("s", s), "key of store s", NO_SERDES),
     "serdes of a source": (lambda _, s: Topology().add_source("x", "t", value=s), "value of source x", NO_SERDES),
     "serdes of a sink": (lambda _, s: source().add_sink("x", "out", "in", key=s), "key of sink x", NO_SERDES),
@@ -478,8 +478,8 @@ class Stored(Processor[Any, Any, Any, Any]):
         (Broken, "supplier of node x is .*, which raises LookupError when it is called: no connection"),
         (Narrow, "process of node x cannot be called with 1 positional arguments"),
         (Wide, "init of node x cannot be called with 1 positional arguments"),
-        (Stored, "'counts' is to be a store of node x, and is no StoreSpec"),
-        (Keeper(), "is a processor, and no supplier: give its class"),
+        (Stored, "'counts' is not a StoreSpec, but node x needs a store"),
+        (Keeper(), "is a processor, not a supplier: give its class"),
     ],
 )
 def test_processors_that_cannot_work_are_refused_where_they_are_added(supplier: Any, words: str) -> None:

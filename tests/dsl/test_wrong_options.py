@@ -99,7 +99,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str, list[Any]]] = {
         "KSTREAM-PROCESSOR-0000000001 takes no argument",
         ["stores", "store", "state_stores", "names", "key", "value", "options", "parents", "connected", "title"],
     ),
-    "stores of process": (lambda v: stream().process(Plain, v), "a name of a store of processor", [*NO_NAMES, stores.key_value("s")]),
+    "stores of processor": (lambda v: stream().process(Plain, v), "a name of a store of processor", [*NO_NAMES, stores.key_value("s")]),
     "parents": (lambda v: source().add_processor("x", Plain, v), "a parent of node x", NO_NAMES),
     "parents of a sink": (lambda v: source().add_sink("x", "out", v), "a parent of node x", NO_NAMES),
     "processors of a store": (lambda v: source().add_state_store(stores.key_value("t"), v), "a processor of store t", NO_NAMES),

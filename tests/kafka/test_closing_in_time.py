@@ -50,7 +50,7 @@ async def test_an_app_whose_broker_is_away_ends_in_time(
         async with asyncio.timeout(MUCH_LONGER_S):
             await app.close(timeout_ms=BOUND_MS)
         assert app.state is InstanceState.NOT_RUNNING
-        assert "the app closes without the last commit of tasks 0_0, 0_1" in caplog.text
+        assert "the app closes without a last commit of tasks 0_0, 0_1" in caplog.text
         assert [task.get_name() for task in asyncio.all_tasks() - tasks] == []
         assert [thread.name for thread in set(threading.enumerate()) - threads if "heartbeats" in thread.name] == []
         directory = StateDirectory(tmp_path / "app" / here.name)

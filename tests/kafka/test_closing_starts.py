@@ -69,6 +69,6 @@ async def test_an_app_is_closed_in_time_while_it_looks_for_its_broker(tmp_path: 
             while not app.waiting():
                 await asyncio.sleep(0)
             await app.close(timeout_ms=500)
-            with pytest.raises(NotRunning, match="was closed before it had started"):
+            with pytest.raises(NotRunning, match="was closed before it was started"):
                 await starting
     assert app.state is InstanceState.NOT_RUNNING

@@ -192,12 +192,12 @@ def test_a_directory_of_others_is_not_used(place: Path) -> None:
     directory = place / f"ks-actors-{os.getuid()}"
     directory.chmod(0o777)
     one = neighbours("one")
-    with pytest.raises(LogError, match="not a directory of this user's own"):
+    with pytest.raises(LogError, match="not a directory that only this user can write to"):
         one.enter()
     assert dead(one) == []
     directory.rename(place / "real")
     directory.symlink_to(place / "real")
-    with pytest.raises(LogError, match="not a directory of this user's own"):
+    with pytest.raises(LogError, match="not a directory that only this user can write to"):
         one.enter()
     assert dead(one) == []
 

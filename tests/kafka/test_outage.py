@@ -70,8 +70,8 @@ async def test_an_app_goes_on_when_the_broker_is_back(
             else:
                 own_broker.kill()
             # Output that is not written fails the commit; offsets alone are sent again.
-            await heard(caplog, "commit failed|the log does not answer for .* asked to ")
-            await heard(caplog, "gets no heartbeats through", 2)
+            await heard(caplog, "commit failed|the log has not answered for .* asked to ")
+            await heard(caplog, "heartbeats to group", 2)
             if frozen:
                 own_broker.resume()
             else:
@@ -95,7 +95,7 @@ async def test_an_app_that_has_waited_for_task_timeout_ms_ends(own_broker: Broke
         own_broker.kill()
         error = await ended(app)
         assert isinstance(error, LogTimeout)
-        told = r"it was not possible to \w.* within \d+ ms|were not written within \d+ ms|the log has not answered for .*, when it was asked \w"
+        told = r"failed to \w.* within \d+ ms|were not written within \d+ ms|the log did not answer within .* when it was asked \w"
         assert re.search(told, str(error))
 
 

@@ -54,8 +54,8 @@ def test_an_outage_is_told_at_once_and_ever_again_until_it_ends(caplog: pytest.L
             outages.failed(WHERE, (ME, channel), REASON)
         told += [tenth / 10] * (len(lines(caplog)) - before)
     assert told == [0.0, 1.0, 5.0, 15.0, 25.0, 35.0]
-    assert lines(caplog)[0] == f"{REASON}; tried again until it answers"
-    assert lines(caplog)[3] == f"{REASON}; tried again until it answers, for 15 s by now"
+    assert lines(caplog)[0] == f"{REASON}; the client retries until it answers"
+    assert lines(caplog)[3] == f"{REASON}; the client retries until it answers, for 15 s so far"
     assert outages.now() == [(36.0, REASON)]
     outages.answered(WHERE, (ME, "main"))
     assert outages.now() == [(36.0, REASON)]
@@ -95,7 +95,7 @@ def test_what_brokers_refuse_for_long_is_told(caplog: pytest.LogCaptureFixture) 
     for tenth in range(360):
         refusals.note(Unavailable("the controller answered NOT_CONTROLLER"), tenth / 10)
     assert len(lines(caplog)) == 4
-    assert lines(caplog)[0] == "it has not been possible to create orders for 5 s, and is tried again: the controller answered NOT_CONTROLLER"
+    assert lines(caplog)[0] == "the client has failed to create orders for 5 s, and retries: the controller answered NOT_CONTROLLER"
 
 
 def free_port() -> int:

@@ -40,5 +40,5 @@ def test_a_response_is_read_as_aiokafka_reads_it(topics: list[tuple[str, list[tu
 
 def test_a_broker_that_is_too_old_is_told() -> None:
     """Its versions are named, and the Kafka that is needed."""
-    with pytest.raises(LogError, match=r"ProduceRequest_v8 is needed, and the broker has versions 0 to 7 of it"):
+    with pytest.raises(LogError, match=r"needs ProduceRequest_v8, and the broker has only versions 0 to 7 of it"):
         ProduceRequest(None, -1, 1, []).prepare({0: (0, 7)})

@@ -177,7 +177,7 @@ def test_what_is_repeated_for_long_is_told(caplog: pytest.LogCaptureFixture) -> 
         await asyncio.sleep(9)
         assert caplog.text == ""
         await asyncio.sleep(3)
-        assert "records for t-0 are not written yet after 10 s, and that is tried again: its leader answered NOT_LEADER" in caplog.text
+        assert "records for t-0 are not written yet after 10 s; the producer retries: its leader answered NOT_LEADER" in caplog.text
         await sender.settle([future])
         assert isinstance(future.exception(), LogTimeout)
 

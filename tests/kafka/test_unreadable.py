@@ -130,13 +130,13 @@ def test_the_limit_is_exact(codec: int, more: int) -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_no_memory_is_not_taken_for_bad_bytes(codec: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch that there is no memory for is not passed over: it is read when there is some."""
+    """A batch that there is not enough memory for is not passed over: it is read when there is some."""
 
     def without_memory(*_: object) -> bytes:
         raise MemoryError
 
     monkeypatch.setitem(_decompression._DECODERS, _batch_header.CODECS[codec], without_memory)
-    with pytest.raises(LogError, match=r"topic-3.*offset 0.*no memory"):
+    with pytest.raises(LogError, match=r"topic-3.*offset 0.*not enough memory"):
         chunk(made(record(), codec=codec)).read(0, 10, Columns())
 
 

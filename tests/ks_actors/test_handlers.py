@@ -93,5 +93,5 @@ def test_answers_are_responses_or_become_them() -> None:
     response = Response(HandlerResponse.FAIL, (DeadLetter("dead", None, None, 0),))
     assert Response.of(response) is response
     assert Response.of(HandlerResponse.RESUME) == Response(HandlerResponse.RESUME)
-    with pytest.raises(TypeError, match="this one answered None"):
+    with pytest.raises(TypeError, match="this one returned None"):
         Response.of(None)

@@ -23,19 +23,19 @@ async def _nothing(_: AppHarness) -> None:
 
 
 def _warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [each.getMessage() for each in caplog.records if "kernel in C" in each.getMessage()]
+    return [each.getMessage() for each in caplog.records if "C kernel" in each.getMessage()]
 
 
 def test_one_warning_says_that_the_kernel_is_missing(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """In a process: when its first app starts, with the reason and the remedy."""
     monkeypatch.delenv(_native.WITHOUT, raising=False)
-    for name, value in {"kernel": None, "missing": "there is none", "_told": False}.items():
+    for name, value in {"kernel": None, "missing": "found none", "_told": False}.items():
         monkeypatch.setattr(_native, name, value)
     with caplog.at_level(logging.WARNING, "ks_actors"):
         for _ in range(2):
             run_app(_nothing, echo(), topics={"in": 1, "out": 1})
     (warning,) = _warnings(caplog)
-    assert warning.startswith("running without the kernel in C, which takes more CPU time: there is none; install a C compiler")
+    assert warning.startswith("running without the C kernel, which takes more CPU time: found none; install a C compiler")
 
 
 @pytest.mark.parametrize("leave_out", [True, False])

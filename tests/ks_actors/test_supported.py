@@ -32,7 +32,7 @@ def test_a_module_that_hides_the_package_actors_is_named(tmp_path: Path, name: s
     hiding.write_text(content, encoding="utf-8")
     ended = run(tmp_path, "import ks_actors\n")
     assert ended.returncode == 1
-    assert f"ImportError: ks_actors needs its package `actors`, and Python finds {hiding} by that name; rename" in ended.stderr
+    assert f"ImportError: ks_actors needs its package `actors`, but Python finds {hiding} by that name; rename" in ended.stderr
 
 
 def test_a_module_by_another_name_hides_nothing(tmp_path: Path) -> None:
@@ -43,6 +43,6 @@ def test_a_module_by_another_name_hides_nothing(tmp_path: Path) -> None:
 
 def test_windows_is_refused_by_name() -> None:
     """The error says where it runs."""
-    with pytest.raises(ImportError, match="runs on Linux and macOS, and not on Windows"):
+    with pytest.raises(ImportError, match="runs on Linux and macOS, not on Windows"):
         check_platform("win32")
     check_platform("linux")

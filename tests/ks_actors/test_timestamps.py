@@ -41,14 +41,14 @@ def test_a_record_without_a_time_can_be_left_out(caplog: pytest.LogCaptureFixtur
     """With a warning."""
     assert LogAndSkipOnInvalidTimestamp()(record(-1), 100) == -1
     assert [(entry.levelno, entry.getMessage()) for entry in caplog.records] == [
-        (logging.WARNING, "topic-3 offset 9 is left out: its timestamp is -1")
+        (logging.WARNING, "topic--1 offset -1 is skipped: its timestamp is -1")
     ]
 
 
 def test_a_record_without_a_time_can_have_its_partitions() -> None:
     """When there is one."""
     assert UsePartitionTimeOnInvalidTimestamp()(record(-1), 100) == 100
-    with pytest.raises(TimestampInvalid, match=r"partition's time is not known yet \(topic topic, partition 3, offset 9\)"):
+    with pytest.raises(TimestampInvalid, match=r"partition has no time yet \(topic topic, partition 3, offset 9\)"):
         UsePartitionTimeOnInvalidTimestamp()(record(-1), -1)
 
 

@@ -270,7 +270,7 @@ async def test_settings_are_checked_before_anything_is_created(embedded: Embedde
     good = NewTopic("good", 1)
     for bad, message in (
         (NewTopic("bad", 1, {"cleanup.policy": "burn"}), "cleanup.policy is 'compact', 'delete' or both, not 'burn'"),
-        (NewTopic("bad", 1, {"retention.ms": "soon"}), "retention.ms is a whole number, not 'soon'"),
+        (NewTopic("bad", 1, {"retention.ms": "soon"}), "retention.ms must be a whole number, not 'soon'"),
     ):
         with pytest.raises(ConfigError, match=message):
             await embedded.create_topics([good, bad])

@@ -107,7 +107,7 @@ async def test_what_was_open_when_the_process_was_killed_stays_open(tmp_path: Pa
         await write(producer, partition, b"more")
         await producer.commit({}, NOBODY)
         newer = await log.transactional_producer("a", client_id="p", timeout_ms=60_000)
-        with pytest.raises(Fenced, match="is in its epoch 3, producer p is of epoch 2"):
+        with pytest.raises(Fenced, match="is in epoch 3, but producer p is of epoch 2"):
             await producer.abort()
         await newer.abort()
         assert await values_of(log, partition) == [b"done", b"plain", b"more"]
@@ -181,7 +181,7 @@ async def test_what_is_no_directory_cannot_be_opened(tmp_path: Path) -> None:
     """The error says what is in the way."""
     (tmp_path / "file").touch()
     for path in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(LogError, match="cannot be made"):
+        with pytest.raises(LogError, match="cannot be created"):
             await EmbeddedLog(path).start()
 
 

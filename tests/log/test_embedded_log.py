@@ -38,14 +38,14 @@ async def test_logs_are_opened_by_url(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("memory://name", "logs in memory have no names"),
+        ("memory://name", "logs in memory have none"),
         ("embedded://relative/path", "use three slashes"),
         ("embedded://", "use three slashes"),
         ("embedded:///path?x=1", "use three slashes"),
         ("kafka://", "names no servers: use 'kafka://host:port,host:port'"),
         ("kafka://host:9092/topic", "names no servers: use 'kafka://host:port,host:port'"),
         ("host:9092", "kafka://host:port"),
-        ("", "is no log that can be opened"),
+        ("", "is not the URL of a log"),
     ],
 )
 def test_other_urls_are_refused(url: str, message: str) -> None:
@@ -61,12 +61,12 @@ async def test_a_log_lives_once() -> None:
     with pytest.raises(LogClosed, match="the log is not started"):
         await log.producer(client_id="p")
     await log.start()
-    with pytest.raises(LogError, match="started once, this one is started"):
+    with pytest.raises(LogError, match="started only once, and this one is started"):
         await log.start()
     await log.close()
     with pytest.raises(LogClosed, match="the log is closed"):
         log.fetcher(client_id="r", isolation=COMMITTED)
-    with pytest.raises(LogError, match="started once, this one is closed"):
+    with pytest.raises(LogError, match="started only once, and this one is closed"):
         await log.start()
     unused = EmbeddedLog()
     await unused.close()
@@ -109,8 +109,8 @@ async def test_small_batches_come_together(embedded: EmbeddedLog) -> None:
 @pytest.mark.parametrize(
     ("wrong", "error", "message"),
     [
-        (Batch(["k"], [b"v"], [0]), TypeError, "keys of records in a log are bytes or None, not str: serialize them first"),
-        (Batch([b"k", None], [1, 1.5], [0, 0]), TypeError, "values of records in a log are bytes or None, not float, int"),
+        (Batch(["k"], [b"v"], [0]), TypeError, "keys of records in a log must be bytes or None, not str: serialize them first"),
+        (Batch([b"k", None], [1, 1.5], [0, 0]), TypeError, "values of records in a log must be bytes or None, not float, int"),
         (Batch([b"k"], [b"v"], []), ValueError, "1 keys, 1 values, 0 timestamps"),
     ],
 )
@@ -140,7 +140,7 @@ async def test_headers_count_for_the_size_of_a_record(embedded: EmbeddedLog) -> 
     (partition,) = await new_topic(embedded, max_message_bytes="10")
     producer = await embedded.producer(client_id="p")
     await producer.send([Outgoing(partition, Batch([None], [b"12345"], [0], [(("abc", b"12"), ("", None))]))])
-    with pytest.raises(ProduceFailed, match="has 11 bytes"):
+    with pytest.raises(ProduceFailed, match="has at least 11 bytes"):
         await producer.send([Outgoing(partition, Batch([None], [b"12345"], [0], [(("abcd", b"12"),)]))])
 
 
@@ -154,7 +154,7 @@ async def test_one_fetch_waits_at_a_time(embedded: EmbeddedLog) -> None:
     await asyncio.sleep(0)
     with pytest.raises(LogError, match="waiting in another fetch"):
         await fetcher.fetch(max_wait_ms=1000)
-    with pytest.raises(ValueError, match="max_records is at least 1"):
+    with pytest.raises(ValueError, match="max_records is 0: give 1 or more"):
         await fetcher.fetch(max_wait_ms=0, max_records=0)
     await write(await embedded.producer(client_id="p"), partition, b"a")
     assert (await waiting).batch.values == [b"a"]

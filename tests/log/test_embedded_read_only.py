@@ -61,9 +61,9 @@ async def test_a_reader_ends_nobodys_transaction(tmp_path: Path) -> None:
             assert await read(reader) == []
             (fetched,) = await read(reader, IsolationLevel.READ_UNCOMMITTED)
             assert len(fetched.batch) == 3
-            with pytest.raises(LogError, match="was opened to be read"):
+            with pytest.raises(LogError, match="was opened with read_only"):
                 await reader.create_topics([NewTopic("u", 1)])
-            with pytest.raises(LogError, match="was opened to be read"):
+            with pytest.raises(LogError, match="was opened with read_only"):
                 await (await reader.producer(client_id="p")).send(records(3, 1))
 
 

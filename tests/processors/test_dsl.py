@@ -247,7 +247,7 @@ def test_sessions_that_cannot_be_are_refused(gap: int, grace: int) -> None:
     with pytest.raises(TopologyError, match="give 0 or more"):
         SessionWindows.of_inactivity_gap_and_grace(gap, grace)
     assert SessionWindows.of_inactivity_gap_with_no_grace(0).keep_ms == 0
-    with pytest.raises(TopologyError, match="retention_ms has to be 0 or more"):
+    with pytest.raises(TopologyError, match="retention_ms of 0 or more"):
         state_stores.session("s", retention_ms=-1)
 
 

@@ -88,7 +88,7 @@ def test_results_say_what_they_are() -> None:
     assert (found.is_success, nothing.is_success, failed.is_success) == (True, True, False)
     assert StateQueryResult({0: found, 1: nothing, 2: failed}).only_partition_result is found
     assert StateQueryResult({1: nothing, 2: failed}).only_partition_result is None
-    with pytest.raises(ValueError, match="2 partitions have an answer"):
+    with pytest.raises(ValueError, match="2 partitions have a result"):
         _ = StateQueryResult({0: found, 1: found}).only_partition_result
     assert repr(failed) == "<QueryResult NOT_PRESENT: it is elsewhere, Position.of({})>"
     assert "value='v'" in repr(StateQueryResult({0: found}))

@@ -87,7 +87,7 @@ def test_before_the_start_and_after_the_end_there_is_nothing_to_read() -> None:
                 await ask()
 
     async def test(harness: AppHarness) -> None:
-        await refused(App(counting(), harness.config), "the app is CREATED: its stores can be read once it is started")
+        await refused(App(counting(), harness.config), "the app is CREATED: its stores can be read once it has started")
         app = harness.app
         await fill(harness)
         await harness.close()
@@ -298,7 +298,7 @@ def test_a_standby_is_stale() -> None:
         assert setup is not None
         for resident in setup.residents:
             setup.residents.standby(resident.task, resident.stores)
-        with pytest.raises(QueryFailed, match=r"not up to date: \d \(standby\)") as failed:
+        with pytest.raises(QueryFailed, match=r"may be stale: \d \(standby\)") as failed:
             await harness.app.store("counts").get("k0001")
         assert failed.value.reason is FailureReason.NOT_ACTIVE
         assert await harness.app.store("counts", stale=True).get("k0001") == 1
@@ -493,7 +493,7 @@ async def test_a_task_in_a_thread_is_visited_between_two_slices(tmp_path: Path, 
         while not gate.inside.is_set():
             await asyncio.sleep(0)
         for ask in (lambda: app.store("table", timeout_ms=30).get("k0"), lambda: app.store("table", timeout_ms=30).all()):
-            with pytest.raises(QueryFailed, match="is in a thread, and did not come back within 30 ms") as failed:
+            with pytest.raises(QueryFailed, match="is in a thread, which did not return within 30 ms") as failed:
                 await ask()
             assert failed.value.reason is FailureReason.STORE_EXCEPTION
         one, all_of_it = (

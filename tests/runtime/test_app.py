@@ -433,8 +433,8 @@ def test_a_second_signal_ends_a_program_at_once(tmp_path: Path, caplog: pytest.L
     apps.append(App(builder.build(), config, on_state=lambda new, old: seen.append((new, old))))
     apps[0].main()
     assert states(seen) == ["REBALANCING", "RUNNING", "PENDING_SHUTDOWN", "NOT_RUNNING"]
-    assert "SIGTERM has come again" in caplog.text
-    assert "the app closes without the last commit of tasks 0_0" in caplog.text
+    assert "second SIGTERM" in caplog.text
+    assert "the app closes without a last commit of tasks 0_0" in caplog.text
     assert own_threads() == []
 
 

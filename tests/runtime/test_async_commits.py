@@ -328,7 +328,7 @@ def test_calls_that_do_not_end_fail_the_commit(seed: int, guarantee: str) -> Non
         assert {key: values[-1:] for key, values in by_key(await harness.read("out")).items()} == {f"k{i}": [f"v{i}"] for i in range(5)}
         assert len(errors) == 1
         assert isinstance(errors[0], TaskTimeout)
-        for told in ("0.7 s after a commit had begun", "task 0_0", "stuck"):
+        for told in ("0.7 s after the commit had begun", "task 0_0", "stuck"):
             assert told in str(errors[0])
         assert 0.7 <= loop_times[-1] - loop_times[0] < 1.0
 
@@ -372,7 +372,7 @@ def test_calls_that_do_not_let_go_end_the_app(guarantee: str) -> None:
         let_go.set()
         await harness.turns(3)
         assert isinstance(error, TaskTimeout)
-        assert "do not end when they are cancelled: task 0_0 at stubborn" in str(error)
+        assert "did not end when they were cancelled: task 0_0 at stubborn" in str(error)
         assert await harness.read("out") == []
 
     run_app(test, topology, topics={"in": 1, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=100, max_drain_ms=300)

@@ -157,7 +157,7 @@ def test_a_call_that_is_cancelled_by_others_has_failed() -> None:
         node.process("k", "v", 0, ())
         assert await node.finish() == []
         (failure,) = node.surroundings.failures
-        assert "node was cancelled, and not by the app" in str(failure)
+        assert "node was cancelled, but not by the app" in str(failure)
         assert isinstance(failure.__cause__, asyncio.CancelledError)
         assert calls == ["v"]
 

@@ -49,7 +49,7 @@ def test_a_request_fails_when_its_task_is_closed_before_it_was_taken(*, by_commi
         awaited.drop(there(QUICK))
     (error,) = answer.heard
     assert isinstance(error, TaskMigrated)
-    assert "task 0_0 was closed before its calls had ended" in str(error)
+    assert "task 0_0 was closed before its calls ended" in str(error)
     assert unharmed.heard == []
 
 

@@ -232,7 +232,7 @@ class LateGreedy(Raising):
 
 def test_a_store_that_is_not_connected() -> None:
     """Using a store that is not connected is an error that says how to connect it: at the start when init asks, else at the record."""
-    with pytest.raises(StoreNotConnected, match="mine has no access to store 'treasure'"):
+    with pytest.raises(StoreNotConnected, match="mine is not allowed to use store 'treasure'"):
         run_app(lambda _: pytest.fail("it started"), processing(Greedy), topics=TOPICS)
     error = error_of(processing(LateGreedy), TestRecord("a", "1", 0))
     assert isinstance(error, StoreNotConnected)

@@ -311,9 +311,9 @@ def test_a_call_has_its_time() -> None:
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        (None, "return records, an empty list for none"),
+        (None, "return records, or an empty list"),
         ([("k", "v")], "return a Record for each"),
-        ([Record("k", "v", -1)], "it has to be 0 or later"),
+        ([Record("k", "v", -1)], "give 0 or more"),
     ],
 )
 @pytest.mark.parametrize("plain", [True, False])
@@ -338,8 +338,8 @@ def test_what_are_no_rows_is_a_failure(rows: Any, said: str, plain: bool) -> Non
     [
         ({"max_records": 0}, "max_records of .* is 0"),
         ({"max_wait_ms": -1}, "max_wait_ms of .* is -1"),
-        ({"max_in_flight": 0}, "max_in_flight cannot be 0"),
-        ({"timeout_ms": 0}, "timeout_ms cannot be 0"),
+        ({"max_in_flight": 0}, "max_in_flight is 0"),
+        ({"timeout_ms": 0}, "timeout_ms is 0"),
     ],
 )
 def test_options_that_cannot_be_are_refused(options: dict[str, Any], said: str) -> None:

@@ -360,5 +360,5 @@ def test_extractors_cannot_be_declared() -> None:
     builder.stream("in", Consumed(serdes.STRING, serdes.STRING, timestamp_extractor=slow)).to("out", STRINGS_OUT)
     with pytest.raises(TopologyError, match="timestamp extractor of KSTREAM-SOURCE-0000000000 is declared as blocking"):
         TopologyTestDriver(builder.build())
-    with pytest.raises(TopologyError, match="is declared as blocking, and extractors run on the loop"):
+    with pytest.raises(TopologyError, match="is declared as blocking, but extractors run on the event loop"):
         TopologyTestDriver(named_by(lambda key, value, context: "out"), {"default_timestamp_extractor": slow})

@@ -379,7 +379,7 @@ def test_a_global_topic_that_cannot_be_read_at_the_start() -> None:
     async def test(harness: AppHarness) -> None:
         await harness.produce("names", "a", "n")
         harness.fail("fetch", LogError("away"))
-        with pytest.raises(StreamsError, match="reading the topics of global tables failed: away"):
+        with pytest.raises(StreamsError, match="could not read the topics of global tables: away"):
             await harness.start()
         await harness.restart()
         harness.fail("fetch", LogError("away"), 20)

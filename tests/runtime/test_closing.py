@@ -225,7 +225,7 @@ def test_who_closes_too_late_for_its_transaction_closes_without_an_error(caplog:
         assert transaction.partitions
         harness.log._broker._expire(transaction)  # as if its time were over
         await harness.close()
-        assert "commit failed, everything since the last one is rolled back" in caplog.text
+        assert "commit failed; all work since the last commit is rolled back" in caplog.text
         assert await harness.read("out") == []
         await harness.start()
         await harness.caught_up()

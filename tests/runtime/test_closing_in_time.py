@@ -34,7 +34,7 @@ COMMITS = [(guarantee, operation) for guarantee, operations in COMMITTING.items(
 OTHERS: tuple[Operation, ...] = ("abort", "fetch", "leave", "committed", "begin_offsets", "end_offsets")
 MORE: tuple[tuple[Operation, ...], ...] = ((), ("abort",), ("leave",), ("abort", "leave"))
 EVERY: tuple[Operation, ...] = ("send", "commit", "commit_offsets", *OTHERS)
-GIVEN_UP = "the app closes without the last commit of tasks 0_"
+GIVEN_UP = "the app closes without a last commit of tasks 0_"
 
 
 def now() -> float:
@@ -80,7 +80,7 @@ def test_a_last_commit_without_an_answer_is_given_up(guarantee: str, operation: 
         await asyncio.sleep(random.choice([0.02, 0.5, 20, 120]))
         await closed(harness, BOUND_MS / 1000, BOUND_MS)
         assert caplog.text.count(GIVEN_UP) == 1
-        assert ("transaction is aborted" if guarantee == EOS else "what comes of them is written again") in caplog.text
+        assert ("transaction is aborted" if guarantee == EOS else "their output is written twice") in caplog.text
         for each in held:
             each.set()
         await check_next(harness, load, guarantee)
@@ -102,7 +102,7 @@ def test_other_calls_without_an_answer_do_not_hold_up_the_end(guarantee: str, op
         await load.send(40)
         await asyncio.sleep(20)
         await closed(harness, BOUND_MS / 1000, BOUND_MS)
-        assert ("told that the app" in caplog.text) == (operation == "leave")
+        assert ("when the app" in caplog.text) == (operation == "leave")
         held.set()
         await check_next(harness, load, guarantee)
 
@@ -217,7 +217,7 @@ def test_an_app_that_ends_by_an_error_ends_in_time(guarantee: str) -> None:
 async def test_a_bound_is_not_negative() -> None:
     """A negative `timeout_ms` is refused, and nothing is closed."""
     app = App(counting(), StreamsConfig.of({"application_id": "app"}))
-    with pytest.raises(ValueError, match="timeout_ms must not be negative, is -1"):
+    with pytest.raises(ValueError, match="timeout_ms is -1: give 0 or more"):
         await app.close(timeout_ms=-1)
     assert app.state is InstanceState.CREATED
 

@@ -81,7 +81,7 @@ def test_an_app_may_be_closed_at_any_moment_of_its_start(seed: int, guarantee: s
             await close_soon(app)
             check_gone(harness, app)
             if starts:
-                with pytest.raises(NotRunning, match="app app was closed before it had started"):
+                with pytest.raises(NotRunning, match="app app was closed before it was started"):
                     await starting
             else:
                 await starting

@@ -44,7 +44,7 @@ def test_a_task_goes_on_behind_what_its_stores_have(caplog: pytest.LogCaptureFix
             "task 0_0",
             "before offset 5",
             "leads to offset 0",
-            "going on at offset 5",
+            "continuing at offset 5",
             "run `ks-actors reset`",
             "commit the group's offsets",
         ):
@@ -78,7 +78,7 @@ def test_state_that_does_not_know_its_position_is_told_of(caplog: pytest.LogCapt
         await harness.restart()
         await harness.caught_up()
         assert by_key(await harness.read("out")) == {"k": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]}
-        assert "do not know up to which records: it begins with in-0 at offset 0" in caplog.text
+        assert "without known positions: it starts with in-0 at offset 0" in caplog.text
 
     run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS)
 
@@ -94,7 +94,7 @@ def test_changelogs_that_tell_positions_do_so_exactly_once(caplog: pytest.LogCap
         await harness.produce("in", "k", "v")
         await harness.caught_up()
         assert by_key(await harness.read("out")) == {"k": [1, 2, 3, 4, 5, 6]}
-        assert "going on at offset 5" in caplog.text
+        assert "continuing at offset 5" in caplog.text
 
     run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS, num_standby_replicas=1)
 
@@ -108,7 +108,7 @@ def test_at_least_once_no_output_is_left_out(caplog: pytest.LogCaptureFixture) -
         await harness.restart()
         await harness.caught_up()
         assert by_key(await harness.read("out")) == {"k": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]}
-        assert "beginning at offset 0, as auto_offset_reset says" in caplog.text
+        assert "starting at offset 0, as auto_offset_reset says" in caplog.text
 
     run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=ALOS)
 

@@ -69,7 +69,7 @@ def test_a_record_that_is_none_of_a_store_is_named(kind: str, foreign: tuple[byt
                 await harness.start()
             error = raised.value
         assert (error.topic, error.partition, error.offset) == (changelog, 0, 2)
-        assert "none of this store's" in str(error)
+        assert "does not fit this store" in str(error)
         assert "reset the application" in str(error)
 
     config = {"num_standby_replicas": 1} if standby else {}

@@ -70,7 +70,7 @@ def store(name: str, *, logging: bool = True, timestamped: bool = False) -> Stor
 
 
 def given_up(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING and "is given up" in record.getMessage()]
+    return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING and "is deleted" in record.getMessage()]
 
 
 async def counted(harness: AppHarness, value: str = "x") -> str:
@@ -112,7 +112,7 @@ def test_a_store_that_is_beyond_its_changelog_is_restored_alone(guarantee: str, 
         (line,) = given_up(caplog)
         directory = re.escape(str(harness.state_dir / "0_0"))
         reason = "app-a-changelog-0 has offsets 0 to [0-9]+, the store is at 1099511627776"
-        assert re.fullmatch(f"the local state of store a of task 0_0, in {directory}, is given up, and restored from its changelog: {reason}", line)
+        assert re.fullmatch(f"the local state of store a of task 0_0, in {directory}, is deleted, and restored from its changelog: {reason}", line)
 
     run_app(test, counting(store("a"), store("b"), store("local", logging=False)), topics=TOPICS, processing_guarantee=guarantee)
 
@@ -131,7 +131,7 @@ def test_a_store_without_offset_is_restored_alone(guarantee: str, caplog: pytest
         assert await counted(harness) == "4,4"
         (line,) = given_up(caplog)
         assert "store a of task 0_0" in line
-        assert "nothing tells how far of the changelog it is" in line
+        assert "it has no changelog offset" in line
 
     run_app(test, counting(store("a"), store("local", logging=False)), topics=TOPICS, processing_guarantee=guarantee)
 
@@ -328,7 +328,7 @@ def test_a_global_table_whose_topic_was_made_anew_begins_anew_alone(caplog: pyte
         assert await counted(harness) == "x:None:kept"
         (line,) = given_up(caplog)
         assert "store names of task" in line
-        assert "it goes up to offset 3 of old-0, which has 0 to 0" in line
+        assert "it holds records up to offset 3 of old-0, which has offsets 0 to 0" in line
 
     run_app(test, joined("old"), topics={**TOPICS, "old": 1, "kept": 1})
 
@@ -344,7 +344,7 @@ def test_a_checkpoint_file_that_is_none_costs_no_database(harm: Callable[[Path],
         await harness.restart()
         assert await counted(harness) == "2"
         assert given_up(caplog) == []
-        assert "is no checkpoint file" in caplog.text
+        assert "is not a checkpoint file" in caplog.text
 
     run_app(test, counting(store("a")), topics=TOPICS)
 
@@ -452,6 +452,6 @@ def test_a_store_of_ones_own_without_offset_is_restored_alone(guarantee: str, ca
         await harness.restart()
         assert await counted(harness) == "2,2"
         (line,) = given_up(caplog)
-        assert re.search("store own of task 0_0, in .*/0_0/own, is given up, and restored from its changelog: it has no offset", line)
+        assert re.search("store own of task 0_0, in .*/0_0/own, is deleted, and restored from its changelog: it has no offset", line)
 
     run_app(test, builder.build(), topics=TOPICS, processing_guarantee=guarantee)

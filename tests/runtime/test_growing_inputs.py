@@ -235,7 +235,7 @@ def test_a_global_table_whose_topic_grows_warns(caplog: pytest.LogCaptureFixture
         await harness.produce("names", "a", "anne", partition=2)
         await asyncio.sleep(30)
         (warning,) = [record.getMessage() for record in caplog.records if "names" in record.getMessage()]
-        assert "names has 3 partitions now, and the global table of this instance reads the first 2: restart it" in warning
+        assert "names has 3 partitions now, but the global table of this instance reads only the first 2: restart the instance" in warning
         await harness.restart()
         await harness.produce("in", "a", "1 ")
         await harness.caught_up()

@@ -95,7 +95,7 @@ def test_a_crash_leaves_what_a_process_leaves() -> None:
         await asyncio.sleep(35)
         assert len(group._members) == 0
         await harness.restart()
-        with pytest.raises(NotRunning, match="runs already"):
+        with pytest.raises(NotRunning, match="already running"):
             await harness.start()
         with pytest.raises(NotRunning, match="close it, or crash it"):
             harness.wipe_state()
@@ -144,7 +144,7 @@ def test_waiting_has_its_limits() -> None:
     """Waiting for what does not come is TaskTimeout, in virtual time."""
 
     async def test(harness: AppHarness) -> None:
-        with pytest.raises(TaskTimeout, match="did not end within 5000 ms"):
+        with pytest.raises(TaskTimeout, match="still runs after 5000 ms"):
             await harness.ended(5_000)
         await harness.start()
         await harness.app.pause()

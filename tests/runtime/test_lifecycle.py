@@ -65,7 +65,7 @@ def test_where_no_arrow_leads_nothing_changes() -> None:
     ("table", "message"),
     [
         ({}, "at least one state"),
-        ({Door.OPEN: {Door.GONE}}, "has all states of Door, CLOSED, GONE missing"),
+        ({Door.OPEN: {Door.GONE}}, "of Door lacks the states CLOSED, GONE"),
         ({Door.OPEN: {Other.OPEN}, Door.CLOSED: (), Door.GONE: ()}, "of Door knows no Other.OPEN"),
     ],
 )

@@ -71,12 +71,12 @@ def test_an_app_with_too_many_open_files_says_so(tmp_path: Path) -> None:
     kind, text = said(FAILING, str(tmp_path), "hard")
     assert kind == "StateError"
     assert str(text).startswith("task 0_")
-    assert "as many files open as it may" in str(text)
+    assert "reached its limit of open files" in str(text)
     assert "ulimit -n" in str(text)
 
 
 def test_a_lock_that_cannot_be_opened_is_not_taken() -> None:
     """Too many open files are not taken for a database that another process has locked."""
-    with pytest.raises(StateError, match="as many files open") as raised:
+    with pytest.raises(StateError, match="reached its limit of open") as raised:
         refuse(OSError("IO error: While lock file: /state/0_0/rocksdb/LOCK: Too many open files"), "task 0_0: the state in /state/0_0")
     assert not isinstance(raised.value, StateLocked)

@@ -59,7 +59,7 @@ def test_an_order_that_comes_during_a_rollback_has_a_deadline(what: str, order: 
         while not weather.is_down:
             await asyncio.sleep(0.01)
         began = harness.kit.clock.time()
-        with pytest.raises(TaskTimeout, match=f"the order to {what} within 6000 ms; it is RUNNING. The order is dropped"):
+        with pytest.raises(TaskTimeout, match=f"start to {what} within 6000 ms and drops the request; its state is RUNNING"):
             await order(app)
         assert harness.kit.clock.time() == pytest.approx(began + 6, abs=0.01)
         weather.up()
@@ -157,7 +157,7 @@ def test_waiting_to_be_caught_up_ends_by_its_deadline_also_when_the_log_does_not
         await process(harness, "1")
         weather.down()
         began = harness.kit.clock.time()
-        with pytest.raises(TaskTimeout, match="not caught up within 3000 ms: the log did not tell how far its topics go"):
+        with pytest.raises(TaskTimeout, match="not caught up within 3000 ms: the log did not return its end offsets"):
             await harness.app.wait_until_caught_up(timeout_ms=3_000)
         assert harness.kit.clock.time() == pytest.approx(began + 3, abs=0.01)
         weather.up()

@@ -27,7 +27,7 @@ def test_who_waits_for_long_says_for_what(caplog: pytest.LogCaptureFixture) -> N
         await asyncio.sleep(20)
         assert caplog.text == ""
         assert await warn_if_slow("a commit", "the disk", after(30)) == "done"
-        assert [record.message for record in caplog.records] == ["a commit waits for the disk, for 10 s by now"]
+        assert [record.message for record in caplog.records] == ["a commit is still waiting for the disk after 10 s"]
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         runner.run(test())

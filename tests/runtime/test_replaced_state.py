@@ -58,7 +58,9 @@ def test_a_snapshot_that_takes_the_place_of_a_database_is_told_of(monkeypatch: p
         assert await counted(harness) == "3"
         (line,) = given_up(caplog)
         directory = re.escape(str(harness.state_dir / "0_0"))
-        assert re.fullmatch(f"the local state of store a of task 0_0, in {directory}, is given up, and replaced: snapshot .* has more of it", line)
+        assert re.fullmatch(
+            f"the local state of store a of task 0_0, in {directory}, is deleted, and replaced: snapshot .* has newer state of it", line
+        )
 
     run_app(test, counting(store("a")), topics=TOPICS, snapshot_uri=uri)
 
@@ -85,13 +87,13 @@ def test_directories_that_nobody_uses_are_given_up_or_kept(caplog: pytest.LogCap
             (gone,) = active(second)
             for _ in range(3):
                 await harness.kit.clock.advance(25)
-            place, reason = str(harness.state_dir / gone), "nobody has used it for 10 s (state_cleanup_delay_ms)"
+            place, reason = str(harness.state_dir / gone), "it has not been used for 10 s (state_cleanup_delay_ms)"
             assert (harness.state_dir / gone).exists() is not logging
             if logging:
-                told = f"the local state of store a of task {gone}, in {place}, is given up, and deleted; its changelog has all of it: {reason}"
+                told = f"the local state of store a of task {gone}, in {place}, is deleted; its changelog has all of it: {reason}"
                 assert given_up(caplog) == [told]
             else:
-                kept = f"{place}, the local state of task {gone}, is kept, though {reason}: it has the only copy of store a, which has no changelog"
+                kept = f"{place}, the local state of task {gone}, is kept, although {reason}: it has the only copy of store a, which has no changelog"
                 assert caplog.text.count(kept) == 1
                 assert given_up(caplog) == []
 
@@ -109,7 +111,7 @@ def test_directories_that_are_too_old_at_the_start_are_given_up_or_kept(caplog: 
         assert await counted(harness) == "2"
         assert len(given_up(caplog)) == logging
         assert ("longer than state_cleanup_dir_max_age_ms" in caplog.text) is True
-        assert ("is kept, though" in caplog.text) is not logging
+        assert ("is kept, although" in caplog.text) is not logging
 
     topology = counting(store("a", logging=logging))
     run_app(test, topology, topics=TOPICS, wall_clock_ms=LATE_MS, state_cleanup_dir_max_age_ms=3_600_000)
@@ -124,6 +126,6 @@ def test_directories_of_tasks_that_the_topology_does_not_have_are_told_of(caplog
         os.utime(harness.state_dir / "7_0", (0, 0))
         await harness.restart()
         assert not (harness.state_dir / "7_0").exists()
-        assert f"{harness.state_dir / '7_0'}, the local state of task 7_0, which the topology does not have, is given up, and deleted" in caplog.text
+        assert f"{harness.state_dir / '7_0'}, the local state of task 7_0, which the topology does not have, is deleted" in caplog.text
 
     run_app(test, counting(store("a")), topics=TOPICS, wall_clock_ms=LATE_MS, state_cleanup_dir_max_age_ms=3_600_000)

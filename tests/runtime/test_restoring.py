@@ -258,10 +258,10 @@ def test_a_changelog_is_restored_when_all_of_it_is_decided(ends: str, counted: i
         await former.send([Outgoing(TopicPartition("app-counts-changelog", 0), Batch([b"a"], [(7).to_bytes(8, "big")], [0]))])
         starting = asyncio.ensure_future(harness.restart())
         await harness.kit.clock.advance(9)
-        assert "restoring waits" not in caplog.text
+        assert "restoring has waited" not in caplog.text
         await harness.kit.clock.advance(21)
         assert not starting.done()
-        assert "not committed yet, or nobody answers: app-counts-changelog-0 of task 0_0 at 2 of 3" in caplog.text
+        assert "not committed yet, or the log does not answer: app-counts-changelog-0 of task 0_0 at 2 of 3" in caplog.text
         await (former.commit({}, GroupMetadata("nobody", -1, "")) if ends == "commit" else former.abort())
         await starting
         await former.close()

@@ -255,7 +255,9 @@ def test_an_optimization_that_was_not_built_in_is_an_error() -> None:
     builder.table("table", STRINGS, Materialized("rows", serdes.STRING, serdes.STRING))
 
     async def test(harness: AppHarness) -> None:
-        with pytest.raises(ConfigError, match=r"reuse\.ktable\.source\.topics is wanted, and the topology was built without: give the config to"):
+        with pytest.raises(
+            ConfigError, match=r"topology_optimization has reuse\.ktable\.source\.topics, but the topology was built without: pass the config to"
+        ):
             await harness.start()
 
     run_app(test, builder.build(), topology_optimization=REUSE, start=False, **OPTIONS)

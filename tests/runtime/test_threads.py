@@ -134,7 +134,7 @@ async def test_a_commit_that_waits_for_a_worker_says_so(tmp_path: Path, caplog: 
         await until(lambda: "commit failed" in caplog.text)
         # It is rolled back before anybody is told, for which the worker has to be done.
         gate.opened.set()
-        with pytest.raises(TaskTimeout, match="none has anything in hand: the event loop was kept busy, or a worker did not give its task back"):
+        with pytest.raises(TaskTimeout, match="none has records in flight: the event loop was kept busy, or a worker did not return its task"):
             await commit
         await until(lambda: app.state is InstanceState.ERROR)
     await until(lambda: own_threads() == [])
@@ -185,7 +185,7 @@ async def test_a_function_that_never_returns_fails_the_commit(tmp_path: Path) ->
     async with running(mapping(function), tmp_path, task_timeout_ms=100) as (app, log):
         await write(log, "a")
         await until(gate.entered.is_set)
-        with pytest.raises(TaskTimeout, match=r"app-Worker-1 did not stand still for a commit within 0\.1 s: a processor does not return"):
+        with pytest.raises(TaskTimeout, match=r"app-Worker-1 did not pause for a commit within 0\.1 s: one of its processors does not return"):
             await app.commit()
         await until(lambda: app.state is InstanceState.ERROR)
         assert isinstance(app.error, TaskTimeout)
@@ -224,7 +224,7 @@ async def test_what_waits_beside_a_function_that_does_not_return_is_told(tmp_pat
         committing = asyncio.ensure_future(app.commit())
         await until(lambda: reasons().get("in-1") is WaitReason.COMMIT)
         (held,) = [wait for wait in app.waiting() if wait.reason is WaitReason.COMMIT]
-        assert held.text == "a commit is under way, in phase PAUSING: it waits for workers to stand still, which are at task 0_0"
+        assert held.text == "a commit is under way, in phase PAUSING: it waits for workers to pause, which are busy with task 0_0"
         gate.opened.set()
         await committing
         await app.wait_until_caught_up()
@@ -237,7 +237,7 @@ async def test_removing_a_worker_has_a_deadline(tmp_path: Path) -> None:
     async with running(mapping(function), tmp_path) as (app, log):
         await write(log, "a")
         await until(gate.entered.is_set)
-        with pytest.raises(TaskTimeout, match="did not end within 20 ms"):
+        with pytest.raises(TaskTimeout, match="did not stop within 20 ms"):
             await app.remove_worker(timeout_ms=20)
         assert [(worker.name, worker.state) for worker in app.workers()] == [("app-Worker-1", WorkerState.PENDING_SHUTDOWN)]
         assert await app.add_worker() == "app-Worker-2"
@@ -362,7 +362,7 @@ async def test_a_worker_may_be_killed_in_its_thread(guarantee: str, tmp_path: Pa
         await write(log, "held", "after")
         await until(gate.entered.is_set)
         await write(log, "bad", partition=1)
-        with pytest.raises(TaskTimeout, match="did not stand still") as ended:
+        with pytest.raises(TaskTimeout, match="did not pause") as ended:
             await app.run()
         assert any("bad value" in note for note in ended.value.__notes__)
         gate.opened.set()
@@ -411,7 +411,7 @@ async def test_stores_are_closed_under_a_thread(guarantee: str, tmp_path: Path) 
         await write(log, "busy")
         await until(busy.is_set)
         await write(log, "bad", partition=1)
-        with pytest.raises(TaskTimeout, match="did not stand still"):
+        with pytest.raises(TaskTimeout, match="did not pause"):
             await app.run()
         await until(lambda: own_threads() == [])
         broken.clear()

@@ -179,7 +179,9 @@ async def test_an_app_does_not_start_on_a_changelog_that_forgets(policy: str) ->
     if policy == "compact":
         assert (await preparing)["app-counts-changelog"] == 1
     else:
-        with pytest.raises(TopologyError, match=rf"app-counts-changelog has cleanup.policy={policy} and needs compact\. Set it so \(`kafka-configs"):
+        with pytest.raises(
+            TopologyError, match=rf"app-counts-changelog has cleanup.policy={policy} and needs compact\. Change the configs \(`kafka-configs"
+        ):
             await preparing
     await log.close()
 

@@ -125,7 +125,7 @@ def test_a_version_that_numbers_its_subtopologies_differently_is_refused(guarant
             await sent.some(harness, ["orders", "payments"])
             await harness.caught_up()
             await second.close()
-            with pytest.raises(TopologyError, match=r"topic orders is read by subtopology 1 here, and by subtopology 0 there.*stop all members"):
+            with pytest.raises(TopologyError, match=r"topic orders belongs to subtopology 1 here, and to subtopology 0 there.*stop all members"):
                 await second.restart(independent("returns", "orders", "payments"))
             await sent.some(harness, ["orders", "payments"])
             await harness.app.wait_until_caught_up()

@@ -50,7 +50,7 @@ class Told:
 
     @property
     def went_on(self) -> list[str]:
-        return [record.getMessage() for record in self._caplog.records if "goes on, after" in record.getMessage()]
+        return [record.getMessage() for record in self._caplog.records if "continues, after" in record.getMessage()]
 
     def nothing(self) -> None:
         assert self.lines == []
@@ -179,7 +179,7 @@ def test_a_wait_is_told_ever_more_rarely_and_so_is_its_end(told: Told) -> None:
         await harness.add_worker()
         await harness.kit.clock.advance(2)
         assert len(told.went_on) == 1
-        assert told.went_on[0].startswith("in-1 of task 0_1 goes on, after it had waited for 8")
+        assert told.went_on[0].startswith("in-1 of task 0_1 continues, after it had waited for 8")
         assert harness.app.metrics()["longest-wait-ms"] == 0
         await harness.kit.clock.advance(100)
 
@@ -198,7 +198,7 @@ def test_many_partitions_that_wait_do_not_flood_the_log(told: Told, caplog: pyte
             await fill(harness, TopicPartition("in", partition))
         await harness.kit.clock.advance(12)
         assert len(told.lines) == 10
-        assert caplog.text.count("30 more partitions have waited for as long, App.waiting() tells why: in-10, in-11") == 1
+        assert caplog.text.count("30 more partitions have waited as long; App.waiting() gives the reasons: in-10, in-11") == 1
         assert harness.app.metrics()["stalled-partitions"] == len(harness.app.waiting()) == 40
         await harness.add_worker()
         await harness.caught_up()
@@ -213,7 +213,7 @@ def test_a_task_that_waits_for_another_partition(told: Told) -> None:
         await harness.kit.clock.advance(1)
         await fill(harness, LEFT, 2)
         await harness.kit.clock.advance(15)
-        told.one(LEFT, WaitReason.PARTITION, "the task waits for right-0, which may get records within max_task_idle_ms (100000 ms)")
+        told.one(LEFT, WaitReason.PARTITION, "the task waits for right-0, and records of it may come within max_task_idle_ms (100000 ms)")
         wait = waits(harness)[LEFT]
         assert (wait.task, wait.reason, wait.buffered, wait.lag) == (TaskId(0, 0), WaitReason.PARTITION, 2, 0)
         assert 14_000 <= wait.waited_ms <= 16_000
@@ -282,7 +282,7 @@ def test_a_record_that_fails_again_and_again(told: Told) -> None:
         await harness.kit.clock.advance(9)
         told.nothing()
         await harness.kit.clock.advance(8)
-        told.one(FIRST, WaitReason.RESTING, "the task rests after it has failed", "boom at a")
+        told.one(FIRST, WaitReason.RESTING, "the task rests after a failure", "boom at a")
         bomb.armed = 0
         await harness.kit.clock.advance(10)
         assert harness.app.metrics()["longest-wait-ms"] == 0
@@ -397,4 +397,4 @@ def test_a_fault_of_the_watch_does_not_end_the_app(caplog: pytest.LogCaptureFixt
         await harness.caught_up()
 
     run_app(test, echo(), topics=IN_AND_OUT)
-    assert "looking for records that wait has failed, and is tried again" in caplog.text
+    assert "the check for waiting records failed; it is retried" in caplog.text

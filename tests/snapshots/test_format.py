@@ -130,7 +130,7 @@ def test_one_file_is_not_taken_for_another() -> None:
     content = older.place.at("0_0", "counts-00000.rows").read()
     assert content is not None
     newer.place.at("0_0", "counts-00000.rows").write(content)
-    with pytest.raises(SnapshotRefused, match="not the file that the manifest tells of"):
+    with pytest.raises(SnapshotRefused, match="not the file that the manifest describes"):
         newer.verify()
     assert older.verify() == 3
 

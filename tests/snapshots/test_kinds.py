@@ -271,7 +271,7 @@ def test_what_is_handed_over_is_as_it_was_where_it_comes_from(kind: str, engine:
                 assert await shown_by(app_of(kind, engine, there, tmp_path / "there"), there) == expected
                 shutil.rmtree(tmp_path / "there")
             if kind == "versioned":
-                with pytest.raises(SnapshotRefused, match="has records already"):
+                with pytest.raises(SnapshotRefused, match="already has records"):
                     await two.seed(uri, if_seeded="overwrite")
 
     asyncio.run(main())
@@ -288,7 +288,7 @@ def test_a_store_of_the_users_own_is_handed_over_when_somebody_writes_its_rows(t
                 await one.wait_until_caught_up()
                 await one.snapshot()
             two = app_of("custom", "rocksdb", there, tmp_path / "there")
-            with pytest.raises(SnapshotRefused, match=r"nothing to hand over of them: s \(a store of your own"):
+            with pytest.raises(SnapshotRefused, match=r"their state cannot be loaded: s \(a custom store"):
                 await two.seed(uri)
             with SnapshotWriter(written, "app", created_ms=1) as snapshot:
                 rows = snapshot.store("0_0", Shape("s", "custom"))

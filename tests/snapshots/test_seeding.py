@@ -80,7 +80,7 @@ def test_what_was_handed_over_is_not_asked_for_again(store: str, caplog: pytest.
         counted(uri, HISTORY, until=len(HISTORY))
         async with app_of(log, tmp_path / "not", store=store, snapshot_uri=uri):
             pass
-        assert "hand it over by App.seed" in caplog.text
+        assert "load the snapshot with App.seed" in caplog.text
         caplog.clear()
 
     async def seeded(log: EmbeddedLog) -> None:
@@ -146,7 +146,7 @@ def test_a_group_with_members_is_refused(tmp_path: Path) -> None:
         async with app_of(log, tmp_path / "one") as app:
             await put(log, ["a"])
             place = counted(uri, ["a"], until=1)
-            with pytest.raises(NotRunning, match="has been started"):
+            with pytest.raises(NotRunning, match="has already been started"):
                 await app.seed(place)
             with pytest.raises(SnapshotRefused, match="has other members"):
                 await app_of(log, tmp_path / "two").seed(place)
@@ -160,12 +160,12 @@ def test_a_group_with_members_is_refused(tmp_path: Path) -> None:
     ("wrong", "said"),
     [
         ("no position", "has no position for in-0"),
-        ("beyond", "goes on at offset 999 of in-0, which has 0 to 300"),
+        ("beyond", "continues at offset 999 of in-0, which has offsets 0 to 300"),
         ("task", "has tasks that this topology does not have: 7_0"),
         ("application", "is a snapshot of application other"),
         ("store", "task 0_0 has stores none; this topology has counts"),
         ("topic", "has positions of partitions that this topology does not read: elsewhere-0"),
-        ("nothing", "has no whole snapshot"),
+        ("nothing", "has no complete snapshot"),
     ],
 )
 def test_what_does_not_fit_is_refused_before_anything_is_written(wrong: str, said: str, tmp_path: Path) -> None:

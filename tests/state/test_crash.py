@@ -148,4 +148,4 @@ def test_a_full_disk_is_named(tmp_path: Path) -> None:
     process.stdout.close()
     assert said.startswith("StateFull task 0_0: the state in ")
     assert f"{tmp_path}" in said
-    assert "free some" in said
+    assert "free space" in said

@@ -202,7 +202,7 @@ def test_a_rollback(make: Callable[..., Task]) -> None:
         task.commit()
         task.stores.drop()  # nothing has changed
         task["c"].put(b"a", b"2")
-        with pytest.raises(TaskCorrupted, match="task 0_3: store c cannot take back"):
+        with pytest.raises(TaskCorrupted, match="task 0_3: store c cannot undo its uncommitted changes"):
             task.stores.drop()
         assert task.reopen(clean=False) == 1
         assert task["c"].data == {b"a": b"1"}
@@ -254,7 +254,7 @@ def test_a_store_without_changelog(make: Callable[..., Task]) -> None:
             assert context.changelog is None
 
     task = make(Unlogged, logging=False)
-    with pytest.raises(StateError, match="no changelog to note a change in"):
+    with pytest.raises(StateError, match="no changelog to log a change to"):
         task["c"].put(b"a", b"1")
     token = task.stores.freeze()
     task.stores.persist_unlogged(token)

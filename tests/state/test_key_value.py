@@ -287,7 +287,7 @@ def test_what_cannot_be_written_is_refused_when_it_is_put(make: MakeTask, value:
     task = make(key_value(value=value), key_value("fine"))
     task.store.put("good", 1)
     for key in ("good", "bad"):
-        with pytest.raises(SerializationError, match=f"store s: what was put under key .*{key}"):
+        with pytest.raises(SerializationError, match=f"store s: the serde cannot write the value of key .*{key}"):
             task.store.put(key, object())
     assert list(task.store.all()) == [("good", 1)]
     assert task.log(task.stores.freeze()) == {"s": [(b"good", b"1", 0)]}
@@ -299,7 +299,7 @@ def test_a_key_that_cannot_be_written_is_refused(make: MakeTask, timestamped: bo
     task = make(key_value(key=LONG, timestamped=timestamped))
     entry = ValueAndTimestamp(1, 5) if timestamped else 1
     for key in (1 << 70, "text"):
-        with pytest.raises(SerializationError, match="store s: key"):
+        with pytest.raises(SerializationError, match="store s: the serde cannot write key"):
             task.store.put(key, entry)
     if timestamped:
         with pytest.raises(SerializationError, match="store s: a timestamp"):
@@ -315,11 +315,11 @@ def test_what_cannot_be_read_is_named(on_disk: MakeTask) -> None:
     task.commit()
     task.specs = [key_value(key=INTEGER, value=LONG)]
     task.reopen()
-    with pytest.raises(SerializationError, match="store s holds a key"):
+    with pytest.raises(SerializationError, match="store s has a key"):
         list(task.store.all())
     task.specs = [key_value(key=STRING, value=LONG)]
     task.reopen()
-    with pytest.raises(SerializationError, match="store s holds a value"):
+    with pytest.raises(SerializationError, match="store s has a value"):
         task.store.get("key")
 
 
@@ -349,7 +349,7 @@ def test_an_iterator_of_a_closed_store_does_not_pass_for_read(make: MakeTask, st
     task.stores.close(clean=False)
     for rows in (unread, half):
         for _ in range(2):
-            with pytest.raises(StoreClosed, match="store s is closed, as its task is, before it has been read to its end"):
+            with pytest.raises(StoreClosed, match="store s was closed with its task before it was read to its end"):
                 next(rows)
         rows.close()
         assert list(rows) == []

@@ -210,5 +210,5 @@ def test_a_position_file_that_cannot_be_read_is_told(tmp_path: Path, caplog: pyt
     task.stores.open()
     assert task.stores.positions.of("s") == {}
     assert task.store.get("a") == 1
-    assert "is no position file, the position of store s is not known before it changes" in caplog.text
+    assert "is not a position file; the position of store s is unknown until the store changes" in caplog.text
     task.close()

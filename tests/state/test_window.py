@@ -329,7 +329,7 @@ def test_a_closed_window_store_says_so(make: MakeTask) -> None:
     for call in (lambda: store.fetch("a", 5), lambda: store.fetch("a", 0, 9), lambda: store.put("a", "x", 5), store.all):
         with pytest.raises(StoreClosed, match="store s"):
             call()
-    with pytest.raises(StoreClosed, match="before it has been read to its end"):
+    with pytest.raises(StoreClosed, match="before it was read to its end"):
         next(rows)
 
 

@@ -105,7 +105,7 @@ def test_mermaid_draws_boxes_topics_and_stores() -> None:
         ("work", "---", "counts"),
         ("work", "-->", "out"),
         ("out", "-->", "results"),
-        ("else", "-->", "a topic told by a function"),
+        ("else", "-->", "a topic chosen by a function"),
         ("names-source", "-->", "names-keeper"),
         ("names-keeper", "---", "names"),
     ]:

@@ -104,15 +104,19 @@ CLOSES = Suppressed.until_window_closes(BufferConfig.unbounded())
 
 CASES = [
     # InternalTopologyBuilder
-    Case("Processor x is already added.", lambda: base().add_source("in", "more"), "a node in has been added already"),
-    Case("Processor x is already added. (processor)", lambda: base().add_processor("work", Work, "in"), "a node work has been added already"),
-    Case("Processor x is already added. (sink)", lambda: base().add_sink("out", "t", "work"), "a node out has been added already"),
+    Case("Processor x is already added.", lambda: base().add_source("in", "more"), "node in has already been added"),
+    Case("Processor x is already added. (processor)", lambda: base().add_processor("work", Work, "in"), "node work has already been added"),
+    Case("Processor x is already added. (sink)", lambda: base().add_sink("out", "t", "work"), "node out has already been added"),
     Case("topics cannot be empty", lambda: Topology().add_source("x", []), "source x reads no topic"),
     Case("name must not be null", lambda: Topology().add_source(None, "t"), "name of a node"),  # type: ignore[arg-type]
-    Case("topic names cannot be null", lambda: Topology().add_source("x", [None]), "cannot be the name of a topic"),  # type: ignore[list-item]
+    Case("topic names cannot be null", lambda: Topology().add_source("x", [None]), "is not a valid topic name: use"),  # type: ignore[list-item]
     Case("topicPattern cannot be null", lambda: Topology().add_source("x", None), "topics of source x are None"),  # type: ignore[arg-type]
     Case("Pattern p will match a topic that has already been registered", lambda: base().add_source("x", re.compile("to.*")), "matches topic topic"),
-    Case("Topic t has already been registered by another source.", lambda: base().add_source("x", "topic"), "is read by source in already"),
+    Case(
+        "Topic t has already been registered by another source.",
+        lambda: base().add_source("x", "topic"),
+        "is already read by source in: add a child to",
+    ),
     Case(
         "Topic t matches a Pattern already registered by another source.",
         lambda: Topology().add_source("p", re.compile("to.*")).add_source("x", "topic"),
@@ -123,62 +127,64 @@ CASES = [
     Case("Parent node x is unknown (self-reference).", lambda: base().add_processor("x", Work, "x"), "cannot be its own parent"),
     Case("Parent node y is unknown.", lambda: base().add_processor("x", Work, "y"), "parent y of node x is unknown"),
     Case("Sink out cannot be used a parent.", lambda: base().add_processor("x", Work, "out"), "is a sink, which forwards nothing"),
-    Case("topic cannot be null", lambda: base().add_sink("x", None, "in"), "cannot be the name of a topic"),  # type: ignore[arg-type]
+    Case("topic cannot be null", lambda: base().add_sink("x", None, "in"), "is not a valid topic name: use"),  # type: ignore[arg-type]
     Case("supplier must not be null", lambda: base().add_processor("x", None, "in"), "supplier of node x is None"),  # type: ignore[arg-type]
-    Case("supplier.get() returns one object twice", lambda: base().add_processor("x", lambda: ONE, "in"), "supplies the same processor twice"),
+    Case("supplier.get() returns one object twice", lambda: base().add_processor("x", lambda: ONE, "in"), "supplied the same processor twice"),
     Case(
         "A different StateStore has already been added with the name s",
         lambda: stored().add_state_store(stores.key_value("s", STRING, STRING)),
-        "a different store s has been added already",
+        "a different store s has already been added",
     ),
     Case(
         "A different StateStore has already been added with the name s (operations)",
         lambda: built(lambda b: (stream(b).group_by_key().count(COUNT), stream(b, "more").group_by_key().count(COUNT))),
-        "a different store c has been added already, and is used by KSTREAM-AGGREGATE",
+        "a different store c has already been added, and is used by KSTREAM-AGGREGATE",
     ),
     Case(
         "A different StateStore has already been added with the name s (operation and store)",
         lambda: built(lambda b: (b.add_state_store(stores.key_value("c", STRING, STRING)), stream(b).group_by_key().count(COUNT))),
-        "a different store c has been added already",
+        "a different store c has already been added",
     ),
     Case(
         "A different StateStore has already been added with the name s (tables)",
         lambda: built(lambda b: (table(b, "a", Materialized("c")), table(b, "b", Materialized("c")))),
-        "a different store c has been added already",
+        "a different store c has already been added",
     ),
     Case(
         "A different StateStore has already been added with the name s (global)",
         lambda: stored().add_global_store(stores.key_value("s"), "a", "b", "c", Work),
-        "a store s has been added already",
+        "store s has already been added",
     ),
     Case(
         "A different GlobalStateStore has already been added with the name s",
         lambda: built(lambda b: (b.global_table("a", CONSUMED, Materialized("s")), b.global_table("b", CONSUMED, Materialized("s")))),
-        "a store s has been added already",
+        "store s has already been added",
     ),
     Case(
         "A different GlobalStateStore has already been added with the name s (local)",
         lambda: base().add_global_store(stores.key_value("s"), "a", "b", "c", Work).add_state_store(stores.key_value("s")),
-        "store s has been added as a global store already",
+        "store s has already been added as a global store",
     ),
     Case(
         "sourceName and processorName must be different.",
         lambda: Topology().add_global_store(stores.key_value("s"), "a", "b", "a", Work),
         "are both named a",
     ),
-    Case("stateStoreNames cannot be empty", lambda: base().connect_processor_and_state_stores("work"), "is to be connected to no store"),
+    Case("stateStoreNames cannot be empty", lambda: base().connect_processor_and_state_stores("work"), "is connected to no store"),
     Case(
         "State stores cannot be connect to sources or sinks.",
         lambda: stored().connect_processor_and_state_stores("in", "s"),
-        "node in is no processor",
+        "node in is not a processor",
     ),
     Case(
-        "State stores cannot be connect to sources or sinks. (sink)", lambda: stored().connect_processor_and_state_stores("out", "s"), "no processor"
+        "State stores cannot be connect to sources or sinks. (sink)",
+        lambda: stored().connect_processor_and_state_stores("out", "s"),
+        "is not a processor",
     ),
     Case(
         "Global StateStore s can be used by a Processor without being specified",
         lambda: base().add_global_store(stores.key_value("s"), "a", "b", "c", Work).connect_processor_and_state_stores("work", "s"),
-        "store s is global: processor work can read it without being connected",
+        "store s is global: processor work can read it without a connection; remove",
     ),
     Case("StateStore s is not added yet.", lambda: base().connect_processor_and_state_stores("work", "s"), "store s of processor work is unknown"),
     Case("Processor x is not added yet.", lambda: stored().connect_processor_and_state_stores("x", "s"), "processor x, to be connected to store s"),
@@ -187,12 +193,12 @@ CASES = [
     Case(
         "Two source nodes are subscribed to overlapping but not equal input topics",
         lambda: two_sources(["a", "b"], ["b"]),
-        "read topic 'b', and only one of them other topics too",
+        "read topic 'b', and only one of them reads other topics, too",
     ),
     Case(
         "Can't configure different offset resets on the same input topic(s)",
         lambda: two_sources("a", "a", resets=("earliest", "latest")),
-        "begin at different ends",
+        "but have different offset resets",
     ),
     Case(
         "GlobalTables cannot be versioned.",
@@ -202,7 +208,7 @@ CASES = [
     Case(
         "suppress() is only supported for non-versioned KTables",
         lambda: built(lambda b: table(b, materialized=HISTORY).suppress(Suppressed.until_time_limit(1, BufferConfig.unbounded()))),
-        "has a versioned store: its changes cannot be held back",
+        "has a versioned store, and its changes cannot be suppressed",
     ),
     Case(
         "KTable must be versioned to use a grace period in a stream table join.",
@@ -217,7 +223,7 @@ CASES = [
     Case(
         "Could not find grace period (suppress until window closes)",
         lambda: built(lambda b: table(b).suppress(CLOSES)),
-        "has no windows that could close",
+        "has no windows that close",
     ),
     Case(
         "ON_WINDOW_CLOSE emit strategy cannot be used for UnlimitedWindows",
@@ -227,7 +233,7 @@ CASES = [
     Case(
         "The retention period of the window store must be no smaller than its window size plus the grace period.",
         lambda: stream(StreamsBuilder()).group_by_key().windowed_by(TimeWindows.of_size_and_grace(10, 5)).count(Materialized(retention_ms=14)),
-        "is to keep windows for 14 ms, but they are needed for 15 ms",
+        "keeps windows for 14 ms, but needs them for 15 ms",
     ),
     Case(
         "The retention period of the session store must be no smaller than the session inactivity gap plus the grace period.",
@@ -237,14 +243,14 @@ CASES = [
             .windowed_by(SessionWindows.of_inactivity_gap_and_grace(10, 5))
             .count(Materialized(retention_ms=14))
         ),
-        "is to keep windows for 14 ms, but they are needed for 15 ms",
+        "keeps windows for 14 ms, but needs them for 15 ms",
     ),
     # Named
-    Case("Name is illegal, it can't be empty", lambda: stream(StreamsBuilder()).filter(max, name=""), "'' cannot be a name"),
-    Case('Name cannot be "." or ".."', lambda: stream(StreamsBuilder()).filter(max, name=".."), "'..' cannot be a name"),
-    Case("Name is illegal, it can't be longer than 249", lambda: stream(StreamsBuilder()).filter(max, name="x" * 250), "cannot be a name"),
-    Case("it contains a character other than ASCII alphanumerics", lambda: stream(StreamsBuilder()).filter(max, name="a b"), "cannot be a name"),
-    Case("Name is illegal (Materialized)", lambda: Materialized(name="a b"), "'a b' cannot be a name"),
+    Case("Name is illegal, it can't be empty", lambda: stream(StreamsBuilder()).filter(max, name=""), "'' is not a valid name"),
+    Case('Name cannot be "." or ".."', lambda: stream(StreamsBuilder()).filter(max, name=".."), "'..' is not a valid name"),
+    Case("Name is illegal, it can't be longer than 249", lambda: stream(StreamsBuilder()).filter(max, name="x" * 250), "is not a valid name"),
+    Case("it contains a character other than ASCII alphanumerics", lambda: stream(StreamsBuilder()).filter(max, name="a b"), "is not a valid name"),
+    Case("Name is illegal (Materialized)", lambda: Materialized(name="a b"), "'a b' is not a valid name"),
     # windows
     Case("Window interval (ie, beforeMs+afterMs) must not be negative.", lambda: JoinWindows(1, -2, 0), "the sum must not be negative"),
     Case("Grace period must not be negative. (join)", lambda: JoinWindows(1, 1, -1), "grace_ms is -1"),
@@ -268,7 +274,7 @@ CASES = [
         "of 6 ms for 5 ms",
     ),
     Case("retentionPeriod cannot be negative (session)", lambda: stores.session("s", retention_ms=-1), "cannot keep sessions for -1 ms"),
-    Case("name cannot be null", lambda: stores.key_value(None), "None cannot be a name"),  # type: ignore[arg-type]
+    Case("name cannot be null", lambda: stores.key_value(None), "None is not a valid name"),  # type: ignore[arg-type]
     Case(
         "timeToWaitForMoreEvents must not be negative",
         lambda: Suppressed.until_time_limit(-1, BufferConfig.unbounded()),

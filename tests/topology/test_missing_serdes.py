@@ -99,9 +99,9 @@ DSL: dict[str, tuple[Callable[[StreamsBuilder], Any], tuple[str, ...]]] = {
     "named source": (lambda b: b.stream("in", Consumed(name="reads")).foreach(lambda *_: None), ("source reads, which reads in",)),
     "source of topics": (lambda b: b.stream(["in", "too"]).foreach(lambda *_: None), ("which reads in, too",)),
     "sink": (lambda b: unknown(b).to("out"), ("sink KSTREAM-SINK-0000000002, which writes to out",)),
-    "sink that a function tells": (
+    "sink chosen by a function": (
         lambda b: unknown(b).to(lambda *_: "out", Produced(name="s")),
-        ("sink s, which writes to topics that a function",),
+        ("sink s, which writes to topics chosen by a function",),
     ),
     "repartition": (lambda b: unknown(b).repartition(Repartitioned(name="r")).to("out", OUT), ("to r-repartition", "reads r-repartition")),
     "group by": (lambda b: stream(b).group_by(first, Grouped(name="g")).count().to_stream().to("out", OUT), ("writes to g-repartition",)),

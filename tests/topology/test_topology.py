@@ -81,7 +81,7 @@ def test_async_options_reach_the_operator() -> None:
 def test_a_store_can_be_added_twice_if_it_is_the_same() -> None:
     """The same object, so that two processors may bring one store along; an equal one may be of somebody who does not know of the first."""
     topology = base().add_state_store(COUNTS).add_state_store(COUNTS, "work")
-    with pytest.raises(TopologyError, match="a different store counts has been added already, and is used by work: give"):
+    with pytest.raises(TopologyError, match="a different store counts has already been added, and is used by work: give"):
         topology.add_state_store(stores.key_value("counts", STRING, LONG))
     assert list(topology.stores) == ["counts"]
     topology.connect_processor_and_state_stores("work", "counts")
@@ -132,12 +132,12 @@ class AsyncInit(Nothing):
 WITH_GLOBAL = ("names", "topic", "keeper", Nothing)
 
 REFUSED: dict[str, tuple[Any, str]] = {
-    "duplicate source": (lambda t: t.add_source("work", "c"), "a node work has been added already"),
-    "duplicate processor": (lambda t: t.add_processor("in", Nothing, "in"), "a node in has been added already"),
-    "duplicate sink": (lambda t: t.add_sink("out", "c", "in"), "a node out has been added already"),
+    "duplicate source": (lambda t: t.add_source("work", "c"), "node work has already been added"),
+    "duplicate processor": (lambda t: t.add_processor("in", Nothing, "in"), "node in has already been added"),
+    "duplicate sink": (lambda t: t.add_sink("out", "c", "in"), "node out has already been added"),
     "source without topic": (lambda t: t.add_source("x", []), "source x reads no topic"),
     "source with a topic twice": (lambda t: t.add_source("x", ["c", "c"]), "source x reads a topic twice"),
-    "topic of another source": (lambda t: t.add_source("x", "a"), "topic a of source x is read by source in already"),
+    "topic of another source": (lambda t: t.add_source("x", "a"), "topic a of source x is already read by source in"),
     "topic of another pattern": (
         lambda t: t.add_source("x", re.compile("c+")).add_source("y", "cc"),
         "topic cc of source y matches the pattern c[+] of source x",
@@ -158,10 +158,13 @@ REFUSED: dict[str, tuple[Any, str]] = {
     ),
     "unknown store": (lambda t: t.connect_processor_and_state_stores("work", "counts"), "store counts of processor work is unknown"),
     "unknown store of a new node": (lambda t: t.add_operator("x", PassThrough(), "in", connected=["y"]), "store y of processor x is unknown"),
-    "no store": (lambda t: t.connect_processor_and_state_stores("work"), "processor work is to be connected to no store"),
-    "different store": (lambda t: t.add_state_store(COUNTS).add_state_store(stores.key_value("counts")), "a different store counts has been added"),
-    "store of a source": (lambda t: t.add_state_store(COUNTS, "in"), "node in is no processor"),
-    "store of a sink": (lambda t: t.add_state_store(COUNTS).connect_processor_and_state_stores("out", "counts"), "node out is no processor"),
+    "no store": (lambda t: t.connect_processor_and_state_stores("work"), "processor work is connected to no store"),
+    "different store": (
+        lambda t: t.add_state_store(COUNTS).add_state_store(stores.key_value("counts")),
+        "a different store counts has already been added",
+    ),
+    "store of a source": (lambda t: t.add_state_store(COUNTS, "in"), "node in is not a processor"),
+    "store of a sink": (lambda t: t.add_state_store(COUNTS).connect_processor_and_state_stores("out", "counts"), "node out is not a processor"),
     "store of an unknown processor": (lambda t: t.add_state_store(COUNTS, "x"), "processor x, to be connected to store counts, is unknown"),
     "global store connected": (
         lambda t: t.add_global_store(COUNTS, *WITH_GLOBAL).connect_processor_and_state_stores("work", "counts"),
@@ -169,27 +172,27 @@ REFUSED: dict[str, tuple[Any, str]] = {
     ),
     "store as global and local": (
         lambda t: t.add_global_store(COUNTS, *WITH_GLOBAL).add_state_store(COUNTS),
-        "counts has been added as a global",
+        "counts has already been added as a global",
     ),
     "store as local and global": (
         lambda t: t.add_state_store(COUNTS).add_global_store(COUNTS, *WITH_GLOBAL),
-        "a store counts has been added already",
+        "store counts has already been added",
     ),
     "global with one name": (lambda t: t.add_global_store(COUNTS, "x", "topic", "x", Nothing), "global store counts are both named x"),
-    "internal topic twice": (lambda t: t.add_internal_topic("x").add_internal_topic("x"), "internal topic x has been added already"),
+    "internal topic twice": (lambda t: t.add_internal_topic("x").add_internal_topic("x"), "internal topic x has already been added: give"),
     "no partitions": (lambda t: t.add_internal_topic("x", partitions=0), "internal topic x cannot have 0 partitions"),
-    "supplier of one object": (lambda t: t.add_processor("x", same, "in"), "of node x supplies the same processor twice"),
-    "supplier of something else": (lambda t: t.add_processor("x", NotAProcessor, "in"), "that is no Processor"),
-    "no supplier": (lambda t: t.add_processor("x", SAME, "in"), "of node x is a processor, and no supplier: give its class"),
-    "async init": (lambda t: t.add_processor("x", AsyncInit, "in"), "at node x is 'async def', and only process can be"),
+    "supplier of one object": (lambda t: t.add_processor("x", same, "in"), "of node x supplied the same processor twice"),
+    "supplier of something else": (lambda t: t.add_processor("x", NotAProcessor, "in"), "which is neither a Processor"),
+    "not a supplier": (lambda t: t.add_processor("x", SAME, "in"), "of node x is a processor, not a supplier: give its class"),
+    "async init": (lambda t: t.add_processor("x", AsyncInit, "in"), "at node x is 'async def', which only process may be"),
     "options of a plain processor": (
         lambda t: t.add_processor("x", Nothing, "in", options=AsyncOptions()),
         "processor x has options for asynchronous calls",
     ),
-    "store name": (lambda t: stores.key_value("no/good"), "'no/good' cannot be a name"),
-    "empty store name": (lambda t: stores.key_value(""), "'' cannot be a name"),
-    "dots as a name": (lambda t: stores.key_value(".."), "'..' cannot be a name"),
-    "long name": (lambda t: stores.key_value("x" * 250), "cannot be a name"),
+    "store name": (lambda t: stores.key_value("no/good"), "'no/good' is not a valid name"),
+    "empty store name": (lambda t: stores.key_value(""), "'' is not a valid name"),
+    "dots as a name": (lambda t: stores.key_value(".."), "'..' is not a valid name"),
+    "long name": (lambda t: stores.key_value("x" * 250), "is not a valid name"),
     "short retention": (lambda t: stores.window("w", retention_ms=9, window_size_ms=10), "window store w cannot keep windows of 10 ms for 9 ms"),
 }
 

@@ -34,17 +34,18 @@ Choice: TypeAlias = Literal[
 ]
 CHOICES: Final[tuple[str, ...]] = get_args(Choice)
 _READ_BACK: Final = (
-    "topic {} is written and read by this topology: what is written over history is not read in "
-    "the same run. Use repartition(), or allow 'topics_read_back' to read what the topic holds now"
+    "topic {} is written and read by this topology, but a backfill does not read back its own "
+    "output. Use repartition(), or allow 'topics_read_back' to read the records that the topic "
+    "has now"
 )
 _ORDER: Final = (
-    "{} has state that may depend on the order in which records come through {}: a stream takes "
-    "those of several tasks and topics as they happen to come, history by their times. Allow "
-    "'order_after_rekey' if the order does not matter, or that of times will do"
+    "{} has state that may depend on the order of records in {}: a stream takes records of "
+    "several tasks and topics in the order of arrival, a backfill by their times. Allow "
+    "'order_after_rekey' if the order does not matter, or if the order of times is right"
 )
 _INCOMPLETE: Final = (
-    "store {} {}: a stream that goes on from the snapshot begins with it empty. Allow "
-    "'incomplete_snapshot' if that will do"
+    "store {} {}: a stream that starts from the snapshot has it empty. Allow "
+    "'incomplete_snapshot' to accept that"
 )
 
 
@@ -133,7 +134,7 @@ async def make_plan(
     """
     if strange := sorted(set(allow) - set(CHOICES)):
         raise ConfigError(
-            f"allow: there is no {', '.join(strange)}; there are {', '.join(CHOICES)}"
+            f"allow: {', '.join(strange)} are unknown; possible are {', '.join(CHOICES)}"
         )
     setup = make_setup(topology, config, {})
     counts, _, existing = await plan_topics(log, setup)
@@ -215,8 +216,8 @@ def _in_order(setup: Environment) -> list[int]:
             raise BackfillRefused(
                 [
                     (
-                        f"subtopologies {around} write each other's repartition topics: there is "
-                        "no order in which to run them"
+                        f"subtopologies {around} write each other's repartition topics, so they "
+                        "cannot be run one after the other"
                     )
                 ]
             )
@@ -251,7 +252,7 @@ def _reasons(
             yield "order_after_rekey", _ORDER.format(node, ", ".join(mixed))
         for spec in setup.store_specs(subtopology.stores) if snapshot else ():
             if not has_rows(spec):
-                kind = f"is of kind {spec.kind.value}, which snapshots do not have"
+                kind = f"is of kind {spec.kind.value}, which snapshots do not support"
                 why = kind if spec.logging else "has no changelog"
                 yield "incomplete_snapshot", _INCOMPLETE.format(spec.name, why)
 

@@ -132,7 +132,7 @@ class _Publisher:
         found = await self._log.describe_topics([*topics, self._markers.topic])
         if missing := sorted(topics - set(found)):
             raise UnknownTopicOrPartition(
-                f"there are no topics {', '.join(missing)} to publish to: create them"
+                f"the topics {', '.join(missing)} to publish to do not exist: create them"
             )
         if self._markers.topic not in found:
             try:
@@ -162,10 +162,10 @@ class _Publisher:
                         self._note(fetched.batch, found)
         except TimeoutError as late:
             raise LogTimeout(
-                f"job {self._job!r} of {self._config.application_id} has waited for "
-                f"{self._timeout_ms + _MARGIN_MS:,} ms to read its markers: a transaction is open "
-                f"in {where} at offset {at}, of {end}. Nothing was written. Try again when the "
-                "other job has ended"
+                f"job {self._job!r} of {self._config.application_id} could not read its markers "
+                f"for {self._timeout_ms + _MARGIN_MS:,} ms: a transaction is open in {where} at "
+                f"offset {at}, of {end}. Nothing was written. Try again when the other job has "
+                "ended"
             ) from late
         finally:
             await fetcher.close()
@@ -189,8 +189,8 @@ class _Publisher:
         for where, marker in sorted(known.items()):
             if ends[where] < marker.end:
                 why = (
-                    f"ends at offset {ends[where]}, and the job has written up to {marker.end}: "
-                    "the topic was deleted since then"
+                    f"ends at offset {ends[where]}, but the job had written up to {marker.end}: "
+                    "the topic was deleted meanwhile"
                 )
                 raise self._refused(where, why)
             records, checksum, more = (
@@ -201,7 +201,7 @@ class _Publisher:
             if records != marker.records or checksum != marker.checksum or (marker.whole and more):
                 raise self._refused(
                     where,
-                    f"has {marker.records:,} records of this job, which this run does not give",
+                    f"has {marker.records:,} records of this job, which this run does not produce",
                 )
 
     def _refused(self, where: TopicPartition, why: str) -> PublishRefused:

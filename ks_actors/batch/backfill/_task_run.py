@@ -235,9 +235,9 @@ class TaskRun:
                 if hasattr(self._setup.topology.nodes[name], "operator")
             )
             why = (
-                f"a processor of task {self._work.task} (one of {nodes}) is called by the wall "
-                "clock, and history has none. Use stream time, or allow 'wall_clock' to "
-                "leave such calls out"
+                f"a processor of task {self._work.task} (one of {nodes}) has a wall-clock "
+                "punctuator, and a backfill has no wall clock. Use stream time, or allow "
+                "'wall_clock' to skip its calls"
             )
             raise BackfillRefused([why])
 
@@ -297,7 +297,7 @@ class TaskRun:
             except TimeoutError as late:
                 nodes = ", ".join(self._task.busy_nodes())
                 raise TaskTimeout(
-                    f"{nodes} has {self._task.in_flight} records in flight for "
+                    f"{nodes} still has {self._task.in_flight} records in flight after "
                     f"{_IN_FLIGHT_SECONDS:g} s",
                     task=self._work.task,
                 ) from late

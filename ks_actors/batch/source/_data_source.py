@@ -99,7 +99,7 @@ class TopicStreamReader(DataSourceStreamReader):
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         if options.latest:
             raise ConfigError(
-                "latest: a stream has every record: read the topic as it is, or by spark.read"
+                "latest: a stream needs every record: read the topic without it, or use spark.read"
             )
         self._options = options
         self._schema: Any = to_arrow_schema(schema, timezone="UTC")
@@ -177,7 +177,7 @@ class KsActorsSource(DataSource):
         strange = [name for name in schema.fieldNames() if name not in known]
         if strange:
             raise ConfigError(
-                f"there are no columns {', '.join(strange)}; there are {', '.join(known)}"
+                f"columns {', '.join(strange)} do not exist; the columns are {', '.join(known)}"
             )
         return schema
 
@@ -191,7 +191,7 @@ class KsActorsSource(DataSource):
         """Return a streaming reader. Raises ConfigError for a store outside the log."""
         if self._read_options.place is not None:
             raise ConfigError(
-                "a store is read once: what comes into it is in its changelog, or in the topic "
-                "that it is written to"
+                "a store cannot be read as a stream: read its changelog, or the topic that it is "
+                "written to"
             )
         return TopicStreamReader(self._read_options, self._checked(schema))

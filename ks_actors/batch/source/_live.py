@@ -47,7 +47,7 @@ class LiveStores:
         host, colon, port = address.rpartition(":")
         if not (host and colon and port.isdecimal()):
             raise ConfigError(
-                f"live: {address!r} is to be host:port, the address of App.serve_stores"
+                f"live: {address!r} must be host:port, the address of App.serve_stores"
             )
         self._address: str = address
         self._place: tuple[str, int] = (host.strip("[]"), int(port))
@@ -59,7 +59,7 @@ class LiveStores:
             self._socket = socket.create_connection(self._place, _CONNECT_SECONDS)
         except OSError as error:
             raise self._failed(
-                f"nobody answers: {error}. Is the app running, and are its stores served there?"
+                f"no answer: {error}. Is the app running, and does it serve its stores there?"
             ) from error
         try:
             self._socket.settimeout(_ANSWER_SECONDS)
@@ -91,7 +91,7 @@ class LiveStores:
             count += len(reply.keys)
             yield Batch(list(reply.keys), list(reply.values), reply.timestamps)
         if not isinstance(reply, End) or reply.rows != count:
-            raise self._failed(f"{count} rows of store {request.store} came, and then {reply!r}")
+            raise self._failed(f"{count} rows of store {request.store} arrived, and then {reply!r}")
 
     def _failed(self, what: str) -> QueryFailed:
         return QueryFailed(f"stores at {self._address}: {what}", reason=FailureReason.NOT_PRESENT)
@@ -102,7 +102,7 @@ class LiveStores:
         try:
             self._socket.sendall(LENGTH.pack(len(data)) + data)
         except OSError as error:
-            raise self._failed(f"the app does not listen any more: {error}") from error
+            raise self._failed(f"the app no longer accepts requests: {error}") from error
 
     def _expect(self, kind: type[T]) -> T:
         reply = self._receive()
@@ -115,9 +115,9 @@ class LiveStores:
             (size,) = LENGTH.unpack(self._exactly(LENGTH.size))
             reply: Reply = decode_reply(self._exactly(size))
         except OSError as error:
-            raise self._failed(f"the app does not answer any more: {error}") from error
+            raise self._failed(f"the app no longer answers: {error}") from error
         except msgspec.MsgspecError as error:
-            raise self._failed(f"what answers is no app of ks_actors: {error}") from error
+            raise self._failed(f"the server is not an app of ks_actors: {error}") from error
         if isinstance(reply, Refused):
             raise _refusal(reply, self._address)
         return reply
@@ -128,7 +128,7 @@ class LiveStores:
         while size:
             part = self._socket.recv(min(size, 1 << 20))
             if not part:
-                raise ConnectionResetError("it has closed the connection")
+                raise ConnectionResetError("the app closed the connection")
             parts.append(part)
             size -= len(part)
         return b"".join(parts)

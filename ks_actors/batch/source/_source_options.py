@@ -187,17 +187,17 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
 def _wrong(options: Mapping[str, str], columns: tuple[str, ...], kind: str) -> list[str]:
     """Return the errors, apart from those of single values."""
     wrong = [
-        f"{name}: is no option; there are {', '.join(sorted(_KNOWN))}"
+        f"{name}: is not an option; the options are {', '.join(sorted(_KNOWN))}"
         for name in sorted(set(options) - _KNOWN)
     ]
     places = [name for name in ("log", "snapshot", "live") if name in options]
     if not places:
-        wrong.append("log: is required, or snapshot or live for a store")
+        wrong.append("log: is required; a store may have snapshot or live instead")
     elif len(places) > 1:
-        wrong.append(f"{', '.join(places)}: name one of them")
+        wrong.append(f"{', '.join(places)}: give only one of them")
     elif places != ["log"]:
         wrong += [
-            f"{name}: is about topics, and this reads a store from {places[0]}"
+            f"{name}: is for topics, and this reads a store from {places[0]}"
             for name in sorted(_OF_TOPICS & set(options))
         ]
     if places != ["live"]:
@@ -205,26 +205,29 @@ def _wrong(options: Mapping[str, str], columns: tuple[str, ...], kind: str) -> l
     else:
         wrong += _wrong_about_live(options)
     if ("topic" in options) == ("store" in options):
-        wrong.append("topic, store: name one of them")
+        wrong.append("topic, store: give exactly one of them")
     if "topic" in options and places and places != ["log"]:
         wrong.append(f"topic: is read from a log, not from {places[0]}")
     if "store" in options and "application_id" not in options and places == ["log"]:
-        wrong.append("application_id: is required for a store: its changelog has the app's name")
+        wrong.append(
+            "application_id: is required for a store, because its changelog begins with it"
+        )
     return wrong + _wrong_about_kind(options, columns, kind, places)
 
 
 def _wrong_about_live(options: Mapping[str, str]) -> list[str]:
     wrong = []
     if "token" not in options:
-        wrong.append("token: is required for live stores: it is that of App.serve_stores")
+        wrong.append("token: is required for live stores: give the token of App.serve_stores")
     if not _addresses(options):
         wrong.append(
-            "live: names no app: it is host:port, the address of App.serve_stores, or several "
-            "with commas between them"
+            "live: names no app: give host:port, the address of App.serve_stores, or several with "
+            "commas between them"
         )
     if options.get("isolation", "read_committed") not in _ISOLATIONS:
         wrong.append(
-            f"isolation: there is no {options['isolation']!r}; there are {', '.join(_ISOLATIONS)}"
+            f"isolation: {options['isolation']!r} does not exist; possible are "
+            f"{', '.join(_ISOLATIONS)}"
         )
     return wrong
 
@@ -233,9 +236,9 @@ def _wrong_about_kind(
     options: Mapping[str, str], columns: tuple[str, ...], kind: str, places: list[str]
 ) -> list[str]:
     if kind not in OF_WINDOWS:
-        return [f"store_kind: there is no {kind!r}; there are {', '.join(OF_WINDOWS)}"]
+        return [f"store_kind: {kind!r} does not exist; possible are {', '.join(OF_WINDOWS)}"]
     if kind != KEY_VALUE and "store" not in options:
-        return ["store_kind: is about a store, and this reads a topic"]
+        return ["store_kind: is for stores, and this reads a topic"]
     if kind == VERSIONED and places and places != ["log"]:
         return [
             (
@@ -244,7 +247,7 @@ def _wrong_about_kind(
             )
         ]
     return [
-        f"columns: there is no {name!r}; there are {', '.join(known_columns(kind))}"
+        f"columns: {name!r} does not exist; possible are {', '.join(known_columns(kind))}"
         for name in columns
         if name not in known_columns(kind)
     ]
@@ -278,7 +281,7 @@ def _number(options: Mapping[str, str], name: str) -> int | None:
     if text is None:
         return None
     if not text.isdecimal():
-        raise ConfigError(f"{name}: {text!r} is no whole number")
+        raise ConfigError(f"{name}: {text!r} is not a whole number")
     return int(text)
 
 
@@ -287,7 +290,7 @@ def _json(options: Mapping[str, str], name: str, kind: Any) -> Any:
         return msgspec.json.decode(options.get(name, "{}"), type=kind)
     except msgspec.MsgspecError as error:
         raise ConfigError(
-            f'{name}: is not as expected, such as {{"topic": {{"0": 100}}}}: {error}'
+            f'{name}: expected a value such as {{"topic": {{"0": 100}}}}: {error}'
         ) from error
 
 
@@ -297,9 +300,9 @@ def serde_of(name: str) -> Serde[Any]:
     try:
         found = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(f"{name!r} is no serde that can be imported: {error}") from error
+        raise ConfigError(f"{name!r} is not a serde that can be imported: {error}") from error
     if not isinstance(found, Serde):
-        raise ConfigError(f"{name!r} is no serde, it is {found!r}")
+        raise ConfigError(f"{name!r} is not a serde, but {found!r}")
     return found
 
 
@@ -310,7 +313,7 @@ def _sql_type(serde: str | None, option: str) -> str:
     kind = next((kind for known, kind in _SQL_TYPES if known is found), None)
     if kind is None:
         raise ConfigError(
-            f"{option}: is required for {serde}: Spark's type of what it makes, such as 'string' "
-            "or 'struct<a: int, b: string>'"
+            f"{option}: is required for {serde}: Spark's type of its values, such as 'string' or "
+            "'struct<a: int, b: string>'"
         )
     return kind

@@ -90,14 +90,14 @@ class StoreReader(DataSourceReader):
             return SnapshotReader.open(place, application_id=application_id)
         if application_id is None:
             raise ConfigError(
-                f"application_id: is required to find the newest snapshot below {uri}, "
-                "which is none itself"
+                f"application_id: is required to find the newest snapshot below {uri}, which is "
+                "not a snapshot itself"
             )
         found, refused = find_snapshots(place, application_id)
         if not found:
             reasons = "".join(f"; {error}" for error in refused)
             raise SnapshotRefused(
-                f"{place} has no whole snapshot of application {application_id}{reasons}"
+                f"{place} has no complete snapshot of application {application_id}{reasons}"
             )
         return found[0]
 
@@ -124,18 +124,18 @@ class StoreReader(DataSourceReader):
         wanted = kind.removeprefix("timestamped_")
         if wanted == CUSTOM:
             raise ConfigError(
-                f"store {self._place.store} is one of your own, whose rows only you know: read "
-                "its changelog as a topic"
+                f"store {self._place.store} is a custom store, and only your code can read its "
+                "rows: read its changelog as a topic"
             )
         if wanted == VERSIONED:
             raise ConfigError(
-                f"store {self._place.store} is versioned: it is read from its changelog, by log, "
-                f"with store_kind={wanted}"
+                f"store {self._place.store} is versioned: read it from its changelog, by log, with "
+                f"store_kind={wanted}"
             )
         if wanted != self._options.store_kind:
             raise ConfigError(
                 f"store_kind: store {self._place.store} is of kind {wanted}, not "
-                f"{self._options.store_kind}: say so"
+                f"{self._options.store_kind}: change the option"
             )
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:

@@ -165,8 +165,7 @@ class BatchBridge(Actor[BridgeMessage]):
         if order.name in self._jobs or any(other.name == order.name for other in self._waiting):
             order.reply.fail(
                 BatchError(
-                    f"there is a job {order.name} already: wait for it, or give "
-                    "this one another name"
+                    f"job {order.name} already runs: wait for it, or give this one another name"
                 )
             )
         elif len(self._jobs) < self._settings.max_jobs:
@@ -232,13 +231,13 @@ class BatchBridge(Actor[BridgeMessage]):
             self._cancel(
                 name,
                 JobTimeout(
-                    f"job {name} was not done within {job.order.deadline_ms} ms, and was cancelled"
+                    f"job {name} was not done within {job.order.deadline_ms} ms and was cancelled"
                 ),
             )
             return
         # The thread cannot be interrupted, and keeps its slot among the jobs. Stop waiting for it.
         _log.warning(
-            "job %s was cancelled %g s ago, and its thread has not come back",
+            "job %s was cancelled %g s ago, and its thread has not returned",
             name,
             _GIVE_UP_SECONDS,
         )
@@ -287,7 +286,7 @@ class BatchBridge(Actor[BridgeMessage]):
             else:
                 spark.sparkContext.cancelJobsWithTag(tag)
         except Exception as error:  # noqa: BLE001 - Spark gone ends the job; py4j raises anything
-            _log.warning("jobs of %s could not be cancelled: %s", tag, error)
+            _log.warning("could not cancel jobs of %s: %s", tag, error)
 
     # --- progress ---------------------------------------------------------------------------------
 

@@ -41,10 +41,10 @@ def check_answers(url: str, shown: str) -> None:
         except grpc.FutureTimeoutError:
             ready.cancel()
             why = (
-                f"nobody has answered for {ANSWER_SECONDS:g} s. Is a Spark Connect server running "
-                "there, and can it be reached from here?"
+                f"no answer for {ANSWER_SECONDS:g} s. Is a Spark Connect server running there, and "
+                "can this machine reach it?"
             )
-            raise SparkUnavailable(f"no Spark session could be had at {shown}: {why}") from None
+            raise SparkUnavailable(f"could not open a Spark session at {shown}: {why}") from None
 
 
 def try_often(spark: Any) -> None:

@@ -29,7 +29,7 @@ class Queries:
         if order.name in self._runs:
             order.reply.fail(
                 BatchError(
-                    f"there is a query {order.name} already: stop it, or give this one another name"
+                    f"query {order.name} already runs: stop it, or give this one another name"
                 )
             )
             return False

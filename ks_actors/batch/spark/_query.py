@@ -129,8 +129,8 @@ class StreamingQuery(Actor[QueryMessage]):
                 await self.ctx.blocking(self._stop)
         except TimeoutError:
             raise JobTimeout(
-                f"query {self._order.name} did not end within {self._order.stop_ms} ms: Spark "
-                "may still be at it"
+                f"query {self._order.name} did not stop within {self._order.stop_ms} ms: Spark may "
+                "still run it"
             ) from None
 
     # --- in the thread ----------------------------------------------------------------------------
@@ -141,8 +141,8 @@ class StreamingQuery(Actor[QueryMessage]):
             writer = self._order.query(self._spark)
             if not hasattr(writer, "queryName"):
                 raise BatchError(
-                    f"query {self._order.name} has returned {writer!r}: return what "
-                    "DataFrame.writeStream gives, and do not start it"
+                    f"query {self._order.name} returned {writer!r}: return the DataStreamWriter of "
+                    "DataFrame.writeStream, and do not start it"
                 )
             self._query = (
                 writer.queryName(self._order.name)

@@ -94,8 +94,8 @@ class SparkSession:
                 check_answers(self._settings.master, self._settings.place)
                 if not is_known(self._spark):
                     _log.warning(
-                        "the Spark Connect server at %s knows the session no longer: there "
-                        "is to be a new one",
+                        "the Spark Connect server at %s no longer knows the session; the next job "
+                        "opens a new one",
                         self._settings.place,
                     )
                     self._end()
@@ -105,7 +105,7 @@ class SparkSession:
         if self._closed:
             raise JobCancelled("the batch bridge has ended")
         if self._spark is not None and not self._lives():
-            _log.warning("Spark has died; there is to be a new session")
+            _log.warning("Spark has died; the next job starts a new session")
             self._end()
         if self._spark is None:
             self._spark = self._start()
@@ -186,7 +186,7 @@ class SparkSession:
             raise
         except Exception as error:
             raise SparkUnavailable(
-                f"no Spark session could be had at {settings.place}: "
+                f"could not open a Spark session at {settings.place}: "
                 f"{first_line(error)}{_hint(error, settings)}"
             ) from error
         register(spark)
@@ -306,8 +306,8 @@ def _check_java() -> None:
     if java is None:
         where = "on the PATH" if home is None else f"in JAVA_HOME, {home}"
         raise SparkUnavailable(
-            f"Spark needs Java 17 or later, and there is none {where}: install one, or "
-            "use master='sc://…'"
+            f"Spark needs Java 17 or later, and found none {where}: install it, or use "
+            "master='sc://…'"
         )
 
 
@@ -318,8 +318,8 @@ def _hint(error: Exception, settings: SparkSettings) -> str:
     if settings.master.startswith("yarn") and not {"HADOOP_CONF_DIR", "YARN_CONF_DIR"} & set(
         os.environ
     ):
-        return " YARN is found by HADOOP_CONF_DIR or YARN_CONF_DIR, and neither is set"
-    return " Why is among what it has written to stderr"
+        return " YARN needs HADOOP_CONF_DIR or YARN_CONF_DIR, and neither is set"
+    return " Its stderr has the reason"
 
 
 @contextmanager

@@ -40,17 +40,15 @@ class SparkSettings(msgspec.Struct, frozen=True, kw_only=True):
         """Check the settings, as far as possible without Spark."""
         if not self.master.startswith(_MASTERS):
             raise ConfigError(
-                f"master: {self.master!r} is no Spark: use local[*], spark://host:port, yarn, "
-                "k8s://… or sc://host:port"
+                f"master: {self.master!r} is not a Spark master: use local[*], spark://host:port, "
+                "yarn, k8s://… or sc://host:port"
             )
         if self.max_jobs < 1:
-            raise ConfigError(
-                f"max_jobs: is {self.max_jobs}, at least one job has to be able to run"
-            )
+            raise ConfigError(f"max_jobs: is {self.max_jobs}: give 1 or more")
         if any(name.endswith("kafka.transactional.id") for name in self.conf):
             raise ConfigError(
-                "conf: kafka.transactional.id makes every task fail after two minutes, as Spark "
-                "begins no transactions: leave it out"
+                "conf: kafka.transactional.id makes every task fail after two minutes, because "
+                "Spark begins no transactions: remove it"
             )
 
     @property

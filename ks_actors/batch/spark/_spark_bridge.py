@@ -48,9 +48,9 @@ class _Life:
                 await ref.ask(RunJob, "start", _started, timeout_ms).within(inf)
             except JobTimeout as late:
                 raise SparkUnavailable(
-                    f"Spark at {settings.place} has not started, and done something small, within "
-                    f"{timeout_ms} ms: look whether {settings.place} answers and has room, or "
-                    "give the SparkBridge more start_timeout_ms"
+                    f"Spark at {settings.place} did not start and run a small job within "
+                    f"{timeout_ms} ms: check that {settings.place} answers and has free resources, "
+                    "or raise start_timeout_ms of the SparkBridge"
                 ) from late
             self.stack, self.ref = stack.pop_all(), ref
 
@@ -76,22 +76,24 @@ class SparkBridge:
         self, settings: SparkSettings | None = None, *, start_timeout_ms: int = 300_000
     ) -> None:
         if start_timeout_ms < 1:
-            raise ConfigError(f"start_timeout_ms: is {start_timeout_ms}, it has to be at least 1")
+            raise ConfigError(f"start_timeout_ms: is {start_timeout_ms}: give 1 or more")
         self.settings: SparkSettings = settings or SparkSettings()
         self._start_timeout_ms: int = start_timeout_ms
         self._life: _Life | None = None
 
     def __reduce__(self) -> Any:
         raise TypeError(
-            "a SparkBridge belongs to its process: a topology that asks Spark in its middle is "
-            "backfilled by engine='local'"
+            "a SparkBridge cannot leave its process: backfill a topology that calls Spark with "
+            "engine='local'"
         )
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
         life = self._life = self._life or _Life(loop)
         if life.loop is not loop:
-            raise BatchError("this SparkBridge is open in another event loop: make one for each")
+            raise BatchError(
+                "this SparkBridge is open in another event loop: make one for each loop"
+            )
         life.users += 1
         try:
             async with life.changing:
@@ -132,8 +134,8 @@ class SparkBridge:
         """
         if self._life is None or self._life.ref is None:
             raise BatchError(
-                "this SparkBridge is not open: an App opens it that has it in its topology or its "
-                "services, or `async with bridge:`"
+                "this SparkBridge is not open: put it into the topology or the services of an "
+                "App, which opens it, or use `async with bridge:`"
             )
         return self._life.ref
 
@@ -177,8 +179,8 @@ class SparkBridge:
         except AskTimeout as late:
             ref.ask(StopQuery, name)
             raise JobTimeout(
-                f"query {name} did not run within {timeout_ms} ms, and is stopped: look what "
-                "Spark is at, or raise timeout_ms"
+                f"query {name} did not run within {timeout_ms} ms and is stopped: find out why "
+                "Spark is slow, or raise timeout_ms"
             ) from late
         except ActorsError as ended:
             raise JobCancelled("the batch bridge has ended") from ended
@@ -191,9 +193,7 @@ class SparkBridge:
         try:
             return await self.ref.ask(StopQuery, name).within(max(1, timeout_ms) / 1000)
         except AskTimeout as late:
-            raise JobTimeout(
-                f"query {name} has been told to stop, and has not ended within {timeout_ms} ms"
-            ) from late
+            raise JobTimeout(f"query {name} did not stop within {timeout_ms} ms") from late
         except ActorsError as ended:
             raise JobCancelled("the batch bridge has ended") from ended
 
@@ -247,7 +247,7 @@ class SparkFunction:
         table = rows.toArrow() if hasattr(rows, "toArrow") else rows
         if not hasattr(table, "column_names"):
             raise BatchError(
-                f"{self._function!r} has returned {rows!r}: return a DataFrame, or a table of Arrow"
+                f"{self._function!r} returned {rows!r}: return a DataFrame, or an Arrow table"
             )
         return records_of(table, max(record.timestamp for record in records))
 

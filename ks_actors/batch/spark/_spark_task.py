@@ -74,8 +74,8 @@ def done_of(data: bytes) -> TaskDone:
         return _decode_done(data)
     except msgspec.MsgspecError as error:
         raise BatchError(
-            f"what a Spark task has written as its end is none: {error}; are ks_actors of "
-            "another version there?"
+            f"a Spark task returned an invalid result: {error}; do its workers have another "
+            "version of ks_actors?"
         ) from error
 
 
@@ -153,7 +153,7 @@ class _Came:
             return False
         topics = rows.column("topic").to_pylist()
         if set(rows.column("partition").to_pylist()) - {self._number}:
-            raise AssertionError(f"rows of other partitions have come to task {self._number}")
+            raise AssertionError(f"rows of other partitions arrived at task {self._number}")
         for topic in dict.fromkeys(topic for topic in topics if topic is not None):
             where = TopicPartition(topic, self._number)
             batch = batch_of(

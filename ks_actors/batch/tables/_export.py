@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 _TIME = pa.timestamp("us", "UTC")
 _RAW = Decoding(pa.binary(), None)
 _NO_CHANGELOG = (
-    "table {}: {}, so there is nothing to export it from. Write it to a topic, or read a "
-    "snapshot by spark.read"
+    "table {}: {}, so it cannot be exported. Write it to a topic, or read a snapshot by spark.read"
 )
 
 
@@ -78,8 +77,8 @@ class Exporter:
         names = [plan.name for plan in plans]
         if len(set(names)) < len(names):
             raise ConfigError(
-                f"{', '.join(sorted({name for name in names if names.count(name) > 1}))}: is to "
-                "be exported twice, into one directory"
+                f"{', '.join(sorted({name for name in names if names.count(name) > 1}))}: is named "
+                "twice, and both would be written to one directory"
             )
         if strange := sorted(set(self._types) - set(names)):
             raise ConfigError(f"types: {', '.join(strange)} is not exported")
@@ -96,7 +95,7 @@ class Exporter:
     ) -> tuple[Decoding, Decoding]:
         if self._raw:
             return _RAW, _RAW
-        found = self._setup.serdes(key, value, of=f"{name}, which is to be exported")
+        found = self._setup.serdes(key, value, of=f"exported {name}")
         return decoding_of(found[0], topic, is_key=True), decoding_of(
             found[1], topic, type_=self._types.get(name)
         )
@@ -116,7 +115,7 @@ class Exporter:
         if not found.logging or found.kind is StoreKind.CUSTOM:
             raise ConfigError(
                 _NO_CHANGELOG.format(
-                    name, "it is a store of your own" if found.logging else "it has no changelog"
+                    name, "it is a custom store" if found.logging else "it has no changelog"
                 )
             )
         topic = self._setup.changelog(name)
@@ -210,9 +209,9 @@ def _columns(columns: TopicColumns, plan: _Plan, batch: Batch, where: LogRange) 
                     )
                 except Exception as found:
                     raise SerializationError(
-                        f"{where.topic}-{where.partition}: the {what} at offset {offset} is not "
-                        f"what its serde makes, or not of the type {decoding.type}: "
-                        f"{type(found).__name__}: {found}. Export it raw, or say its type"
+                        f"{where.topic}-{where.partition}: the {what} at offset {offset} is not of "
+                        f"its serde's type, or not of the type {decoding.type}: "
+                        f"{type(found).__name__}: {found}. Export it raw, or give its type"
                     ) from found
         raise SerializationError(
             f"{where.topic}-{where.partition}: {type(error).__name__}: {error}"
@@ -232,7 +231,7 @@ async def export(
 ) -> dict[str, int]:
     """Write tables and topics into Parquet files; see `App.export`."""
     if not tables and not topics:
-        raise ConfigError("tables, topics: name what is to be exported")
+        raise ConfigError("tables, topics: name something to export")
     exporter = Exporter(topology, config, raw=raw, types=types or {})
     if log is not None:
         return await exporter.export(

@@ -43,10 +43,10 @@ def _column(name: str, objects: list[Any], kind: pa.DataType | None) -> pa.Array
     try:
         return pa.array(objects, kind)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        wanted = "a type of their own" if kind is None else f"of type {kind}"
+        wanted = "a column of their own type" if kind is None else f"of type {kind}"
         raise BatchError(
-            f"the {name}s of these records cannot be {wanted}: {error}; say what they "
-            f"are by {name}_type"
+            f"the {name}s of these records cannot be {wanted}: {error}; give their type as "
+            f"{name}_type"
         ) from error
 
 
@@ -58,9 +58,9 @@ def records_of(rows: pa.Table, timestamp: int) -> list[Record[Any, Any]]:
     names = rows.column_names
     if not {"key", "value"} <= set(names) <= set(_COLUMNS):
         raise BatchError(
-            f"the rows that have come back have the columns {', '.join(names)}: they are to have "
-            "key and value, may have timestamp and headers, and nothing else; put several columns "
-            "into one by struct(...)"
+            f"the returned rows have the columns {', '.join(names)}: return key and value, "
+            "optional timestamp and headers, and nothing else; put several columns into one by "
+            "struct(...)"
         )
     keys, values = rows.column("key").to_pylist(), rows.column("value").to_pylist()
     times = [timestamp] * len(keys)
@@ -80,8 +80,8 @@ def _times(column: pa.ChunkedArray) -> list[int | None]:
         column = column.cast(pa.timestamp("ms", tz=column.type.tz), safe=False).cast(pa.int64())
     if not pa.types.is_integer(column.type):
         raise BatchError(
-            f"the timestamps of the rows that have come back are of type {column.type}: they are "
-            "to be timestamps, or whole numbers, ms"
+            f"the timestamps of the returned rows are of type {column.type}: return timestamps, or "
+            "whole numbers of ms"
         )
     found: list[int | None] = column.to_pylist()
     return found

@@ -115,7 +115,7 @@ class Broker:
     def create_topic(self, new: NewTopic) -> None:
         """Create a topic. Raises TopicExists, ConfigError, StorageFull, LogError."""
         if new.name in self.topics:
-            raise TopicExists(f"there is a topic {new.name!r} already")
+            raise TopicExists(f"topic {new.name!r} already exists")
         check_topics((new,), self.topics)
         topic = Topic(self._next_topic, new.name, dict(new.configs))
         topic.partitions = [
@@ -137,13 +137,13 @@ class Broker:
             topic = self.topics.get(name)
             if topic is None:
                 refused = refused or UnknownTopicOrPartition(
-                    f"there is no topic {name!r} that could get more partitions: create it"
+                    f"topic {name!r} does not exist, so it cannot get more partitions: create it"
                 )
             elif count <= len(topic.partitions):
                 there = len(topic.partitions)
                 refused = refused or LogError(
-                    f"topic {name} has {there} partitions already, {count} is not more: name the "
-                    "number it is to have"
+                    f"topic {name} already has {there} partitions, and {count} is not more: give "
+                    "the new total number of partitions"
                 )
             else:
                 self.storage.grow_topic(topic, count)
@@ -169,7 +169,7 @@ class Broker:
             if name in self.topics:
                 self._delete_topic(self.topics[name])
         if unknown:
-            raise UnknownTopicOrPartition(f"there are no topics {', '.join(unknown)}")
+            raise UnknownTopicOrPartition(f"topics {', '.join(unknown)} do not exist")
 
     def _delete_topic(self, topic: Topic) -> None:
         name = topic.name
@@ -203,8 +203,8 @@ class Broker:
             try:
                 if outgoing.partition[0] in INTERNAL:
                     raise LogError(
-                        f"topic {outgoing.partition[0]} is kept by the log itself: "
-                        "write to another one"
+                        f"topic {outgoing.partition[0]} is internal to the log: write to another "
+                        "one"
                     )
                 partition = self.partition(outgoing.partition)
                 checked.append(
@@ -354,7 +354,7 @@ class Broker:
             self.abort(transaction)
         except LogError as error:
             _logger.warning(
-                "transaction of %s is over time, but could not be aborted yet: %s",
+                "transaction of %s has timed out, but could not be aborted yet: %s",
                 transaction.name,
                 error,
             )

@@ -65,7 +65,7 @@ class Database:
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise LogError(f"the directory of the log cannot be made: {error}") from error
+            raise LogError(f"could not create the directory of the log: {error}") from error
         try:
             self._rdict = Rdict(str(self._directory), _options())
         except Exception as error:
@@ -93,7 +93,11 @@ class Database:
             rdict.close()
         except Exception as error:  # noqa: BLE001 - rocksdict raises nothing more exact
             # Acknowledged writes are in the write-ahead log: the next opening finds them there.
-            _logger.warning("log in %s was closed, but not written out: %s", self._directory, error)
+            _logger.warning(
+                "log in %s was closed, but its memory could not be flushed: %s",
+                self._directory,
+                error,
+            )
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of `key`."""
@@ -141,8 +145,8 @@ class Database:
         """
         if self._read_only:
             raise LogError(
-                f"the log in {self._directory} was opened to be read: open it without "
-                "read_only to write"
+                f"the log in {self._directory} was opened with read_only: open it without that to "
+                "write"
             )
         if self._undo is not None:
             self._reopen(self._undo)
@@ -163,7 +167,7 @@ class Database:
             # records.
             self._undo = self._undo or []
             _logger.warning(
-                "log in %s keeps records that were deleted until it is opened again: %s",
+                "log in %s keeps deleted records until it is opened again: %s",
                 self._directory,
                 error,
             )
@@ -194,7 +198,7 @@ class Database:
         self.open()
         self._write(self._open_rdict(), undo)
         self._undo = None
-        _logger.warning("log in %s is written again", self._directory)
+        _logger.warning("log in %s can be written again", self._directory)
 
     def _probe(self, room: int) -> None:
         path = self._directory / "room"

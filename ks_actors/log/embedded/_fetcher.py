@@ -97,7 +97,7 @@ class EmbeddedFetcher:
         ]
         if strange:
             raise LogError(
-                f"fetcher {self.client_id} does not have {', '.join(strange)}: assign them"
+                f"fetcher {self.client_id} is not assigned {', '.join(strange)}: assign them"
             )
 
     def _activate(self, partition: TopicPartition) -> None:
@@ -131,7 +131,7 @@ class EmbeddedFetcher:
         UnknownTopicOrPartition, LogClosed, LogCorrupted.
         """
         if max_records < 1:
-            raise ValueError(f"max_records is at least 1, not {max_records}")
+            raise ValueError(f"max_records is {max_records}: give 1 or more")
         # Before anything is read: after this it cannot be cancelled, so no records are lost.
         await asyncio.sleep(0)
         await self._faults.wait("fetch")
@@ -140,7 +140,7 @@ class EmbeddedFetcher:
         if found or max_wait_ms <= 0:
             return found
         if self._waiter is not None:
-            raise LogError(f"fetcher {self.client_id} is waiting in another fetch already")
+            raise LogError(f"fetcher {self.client_id} is already waiting in another fetch")
         loop = asyncio.get_running_loop()
         self._late = False
         timer = loop.call_later(max_wait_ms / 1000, self._time_is_up)

@@ -80,12 +80,13 @@ class Group:
             return
         if who.member_id not in self._members:
             raise IllegalGeneration(
-                f"group {self.group_id!r} knows no member {who.member_id!r}: it must join again"
+                f"group {self.group_id!r} does not know member {who.member_id!r}: it must join "
+                "again"
             )
         if who.generation != self.generation:
             raise IllegalGeneration(
-                f"group {self.group_id!r} is in generation {self.generation}, member "
-                f"{who.member_id} is of {who.generation}"
+                f"group {self.group_id!r} is in generation {self.generation}, but member "
+                f"{who.member_id} is of generation {who.generation}: it must join again"
             )
 
     def enter(self, member: EmbeddedMembership) -> None:

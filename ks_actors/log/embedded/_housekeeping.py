@@ -69,14 +69,15 @@ class Housekeeper:
             _logger.debug("%s: %s", partition.name, closed)
         except LogError as error:
             # The next attempt comes when the partition has grown once more.
-            _logger.warning("%s could not be cleaned: %s", partition.name, error)
+            _logger.warning("could not clean %s: %s", partition.name, error)
 
     async def _compact(self, partition: Partition) -> None:
         for _ in compact(self._broker, partition, self._clock()):
             await asyncio.sleep(_REST_SECONDS)
             if self._closed:
                 raise LogClosed(
-                    "the log was closed during a compaction; what is not compacted is as it was"
+                    "the log was closed during a compaction; records that are not compacted yet "
+                    "stay as they were"
                 )
 
     async def clean(self) -> None:

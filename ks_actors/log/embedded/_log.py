@@ -116,7 +116,7 @@ class EmbeddedLog:
         Raises LogError (another process has the directory), LogCorrupted, StorageFull.
         """
         if self._state != "not started":
-            raise LogError(f"a log is started once, this one is {self._state}")
+            raise LogError(f"a log can be started only once, and this one is {self._state}")
         self._state = "starting"
         try:
             self._broker.take_in(
@@ -254,7 +254,7 @@ class EmbeddedLog:
             except TopicExists:
                 existing.append(topic.name)
         if existing:
-            raise TopicExists(f"there are topics {', '.join(existing)} already")
+            raise TopicExists(f"topics {', '.join(existing)} already exist")
 
     async def create_partitions(self, counts: Mapping[str, int], /) -> None:
         """Give each topic the given number of partitions, more than it has; its groups rebalance.
@@ -439,7 +439,7 @@ def _storage(directory: Path | None, *, read_only: bool) -> Storage:
     if directory is None:
         if read_only:
             raise ConfigError(
-                "a log in memory is nobody else's to read: read_only needs a directory"
+                "a log in memory cannot be read by others: read_only needs a directory"
             )
         return MemoryStorage()
     # Import it only now: a log in memory works where there is no RocksDB.

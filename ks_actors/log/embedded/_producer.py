@@ -52,8 +52,8 @@ class EmbeddedProducer:
             raise LogClosed(f"producer {self.client_id} is closed")
         if self._lease is not None and not self._lease.holds():
             raise IllegalGeneration(
-                f"producer {self.client_id} has not sent its last records: the member that they "
-                "are of is not one any more"
+                f"producer {self.client_id} has not sent its last records: their member has left "
+                "the group"
             )
         await self._faults.wait("send")
         self._faults.before("send")
@@ -105,8 +105,8 @@ class EmbeddedTransactionalProducer:
         transaction = self._transaction
         if transaction.epoch != self._epoch:
             raise Fenced(
-                f"transactional id {transaction.name} is in its epoch {transaction.epoch}, "
-                f"producer {self.client_id} is of epoch {self._epoch}"
+                f"transactional id {transaction.name} is in epoch {transaction.epoch}, but "
+                f"producer {self.client_id} is of epoch {self._epoch}: a newer producer has the id"
             )
 
     async def send(self, batches: Sequence[Outgoing], /) -> Sequence[int]:
@@ -119,8 +119,8 @@ class EmbeddedTransactionalProducer:
         transaction = self._transaction
         if transaction.doom is not None:
             raise TransactionAborted(
-                f"transaction of {transaction.name} is void: {transaction.doom}; abort it, and "
-                "send again what it had"
+                f"the transaction of {transaction.name} has failed: {transaction.doom}; abort it, "
+                "and send its records again"
             )
         try:
             await self._faults.wait("send")
@@ -151,13 +151,14 @@ class EmbeddedTransactionalProducer:
             doom = transaction.doom
             self._abort()
             raise TransactionAborted(
-                f"transaction of {transaction.name} is void: {doom}; nothing of it will be visible"
+                f"the transaction of {transaction.name} has failed: {doom}; readers will not see "
+                "any of it"
             )
         if offsets:
             try:
                 self._check_commit(group, offsets)
             except LogError as error:
-                self._void(f"its commit was refused ({error})")
+                self._void(f"the log refused to commit it ({error})")
                 raise
         self._broker.commit(transaction, group.group_id, offsets)
         await asyncio.sleep(0)
@@ -203,6 +204,6 @@ class EmbeddedTransactionalProducer:
         if self._closed:
             return
         if self._transaction.epoch == self._epoch:
-            self._void("its producer has closed")
+            self._void("its producer was closed")
         self._closed = True
         self._on_close(self)

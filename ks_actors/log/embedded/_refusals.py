@@ -25,10 +25,11 @@ _NO_TIME: Final = -1
 def check_transactional(transactional_id: str, timeout_ms: int) -> None:
     """Raise LogError for an id, or a timeout, that is invalid for transactions."""
     if not transactional_id:
-        raise LogError("a transactional id may not be empty: name one")
+        raise LogError("the transactional id is empty: give it a name")
     if timeout_ms <= 0:
         raise LogError(
-            f"transactional id {transactional_id}: a timeout is more than 0 ms, not {timeout_ms}"
+            f"transactional id {transactional_id} has a timeout of {timeout_ms} ms: give more than "
+            "0"
         )
 
 
@@ -38,8 +39,8 @@ def check_offsets(group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetad
         if len(committed.metadata) > _METADATA:
             raise LogError(
                 f"offset {committed.offset} of {partition} cannot be committed for group "
-                f"{group_id!r}: its metadata has {len(committed.metadata)} characters, and may "
-                f"have {_METADATA} (Kafka's offset.metadata.max.bytes)"
+                f"{group_id!r}: its metadata has {len(committed.metadata)} characters, and "
+                f"{_METADATA} are allowed (Kafka's offset.metadata.max.bytes)"
             )
 
 
@@ -59,8 +60,8 @@ def check_times(
     ]
     if wrong:
         raise InvalidRecord(
-            f"record {wrong[0]} of a batch for {partition} has timestamp {timestamps[wrong[0]]}, "
-            f"and it is {now}: that is further away than message.timestamp.before.max.ms and "
-            "message.timestamp.after.max.ms of the topic allow",
+            f"record {wrong[0]} of a batch for {partition} has timestamp {timestamps[wrong[0]]} at "
+            f"time {now}: message.timestamp.before.max.ms and message.timestamp.after.max.ms of "
+            "the topic do not allow that difference",
             wrong,
         )

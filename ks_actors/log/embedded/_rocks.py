@@ -216,7 +216,7 @@ class RocksStorage:
         last = _codec.LogRecord() if data is None else _read_log(data)
         if last.version != _codec.VERSION:
             raise LogError(
-                f"the log in {self._directory} is of format {last.version}, this version reads "
+                f"the log in {self._directory} is of format {last.version}, but this version reads "
                 f"format {_codec.VERSION}"
             )
         if self._read_only:

@@ -77,8 +77,8 @@ def payload(batch: Batch) -> int:
     keys, values = batch.keys, batch.values
     if not len(keys) == len(values) == len(batch.timestamps):
         raise ValueError(
-            f"columns of a batch are of one length, not {len(keys)} keys, {len(values)} values, "
-            f"{len(batch.timestamps)} timestamps"
+            f"the columns of a batch have different lengths: {len(keys)} keys, {len(values)} "
+            f"values, {len(batch.timestamps)} timestamps"
         )
     size = _bytes_of(keys, "keys") + _bytes_of(values, "values")
     if batch.headers is None:
@@ -131,5 +131,5 @@ def _bytes_of(column: list[Any], what: str) -> int:
         return sum(map(len, filter(None, column)))
     names = ", ".join(sorted(kind.__name__ for kind in kinds - {bytes, NoneType}))
     raise TypeError(
-        f"{what} of records in a log are bytes or None, not {names}: serialize them first"
+        f"{what} of records in a log must be bytes or None, not {names}: serialize them first"
     )

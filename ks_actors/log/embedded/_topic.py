@@ -68,11 +68,11 @@ def check_topic(name: str, partitions: int) -> None:
     """Raise LogError for a topic that Kafka would reject."""
     if not _LEGAL.fullmatch(name) or name in {".", ".."}:
         raise LogError(
-            f"{name!r} is no name of a topic: use 1 to 249 of the characters a-z, A-Z, "
-            "0-9, '.', '_' and '-'"
+            f"{name!r} is not a valid topic name: use 1 to 249 of the characters a-z, A-Z, 0-9, "
+            "'.', '_' and '-'"
         )
     if partitions < 1:
-        raise LogError(f"topic {name} needs at least one partition, not {partitions}")
+        raise LogError(f"topic {name} has {partitions} partitions: give 1 or more")
 
 
 def check_topics(topics: Iterable[NewTopic], existing: Iterable[str]) -> None:
@@ -94,8 +94,8 @@ def check_topics(topics: Iterable[NewTopic], existing: Iterable[str]) -> None:
         count += topic.partitions
     if count > _AT_ONCE:
         raise LogError(
-            f"{count} partitions are more than Kafka makes at once: {_AT_ONCE}; make topics one "
-            "by one, and let them grow"
+            f"{count} partitions are more than Kafka creates at once ({_AT_ONCE}): create topics "
+            "one by one, and add partitions later"
         )
 
 

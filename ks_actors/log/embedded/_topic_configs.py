@@ -122,12 +122,11 @@ def check_configs(topic: str, configs: Mapping[str, str]) -> None:
         config = _CONFIGS.get(name)
         if config is None:
             raise ConfigError(
-                f"topic {topic}: Kafka has no setting {name!r} of topics; it has "
-                f"{', '.join(_CONFIGS)}"
+                f"topic {topic}: Kafka has no topic config {name!r}; it has {', '.join(_CONFIGS)}"
             )
         wanted = config.check(value)
         if wanted is not None:
-            raise ConfigError(f"topic {topic}: {name} is {wanted}, not {value!r}")
+            raise ConfigError(f"topic {topic}: {name} must be {wanted}, not {value!r}")
 
 
 @final

@@ -94,7 +94,7 @@ class KafkaLog:
         before.
         """
         if self._state != "not started":
-            raise LogError(f"a log is started once, this one is {self._state}")
+            raise LogError(f"a log can be started only once, and this one is {self._state}")
         self._state = "starting"
         try:
             await self._client.start()

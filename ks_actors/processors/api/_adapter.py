@@ -85,8 +85,8 @@ class ProcessorOperator:
         )
         if options is not None and self.asynchronous is None:
             raise TopologyError(
-                f"processor {node} has options for asynchronous calls, and a plain process: make "
-                "it 'async def', or leave them out"
+                f"processor {node} has options for asynchronous calls, but a plain process: make "
+                "it 'async def', or remove them"
             )
 
     def bind(self, context: NodeContext) -> Bound:
@@ -203,7 +203,7 @@ class _TaskContext(Context[Any]):
         if record.timestamp < 0:
             raise ValueError(
                 f"node {self._context.node} forwards a record with timestamp {record.timestamp}: "
-                "it has to be 0 or later, in ms"
+                "give 0 or more, in ms"
             )
         if child is not None and child not in self._children:
             known = ", ".join(self._children) or "none"
@@ -224,12 +224,12 @@ class _TaskContext(Context[Any]):
     ) -> Callable[[], None]:
         if interval_ms < 1:
             raise ValueError(
-                f"node {self._context.node} cannot punctuate every {interval_ms} ms: take 1 or more"
+                f"node {self._context.node} cannot punctuate every {interval_ms} ms: give 1 or more"
             )
         if is_async(callback):
             raise TypeError(
-                f"punctuator {callback!r} of node {self._context.node} is 'async def': make "
-                "it a plain function"
+                f"punctuator {callback!r} of node {self._context.node} is 'async def': use a plain "
+                "function"
             )
         return self._context.schedule(interval_ms, punctuation, callback, start_ms)
 
@@ -274,25 +274,25 @@ def _checked(node: str, supplier: AnySupplier) -> AnyProcessor:
     """Return a processor of this supplier, after checking both."""
     if isinstance(supplier, Processor | FixedKeyProcessor):
         raise TopologyError(
-            f"{supplier!r} of node {node} is a processor, and no supplier: give its class, or a "
+            f"{supplier!r} of node {node} is a processor, not a supplier: give its class, or a "
             "function that makes one"
         )
     processor = check_supplier(supplier, role="supplier", of=f"node {node}")
     if not isinstance(processor, Processor | FixedKeyProcessor):
         raise TopologyError(
-            f"{supplier!r} of node {node} supplies {processor!r}: that is no Processor and no "
-            "FixedKeyProcessor, subclass one of these"
+            f"{supplier!r} of node {node} supplies {processor!r}, which is neither a Processor nor "
+            "a FixedKeyProcessor: subclass one of these"
         )
     if supplier() is processor:
         raise TopologyError(
-            f"{supplier!r} of node {node} supplies the same processor twice: tasks share nothing, "
-            "so make a new one at every call"
+            f"{supplier!r} of node {node} supplied the same processor twice: tasks share nothing, "
+            "so return a new one from every call"
         )
     for name in ("init", "close"):
         if is_async(getattr(processor, name)):
             raise TopologyError(
-                f"{name} of {processor!r} at node {node} is 'async def', and only process can be: "
-                "make it a plain method"
+                f"{name} of {processor!r} at node {node} is 'async def', which only process may "
+                "be: make it a plain method"
             )
     check_function(processor.process, 1, role="process", of=f"node {node}", awaited=True)
     check_function(processor.init, 1, role="init", of=f"node {node}")

@@ -52,13 +52,13 @@ def check_function(
         )
     if not iterated and _is(function, inspect.isgeneratorfunction):
         raise TopologyError(
-            f"{role} of {of} is the generator {function!r}, and nothing goes through its results: "
-            "give a function that returns one"
+            f"{role} of {of} is the generator {function!r}, whose results nothing reads: give a "
+            "function that returns one result"
         )
     if not awaited and _is(function, inspect.iscoroutinefunction):
         raise TopologyError(
-            f"{role} of {of} is the 'async def' {function!r}, and nothing awaits it there: "
-            "give a plain function, and await in a map or processor before"
+            f"{role} of {of} is the 'async def' {function!r}, which nothing awaits there: give a "
+            "plain function, and await in a map or processor before it"
         )
     return _arity(function, allowed, role, of)
 
@@ -109,8 +109,8 @@ def check_serde(value: Any, *, role: str, of: str) -> None:
         else "an object of ks_actors.serdes"
     )
     raise TopologyError(
-        f"{role} of {of} is {_shown(value)}, which is no serde: give {hint}, or None for "
-        "the app's default"
+        f"{role} of {of} is {_shown(value)}, which is not a serde: give {hint}, or None for the "
+        "app's default"
     )
 
 
@@ -127,8 +127,7 @@ def check_names(names: tuple[Any, ...], *, role: str, of: str) -> None:
     for name in names:
         if not isinstance(name, str) or not name:
             raise TopologyError(
-                f"{role} of {of} is {_shown(name)}: give names, each a str and an "
-                "argument of its own"
+                f"{role} of {of} is {_shown(name)}: give names, each as a str argument of its own"
             )
 
 
@@ -174,7 +173,7 @@ def check_supplier(supplier: Any, *, role: str, of: str) -> Any:
     except Exception as error:
         raise TopologyError(
             f"{role} of {of} is {supplier!r}, which raises {type(error).__name__} when it is "
-            f"called: {error}; mend it"
+            f"called: {error}; correct it"
         ) from error
 
 

@@ -41,12 +41,12 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
             isinstance(kind, type) and issubclass(kind, Exception) for kind in on
         ):
             raise TopologyError(
-                f"on of Retry is {on!r}: give a tuple of types of errors, such as (OSError,)"
+                f"on of Retry is {on!r}: give a tuple of error types, such as (OSError,)"
             )
         if self.attempts < 1 or not 0 <= self.backoff_ms <= self.max_backoff_ms:
             raise TopologyError(
-                f"{self} cannot be: take attempts of 1 or more, and a backoff_ms from 0 "
-                "to max_backoff_ms"
+                f"{self} is not possible: give attempts of 1 or more, and a backoff_ms from 0 to "
+                "max_backoff_ms"
             )
 
 
@@ -77,14 +77,12 @@ class AsyncOptions(msgspec.Struct, frozen=True, kw_only=True):
                 remedy="give a Retry, such as Retry(attempts=5)",
             )
         if self.max_in_flight < 1:
-            raise TopologyError(f"max_in_flight cannot be {self.max_in_flight}: take 1 or more")
+            raise TopologyError(f"max_in_flight is {self.max_in_flight}: give 1 or more")
         if self.order not in ("key", "partition", "none"):
-            raise TopologyError(
-                f"order cannot be {self.order!r}: take 'key', 'partition' or 'none'"
-            )
+            raise TopologyError(f"order is {self.order!r}: give 'key', 'partition' or 'none'")
         if self.timeout_ms is not None and self.timeout_ms < 1:
             raise TopologyError(
-                f"timeout_ms cannot be {self.timeout_ms}: take 1 or more, or None for no limit"
+                f"timeout_ms is {self.timeout_ms}: give 1 or more, or None for no limit"
             )
 
 
@@ -119,8 +117,8 @@ def async_options(
     if arguments:
         options_of(arguments, where)
         raise TopologyError(
-            f"{', '.join(arguments)} of {where} mean nothing: {function!r} is no 'async def'; "
-            "make it one, or leave them out"
+            f"{', '.join(arguments)} of {where} have no meaning, because {function!r} is not an "
+            "'async def': make it one, or remove them"
         )
     return None
 
@@ -133,8 +131,8 @@ def options_of(arguments: AsyncArguments, where: str) -> AsyncOptions:
     if unknown := sorted(arguments.keys() - AsyncArguments.__annotations__.keys()):
         known = ", ".join(AsyncArguments.__annotations__)
         raise TopologyError(
-            f"{where} takes no argument {', '.join(unknown)}: besides its own it takes {known}, "
-            "of an 'async def'"
+            f"{where} takes no argument {', '.join(unknown)}: besides its own it takes {known}, of "
+            "an 'async def'"
         )
     try:
         return AsyncOptions(**arguments)

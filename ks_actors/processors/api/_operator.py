@@ -203,7 +203,7 @@ def too_early(node: str) -> Callable[..., Never]:
 
     def refuse(*_: object) -> Never:
         raise StreamsError(
-            "a record comes before the processor is initialized: forward in process or in a "
+            "a processor forwards before it is initialized: forward in process or in a "
             "punctuator, not in init",
             node=node,
         )
@@ -269,4 +269,4 @@ class AsyncOperator(Operator, Protocol):
 
 def never_alone(_key: Any, _value: Any, _timestamp: int, _headers: Headers) -> None:
     """Refuse to process: the runtime runs this node's async code through `bind_async`."""
-    raise RuntimeError("an asynchronous operator does not process by itself: use bind_async")
+    raise RuntimeError("an asynchronous operator cannot process synchronously: use bind_async")

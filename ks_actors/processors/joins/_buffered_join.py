@@ -60,8 +60,8 @@ class BufferedStreamTableJoin(Inline):
         _, close, as_of = self.view.bind(context)
         if as_of is None:
             raise TopologyError(
-                f"{context.node} joins with a grace period, for which its table has to have "
-                "a versioned store"
+                f"{context.node} joins with a grace period, which needs a table with a versioned "
+                "store"
             )
         return Bound(_Waiting(self, context, as_of).process, close=close)
 
@@ -192,8 +192,8 @@ class WaitingKeySerde(Serde[WaitingKey]):
             end = len(data) - _SEQUENCE.size
             if end < _TIME.size:
                 raise SerializationError(
-                    f"a waiting record's key has {_TIME.size + _SEQUENCE.size} bytes "
-                    f"at least: {data!r}"
+                    f"a waiting record's key has at least {_TIME.size + _SEQUENCE.size} bytes: "
+                    f"{data!r}"
                 )
             return WaitingKey(
                 _TIME.unpack_from(data)[1],
@@ -206,8 +206,8 @@ class WaitingKeySerde(Serde[WaitingKey]):
     def _told(self) -> Serde[Any]:
         if self.inner is None:
             raise SerializationError(
-                "no serde is known for the keys of a joined stream: give Joined(key, value), or "
-                "set the app's default serdes"
+                "the keys of a joined stream have no serde: give Joined(key, value), or set the "
+                "app's default serdes"
             )
         return self.inner
 

@@ -61,7 +61,7 @@ class PendingKeySerde(Serde[PendingKey]):
         def deserialize(data: bytes) -> PendingKey:
             if len(data) < _KEY.size:
                 raise SerializationError(
-                    f"a pending record's key has {_KEY.size} bytes at least: {data!r}"
+                    f"a pending record's key has at least {_KEY.size} bytes: {data!r}"
                 )
             timestamp, left = _KEY.unpack_from(data)
             return PendingKey(timestamp, bool(left), read(data[_KEY.size :]))
@@ -130,7 +130,9 @@ class PendingValuesSerde(Serde[Values]):
                     found.append((of_left, (left if of_left else right)(data[at + 1 : end])))
                     at = end
             except (struct.error, IndexError):
-                raise SerializationError(f"no list of pending values: {data[:64]!r}") from None
+                raise SerializationError(
+                    f"these bytes are not a list of pending values: {data[:64]!r}"
+                ) from None
             return tuple(found)
 
         return deserialize

@@ -36,9 +36,9 @@ class Batched:
         run: AsyncOptions,
     ) -> None:
         if max_records < 1:
-            raise TopologyError(f"max_records cannot be {max_records}: take 1 or more")
+            raise TopologyError(f"max_records is {max_records}: give 1 or more")
         if max_wait_ms < 0:
-            raise TopologyError(f"max_wait_ms cannot be {max_wait_ms}: take 0 or more")
+            raise TopologyError(f"max_wait_ms is {max_wait_ms}: give 0 or more")
         if not callable(function):
             raise TopologyError(
                 f"{function!r} cannot be called: give a function of a list of records"
@@ -113,16 +113,16 @@ def _checked(function: Callable[..., Any], rows: Any) -> list[Record[Any, Any]]:
         found = list(rows)
     except TypeError as error:
         raise TypeError(
-            f"{function!r} has returned {rows!r}: return records, an empty list for none"
+            f"{function!r} returned {rows!r}: return records, or an empty list"
         ) from error
     for row in found:
         if type(row) is not Record:
             raise TypeError(
-                f"{function!r} has returned {row!r} among its rows: return a Record for each"
+                f"{function!r} returned {row!r} among its rows: return a Record for each"
             )
         if row.timestamp < 0:
             raise ValueError(
-                f"{function!r} has returned a record with timestamp {row.timestamp}: it has to be "
-                "0 or later, in ms"
+                f"{function!r} returned a record with timestamp {row.timestamp}: give 0 or more, "
+                "in ms"
             )
     return found

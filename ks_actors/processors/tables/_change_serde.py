@@ -46,7 +46,7 @@ class ChangeSerde(Serde[Change]):
             new, old = change
             if new is None:
                 if old is None:
-                    raise SerializationError("a change from nothing to nothing is none")
+                    raise SerializationError("a change needs an old or a new value")
                 return write(old) + b"\0"
             if old is None:
                 return write(new) + b"\1"
@@ -70,12 +70,12 @@ class ChangeSerde(Serde[Change]):
                 length, begin = _read_varint(data)
                 if begin + length > end:
                     raise SerializationError(
-                        f"a change whose new value is to have {length} bytes has {len(data)} "
-                        f"in all: {data!r}"
+                        f"a change announces a new value of {length} bytes, but has only "
+                        f"{len(data)} in all: {data!r}"
                     )
                 return read(data[begin : begin + length]), read(data[begin + length : end])
             raise SerializationError(
-                f"the last byte of a change tells what is in it and is 0 to 5: {data!r}"
+                f"the last byte of a change gives its form and must be 0 to 5: {data!r}"
             )
 
         return deserialize
@@ -83,8 +83,8 @@ class ChangeSerde(Serde[Change]):
     def _told(self) -> Serde[Any]:
         if self.inner is None:
             raise SerializationError(
-                "no serde is known for the values of a grouped table: give Grouped(key, value), "
-                "or set the app's default serdes"
+                "the values of a grouped table have no serde: give Grouped(key, value), or set "
+                "the app's default serdes"
             )
         return self.inner
 
@@ -110,4 +110,4 @@ def _read_varint(data: bytes) -> tuple[int, int]:
         value |= (byte & _SEVEN_BITS) << 7 * index
         if byte < _CONTINUED:
             return value >> 1, index + 1
-    raise SerializationError(f"the length of a change's new value cannot be read: {data!r}")
+    raise SerializationError(f"could not read the length of a change's new value: {data!r}")

@@ -153,9 +153,9 @@ class _Buffer:
         while self._limited and self._too_much(queue):
             if self._shut_down:
                 raise ProcessingFailed(
-                    f"{self._context.node} holds back {len(queue)} changes ({self._bytes} bytes), "
-                    f"{self._limits()} are allowed: raise the limits of its BufferConfig, or let "
-                    "it emit early when it is full"
+                    f"{self._context.node} buffers {len(queue)} changes ({self._bytes} bytes), but "
+                    f"the limits are {self._limits()}: raise the limits of its BufferConfig, or "
+                    "let it emit early when it is full"
                 )
             self._release(queue)
 

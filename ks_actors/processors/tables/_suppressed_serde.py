@@ -95,7 +95,9 @@ class HeldSerde(Serde[Held]):
                 new_data, at = _sized(data, at)
                 (time,) = _TIME.unpack_from(data, at)
             except struct.error:
-                raise SerializationError(f"no change that is held back: {data[:64]!r}") from None
+                raise SerializationError(
+                    f"these bytes are not a suppressed change: {data[:64]!r}"
+                ) from None
             prior, old, new = (
                 None if part is None else read(part) for part in (prior_data, old_data, new_data)
             )
@@ -114,8 +116,8 @@ class HeldSerde(Serde[Held]):
     def _told(self) -> Serde[Any]:
         if self.inner is None:
             raise SerializationError(
-                "no serde is known for the values of a suppressed table: name it upstream, or set "
-                "the app's default serdes"
+                "the values of a suppressed table have no serde: give it upstream, or set the "
+                "app's default serdes"
             )
         return self.inner
 

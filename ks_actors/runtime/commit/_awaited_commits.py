@@ -49,6 +49,8 @@ class AwaitedCommits:
         self._keep_others(served)
         if missing := _waits_for(request, left_out, there):
             self._requests.append((request, missing))
+            # Such a task does not drain, so nothing else would ever ask for the commit that
+            # includes it.
             if any(there[task].draining.since is None for task in missing & there.keys()):
                 self._commit_again()
         else:
@@ -93,9 +95,9 @@ class AwaitedCommits:
 
 def _migrated(tasks: Collection[TaskId]) -> TaskMigrated:
     return TaskMigrated(
-        f"task {', '.join(map(str, sorted(tasks)))} was closed before its calls had ended, so its "
-        "work since its last commit is not committed: the member of the group that has it next "
-        "begins at that commit"
+        f"task {', '.join(map(str, sorted(tasks)))} was closed before its calls ended, so its work "
+        "since the last commit is not committed: its next owner in the group starts from that "
+        "commit"
     )
 
 
@@ -107,6 +109,7 @@ def _waits_for(
     if request.one_of is None:
         return set(left_out)
     wanted = request.one_of.intersection(there)
+    # One of the wanted tasks was included, which is enough for `one_of`.
     return set(wanted) if wanted <= left_out else set()
 
 

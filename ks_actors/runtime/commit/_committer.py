@@ -85,7 +85,8 @@ class Committer(Actor[CommitterMessage]):
         self._epoch: int = epoch
         self._fetch_epoch: int = 0
         self._held: bool = False
-        # Commits are on hold until the next generation is known, not just until the handover ends.
+        # True from a lost generation until the next one is known. A handover that ends earlier must
+        # not release commits: the group would refuse them.
         self._moved_on: bool = False
         self._rebalancing: bool = False
         # The reason why the tasks cannot be committed any more: they are about to be given up.
@@ -105,7 +106,7 @@ class Committer(Actor[CommitterMessage]):
         self._gathering = FirstCommit(metrics.tasks, lambda: metrics.touched().values())
         self._awaited = AwaitedCommits(
             lambda: self.ctx.self_ref.tell(
-                m.Commit(None, "a task that a commit is waited for was fed meanwhile")
+                m.Commit(None, "a task that the commit waits for received records meanwhile")
             )
         )
         self._workers: tuple[Ref[m.WorkerMessage], ...] = ()
@@ -122,6 +123,8 @@ class Committer(Actor[CommitterMessage]):
             case m.Commit():
                 await self._commit_when_due(message)
             case m.DeferCommits():
+                # A rebalance may end after the group has changed the generation: only
+                # DeferCommits(False) says that this member has the new one.
                 self._held = message.held
                 if not message.held:
                     self._rebalancing = self._moved_on = False
@@ -139,7 +142,7 @@ class Committer(Actor[CommitterMessage]):
             case m.Undrained():
                 await self._fail_undrained(message)
             case m.EndCommits():
-                self._void = NotRunning("the app closes: nothing is committed any more")
+                self._void = NotRunning("the app is closing: it makes no more commits")
                 self._follow_up(*self._awaited.fail(None, self._void))
                 message.reply.tell(None)
             case m.Purged():
@@ -158,8 +161,8 @@ class Committer(Actor[CommitterMessage]):
             answer(
                 request,
                 IllegalGeneration(
-                    "the group has moved on, and the next owner of the tasks begins "
-                    "at the last commit"
+                    "the group is in a new generation, and the next owner of the tasks starts "
+                    "from the last commit"
                 ),
             )
         elif self._held and not (request.hold or request.rebalancing):
@@ -185,15 +188,19 @@ class Committer(Actor[CommitterMessage]):
             for task in self._metrics.tasks.values()
         ):
             return self._interval  # nothing to commit: do not pause the workers
+        # A start assigns many tasks one after the other. A transaction per task would cost more
+        # than a short wait for all of them.
         if self._transactional and self._gathering.waits(self.ctx.time()):
             return LOOK_AGAIN_S
         began = self.ctx.time()
-        await self._commit(m.Commit(None, "commit_interval_ms has gone by", due_only=True))
+        await self._commit(m.Commit(None, "commit_interval_ms has passed", due_only=True))
         # Leave a slow log a rest between commits.
         return max(self._interval / 2, self._interval - (self.ctx.time() - began))
 
     async def _commit(self, request: m.Commit) -> None:
         began, asked = perf_counter(), self.ctx.time()
+        # The epoch that this commit ends. `_freeze` raises `self._epoch` for output that comes
+        # after it.
         epoch = self._epoch
         self._phase.to(Phase.PAUSING)
         self._metrics.committing = True
@@ -227,6 +234,8 @@ class Committer(Actor[CommitterMessage]):
         """Pause the workers, freeze their state, and resume them in the next epoch."""
         if self._transactional:
             # Output of tasks that were given up or restarted must not get into this transaction.
+            # A message, not a request: the mailbox of the collector keeps it before the flush
+            # below.
             self._collector.tell(m.KeepBatches(lots(self._metrics.tasks.values())))
         try:
             await self._manager.ask(
@@ -242,6 +251,8 @@ class Committer(Actor[CommitterMessage]):
             frozen = await self._wait(
                 "the tasks to be frozen", self._manager.ask(m.Freeze, self._transactional)
             )
+            # The epoch changes before the workers resume, so that no output of theirs can be taken
+            # for output of this commit. An empty commit leaves it alone: nobody flushes that epoch.
             if frozen.tasks:
                 self._epoch += 1
             if not self._whole:
@@ -256,7 +267,7 @@ class Committer(Actor[CommitterMessage]):
         await self._wait("the stores' changes", self._state.ask(m.EncodeChangelog, frozen, epoch))
         # The flush comes first: offsets may be committed only behind the output they stand for.
         ends = await self._wait(
-            "all that was produced to be written",
+            "all output to be written",
             self._collector.ask(m.Flush, epoch, lots(frozen.tasks.values())),
         )
         if self._transactional:
@@ -267,10 +278,14 @@ class Committer(Actor[CommitterMessage]):
                     self._collector.ask(m.CommitTransaction, frozen.positions, group),
                 )
             except (Fenced, IllegalGeneration, TransactionAborted):
+                # The coordinator has refused the commit, so it is known that nothing is committed.
                 raise
             except Exception as error:
+                # Any other failure may have come after the coordinator wrote its decision.
                 raise Uncertain(missing_sources(error, self._matched(frozen.positions))) from error
         else:
+            # Stores without a changelog go to disk before the offsets at least once: a crash in
+            # between repeats records, and never loses state that the offsets count on.
             await self._state.ask(m.PersistUnlogged, frozen).within(self._timeout)
             try:
                 await self._wait(
@@ -284,6 +299,8 @@ class Committer(Actor[CommitterMessage]):
         self._manager.tell(m.CommittedTasks(frozen.positions))
         self._purge(frozen.positions)
         try:
+            # Exactly once it is the other way round: state ahead of an uncommitted transaction
+            # would count records twice.
             if self._transactional:
                 await self._state.ask(m.PersistUnlogged, frozen).within(self._timeout)
             await self._state.ask(m.CommitSucceeded, frozen, ends).within(self._timeout)
@@ -296,8 +313,8 @@ class Committer(Actor[CommitterMessage]):
             return await warn_if_slow("a commit", what, answer.within(self._timeout + _GRACE))
         except AskTimeout as late:
             raise TaskTimeout(
-                f"a commit waited for {what} for {late.seconds:g} s: look what holds it up, or "
-                "raise task_timeout_ms"
+                f"a commit waited for {what} for {late.seconds:g} s: find out why that takes so "
+                "long, or raise task_timeout_ms"
             ) from late
 
     def _purge(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
@@ -311,16 +328,18 @@ class Committer(Actor[CommitterMessage]):
             try:
                 await warn_if_slow(
                     "a commit",
-                    f"{worker.path} to stand still",
+                    f"{worker.path} to pause",
                     worker.ask(m.PauseForCommit, self._epoch).within(self._timeout),
                 )
             except (ActorStopped, NoReply):
                 # The worker is dead; its leased tasks are known to be broken.
+                # Asking it again would fail the retry, too.
                 self._workers = tuple(each for each in self._workers if each is not worker)
             except AskTimeout as late:
                 raise TaskTimeout(
-                    f"{worker.path} did not stand still for a commit within {self._timeout:g} s: "
-                    "a processor does not return"
+                    f"{worker.path} did not pause for a commit within {self._timeout:g} s: one of "
+                    "its processors does not return. Look for functions that block, or raise "
+                    "task_timeout_ms"
                 ) from late
 
     def _go_on(self) -> None:
@@ -345,10 +364,11 @@ class Committer(Actor[CommitterMessage]):
             # Nothing was frozen yet. The supervisor asks to roll back this task alone.
             self._resume(failed=True)
             return error
-        _log.warning("commit failed, everything since the last one is rolled back: %s", error)
+        _log.warning("commit failed; all work since the last commit is rolled back: %s", error)
         if isinstance(error, Uncertain):
             # Only the log knows whether this is committed. Commit nothing on top of the local state
             # until the tasks have restarted from the log.
+            # The rejoin that follows `_void` reads the committed offsets again.
             error = self._void = error.cause
         elif isinstance(error, StateError):
             # A database that failed to write takes no writes until it is reopened.
@@ -356,9 +376,7 @@ class Committer(Actor[CommitterMessage]):
         elif isinstance(error, Fenced) or (
             isinstance(error, IllegalGeneration) and not self._rebalancing
         ):
-            migrated = TaskMigrated(
-                f"the tasks belong to another member of the group by now: {error}"
-            )
+            migrated = TaskMigrated(f"the tasks belong to another member of the group now: {error}")
             migrated.__cause__ = error
             error = self._void = migrated
         self._follow_up(*self._awaited.fail(None, error))
@@ -450,13 +468,15 @@ class Committer(Actor[CommitterMessage]):
         """
         failed = next(iter(tasks)) if tasks else None
         self._metrics.failures[failed] = str(cause)
+        # One transaction has the output of all tasks, so a failure of one aborts the work of all.
         if self._transactional and not alone:
             tasks = None
         _log.warning(
-            "going back to the last commit with %s: %s",
+            "rolling back to the last commit, with %s: %s",
             "all tasks" if tasks is None else ", ".join(map(str, sorted(tasks))),
             cause,
         )
+        # A worker in the middle of a slice would write into the state that is about to be rewound.
         await self._pause()
         # Fetches under way bring records from before the rewind: the new epoch makes them stale.
         self._fetch_epoch += 1
@@ -486,7 +506,7 @@ class Committer(Actor[CommitterMessage]):
             return
         await warn_if_slow(
             "a rollback",
-            "fetching to go back",
+            "fetching to rewind",
             self._poller().ask(m.SeekAll, positions, self._fetch_epoch, rest).within(self._timeout),
         )
         self._resume(failed=not alone)
@@ -497,5 +517,7 @@ class Committer(Actor[CommitterMessage]):
         self._resume(failed=True)
 
     async def _abort_output(self) -> None:
+        # Messages with output of the old epoch may still be on their way to the collector, which
+        # drops them.
         self._epoch += 1
         await self._wait("the transaction to be aborted", self._collector.ask(m.Abort, self._epoch))

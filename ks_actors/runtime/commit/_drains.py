@@ -30,19 +30,19 @@ def undrained(tasks: Collection[Task], seconds: float) -> TaskTimeout:
     if held and not busy:
         told = "; ".join(f"task {task} holds {count}" for task, count in held.items())
         return TaskTimeout(
-            f"caches still held updates back {seconds:g} s after a commit had begun: {told}"
+            f"caches still held updates {seconds:g} s after the commit had begun: {told}"
         )
     if not busy:
         return TaskTimeout(
             f"the tasks were not ready for a commit {seconds:g} s after it had begun, though none "
-            "has anything in hand: the event loop was kept busy, or a worker did not give its "
-            "task back. Look for functions that do not return, or raise max_drain_ms"
+            "has records in flight: the event loop was kept busy, or a worker did not return its "
+            "task. Look for functions that do not return, or raise max_drain_ms"
         )
     told = "; ".join(f"task {task} at {nodes}" for task, nodes in busy.items())
     return TaskTimeout(
-        f"asynchronous processors still had records in flight {seconds:g} s after a commit had "
+        f"asynchronous processors still had records in flight {seconds:g} s after the commit had "
         f"begun: {told}. If calls may take so long, raise max_drain_ms; if not, give them a "
-        "timeout_ms that is shorter"
+        "shorter timeout_ms"
     )
 
 
@@ -114,6 +114,8 @@ class Drains:
             now + _GRACE_S,
             False,
         )
+        # Tasks that began to drain for this commit. If it fails, only these stop draining: the
+        # others drain for their own commit.
         self._fresh.clear()
         for task in self._touched.values():
             due = (
@@ -124,6 +126,8 @@ class Drains:
                 or self._fed(task, now)
             )
             if due and task.drains and not task.broken and task.draining.since is None:
+                # Removed first, so that the task goes to the end: `tick` relies on the order of the
+                # deadlines.
                 self._draining.pop(task.id, None)
                 self._told.discard(task.id)
                 task.draining.since = self._draining[task.id] = now
@@ -232,6 +236,8 @@ class Drains:
                     tokens[task.id] = task.stores.freeze(
                         contained({partition: one.offset for partition, one in at.items()})
                     )
+                # The freeze fixes what is committed: work from now on needs the next commit, even
+                # if this one is still on its way.
                 task.commit_needed = task.commit_requested = False
         self._collecting, self._frozen_since = False, now
         return Frozen(positions, tokens, taken, frozenset(left_out))
@@ -274,6 +280,7 @@ class Drains:
         self._reply, self._collecting = None, False
         self._waits_for.clear()
         if failed:
+            # The failed commit may have been the answer to their request, so they may ask again.
             self._told.clear()
             for task_id in self._fresh & self._draining.keys() & self._tasks.keys():
                 self._tasks[task_id].draining.since = None

@@ -77,4 +77,4 @@ async def let_calls_end(standing: PartitionStates, closing: Closing) -> None:
             ).within(closing.seconds)
     except (TimeoutError, ActorsError, KsActorsError) as error:
         # The last commit reports its own failure.
-        _log.info("the app closes, though calls in flight have not ended: %s", error)
+        _log.info("the app closes although calls in flight have not ended: %s", error)

@@ -51,8 +51,8 @@ class TasksBroken(StreamsError):
     def of(cls, tasks: Iterable[TaskId]) -> TasksBroken:
         """Return the error about these tasks."""
         return cls(
-            f"what failed in task {', '.join(map(str, tasks))} has to be rolled back before "
-            "anything can be committed"
+            f"task {', '.join(map(str, tasks))} has failed and must be rolled back before anything "
+            "can be committed"
         )
 
 
@@ -106,7 +106,7 @@ class Uncommitted:
         if self.asked:
             return None
         if self.full:
-            reason = "statestore_uncommitted_max_bytes is about to be reached"
+            reason = "the stores are close to statestore_uncommitted_max_bytes"
         elif (
             asking := next(
                 (task for task in tasks if task.commit_requested and task.draining.since is None),
@@ -132,6 +132,8 @@ class Uncommitted:
         """The number of bytes that may still be put."""
         return max(
             self._limit - self._total,
+            # Without this share a single task with long calls could stop all others until its calls
+            # end.
             self._limit // 2 - self._total + kept if (kept := self._kept()) else 0,
         )
 
@@ -149,6 +151,7 @@ class Uncommitted:
         """
         self.asked = self.full = False
         self._draining = self._draining if left_out is None else left_out
+        # Measured anew for each commit: one burst must not make all later commits come early.
         self._growth = 0
         if self._limit >= 0:
             self._lasting.update((task.id, task) for task in tasks if self._note(task))

@@ -54,6 +54,7 @@ class Purger:
             self._last = now
             return None
         self._last = now
+        # A failed deletion needs no copy of these: offsets only grow, so the next one covers them.
         wanted, self._committed = self._committed, {}
         return wanted
 
@@ -62,6 +63,7 @@ class Purger:
         self.under_way = False
         if error is not None:
             _log.warning(
-                "deleting processed records of repartition topics failed, it is tried again: %s",
+                "could not delete processed records of repartition topics; the next commit "
+                "retries: %s",
                 error,
             )

@@ -104,14 +104,14 @@ class GlobalStores:
             if at and at.keys().isdisjoint(partitions):
                 found[store] = (
                     "it was filled from another topic than "
-                    f"{partitions[0].topic if partitions else 'any that there is'}"
+                    f"{partitions[0].topic if partitions else 'any that exists'}"
                 )
             for partition in partitions:
                 begin, end = self.begins[partition], self.ends[partition]
                 if partition in at and not begin <= at[partition] + 1 <= end:
                     found[store] = (
-                        f"it goes up to offset {at[partition] + 1} of {partition}, which has "
-                        f"{begin} to {end}"
+                        f"it holds records up to offset {at[partition] + 1} of {partition}, which "
+                        f"has offsets {begin} to {end}"
                     )
         return found
 

@@ -137,7 +137,9 @@ class GlobalTables(Actor[GlobalMessage]):
                 await self.ctx.blocking(partial(self._stores.close, clean=not self._broken))
             except StateError as error:
                 _log.warning(
-                    "closing the global stores failed, what is not on disk is read again: %s", error
+                    "could not close the global stores; the next start reads again what is not on "
+                    "disk: %s",
+                    error,
                 )
 
     def receive(self, message: GlobalMessage) -> None:
@@ -187,7 +189,7 @@ class GlobalTables(Actor[GlobalMessage]):
         self._note_filled()
 
     def _tell_unread(self, error: Exception) -> None:
-        failure = StreamsError(f"reading the topics of global tables failed: {error}")
+        failure = StreamsError(f"could not read the topics of global tables: {error}")
         if self._ends:
             raise failure from error
         self._instance.tell(m.Fatal(failure, rolled_back=False))

@@ -122,14 +122,14 @@ class AssignmentCheck:
         still_foreign, still_lacking = self._asked[0] & asked[0], self._asked[1] & asked[1]
         if still_foreign:
             raise TopologyError(
-                "the group's leader gives this instance partitions that its topology does not "
-                f"read: {_named(foreign, still_foreign)}. Its version cannot run beside this one: "
-                "stop all members before the first one with this version starts"
+                "the group's leader assigns partitions to this instance that its topology does "
+                f"not read: {_named(foreign, still_foreign)}. Its version cannot run beside this "
+                "one: stop all members before the first one with this version starts"
             )
         if still_lacking:
             _log.warning(
-                "nobody reads %s for now: the group's leader runs another version of the "
-                "topology, which does not; they are read when it has gone",
+                "no member reads %s for now: the group's leader runs another version of the "
+                "topology, which does not read them; they are read once that leader has left",
                 _named(lacking, still_lacking),
             )
         usable = {

@@ -33,8 +33,8 @@ async def end_transactions_of(
                 await (await producer(process_id)).close()
         except (LogError, TimeoutError) as error:
             _log.warning(
-                "the transaction of process %s, which has left the group, could not be ended, "
-                "and times out: %r",
+                "could not abort the transaction of process %s, which has left the group; it will "
+                "time out: %r",
                 process_id,
                 error,
             )

@@ -63,6 +63,7 @@ class DepartingTasks:
         """
         if not self.tasks:
             self._since = asyncio.get_running_loop().time()
+        # Before the wait: a rebalance in between must still report these tasks as being here.
         self.tasks |= gone
         left = await self._handover.give_up(gone, standbys, number)
         self.tasks -= gone - left
@@ -93,6 +94,7 @@ class DepartingTasks:
         Does nothing when all tasks are watched already.
         """
         if not self.tasks <= self._watched:
+            # One watch at a time: each asks the committer for a commit.
             self._watched = self.tasks
             poller.pipe(self._rest(), _at_rest, _at_rest)
 
@@ -103,6 +105,7 @@ class DepartingTasks:
     async def _rest(self) -> None:
         busy = await self._handover.until_one_rests(self.tasks)
         if busy is None:
+            # The commit failed and is rolled back; ask again after a moment, not in a loop.
             await asyncio.sleep(_AGAIN_S)
         elif busy:
             await asyncio.sleep(_SHARE * (asyncio.get_running_loop().time() - self._since))

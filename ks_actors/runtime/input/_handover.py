@@ -72,29 +72,32 @@ class Handover:
         # From here on the tasks write nothing more: a later commit would not include them.
         who = "the handover of " + ", ".join(map(str, sorted(tasks)))
         await self._wait(
-            who, "workers to be done with them", self._manager.ask(m.SuspendTasks, tasks, number)
+            who, "workers to return the tasks", self._manager.ask(m.SuspendTasks, tasks, number)
         )
         busy: frozenset[TaskId] = frozenset()
         try:
             await self._wait(
                 who,
                 "the commit before it",
-                self._committer.ask(m.Commit, "tasks move to another member", hold=True),
+                self._committer.ask(m.Commit, "tasks are moving to another member", hold=True),
             )
             busy = await self._wait(
                 who, "tasks to come to rest", self._manager.ask(m.AskBusy, tasks)
             )
         except Exception as error:  # noqa: BLE001 - rolled back: the next owner starts there
-            _log.warning("the commit of tasks that move to another member failed: %s", error)
+            _log.warning("the commit before tasks move to another member failed: %s", error)
+        # Busy tasks stay suspended and come with a later call, so that one slow call does not hold
+        # up the others.
         tasks -= busy
         try:
-            await self._wait(who, "workers to be done with them", self._manager.ask(m.Close, tasks))
+            await self._wait(who, "workers to return the tasks", self._manager.ask(m.Close, tasks))
             if tasks & standbys:
                 await self._wait(
                     who, "stores that stay open", self._state.ask(m.Recycle, tasks & standbys)
                 )
             await self.close(tasks - standbys)
         finally:
+            # Even after an error: the remaining tasks must go on committing.
             self._committer.tell(m.DeferCommits(held=False))
         return busy
 
@@ -105,7 +108,7 @@ class Handover:
         """
         try:
             asked = self._committer.ask(
-                m.Commit, "tasks are to move to another member", due_only=True, one_of=tasks
+                m.Commit, "tasks are moving to another member", due_only=True, one_of=tasks
             )
             await self._wait(
                 "the handover of " + ", ".join(map(str, sorted(tasks))),
@@ -116,7 +119,7 @@ class Handover:
                 "a handover", "tasks to come to rest", self._manager.ask(m.AskBusy, tasks)
             )
         except Exception as error:  # noqa: BLE001 - rolled back: the next owner starts there
-            _log.debug("a commit of tasks that are to move to another member failed: %s", error)
+            _log.debug("the commit before tasks move to another member failed: %s", error)
             return None
 
     async def close(self, tasks: frozenset[TaskId]) -> None:
@@ -136,19 +139,21 @@ class Handover:
         try:
             await self._wait(
                 who,
-                "workers to be done with them",
+                "workers to return the tasks",
                 self._manager.ask(m.SuspendTasks, None, self.assignments),
             )
         except AskTimeout as late:
             raise TaskTimeout(
-                f"a processor does not return, {self._seconds:g} s after its task was lost: {cause}"
+                f"a processor has not returned {self._seconds:g} s after its task was lost: "
+                f"{cause}. Look for functions that block"
             ) from late
         fruitful = await self._wait(
             who,
-            "what is not committed to be dropped",
+            "uncommitted changes to be dropped",
             self._committer.ask(m.Rollback, None, cause, give_up=True),
         )
-        await self._wait(who, "workers to be done with them", self._manager.ask(m.Close, None))
+        # Only after the rollback: it needs the tasks to discard their uncommitted state.
+        await self._wait(who, "workers to return the tasks", self._manager.ask(m.Close, None))
         await self._wait(
             who,
             "stores to be closed",
@@ -159,7 +164,7 @@ class Handover:
 
     async def _look(self) -> None:
         self.offsets = await self._wait(
-            "a handover", "how far the state is", self._state.ask(m.AskOffsets)
+            "the progress of restoring", "how far the state is", self._state.ask(m.AskOffsets)
         )
 
     async def _wait(self, who: str, what: str, answer: Ask[T]) -> T:

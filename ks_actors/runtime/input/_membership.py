@@ -116,6 +116,7 @@ class GroupView:
     ) -> bytes:
         """Return the user data for the leader: the tasks here, and the offsets of the others."""
         self._counter += 1
+        # Kept to compare with the next assignment, which may have lost some of them.
         self.claimed = frozenset(owned)
         return encode_member(
             self.claimed,
@@ -159,6 +160,8 @@ class OffsetCommits:
                 if error is None:
                     message.reply.tell(None)
                 elif self._moving and isinstance(error, IllegalGeneration):
+                    # Not an error yet: the tasks are still here, and the next generation takes the
+                    # same offsets.
                     self._late.append((message, error))
                 elif (
                     isinstance(error, IllegalGeneration)
@@ -181,7 +184,7 @@ class OffsetCommits:
             if self._losses == losses:
                 raise
             return IllegalGeneration(
-                "the membership of the group was given up while offsets were being committed"
+                "the membership of the group ended while its offsets were being committed"
             )
         except Exception as error:  # noqa: BLE001 - the committer decides what it means
             return error
@@ -206,6 +209,7 @@ class OffsetCommits:
 
         Cancel the call to the group that is under way.
         """
+        # Counted before the cancellation, which `_try` tells apart from one from outside by this.
         self._losses += 1
         self._fail_late()
         if self._call is not None:

@@ -33,6 +33,7 @@ class NewTasks:
         Otherwise, FetchNew arrives in time.
         """
         self._ready[ready.task] = ready.positions
+        # The last one that was waited for: no timer is needed.
         if pending <= self._ready.keys():
             return True
         if "new" in timers:

@@ -93,7 +93,10 @@ class PatternWatch(Actor[PatternWatchMessage]):
                     return
                 self._tell(found)
                 self.ctx.pipe(
-                    prepare_topics(self._log, self._setup), TopicsPrepared, TopicsNotPrepared
+                    # Before the group assigns: tasks would fail without their internal topics.
+                    prepare_topics(self._log, self._setup),
+                    TopicsPrepared,
+                    TopicsNotPrepared,
                 )
             case TopicsPrepared():
                 self._asking = False
@@ -105,8 +108,8 @@ class PatternWatch(Actor[PatternWatchMessage]):
                     self._instance.tell(m.Fatal(message.error, rolled_back=False))
                 else:
                     _log.warning(
-                        "the topics that patterns match could not be looked up, and are "
-                        "asked for again: %s",
+                        "could not look up the topics that match patterns; the next poll retries: "
+                        "%s",
                         message.error,
                     )
             case _:
@@ -116,7 +119,7 @@ class PatternWatch(Actor[PatternWatchMessage]):
         before = self._setup.matched
         for word, topics in (
             ("is read from now on", found - before),
-            ("is gone, and read no more", before - found),
+            ("no longer exists, so it is not read any more", before - found),
         ):
             for topic in sorted(topics):
                 _log.info("topic %s matches a pattern and %s", topic, word)

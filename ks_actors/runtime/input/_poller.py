@@ -50,8 +50,8 @@ _AT_ONCE = 2_000
 # Seconds that a closing app gives the group to name its next generation, mostly immediate.
 _PATIENCE = 1.0
 _FENCED = (
-    "another process has come with the same group_instance_id, and has this one's place in the "
-    "group: each needs an id of its own"
+    "another process with the same group_instance_id has taken this member's place in the group: "
+    "give each process an id of its own"
 )
 _log = logging.getLogger("ks_actors")
 T = TypeVar("T")
@@ -144,6 +144,7 @@ class Poller(Actor[m.PollerMessage]):
             case m.Arrived():
                 self._fetching = False
                 if message.fetched:
+                    # The manager drops records of an older epoch, which a seek has overtaken.
                     self._manager.tell(m.Records(message.fetched, message.epoch))
             case m.EndsKnown():
                 self._manager.tell(message)
@@ -160,6 +161,8 @@ class Poller(Actor[m.PollerMessage]):
                 elif not self._closing:
                     self._fetch_failed(message.error)
             case m.BufferHigh():
+                # A partition may have left since the manager sent this; the fetcher refuses unknown
+                # ones.
                 high = [
                     partition for partition in message.partitions if partition in self._positions
                 ]
@@ -250,6 +253,8 @@ class Poller(Actor[m.PollerMessage]):
             self._fetching
             or self._leaving
             or "fetch" in self.ctx.timers
+            # A fetch of only paused partitions would return nothing and block the next one for
+            # poll_ms.
             or self._positions.keys() <= self._stopped | self._resets.partitions
         ):
             return
@@ -279,6 +284,7 @@ class Poller(Actor[m.PollerMessage]):
 
     def _seek(self, message: m.SeekAll) -> None:
         self._fetch_new()
+        # From here on, records that an earlier fetch still brings are stale.
         self._epoch = message.epoch
         for partition, offset in message.positions.items():
             if partition in self._positions:
@@ -329,6 +335,8 @@ class Poller(Actor[m.PollerMessage]):
                 m.TopicsGone,
                 partial(m.FetchFailed, epoch=_ENDS),
             )
+        # The damaged range goes to the deserialization handler as records; only it may decide to
+        # skip.
         elif passed := passed_over(error, self._fetcher, self._positions):
             self._manager.tell(m.Records(passed, self._epoch))
         elif not isinstance(error, OffsetOutOfRange):
@@ -353,6 +361,7 @@ class Poller(Actor[m.PollerMessage]):
         if self._following or self._closing or self._fenced is not None:
             return
         if self._rejoin is not None:
+            # Ahead of group events, which assume that the current tasks can still be committed.
             cause, self._rejoin = self._rejoin, None
             self._do(self._lose_all(cause), m.GivenUp)
         elif self._events:
@@ -395,6 +404,8 @@ class Poller(Actor[m.PollerMessage]):
             self._following and failed.waiting,
         )
         if not self._closing:
+            # A fenced member gets secondary errors from the group; the fencing is the one to
+            # report.
             self._instance.tell(m.Fatal(self._fenced or failed.error, rolled_back=False))
             if not isinstance(failed.error, LogClosed):
                 self._go_on()
@@ -417,9 +428,7 @@ class Poller(Actor[m.PollerMessage]):
                 if event.fenced:
                     self._fenced = FencedInstanceId(_FENCED)
                     self.ctx.timers.cancel("rest")
-                self._do(
-                    self._lose_all(StreamsError("the membership of the group is lost")), m.GivenUp
-                )
+                self._do(self._lose_all(StreamsError("the group membership is lost")), m.GivenUp)
             case _:
                 assert_never(event)
 
@@ -427,6 +436,7 @@ class Poller(Actor[m.PollerMessage]):
         if self._tasks:
             self._tell_stage(WorkerState.PARTITIONS_REVOKED)
         await self._handover.before_rebalance()
+        # Only now may the group name the next generation, so only now can a commit come too late.
         self._commits.let_go()
         self._membership.revoked(self._parting.user_data(), self._group.topics)
         return self._membership.group.generation
@@ -465,10 +475,12 @@ class Poller(Actor[m.PollerMessage]):
         """Give up departed tasks, then begin the new ones: tasks first, then standbys."""
         await warn_if_slow(
             "an assignment",
-            "transactions of members that have gone",
+            "transactions of members that have left",
             self._bury(self._group.take_gone(event.assignment)),
         )
         if gone:
+            # No more fetches for them while they are committed: those records would be read for
+            # nothing.
             self._forget(gone)
             self._ask_again |= await self._parting.give_up(gone, self._standbys, number - 1)
         if migrated:
@@ -508,6 +520,7 @@ class Poller(Actor[m.PollerMessage]):
     async def _lose_all(self, cause: Exception) -> bool:
         """Drop all tasks as they are: another member has them, or will get them."""
         _log.warning("all tasks are given up without a commit: %s", cause)
+        # First of all: the committer cannot roll back while it waits for the answer to this commit.
         self._commits.give_up()
         self._group.forget()
         self._forget(frozenset(self._tasks))
@@ -517,12 +530,15 @@ class Poller(Actor[m.PollerMessage]):
         return await self._handover.lose_all(cause)
 
     def _forget(self, tasks: frozenset[TaskId]) -> None:
+        # New tasks that wait in NewTasks are part of this rollback: their positions may be among
+        # these.
         self._fetch_new()
         self._positions = {
             partition: at
             for partition, at in self._positions.items()
             if self._group.task_of(partition) not in tasks
         }
+        # A partition that comes back later must not start paused.
         self._stopped.intersection_update(self._positions)
         self._assign({})
 

@@ -36,11 +36,12 @@ async def reset_position(error: OffsetOutOfRange, log: Log, reset: Callable[[str
     partition, policy = error.partition, reset(error.partition.topic)
     if policy == "none":
         raise StreamsError(
-            f"{error}; auto_offset_reset is none, so it is for you to decide where to go on",
+            f"{error}; auto_offset_reset is none, so the app does not choose a position: commit an "
+            "offset, or set auto_offset_reset to earliest or latest",
             topic=partition.topic,
             partition=partition.partition,
         )
-    _log.warning("%s; going on from the %s record", error, policy)
+    _log.warning("%s; continuing from the %s record", error, policy)
     if policy == "earliest":
         return (await log.begin_offsets((partition,)))[partition]
     return (await log.end_offsets((partition,), IsolationLevel.READ_COMMITTED))[partition]
@@ -137,10 +138,10 @@ def missing_sources(error: Exception, matched: frozenset[str] = frozenset()) -> 
         return error
     if matched:
         gone = TaskMigrated(
-            f"a topic that matched a pattern is gone, tasks are assigned anew: {error}"
+            f"a topic that matched a pattern no longer exists, so tasks are assigned anew: {error}"
         )
         gone.__cause__ = error
         return gone
-    missing = MissingSourceTopics(f"a topic that is being read is gone: {error}")
+    missing = MissingSourceTopics(f"a source topic no longer exists: {error}")
     missing.__cause__ = error
     return missing

@@ -82,7 +82,7 @@ class TopicWatch(Actor[TopicWatchMessage]):
             case TopicsNotFound():
                 self._asking = False
                 _log.debug(
-                    "the sizes of topics could not be looked up, and are asked for again: %s",
+                    "could not look up the partition counts of topics; the next poll retries: %s",
                     message.error,
                 )
             case _:
@@ -93,8 +93,8 @@ class TopicWatch(Actor[TopicWatchMessage]):
             before = self._sizes(name)
             if before is not None and counts.get(name, 0) > before:
                 _log.warning(
-                    "topic %s has %d partitions now, and the global table of this instance reads "
-                    "the first %d: restart it to have it read all",
+                    "topic %s has %d partitions now, but the global table of this instance reads "
+                    "only the first %d: restart the instance to read all of them",
                     name, counts[name], before,
                 )  # fmt: skip
         self._sizes.know(counts)

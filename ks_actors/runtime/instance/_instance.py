@@ -93,7 +93,7 @@ class Instance(Actor[InstanceMessage]):
         Raises NotRunning while the app is still starting.
         """
         if not self._prepared:
-            raise NotRunning("the app is still starting; nothing can be committed yet")
+            raise NotRunning("the app is still starting; it cannot commit yet")
         return self._parts.committer.ask(m.Commit, reason).within(self._parts.patience)
 
     def snapshot(self) -> Ask[SnapshotManifest]:
@@ -102,9 +102,9 @@ class Instance(Actor[InstanceMessage]):
         Raises NotRunning while the app is still starting, ConfigError without `snapshot_uri`.
         """
         if not self._prepared:
-            raise NotRunning("the app is still starting; no snapshot can be taken yet")
+            raise NotRunning("the app is still starting; it cannot take a snapshot yet")
         if self._parts.snapshots is None:
-            raise ConfigError("no place for snapshots is set: set snapshot_uri")
+            raise ConfigError("the app has no place for snapshots: set snapshot_uri")
         return self._parts.snapshots.ask(m.TakeSnapshot).within(
             self._parts.patience + 3 * self._setup.config.snapshot_timeout_ms / 1000
         )
@@ -278,7 +278,7 @@ class Instance(Actor[InstanceMessage]):
             # Leave the group, so that another instance takes the tasks over at once.
             await self._parts.close(clean=clean, leave=True)
         except Exception as worse:  # noqa: BLE001 - the first error is what counts
-            _log.error("closing failed as well: %s", worse)
+            _log.error("closing failed, too: %s", worse)
         self._fail_start(error)
         self._dismiss_all()
         self._to(InstanceState.ERROR)
@@ -436,7 +436,7 @@ def _decided(
 ) -> InstanceMessage:
     if not isinstance(response, UncaughtResponse):
         error.add_note(
-            f"the uncaught exception handler answered {response!r}, which is no UncaughtResponse"
+            f"the uncaught exception handler returned {response!r}: return an UncaughtResponse"
         )
         response = UncaughtResponse.SHUTDOWN_CLIENT
     return m.Decided(error, response, worker, rolled_back)

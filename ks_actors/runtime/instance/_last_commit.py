@@ -108,15 +108,15 @@ class LastCommit:
 
     def _tell(self, tasks: Collection[TaskId], errors: Sequence[Exception]) -> None:
         fate = (
-            "Their transaction is aborted, by the broker when nobody else can, and their records "
-            "are processed again by the next owner of the tasks"
+            "Their transaction is aborted, if need be by the broker after its timeout, and the "
+            "next owner of the tasks processes their records again"
             if self._exact
-            else "Their records since the last commit are processed again by the next owner of the "
-            "tasks, and what comes of them is written again"
+            else "The next owner of the tasks processes records since the last commit again, so "
+            "their output is written twice"
         )
         reason = f": {errors[0]}" if any(map(str, errors)) else ""
         _log.warning(
-            "the app closes without the last commit of %s, which could not be done in the %g s "
-            "that closing may take (close_timeout_ms)%s. %s",
+            "the app closes without a last commit of %s: it did not complete in the %g s that "
+            "closing may take (close_timeout_ms)%s. %s",
             told("tasks", tasks) if tasks else "its tasks", self._closing.seconds, reason, fate,
         )  # fmt: skip

@@ -48,10 +48,10 @@ async def aborted(
             if (now := time()) >= deadline:
                 raise
             if now >= tell_at:
+                # Doubles the interval each time, so that a long outage does not fill the log.
                 tell_at = now + max(_TELL_AGAIN_S, now - began)
                 _log.warning(
-                    "a transaction could not be aborted, which is tried again for %.0f "
-                    "s more at most: %s",
+                    "could not abort a transaction; retrying for up to %.0f s more: %s",
                     deadline - now,
                     error,
                 )

@@ -40,6 +40,8 @@ def _joined(parts: list[Batch], largest: int) -> list[Batch]:
     joined: list[Batch] = []
     last: Batch | None = None
     for part in parts:
+        # Already encoded as columns: appending to it would decode it. Later records start a new
+        # batch, to keep the order.
         if isinstance(part, LazyBatch) and len(part) >= WORTHWHILE:
             last = None
             joined.append(part)
@@ -47,6 +49,8 @@ def _joined(parts: list[Batch], largest: int) -> list[Batch]:
             _append(last, part)
         else:
             last = Batch(
+                # A copy: the caller may still hold the first batch, and appending must not change
+                # it.
                 part.keys[:],
                 part.values[:],
                 part.timestamps[:],

@@ -144,6 +144,7 @@ class Collector(Actor[CollectorMessage]):
                 self._pace.rested()
             case m.NextEpoch():
                 self._epoch = message.epoch
+                # The ends of one commit, for the changelog offsets of its stores.
                 self._ends = {}
                 self._relief_asked = False
                 self._left_out.committed()
@@ -160,12 +161,15 @@ class Collector(Actor[CollectorMessage]):
             self._metrics.stale += 1
             return
         batches = message.batches
+        # Counted even when the batches are held back: the limit is about memory, not about the log.
         self._waiting.come(batches)
         if message.lot is not None:
             self._apart.add(message.lot, message.epoch, batches)
             self._press()
         elif message.epoch > self._epoch:
             # A commit is under way: its transaction must not include this output.
+            # Without transactions too: offsets of this commit must not be ahead of output that
+            # follows them.
             self._held.setdefault(message.epoch, []).extend(batches)
             self._press()
         else:
@@ -257,6 +261,8 @@ class Collector(Actor[CollectorMessage]):
             )
             self._waiting.change(-records)
             self._write_letters(letters)
+            # All of them may have been dropped records of the last attempt; then go on to the next
+            # portion.
             if batches:
                 self._sending = True
                 self._pace.sent(self.ctx.time())
@@ -311,6 +317,8 @@ class Collector(Actor[CollectorMessage]):
         late = next((why for why in error.errors.values() if isinstance(why, LogTimeout)), None)
         if late is not None:
             # The error is not about records: the transaction is repeated when the log answers.
+            # One late partition is enough: at least once everything is repeated anyway, and exactly
+            # once the transaction cannot be kept.
             self._fail(late)
             return
         going_on: list[Refused] = []
@@ -336,13 +344,14 @@ class Collector(Actor[CollectorMessage]):
                 self._left_out.add(refused)
             self._fail(
                 TransactionAborted(
-                    "the log refused records, which are left out, and all others "
-                    f"written again: {error}"
+                    "the log refused records; they are dropped, and all others are written again: "
+                    f"{error}"
                 )
             )
             return
         rest = [outgoing for refused in going_on for outgoing in refused.rest]
         self._waiting.come_again(rest)
+        # At the front, to keep the order within the partition.
         self._ready[:0] = rest
         self._write_letters(
             [letter for refused in going_on for _, letters in refused.dropped for letter in letters]
@@ -373,7 +382,9 @@ class Collector(Actor[CollectorMessage]):
         # Output kept apart leaves only with a commit: ask for one to relieve the pressure.
         if self._pressed and self._apart and not self._relief_asked:
             self._relief_asked = True
-            self._committer().tell(m.Commit(None, "more output waits for a commit than may"))
+            self._committer().tell(
+                m.Commit(None, "more output waits for a commit than the limit allows")
+            )
 
     # --- transactions -----------------------------------------------------------------------------
 

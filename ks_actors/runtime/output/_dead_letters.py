@@ -77,6 +77,7 @@ class DeadLetterWriter:
             refused.update(error.errors)
         written = [outgoing for outgoing in waiting if outgoing.partition not in refused]
         self._metrics.produced += sum(len(outgoing.batch) for outgoing in written)
+        # In place: a repeated call after LogTimeout must not send the written ones again.
         waiting[:] = [outgoing for outgoing in waiting if outgoing.partition in refused]
         late = next((why for why in refused.values() if isinstance(why, LogTimeout)), None)
         if late is not None:

@@ -73,6 +73,7 @@ class RejectedRecords:
 
         Return None for a failure: the handler says FAIL, or the error is not about records.
         """
+        # Dropping a changelog record would silently lose state at the next restore.
         if isinstance(error, _FATAL) or partition.topic.endswith("-changelog"):
             return None
         known = error.records if isinstance(error, RecordTooLarge | InvalidRecord) else ()
@@ -159,6 +160,7 @@ class LeftOut:
             waiting = known.get(record)
             keep.append(not waiting)
             if waiting:
+                # One letter per occurrence: equal records may have been sent several times.
                 self._used.append((outgoing.partition, record, waiting.pop()))
         if all(keep):
             return outgoing

@@ -103,7 +103,7 @@ class TaskManager(Actor[TaskManagerMessage]):
             self._ended = True
             for task_id in list(self._tasks):
                 if (error := self._close(task_id)) is not None:
-                    _log.warning("closing task %s failed: %s", task_id, error)
+                    _log.warning("could not close task %s: %s", task_id, error)
 
     def receive(  # noqa: C901, PLR0912, PLR0915 - one branch per message
         self, message: TaskManagerMessage
@@ -273,7 +273,7 @@ class TaskManager(Actor[TaskManagerMessage]):
 
     def _assign(self, message: m.Assign) -> None:
         if message.assignment <= max(self._void.get(message.task, -1), self._void.get(None, -1)):
-            _log.debug("task %s was given up while it was on its way", message.task)
+            _log.debug("task %s was revoked before it had started", message.task)
             _end_unstored(message)
             return
         task = Task(
@@ -415,8 +415,8 @@ class TaskManager(Actor[TaskManagerMessage]):
             self._look(task.id for task in self._to_rewind(message))
             message.reply.fail(
                 TaskTimeout(
-                    "asynchronous processors do not end when they are cancelled: "
-                    f"{'; '.join(leaving)}"
+                    "asynchronous processors did not end when they were cancelled: "
+                    f"{'; '.join(leaving)}. Do not catch CancelledError in them"
                 )
             )
 

@@ -178,7 +178,7 @@ class Worker(Actor[WorkerMessage]):
         except Exception as worse:  # noqa: BLE001 - told to whoever hears of the error
             error.add_note(f"its dead letters could not be written: {worse}")
             _log.error(
-                "the dead letters of a record of task %s that failed could not be written: %s",
+                "could not write the dead letters of a failed record of task %s: %s",
                 task.id,
                 worse,
             )

@@ -120,8 +120,8 @@ async def _check_sources(
         # NotAuthorized.
         await log.describe_topics(missing, configs=False)
         raise MissingSourceTopics(
-            f"the topology reads topics that do not exist: {', '.join(missing)}; create them, "
-            "with as many partitions as are wanted"
+            f"the topology reads topics that do not exist: {', '.join(missing)}; create them with "
+            "the number of partitions that you want"
         )
 
 
@@ -149,9 +149,9 @@ async def _check_sinks(
         await log.describe_topics(missing, configs=False)
         told = ", ".join(f"{topic} ({', '.join(writers[topic])})" for topic in missing)
         raise MissingSinkTopics(
-            f"the app writes to topics that do not exist: {told}; create them, with as many "
-            "partitions as are wanted: it makes only its internal topics, and brokers are not "
-            "asked to make others (auto.create.topics.enable)"
+            f"the app writes to topics that do not exist: {told}; create them with the number of "
+            "partitions that you want: the app creates only its internal topics, and brokers are "
+            "not asked to create others (auto.create.topics.enable)"
         )
 
 
@@ -180,8 +180,8 @@ def _repartition_counts(
             break
         if not progress:
             raise TopologyError(
-                f"the sizes of repartition topics {', '.join(sorted(remaining))} depend on each "
-                "other: give one of them its partitions"
+                f"the partition counts of repartition topics {', '.join(sorted(remaining))} depend "
+                "on each other: give one of them a number of partitions"
             )
     _align_copartitioned(subtopologies, found, counts, internal)
     return found
@@ -244,7 +244,7 @@ def _align_copartitioned(
             if len(set(own.values())) > 1:
                 told = ", ".join(f"{topic} has {count}" for topic, count in sorted(own.items()))
                 raise TopologyError(
-                    f"topics that are joined must have equally many partitions, but {told}: "
+                    f"topics that are joined must have the same number of partitions, but {told}: "
                     "repartition one of them, or join with a global table"
                 )
             fixed = max(
@@ -297,12 +297,12 @@ def _check_internal(
     ]
     if wrong:
         raise TopologyError(
-            f"internal topics do not fit the topology: {'; '.join(wrong)}. If a topic that is "
-            "read has grown, keys of the new partitions have their state in old ones: stop all "
-            "instances, and reset the application (`ks-actors reset` deletes its internal topics "
-            "and state, and sets its offsets) to begin anew; or repartition upstream, into a "
-            "topic with the old number of partitions, and read that one. If another topology has "
-            "used the same application_id, choose another one"
+            f"internal topics do not match the topology: {'; '.join(wrong)}. If a source topic has "
+            "grown, keys of the new partitions have their state in old ones: stop all instances, "
+            "and reset the application (`ks-actors reset` deletes its internal topics and state, "
+            "and sets its offsets) to start anew; or repartition upstream, into a topic with the "
+            "old number of partitions, and read that one. If another topology has used the same "
+            "application_id, choose another one"
         )
 
 
@@ -389,8 +389,8 @@ async def _check_configs(log: Log, topics: Sequence[NewTopic]) -> None:
     ]
     if found:
         raise TopologyError(
-            f"internal topics do not keep what the app has to find in them: {'; '.join(found)}. "
-            "Set it so (`kafka-configs --alter --entity-type topics --entity-name <topic> "
-            "--add-config <name>=<value>`), or give stores and repartitions the "
-            "configs that are wanted"
+            f"internal topics may delete records that the app needs: {'; '.join(found)}. Change "
+            "the configs (`kafka-configs --alter --entity-type topics --entity-name <topic> "
+            "--add-config <name>=<value>`), or give stores and repartitions the configs that you "
+            "want"
         )

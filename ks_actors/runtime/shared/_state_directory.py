@@ -42,8 +42,8 @@ class StateDirectory:
             ) from error
         except OSError as error:
             raise StateError(
-                f"the state directory {self.path} cannot be used: {error}; set state_dir to one "
-                "that can be written"
+                f"the state directory {self.path} cannot be used: {error}; set state_dir to a "
+                "directory that the app can write"
             ) from error
         return self._process_id()
 

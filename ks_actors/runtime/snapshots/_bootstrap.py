@@ -74,14 +74,14 @@ class Bootstrap:
                 return await self._seed(uri, if_seeded, stack)
         except TimeoutError as late:
             raise SnapshotFailed(
-                f"handing over {uri} took longer than {seconds:g} s (snapshot_timeout_ms); "
-                "nothing has changed"
+                f"loading {uri} took longer than {seconds:g} s (snapshot_timeout_ms); nothing has "
+                "changed"
             ) from late
         except IllegalGeneration as error:
             name = self._config.application_id
             raise SnapshotFailed(
-                f"group {name} got another member while {uri} was handed over; nothing has "
-                "changed: stop all instances"
+                f"group {name} got another member while {uri} was loaded; nothing has changed: "
+                "stop all instances"
             ) from error
 
     async def _seed(
@@ -102,8 +102,8 @@ class Bootstrap:
         if committed and if_seeded != "overwrite":
             raise SnapshotRefused(
                 f"the group {config.application_id} has committed offsets of {len(committed)} "
-                "partitions, so the app has run or was seeded: say if_seeded='skip' to leave it, "
-                "or 'overwrite' to put the snapshot in place of its state (also after "
+                "partitions, so the app has run before or was seeded: pass if_seeded='skip' to "
+                "keep its state, or 'overwrite' to replace it with the snapshot (also after "
                 "`ks-actors reset`)"
             )
         producer = await self._log.transactional_producer(
@@ -124,7 +124,7 @@ class Bootstrap:
         await producer.commit(offsets, membership.group)
         # Replace databases only after the commit: their rows are in the changelogs then.
         await transfer.finish()
-        _log.info("%s is handed over: %d rows", snapshot.place, transfer.rows)
+        _log.info("%s is loaded: %d rows", snapshot.place, transfer.rows)
         return snapshot.manifest
 
     async def _ranges(
@@ -226,8 +226,8 @@ class _Transfer:
             rows, end = await self._send_rows(read, changelog, on_disk)
         if rows != stored.rows:
             raise SnapshotRefused(
-                f"{place} has {rows:,} rows of store {spec.name} of task {task}, its manifest "
-                f"says {stored.rows:,}"
+                f"{place} has {rows:,} rows of store {spec.name} of task {task}, but its manifest "
+                f"lists {stored.rows:,}: take the snapshot again, or use another one"
             )
         if on_disk is not None:
             on_disk.end(end, observed=stored.observed, sequence=stored.sequence)
@@ -269,9 +269,9 @@ class _Transfer:
         _, end, empty = await self._keys_in(changelog)
         if not empty:
             raise SnapshotRefused(
-                f"{changelog} has records already: versions of a key are not taken back by what "
-                "comes behind them; run `ks-actors reset`, so that this changelog is a new one, "
-                f"and hand {self._plan.snapshot.place} over then, with if_seeded='overwrite'"
+                f"{changelog} already has records: older versions of a key cannot be added behind "
+                "them. Run `ks-actors reset`, which makes this changelog anew, then load "
+                f"{self._plan.snapshot.place} with if_seeded='overwrite'"
             )
         rows = 0
         async for batch in _each(by_time(read)):
@@ -314,7 +314,7 @@ class _Transfer:
         """Move the databases into place. On failure, stores restore from their changelogs."""
         for ingest in self._ingests:
             await run_in_thread(
-                partial(ingest.finish, f"snapshot {self._plan.snapshot.place} is handed over")
+                partial(ingest.finish, f"snapshot {self._plan.snapshot.place} is loaded")
             )
 
     async def close(self) -> None:

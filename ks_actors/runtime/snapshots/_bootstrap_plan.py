@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 _UNKNOWN_TIME = -1
 _LACKING = {
-    "custom": "a store of your own: write its rows, the last records of its changelog, into a "
-    "snapshot of the kind custom",
-    "in_threads": "in memory, of a task that is processed in threads: have it in RocksDB",
+    "custom": (
+        "a custom store: write the latest records of its changelog into a snapshot of kind custom"
+    ),
+    "in_threads": "in memory, of a task that is processed in threads: keep the store in RocksDB",
     "no_changelog": "it had no changelog",
 }
 
@@ -38,7 +39,7 @@ def choose_snapshot(uri: str, application_id: str) -> SnapshotReader:
     if not found:
         reasons = "".join(f"; {error}" for error in refused)
         raise SnapshotRefused(
-            f"{place} has no whole snapshot of application {application_id}{reasons}"
+            f"{place} has no complete snapshot of application {application_id}{reasons}"
         )
     return found[0]
 
@@ -104,8 +105,8 @@ class BootstrapPlan:
                 if name in lacking
             ):
                 raise SnapshotRefused(
-                    f"{place} was taken without stores of task {task}, and has nothing to hand "
-                    f"over of them: {', '.join(told)}"
+                    f"{place} was taken without some stores of task {task}, so their state cannot "
+                    f"be loaded: {', '.join(told)}"
                 )
             if specs.keys() != stores.keys():
                 raise SnapshotRefused(
@@ -115,7 +116,7 @@ class BootstrapPlan:
             for name, spec in specs.items():
                 if stores[name].shape != shape_of(spec):
                     raise SnapshotRefused(
-                        f"{place}: store {name} of task {task} was {stores[name].shape}, it is "
+                        f"{place}: store {name} of task {task} was {stores[name].shape} and is "
                         f"{shape_of(spec)} now"
                     )
 
@@ -154,7 +155,8 @@ class BootstrapPlan:
             offset = end if position is None else position.offset
             if not begin <= offset <= end:
                 raise SnapshotRefused(
-                    f"{place} goes on at offset {offset} of {partition}, which has {begin} to {end}"
+                    f"{place} continues at offset {offset} of {partition}, which has offsets "
+                    f"{begin} to {end}"
                 )
             metadata = "" if position is None else position.metadata
             found[partition] = (

@@ -150,8 +150,8 @@ class SnapshotSource:
                 end > begin for begin, end in ranges.values()
             ):
                 _log.info(
-                    "task %s has its state in its changelogs, snapshot %s was made "
-                    "before there were any",
+                    "task %s keeps the state of its changelogs: snapshot %s was made before they "
+                    "existed",
                     task,
                     snapshot.place,
                 )
@@ -172,7 +172,7 @@ class SnapshotSource:
 
     def _refused(self, task: TaskId, refused: SnapshotRefused) -> None:
         self._metrics.snapshots_refused += 1
-        _log.warning("task %s does not begin with a snapshot: %s", task, refused)
+        _log.warning("task %s does not start from a snapshot: %s", task, refused)
 
     async def _snapshots(self, blocking: Blocking) -> list[SnapshotReader]:
         """Return the snapshots, newest first. Tasks that open together share one listing."""
@@ -187,7 +187,7 @@ class SnapshotSource:
                 self._looked = now
                 for error in refused:
                     self._metrics.snapshots_refused += 1
-                    _log.warning("a snapshot is refused: %s", error)
+                    _log.warning("a snapshot cannot be used: %s", error)
         return self._found
 
     def _check(
@@ -206,10 +206,10 @@ class SnapshotSource:
             where = f"{snapshot.place}: store {spec.name}"
             begin, end = ranges[spec.name]
             if stored.shape != shape_of(spec):
-                raise SnapshotRefused(f"{where} was {stored.shape}, it is {shape_of(spec)} now")
+                raise SnapshotRefused(f"{where} was {stored.shape} and is {shape_of(spec)} now")
             if stored.next_offset is None:
                 raise SnapshotRefused(
-                    f"{where} is not in a changelog yet: hand it over by App.seed"
+                    f"{where} is not in a changelog yet: load the snapshot with App.seed"
                 )
             if stored.changelog != self._setup.changelog(spec.name):
                 raise SnapshotRefused(
@@ -218,21 +218,20 @@ class SnapshotSource:
                 )
             if stored.next_offset < begin:
                 raise SnapshotRefused(
-                    f"{where} is too old: it goes up to offset {stored.next_offset}, the "
-                    f"changelog begins at {begin}"
+                    f"{where} is too old: it holds records up to offset {stored.next_offset}, but "
+                    f"the changelog begins at {begin}"
                 )
             if stored.next_offset > end:
                 raise SnapshotRefused(
-                    f"{where} is not of this changelog, which ends at {end}: it goes up to offset "
-                    f"{stored.next_offset}"
+                    f"{where} does not match this changelog, which ends at {end}: it holds records "
+                    f"up to offset {stored.next_offset}"
                 )
             # A transaction's last record is followed by its marker. A newer transaction would add
             # at least one record and a marker.
             if stored.next_offset + self._markers < end and age > self._config.snapshot_max_age_ms:
                 raise SnapshotRefused(
-                    f"{where} is too old: it was taken {age:,} ms ago, more than "
-                    "snapshot_max_age_ms, and what was deleted since may be "
-                    "missing in the changelog"
+                    f"{where} is too old: it was taken {age:,} ms ago (snapshot_max_age_ms), so "
+                    "the changelog may lack deletions since then"
                 )
 
     async def _ingest_if_worth(
@@ -267,7 +266,7 @@ class SnapshotSource:
         held.loaded = LoadedEntry(snapshot.place.name, rows, offsets)
         self._metrics.snapshots_used += 1
         _log.info(
-            "task %s begins with snapshot %s, %d rows",
+            "task %s starts from snapshot %s, %d rows",
             held.task,
             snapshot.place,
             sum(rows.values()),
@@ -300,7 +299,7 @@ class SnapshotSource:
                     stored.next_offset or 0, observed=stored.observed, sequence=stored.sequence
                 )
                 rows[spec.name] = store.rows
-            ingest.finish(f"snapshot {snapshot.place} has more of it")
+            ingest.finish(f"snapshot {snapshot.place} has newer state of it")
         return rows
 
     async def _fill_all(

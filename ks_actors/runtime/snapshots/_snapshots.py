@@ -149,7 +149,7 @@ class Snapshots(Actor[SnapshotsMessage]):
             if isinstance(error, SnapshotFailed):
                 raise
             reason = (
-                f"it was not there within {seconds:g} s (snapshot_timeout_ms)"
+                f"it was not complete within {seconds:g} s (snapshot_timeout_ms)"
                 if isinstance(error, TimeoutError)
                 else repr(error)
             )
@@ -165,9 +165,7 @@ class Snapshots(Actor[SnapshotsMessage]):
         Raises SnapshotFailed while an abandoned one has not returned: others need the threads too.
         """
         if self._at_work:
-            raise SnapshotFailed(
-                f"what was begun for an earlier one has not returned yet: {self._at_work}"
-            )
+            raise SnapshotFailed(f"work for an earlier snapshot is still running: {self._at_work}")
 
         def run() -> T:
             try:
@@ -201,7 +199,7 @@ class Snapshots(Actor[SnapshotsMessage]):
             writer.add(str(task), positions=positions_of(positions, {}))
         if writer.is_empty:
             raise SnapshotFailed(
-                f"no task is processed here, so there is nothing in snapshot {writer.name}"
+                f"this instance processes no task, so snapshot {writer.name} would be empty"
             )
         return await self._in_thread(writer.commit)
 
@@ -261,7 +259,7 @@ class Snapshots(Actor[SnapshotsMessage]):
         except StoreClosed as closed:
             self._store(point, spec)
             raise SnapshotFailed(
-                f"store {spec.name} of task {point.task} could not be read to its end: {closed}"
+                f"store {spec.name} of task {point.task} was closed while it was read: {closed}"
             ) from closed
         if batches:
             await self._in_thread(_write_sorted, out, shape, batches)
@@ -280,7 +278,7 @@ class Snapshots(Actor[SnapshotsMessage]):
     def _store(self, point: m.Checkpoint, spec: StoreSpec) -> Any:
         resident = self._setup.residents.get(point.task)
         if resident is None or resident.stores is not point.stores:
-            raise _Gone("it has left this instance meanwhile")
+            raise _Gone("it has moved to another instance meanwhile")
         return resident.stores.store(spec.name)
 
     async def _delete_old(self, manifest: SnapshotManifest) -> None:
@@ -297,10 +295,10 @@ class Snapshots(Actor[SnapshotsMessage]):
         try:
             gone = await self._in_thread(delete)
         except Exception as error:  # noqa: BLE001 - the snapshot exists; the next one tries again
-            _log.warning("old snapshots could not be deleted: %s", error)
+            _log.warning("could not delete old snapshots: %s", error)
         else:
             _log.info(
-                "snapshot %s of %d tasks is there%s",
+                "snapshot %s of %d tasks is complete%s",
                 manifest.name,
                 len(manifest.tasks),
                 f"; deleted: {', '.join(gone)}" if gone else "",
@@ -313,9 +311,7 @@ class Snapshots(Actor[SnapshotsMessage]):
                     await asyncio.sleep(_LOOK_SECONDS)
                 await self._in_thread(writer.abort)
         except Exception as error:  # noqa: BLE001 - it has no manifest, and goes after a day
-            _log.warning(
-                "what was written of snapshot %s could not be deleted: %s", writer.name, error
-            )
+            _log.warning("could not delete the partly written snapshot %s: %s", writer.name, error)
 
 
 def _write_sorted(out: StoreWriter, shape: Shape, batches: list[Batch]) -> None:

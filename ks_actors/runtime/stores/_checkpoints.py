@@ -102,6 +102,7 @@ class Checkpoints:
             while self._pausing():  # noqa: ASYNC110 - some ms at each commit
                 await asyncio.sleep(_REST_SECONDS)
             began = await self._turn(began)
+            # Again after every await: a thread may have taken the task meanwhile.
             await self._residents.quiet(order.task)
         # From here on, do not await until all is noted: no other task may run.
         rows = {name: committed_rows(reader) for name, reader in readers.items()}

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ks_actors.task import Position
 
 _REMEDY = (
-    "To begin anew, close all instances and run `ks-actors reset`; to keep the state, commit the "
+    "To start anew, close all instances and run `ks-actors reset`; to keep the state, commit the "
     "group's offsets before the start. Brokers keep offsets for offsets.retention.minutes after a "
     "group's last member has left"
 )
@@ -48,20 +48,17 @@ def continued(
             continue
         if exact:
             found[partition] = begun[partition]._replace(offset=there)
-            done = f"going on at offset {there}"
+            done = f"continuing at offset {there}"
             if any(held.restored.values()):
-                done += (
-                    "; what was written to the changelogs since the stores were last on disk may "
-                    "be processed twice"
-                )
+                done += "; records behind the stores' last commit on disk may be processed twice"
         else:
             done = (
-                f"beginning at offset {at}, as auto_offset_reset says: records are processed "
-                "twice, or left out"
+                f"starting at offset {at}, as auto_offset_reset says: records are processed twice "
+                "or skipped"
             )
         _log.warning(
-            "the group has no committed offset of %s, but the stores of task %s have its records "
-            "before offset %d; auto_offset_reset leads to offset %d: %s. %s",
+            "the group has no committed offset of %s, but the stores of task %s contain its "
+            "records up to offset %d, and auto_offset_reset leads to offset %d: %s. %s",
             partition,
             held.task,
             there,
@@ -78,9 +75,9 @@ def continued(
         and any(stores.next_offset(name) for name in stores.logged)
     ):
         _log.warning(
-            "the group has no committed offsets of task %s, but its stores have state, and do not "
-            "know up to which records: it begins with %s, and what the state has of them already "
-            "is processed twice. %s",
+            "the group has no committed offsets of task %s, but its stores have state without "
+            "known positions: it starts with %s, and records that the state already contains are "
+            "processed twice. %s",
             held.task,
             ", ".join(
                 f"{partition} at offset {begun[partition].offset}" for partition in sorted(fresh)

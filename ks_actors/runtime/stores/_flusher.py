@@ -52,6 +52,8 @@ class Flusher:
             self._changed.update(dict.fromkeys(self._stores))
         # Take turns: continue after the task that was written last.
         if self._last is not None and self._last in self._changed and len(self._changed) > 1:
+            # `_stores` keeps the order in which the tasks were opened, which gives every task its
+            # turn.
             tasks = list(self._stores)
             after = tasks.index(self._last) + 1 if self._last in self._stores else 0
             self._changed = dict.fromkeys(
@@ -94,6 +96,7 @@ class Flusher:
             return False
         except Exception:
             self._steps = None
+            # `task` stays set, so that the caller can report which task failed.
             raise
         return True
 
@@ -167,6 +170,7 @@ class Writing:
         """Do a turn, unless workers pause for a commit: they must not wait for this."""
         flusher = self._flusher
         if not flusher.busy or (
+            # A thread has the task: `step` is called when it returns, so nothing is polled.
             flusher.task is not None and self._residents.look_later(flusher.task, self.step)
         ):
             return
@@ -190,6 +194,7 @@ class Writing:
         self._go_on()
 
     def _go_on(self) -> None:
+        # No acknowledgement means no more restored records, until the flush has freed memory.
         if self._flusher.busy and any(stores.pressing for stores in self._stores.values()):
             return
         untold, self._untold = self._untold, 0

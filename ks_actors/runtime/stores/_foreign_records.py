@@ -32,9 +32,9 @@ def unrestored(
             error, offset, key = one, batch.offsets[index], batch.keys[index]
             shown = key if key is None else key[:_SHOWN]
             why = (
-                f"; the record with key {shown!r} is none of this store's: something else has "
-                "written to the changelog, or kind or serdes of the store were changed. Take them "
-                "back, or reset the application to begin anew"
+                f"; the record with key {shown!r} does not fit this store: something else has "
+                "written to the changelog, or the kind or serdes of the store were changed. Undo "
+                "that change, or reset the application to start anew"
             )
             break
     failure = StreamsError(

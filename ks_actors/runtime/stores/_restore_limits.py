@@ -52,6 +52,7 @@ class Limits:
     def note(self, limits: Mapping[TopicPartition, int]) -> None:
         """Store limits; they never decrease."""
         for changelog, limit in limits.items():
+            # A late answer may be older than a limit that has been applied already.
             self._limits[changelog] = max(limit, self._limits.get(changelog, 0))
 
     def forget(self, changelog: TopicPartition) -> None:

@@ -37,6 +37,7 @@ class Progress:
     ) -> None:
         """Report that reading begins, with its start offsets and the loaded snapshot."""
         held.restored = {}
+        # Reported once: a task that is recycled later starts from its open stores.
         loaded, held.loaded = held.loaded, None
         for changelog, name in names.items():
             for listener in self._restoring if loaded is not None and name in loaded.rows else ():

@@ -134,6 +134,7 @@ class Restorer(Actor[RestorerMessage]):
         self._unknown.pop(task, None)
         for changelog in order.changelogs:
             self._task_of[changelog] = task
+            # A new order is a new role: the ends of the last one must not end this one.
             self._ends.pop(changelog, None)
         if isinstance(order, m.Restore):
             self._missing[task] = set(order.changelogs)
@@ -147,6 +148,7 @@ class Restorer(Actor[RestorerMessage]):
             self.ctx.pipe(self._look(order), _ends_known, partial(_no_ends, order))
 
     async def _look(self, order: m.Restore | m.Follow) -> m.ChangelogEnds:
+        # Before the ends: a cleanup in between then shows as an offset that is out of range.
         begins = await self._log.begin_offsets(order.changelogs)
         # Include open transactions. The transaction behind the committed offsets may lack its
         # commit marker in some partitions. There the read-committed end is still before it.
@@ -167,6 +169,7 @@ class Restorer(Actor[RestorerMessage]):
             one: f"{one} has offsets {found.begins[one]} to {found.ends[one]}, the store is at {at}"
             for one, at in starts.items()
             # Running reads have moved on since the request; their fetches detect bad offsets.
+            # A store without an offset has nothing to check: it reads from the first record.
             if at is not None
             and one not in self._reading
             and not found.begins[one] <= at <= found.ends[one]
@@ -174,6 +177,7 @@ class Restorer(Actor[RestorerMessage]):
         if beyond:
             self._start_over(order.task, beyond)
             return
+        # Before the first fetch: a record beyond its limit must never reach a store.
         self._limits.note(found.limits)
         for changelog, at in starts.items():
             start = self._positions[changelog] = found.begins[changelog] if at is None else at
@@ -190,6 +194,7 @@ class Restorer(Actor[RestorerMessage]):
         order = found.order
         if self._orders.get(order.task) is not order:
             return
+        # A task to run cannot wait: its handler decides. A standby is not urgent and retries.
         if isinstance(order, m.Restore) or isinstance(found.error, LogClosed):
             self._state.tell(m.RestoreFailed(found.error))
         else:
@@ -258,8 +263,8 @@ class Restorer(Actor[RestorerMessage]):
                 for changelog, at in here.items()
             )
             _log.warning(
-                "restoring waits for %g s by now: what follows is not committed yet, or "
-                "nobody answers: %s",
+                "restoring has waited for %g s: the records that follow are not committed yet, or "
+                "the log does not answer: %s",
                 _PROGRESS_SECONDS,
                 told,
             )
@@ -269,8 +274,11 @@ class Restorer(Actor[RestorerMessage]):
 
     def _pass_on(self, fetched: Sequence[Fetched]) -> None:
         known = [self._limits.within(one) for one in fetched if one.partition in self._reading]
+        # Also without records: the log answers again, so the next failure starts with a short
+        # pause.
         if known:
             self._rests.succeeded()
+            # Before Restored below: messages keep their order, so all records are applied by then.
             self._give(known)
         reached: list[TaskId] = []
         for one in known:
@@ -292,6 +300,8 @@ class Restorer(Actor[RestorerMessage]):
             part.append(one)
             records += len(one.batch)
             if records >= most or one is fetched[-1]:
+                # Counted per message: TakenIn acknowledges one when its records are in the stores,
+                # which bounds the memory of records on their way.
                 self._given += 1
                 self._state.tell(m.RestoredRecords(part))
                 part, records = [], 0
@@ -318,6 +328,7 @@ class Restorer(Actor[RestorerMessage]):
             and not self._limits.reached(changelog, at)
         ]
         reading = {changelog: self._positions[changelog] for changelog in wanted}
+        # Assigning drops fetched records, so do it only when something has changed.
         if reading != self._reading:
             self._epoch += 1
             self._reading = reading
@@ -327,6 +338,7 @@ class Restorer(Actor[RestorerMessage]):
         if (
             self._reading
             and not self._fetching
+            # One message ahead keeps the stores busy; more would only fill memory.
             and self._given <= _AHEAD
             and (self._ends or "rest" not in self.ctx.timers)
         ):
@@ -345,6 +357,8 @@ class Restorer(Actor[RestorerMessage]):
     def _fetch_failed(self, error: Exception) -> bool:
         """Return whether to go on reading."""
         if isinstance(error, OffsetOutOfRange) and error.partition in self._reading:
+            # Retention may have deleted the marker alone. Any other gap means that records are
+            # lost.
             at = self._reading[error.partition]
             if error.position == at and self._behind_marker(at, error.begin) != at:
                 self._positions[error.partition] = error.begin
@@ -366,7 +380,7 @@ class Restorer(Actor[RestorerMessage]):
         """Delay standbys: they are not urgent while other members run the tasks."""
         if "rest" not in self.ctx.timers:
             rest = self._rests.next(self.ctx.time())
-            _log.warning("standbys are not kept up to date, again in %g s: %s", rest, error)
+            _log.warning("standbys are not updated; retrying in %g s: %s", rest, error)
             self.ctx.timers.once("rest", rest, m.FollowAgain())
 
 
@@ -379,9 +393,7 @@ def _no_ends(order: m.Restore | m.Follow, error: Exception) -> RestorerMessage:
 
 
 def _no_limits(error: Exception) -> RestorerMessage:
-    _log.warning(
-        "how far standbys may be read could not be found out, it is tried again: %s", error
-    )
+    _log.warning("could not find out how far standbys may be read; retrying: %s", error)
     return m.LimitsKnown({})
 
 

@@ -91,6 +91,8 @@ class StateCommit:
         for name in stores.logged:
             changelog = TopicPartition(self._changelog(name), task.partition)
             end = (
+                # No record was written there for this store: its changelog is the topic that the
+                # task reads.
                 message.frozen.positions[changelog].offset
                 if name in stores.sources
                 else message.ends.get(changelog)
@@ -100,10 +102,13 @@ class StateCommit:
         return found
 
     def _keep(self, message: m.CommitSucceeded) -> None:
+        # Queries report the position of tasks without stores, too.
         for task in message.frozen.tasks.keys() & self._residents.stateless.keys():
             self._residents.committed(task, message.frozen)
         for task, token in message.frozen.tokens.items():
             stores = self._stores.get(task)
+            # Closed since the freeze. The commit holds anyway: the next opening finds it in the
+            # changelog.
             if stores is None:
                 continue
             stores.keep(token, self._ends(task, stores, message))

@@ -37,6 +37,7 @@ _IDLE_SECONDS = 10.0
 # The restorer never blocks: only a stalled loop delays its answer.
 _STOP_SECONDS = 60.0
 _TURN_SECONDS = 0.002
+# Pause between two flush steps, in which messages of a commit get their turn.
 _REST_SECONDS = 0.001
 _NONE: Mapping[str, str] = {}
 _log = logging.getLogger("ks_actors")
@@ -139,9 +140,10 @@ class StateManager(Actor[StateManagerMessage]):
         """
         for held in self._held.values():
             # No open is awaited any more.
+            # The opening may never finish now, and `_close_all` waits for this event.
             held.opened.set()
         for error in await self._close_all(tuple(self._held), blocking, clean=False):
-            _log.warning("closing stores failed: %s", error)
+            _log.warning("could not close stores: %s", error)
 
     async def receive(  # noqa: C901, PLR0912 - one branch per message
         self, message: StateManagerMessage
@@ -172,6 +174,8 @@ class StateManager(Actor[StateManagerMessage]):
                 )
             case m.Restored():
                 held = self._held.get(message.task)
+                # A task that was closed and opened again has a newer order: this answer is about
+                # the old one.
                 if held is not None and held.restoring and held.ticket == message.ticket:
                     self._hand_over(held)
             case m.RestoreFailed():
@@ -208,8 +212,10 @@ class StateManager(Actor[StateManagerMessage]):
         if not held.standing_by:
             return  # a failed task is given up with all others
         if held.is_open:
+            # Before `order` is set: the entry must still count as a standby.
             self._progress.promoted(held, self._changelogs(held))
         held.order = order
+        # The record context still has the state of the time when the task last ran here.
         held.current.begin_anew()
         if held.is_open:
             begin_anew(held.life)
@@ -234,6 +240,7 @@ class StateManager(Actor[StateManagerMessage]):
         life = new_life(task) if life is None else begin_anew(life)
         if stores is None:
             if order is not None:
+                # Nothing to restore: the task runs at once.
                 self._manager.tell(
                     m.Assign(task, order.positions, None, current, order.assignment, life)
                 )
@@ -286,12 +293,15 @@ class StateManager(Actor[StateManagerMessage]):
             for one, reason in message.changelogs.items()
             if one in self._by_changelog
         }
+        # Removed before the first await, so that no other message finds the entry while it is
+        # closed.
         del self._held[message.task]
         self._residents.leave(message.task)
         await self._forget(frozenset({message.task}))
         self._stores.pop(message.task, None)
         await self.ctx.blocking(partial(held.stores.close, clean=False))
         if unfit:
+            # Only the stores that do not match are deleted; the others keep their files.
             self._open(held.task, held.order, life=held.life, unfit=unfit)
         else:
             await self._give_up(held, message.reason)
@@ -311,6 +321,7 @@ class StateManager(Actor[StateManagerMessage]):
         self._stores[task] = held.stores
         held.is_open = True
         held.stores.restoring = held.order is not None
+        # Answers of the restorer to earlier orders become stale.
         held.ticket += 1
         (self._residents.standby if held.order is None else self._residents.restoring)(
             task, held.stores
@@ -361,6 +372,8 @@ class StateManager(Actor[StateManagerMessage]):
         order = held.order
         assert order is not None
         self._progress.ended(held, self._changelogs(held))
+        # From here on the task manager owns the stores; this actor only commits, flushes and closes
+        # them.
         held.lent = True
         held.stores.restoring = False
         positions = continued(held, order.positions, exact=self._exact)
@@ -387,8 +400,12 @@ class StateManager(Actor[StateManagerMessage]):
         held.order, held.lent, held.stores.restoring = None, False, False
         if held.is_open:
             try:
+                # Uncommitted changes of the active role: the changelog that the standby follows
+                # lacks them.
                 held.stores.drop()
             except TaskCorrupted as spoiled:
+                # Handled later like any corruption: `_recycle` must answer, or the handover stands
+                # still.
                 self.ctx.self_ref.tell(m.Corrupted(held.task, str(spoiled)))
             began = await self._turn(None)
             for _ in held.stores.settle_steps():
@@ -425,7 +442,7 @@ class StateManager(Actor[StateManagerMessage]):
         if isinstance(message, m.CleanedUp):
             if message.error is not None:
                 _log.warning(
-                    "directories of tasks that are not here any more could not be deleted: %s",
+                    "could not delete the directories of tasks that have left: %s",
                     message.error,
                 )
             return
@@ -453,6 +470,7 @@ class StateManager(Actor[StateManagerMessage]):
 
     async def _forget(self, tasks: frozenset[TaskId]) -> None:
         """Stop reading and writing for these tasks."""
+        # First of all: records that arrive after this would go into closed stores.
         with suppress(ActorStopped):  # then it restores nothing any more
             await self._restorer().ask(m.StopRestoring, tasks).within(_STOP_SECONDS)
         self._writing.leave(tasks)
@@ -472,6 +490,7 @@ class StateManager(Actor[StateManagerMessage]):
         errors: list[Exception] = []
         for task in sorted(tasks):
             held = self._held.pop(task)
+            # Makes a running open give up early, for example the load of a large snapshot.
             held.stop.set()
             self._stores.pop(task, None)
             self._residents.leave(task)
@@ -481,6 +500,7 @@ class StateManager(Actor[StateManagerMessage]):
             except Exception as error:  # noqa: BLE001 - the others are closed all the same
                 errors.append(error)
             end_life(held.life)
+            # Even after a failed close: the offset on disk decides where the task goes next.
             self._disk.released(task, held.stores.stored_offset_sum)
             if held.is_open:
                 self._progress.closed(held, self._changelogs(held))

@@ -38,6 +38,7 @@ class StoreEntry:
         self.stores: TaskStores = stores
         self.current: RecordContextHolder = current
         self.order: OpenTask | None = order
+        # Set when the opening thread has ended, even after a failure: `is_open` says how.
         self.opened: asyncio.Event = asyncio.Event()
         self.is_open: bool = False
         self.wiped: bool = False

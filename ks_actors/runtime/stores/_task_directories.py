@@ -47,12 +47,13 @@ class Disk:
         Delete those older than `max_age_ms` (-1: none).
         """
         now = self._wall_time()
+        # Left over from a crash between the rename and the deletion.
         self.delete(self._path.glob(f"*{_DELETED}"))
         for task, directory in self._directories():
             # The clock may be behind the files' times: then their age starts now.
             since = min(now, _changed_ms(directory))
             reason = (
-                f"nobody has used it for {(now - since) // 1000} s, longer than "
+                f"it has not been used for {(now - since) // 1000} s, longer than "
                 "state_cleanup_dir_max_age_ms"
             )
             if 0 <= max_age_ms < now - since and self._may_go(task, directory, reason):
@@ -100,7 +101,7 @@ class Disk:
             if self._may_go(
                 task,
                 self._path / str(task),
-                f"nobody has used it for {seconds:g} s (state_cleanup_delay_ms)",
+                f"it has not been used for {seconds:g} s (state_cleanup_delay_ms)",
             ):
                 gone.append(task)
             else:
@@ -117,8 +118,7 @@ class Disk:
         stores = self._stores(task)
         if stores is None:
             _log.warning(
-                "%s, the local state of task %s, which the topology does not have, is given "
-                "up, and deleted: %s",
+                "%s, the local state of task %s, which the topology does not have, is deleted: %s",
                 directory,
                 task,
                 reason,
@@ -127,8 +127,8 @@ class Disk:
         known = list(stores)
         if only := without_copy(known):
             _log.warning(
-                "%s, the local state of task %s, is kept, though %s: it has the only copy of "
-                "store %s, which has no changelog. Delete it if nobody needs that",
+                "%s, the local state of task %s, is kept, although %s: it has the only copy of "
+                "store %s, which has no changelog. Delete it if you do not need that",
                 directory,
                 task,
                 reason,
@@ -140,7 +140,7 @@ class Disk:
             known,
             directory,
             reason,
-            fate="is given up, and deleted; its changelog has all of it",
+            fate="is deleted; its changelog has all of it",
         )
         return True
 
@@ -153,6 +153,7 @@ class Disk:
                 aside = directory.with_name(f"{task}{_DELETED}")
                 if aside.exists():  # from an earlier, failed deletion
                     continue
+                # A rename is atomic, so a task that returns never finds a half-deleted directory.
                 found.append(directory.rename(aside))
             self.used(task)
         return found
@@ -163,9 +164,7 @@ class Disk:
             try:
                 shutil.rmtree(directory)
             except OSError as error:
-                _log.warning(
-                    "the directory of a task that is not here any more cannot be deleted: %s", error
-                )
+                _log.warning("could not delete the directory of a task that has left: %s", error)
 
 
 def _changed_ms(directory: Path) -> int:

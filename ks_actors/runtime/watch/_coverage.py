@@ -41,7 +41,7 @@ class ReadElsewhere(NamedTuple):
         )
 
     def __str__(self) -> str:
-        told = [] if self.assigned else ["the group assigns tasks anew"]
+        told = [] if self.assigned else ["the group is assigning its tasks"]
         if self.unread:
             told.append(f"no member of the group reads {_named(self.unread)}")
         if self.others:

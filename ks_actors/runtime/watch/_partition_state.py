@@ -123,4 +123,4 @@ def _further(lag: int | None, end: int | None, behind: int) -> int | None:
 
 def worker_of(crew: Workers, ref: Any) -> str:
     """Return the name of a worker."""
-    return crew.name_of(ref) or "a worker that is ending"
+    return crew.name_of(ref) or "a worker that is stopping"

@@ -66,7 +66,7 @@ class Reasons:
             return (
                 Why.REBALANCING,
                 (
-                    "the group has assigned the task, and its committed offsets are looked "
+                    "the group has assigned the task, and its committed offsets are being looked "
                     f"up{self._away()}"
                 ),
             )
@@ -89,14 +89,14 @@ class Reasons:
             return (
                 Why.RESTING,
                 (
-                    "the task rests after it has failed: "
+                    "the task rests after a failure: "
                     f"{failures.get(task.id) or failures.get(None) or 'its worker has died'}"
                 ),
             )
         if "fetch" in poller.ctx.timers:
             return (
                 Why.RESTING,
-                f"fetching rests after a commit has failed: {failures.get(None, '')}",
+                f"fetching rests after a failed commit: {failures.get(None, '')}",
             )
         return None
 
@@ -120,16 +120,16 @@ class Reasons:
             return (
                 Why.ASYNC_CALL,
                 (
-                    "the task takes nothing new before its commit, which waits for calls in "
-                    f"flight at {', '.join(task.busy_nodes())}"
+                    "the task takes no records before its commit, which waits for calls in flight "
+                    f"at {', '.join(task.busy_nodes())}"
                 ),
             )
         if draining and manager._drains.calm is not None:
             return (
                 Why.ASYNC_CALL,
                 (
-                    "the app closes when the calls in flight have ended, and begins no more of "
-                    "those that take long"
+                    "the app closes when the calls in flight have ended, and starts no more long "
+                    "calls"
                 ),
             )
         if (
@@ -148,8 +148,8 @@ class Reasons:
             return (
                 Why.OUTPUT,
                 (
-                    "what the tasks have written waits for the log, and there is too much of it to "
-                    f"write more{self._away()}"
+                    "the log is slow to take the tasks' output, and the limit of pending output "
+                    f"is reached{self._away()}"
                 ),
             )
         if manager._uncommitted.full:
@@ -160,8 +160,8 @@ class Reasons:
             return (
                 Why.UNCOMMITTED,
                 (
-                    f"stores hold as much uncommitted as {limit} allows, until a commit has taken "
-                    f"it{self._away()}"
+                    f"stores hold as many uncommitted bytes as {limit} allows, so the task waits "
+                    f"for a commit{self._away()}"
                 ),
             )
         return None
@@ -178,15 +178,15 @@ class Reasons:
                 return (
                     f"it waits for the calls in flight of {'; '.join(busy)}"
                     if busy
-                    else "it waits for tasks to hand on what they hold"
+                    else "it waits for tasks to forward the updates in their caches"
                 )
             absent = [f"task {task.id}" for task in tasks if task.absence.since is not None]
             return (
-                "it waits for workers to stand "
-                f"still{', which are at ' if absent else ''}{', '.join(absent)}"
+                "it waits for workers to "
+                f"pause{', which are busy with ' if absent else ''}{', '.join(absent)}"
             )
         if phase is Phase.ENDING:
-            return f"it waits for the log to take what was written{self._away()}"
+            return f"it waits for the log to write the output{self._away()}"
         return "the stores are being frozen"
 
     # --- causes that hold up one partition --------------------------------------------------------
@@ -205,12 +205,12 @@ class Reasons:
             return Why.NO_WORKER, "there is no worker; App.add_worker starts one"
         holder = manager._leased.get(task.id)
         if holder is not None:
-            return Why.WORKER, f"{worker_of(crew, holder)} has the task, and has not given it back"
+            return Why.WORKER, f"{worker_of(crew, holder)} has the task and has not returned it"
         if task.in_flight and not task.draining.room():
             return (
                 Why.ASYNC_CALL,
                 (
-                    "the task takes nothing new: max_in_flight calls have not returned at "
+                    "the task takes no records: max_in_flight calls have not returned at "
                     f"{', '.join(task.busy_nodes())}"
                 ),
             )
@@ -221,12 +221,12 @@ class Reasons:
             busy = "; ".join(
                 f"{worker} with task {', '.join(tasks)}" for worker, tasks in held.items()
             )
-            return Why.WORKER, f"no worker is free: {busy or 'none has reported for work'}"
+            return Why.WORKER, f"no worker is free: {busy or 'none has asked for work'}"
         return (
             Why.SCHEDULE,
             (
-                f"the task has {place.buffered} records of it and is not given to a worker, though "
-                "one is free; please report this"
+                f"the task has {place.buffered} records of it in memory and is not given to a "
+                "worker, though one is free; please report this"
             ),
         )
 
@@ -243,12 +243,12 @@ class Reasons:
 
     def _why_missing(self, other: RecordQueue, poller: Poller) -> str:
         if other.lag is None:
-            told = "of which it is not known whether the log has more"
+            told = "and it is not known whether the log has more of it"
         elif other.lag:
-            told = f"of which the log has more, {other.lag} offsets, which are not fetched yet"
+            told = f"and the log has {other.lag} more offsets of it, which are not fetched yet"
         else:
             return (
-                "which may get records within max_task_idle_ms "
+                "and records of it may come within max_task_idle_ms "
                 f"({self._config.max_task_idle_ms} ms)"
             )
         if other.partition in poller._stopped:
@@ -264,8 +264,8 @@ class Reasons:
             return (
                 Why.NOT_FETCHED,
                 (
-                    f"nothing has been fetched yet from offset {place.position} on, and how far "
-                    "the log goes is not known"
+                    f"nothing has been fetched yet from offset {place.position} on, and the end of "
+                    "the log is not known"
                 ),
             )
         return (

@@ -112,7 +112,7 @@ class StandstillTimes:
         for (task, partition), still in before.items():
             if still.told and still.since is not None and (task, partition) not in self._seen:
                 _log.info(
-                    "%s of task %s is not here any more, after it had waited for %.0f s",
+                    "%s of task %s is no longer on this instance, after it had waited for %.0f s",
                     partition,
                     task,
                     now - still.since,
@@ -156,7 +156,7 @@ class StandstillTimes:
         if still.since is not None and (not waits or (goes_on and call is None)):
             if still.told:
                 _log.info(
-                    "%s of task %s goes on, after it had waited for %.0f s",
+                    "%s of task %s continues, after it had waited for %.0f s",
                     place.partition,
                     place.task_id,
                     now - still.since,

@@ -35,7 +35,7 @@ def wait_of_instance(log: object, wall_time_ms: int) -> Wait:
         partition=None,
         reason=WaitReason.LOG if away else WaitReason.REBALANCING,
         text=away
-        or "there are no tasks yet: the app starts, or waits for its group to assign some",
+        or "there are no tasks yet: the app is starting, or waits for its group to assign some",
         since_ms=wall_time_ms - waited,
         waited_ms=waited,
         buffered=0,

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from ks_actors.records import TopicPartition
 
 UNREAD_TEXT = (
-    "no member of the group reads it, though the topology of this instance does: "
-    "the group's leader runs another version, or is about to assign it"
+    "no member of the group reads it, though the topology of this instance does: the group's "
+    "leader runs another version of the topology, or is about to assign it"
 )
 _NAMES = 50
 _log = logging.getLogger("ks_actors")
@@ -54,7 +54,7 @@ class UnreadPartitions:
         for partition in before.keys() - lags.keys():
             if self._told.pop(partition, 0):
                 _log.info(
-                    "%s is read again, or holds nothing more, after nobody had read it for %.0f s",
+                    "%s is read again, or has no more records, after it had no reader for %.0f s",
                     partition,
                     now - before[partition].since,
                 )

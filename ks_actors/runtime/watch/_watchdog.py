@@ -116,14 +116,14 @@ class Watch(Actor[WatchMessage]):
                 try:
                     self._look(self.ctx.time())
                 except Exception:  # noqa: BLE001 - a fault of the watch is no reason to end the app
-                    _log.exception("looking for records that wait has failed, and is tried again")
+                    _log.exception("the check for waiting records failed; it is retried")
             case EndsFound():
                 self._asking = False
                 self._ends = message.ends
             case EndsNotFound():
                 self._asking = False
                 _log.debug(
-                    "how far the log goes could not be found out, and is asked again: %s",
+                    "could not find out the end offsets of the log; retrying: %s",
                     message.error,
                 )
             case UnreadFound():
@@ -133,8 +133,7 @@ class Watch(Actor[WatchMessage]):
             case UnreadNotFound():
                 self._asking_group = False
                 _log.debug(
-                    "it could not be found out which partitions nobody reads, and "
-                    "is asked again: %s",
+                    "could not find out which partitions no member reads; retrying: %s",
                     message.error,
                 )
             case _:
@@ -177,10 +176,7 @@ class Watch(Actor[WatchMessage]):
         place = one.place
         reason, text = self._reasons.of(place, one.call)
         behind = "an unknown number of" if place.lag is None else place.lag
-        have = (
-            f"{place.buffered} records are in memory, and {behind} offsets are in "
-            "the log behind them"
-        )
+        have = f"{place.buffered} records are in memory, and {behind} more offsets are in the log"
         line = "%s of task %s has waited for %.0f s (%s): %s; %s"
         _log.warning(
             line, place.partition, place.task_id, one.waited(now), reason.value, text, have
@@ -195,7 +191,7 @@ class Watch(Actor[WatchMessage]):
         names = ", ".join(str(one.place.partition) for one in others[:_NAMES])
         more = ", …" if len(others) > _NAMES else ""
         _log.warning(
-            "%d more partitions have waited for as long, App.waiting() tells why: %s%s",
+            "%d more partitions have waited as long; App.waiting() gives the reasons: %s%s",
             len(others),
             names,
             more,
@@ -267,7 +263,11 @@ class Watch(Actor[WatchMessage]):
         if self._standing.paused:
             return self._made(one, None, *self._reasons.of(one.place, ""), now)
         return self._made(
-            one, None, WaitReason.RECORDS, "all that the log is known to have is processed", now
+            one,
+            None,
+            WaitReason.RECORDS,
+            "all records that the log is known to have are processed",
+            now,
         )
 
     def _made(

@@ -120,8 +120,8 @@ class Codec:
             pack_time(time)
         except Exception as error:
             raise SerializationError(
-                f"store {self.name}: a timestamp is a whole number of ms in 8 bytes, "
-                f"got {time!r:.200}"
+                f"store {self.name}: a timestamp must be a whole number of ms in 8 bytes, got "
+                f"{time!r:.200}"
             ) from error
         return time  # type: ignore[no-any-return]
 
@@ -138,7 +138,7 @@ class Codec:
             self.index_bytes(index)
         except Exception as error:
             raise SerializationError(
-                f"store {self.name}: key {index!r:.200} cannot be written by its serde: {error!r}"
+                f"store {self.name}: the serde cannot write key {index!r:.200}: {error!r}"
             ) from error
 
     def raw(self, entry: Entry) -> bytes:
@@ -164,7 +164,7 @@ class Codec:
             return (self.read_value(raw[TIME_BYTES:]), unpack_time(raw)[0])
         except Exception as error:
             raise SerializationError(
-                f"store {self.name} holds a value that its serde cannot read: {error!r}; has the "
+                f"store {self.name} has a value that its serde cannot read: {error!r}; has the "
                 "serde been changed?"
             ) from error
 
@@ -174,8 +174,8 @@ class Codec:
             return self.read_key(encoded)
         except Exception as error:
             raise SerializationError(
-                f"store {self.name} holds a key that its serde cannot read: {error!r}; has the "
-                "serde been changed?"
+                f"store {self.name} has a key that its serde cannot read: {error!r}; has the serde "
+                "been changed?"
             ) from error
 
     def index_key(self, encoded: bytes) -> Any:
@@ -198,8 +198,8 @@ class Codec:
     def refuse(self, index: Any, value: Any, error: Exception) -> NoReturn:
         """Raise SerializationError for a put that cannot be written."""
         raise SerializationError(
-            f"store {self.name}: what was put under key {index!r} cannot be written by its serde: "
-            f"{error!r}; value: {value!r:.200}"
+            f"store {self.name}: the serde cannot write the value of key {index!r}: {error!r}; "
+            f"value: {value!r:.200}"
         ) from error
 
 

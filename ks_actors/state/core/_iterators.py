@@ -69,7 +69,7 @@ class _NoMore:
         if self._store is None:
             raise StopIteration
         raise StoreClosed(
-            f"store {self._store} is closed, as its task is, before it has been read to its end"
+            f"store {self._store} was closed with its task before it was read to its end"
         )
 
     def close(self) -> None:

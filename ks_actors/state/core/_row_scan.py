@@ -58,7 +58,7 @@ class Rows:
         if self._noted > MOST_NOTES:
             self.void(
                 f"a query was not read to its end while {self._noted:,} changes were committed: "
-                "read faster, or less at a time"
+                "read faster, or smaller ranges"
             )
 
     def void(self, reason: str) -> None:

@@ -51,7 +51,7 @@ def read_checkpoint(directory: Path) -> dict[tuple[str, int], int]:
         }
     except ValueError as error:
         raise TaskCorrupted(
-            f"{path} is no checkpoint file: {error}; the task is to be wiped and restored"
+            f"{path} is not a checkpoint file: {error}; the task is deleted and restored"
         ) from error
 
 
@@ -97,7 +97,7 @@ class CheckpointFile:
             return read_checkpoint(self._directory)
         except TaskCorrupted as error:
             _log.warning(
-                "the file is deleted, stores that do not know their offsets are restored: %s", error
+                "the file is deleted, and stores without stored offsets are restored: %s", error
             )
             (self._directory / NAME).unlink()
             return {}

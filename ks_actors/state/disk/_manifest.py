@@ -54,13 +54,13 @@ class Manifest(msgspec.Struct):
             manifest = _decoder.decode(data)
         except msgspec.MsgspecError as error:
             raise TaskCorrupted(
-                f"task {task}: the list of stores cannot be read: {error}; it is to be "
-                "wiped and restored"
+                f"task {task}: the list of stores cannot be read: {error}; the task is deleted and "
+                "restored"
             ) from error
         if manifest.format != FORMAT:
             raise TaskCorrupted(
-                f"task {task}: state of format {manifest.format}, expected {FORMAT}; it is to be "
-                "wiped and restored"
+                f"task {task}: state of format {manifest.format}, expected {FORMAT}; the task is "
+                "deleted and restored"
             )
         return manifest
 
@@ -99,8 +99,8 @@ class Manifest(msgspec.Struct):
             free = next((number for number in range(1, LAST_ID + 1) if number not in used), None)
             if free is None:
                 raise TaskCorrupted(
-                    f"task {task}: no more than {LAST_ID} stores fit into one state directory; it "
-                    "is to be wiped and restored"
+                    f"task {task}: one state directory has room for {LAST_ID} stores; the task is "
+                    "deleted and restored"
                 )
             number = free
         else:
@@ -161,8 +161,8 @@ def recall(
             rows = engine.scan(store.prefix, after(store.prefix))
             if next(rows, None) is not None:
                 give_up(
-                    "nothing tells how far of the changelog it is: it was written without one, or "
-                    "a crash has interrupted its first write"
+                    "it has no changelog offset: it was written without a changelog, or its first "
+                    "write was interrupted by a crash"
                 )
             rows.close()
             engine.write((), [(store.prefix, after(store.prefix))])

@@ -24,16 +24,16 @@ def refuse(error: Exception, where: str) -> NoReturn:
     text = str(error)
     if any(sign in text for sign in FULL):
         raise StateFull(
-            f"{where} cannot be written, there is no room: free some; what was committed is in "
-            f"the changelog ({text})"
+            f"{where} cannot be written, because the disk is full: free space; committed changes "
+            f"are in the changelog ({text})"
         ) from error
     if any(sign in text for sign in TOO_MANY_FILES):
         # Check this before LOCKED: with too many open files, the lock file cannot be opened either.
         raise StateError(
-            f"{where} cannot be used, the process has as many files open as it may, and each task "
-            "with state on disk needs some: raise the limit (`ulimit -n`; App.main raises it as "
-            "far as the system allows), keep stores in memory, or spread the tasks over more "
-            f"instances ({text})"
+            f"{where} cannot be used, because the process has reached its limit of open files, and "
+            "each task with state on disk needs some: raise the limit (`ulimit -n`; App.main "
+            "raises it as far as the system allows), keep stores in memory, or spread the tasks "
+            f"over more instances ({text})"
         ) from error
     if any(sign in text for sign in LOCKED):
         raise StateLocked(
@@ -41,7 +41,5 @@ def refuse(error: Exception, where: str) -> NoReturn:
             f"choose another directory ({text})"
         ) from error
     if any(sign in text for sign in BROKEN):
-        raise TaskCorrupted(
-            f"{where} cannot be trusted: it is to be wiped and restored ({text})"
-        ) from error
+        raise TaskCorrupted(f"{where} is damaged: it is deleted and restored ({text})") from error
     raise StateError(f"{where} cannot be used: {text}") from error

@@ -270,7 +270,7 @@ class Ingest:
         # Delete the old database first: `rename` cannot replace a directory with files.
         if database.exists():
             give_up(
-                self._task, self._stores, self._directory, reason, fate="is given up, and replaced"
+                self._task, self._stores, self._directory, reason, fate="is deleted, and replaced"
             )
             shutil.rmtree(database)
         # it belongs to the old database

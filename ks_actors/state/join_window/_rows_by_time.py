@@ -266,8 +266,7 @@ class JoinWindowRows:
         """
         if self._touched or self._frozen:
             raise IllegalTransition(
-                f"store {self.name}: what is uncommitted is to be dropped before "
-                "anything is restored"
+                f"store {self.name}: drop uncommitted changes before you restore anything"
             )
         parts = [SUFFIX.unpack_from(key, len(key) - SUFFIX.size) for key in batch.keys]
         observed = max((start for start, _ in parts), default=-1)

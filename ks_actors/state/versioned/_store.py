@@ -52,8 +52,7 @@ class VersionedKeyValueStore(Versions[K], Generic[K, V]):
         self._check_key(key)
         if timestamp < 0:
             raise ValueError(
-                f"store {self.name}: a version cannot be valid from {timestamp} ms "
-                "on, give 0 or more"
+                f"store {self.name}: a version is valid from {timestamp} ms on: give 0 or more"
             )
         return self.put_version(key, value, self._codec.checked_time(timestamp))
 

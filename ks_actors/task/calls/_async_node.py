@@ -344,7 +344,7 @@ class AsyncNode:
 
     def _cancelled(self, call: Call, cancelled: BaseException) -> Exception:
         error = RuntimeError(
-            f"the asynchronous processor {self.node} was cancelled, and not by the app that runs "
+            f"the asynchronous processor {self.node} was cancelled, but not by the app that runs "
             f"it, for {where(call)}"
         )
         error.__cause__ = cancelled
@@ -355,7 +355,7 @@ def where(call: Call) -> str:
     """Describe the record of a call."""
     origin = call.origin
     return (
-        "a record of a punctuation, or one of unknown origin"
+        "a record of a punctuation, or of unknown origin"
         if origin is None
         else f"{origin.topic}-{origin.partition} offset {origin.offset}"
     )

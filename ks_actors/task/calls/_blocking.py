@@ -33,8 +33,8 @@ def blocking(function: F, /) -> F:
     """
     if not callable(function):
         raise TopologyError(
-            f"{function!r} is declared as blocking, and cannot be called: give a function, or "
-            "a processor class"
+            f"{function!r} is declared as blocking and is not callable: give a function, or a "
+            "processor class"
         )
     if (
         is_async(function)
@@ -43,7 +43,7 @@ def blocking(function: F, /) -> F:
     ):
         raise TopologyError(
             f"{function!r} is 'async def' and declared as blocking: await asyncio.to_thread(...) "
-            "what blocks, and leave out the mark"
+            "for the blocking part, and remove the mark"
         )
     setattr(function, _MARK, True)
     return function
@@ -77,9 +77,9 @@ def check_threads(topology: Topology, default_extractor: TimestampExtractor) -> 
     for node in topology.nodes.values():
         if isinstance(node, SourceNode) and _marked(node.timestamp_extractor or default_extractor):
             raise TopologyError(
-                f"the timestamp extractor of {node.name} is declared as blocking, and extractors "
-                "run on the loop: leave out the mark if it is quick, or tell the time in a "
-                "processor that is declared so"
+                f"the timestamp extractor of {node.name} is declared as blocking, but extractors "
+                "run on the event loop: remove the mark if it is quick, or set the time in a "
+                "blocking processor"
             )
     for part in topology.subtopologies():
         nodes = [topology.nodes[name] for name in part.nodes]
@@ -95,9 +95,9 @@ def check_threads(topology: Topology, default_extractor: TimestampExtractor) -> 
         if blocks is not None and waits is not None:
             raise TopologyError(
                 f"{blocks} is declared as blocking and {waits} is 'async def', and both are in "
-                f"subtopology {part.id}, whose tasks run either in a thread or on the loop: make "
-                f"{blocks} 'async def' and await asyncio.to_thread(...) there, or part them by "
-                "stream.repartition()"
+                f"subtopology {part.id}, whose tasks run either in a thread or on the event loop: "
+                f"make {blocks} 'async def' and await asyncio.to_thread(...) there, or separate "
+                "them by stream.repartition()"
             )
 
 

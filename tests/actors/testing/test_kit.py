@@ -195,7 +195,7 @@ async def test_a_probe_watches_and_sees_ends_and_pressure(actor_kit: TestKit) ->
     ref.tell("x")
     await actor_kit.quiesce()
     assert probe.signals == (Started(0), Pressure(ref, high=True), Pressure(ref, high=False))
-    with pytest.raises(AssertionError, match="expected the end of /test/a within 1 s, but it lives"):
+    with pytest.raises(AssertionError, match="expected the end of /test/a within 1 s, but it is alive"):
         await probe.terminated(ref)
     ref.tell(boom)
     assert isinstance((await probe.terminated(ref)).cause, Boom)

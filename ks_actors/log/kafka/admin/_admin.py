@@ -115,7 +115,7 @@ class Admin:
             if name not in existing:
                 raise error
         if existing:
-            raise TopicExists(f"there are topics {', '.join(sorted(existing))} already")
+            raise TopicExists(f"topics {', '.join(sorted(existing))} already exist")
 
     @staticmethod
     def _sort_out(
@@ -149,7 +149,7 @@ class Admin:
                 raise Unavailable(f"{', '.join(missing)} have no leaders yet", refresh=False)
 
         if counts:
-            await self._client.retry(f"to see {', '.join(counts)} in place", attempt)
+            await self._client.retry(f"to wait until {', '.join(counts)} exist", attempt)
 
     async def create_partitions(self, counts: Mapping[str, int]) -> None:
         """Give topics more partitions, and wait until these have leaders.
@@ -185,7 +185,7 @@ class Admin:
             if again:
                 raise Unavailable(again)
 
-        await self._client.retry(f"to give {', '.join(counts)} more partitions", attempt)
+        await self._client.retry(f"to add partitions to {', '.join(counts)}", attempt)
         await self._until_led({name: count for name, count in counts.items() if name not in failed})
         for error in failed.values():
             raise error
@@ -222,7 +222,7 @@ class Admin:
                 raise Unavailable(f"{', '.join(found)} are still listed", refresh=False)
 
         await self._client.retry(f"to delete {', '.join(wanted)}", attempt)
-        await self._client.retry(f"to see {', '.join(wanted)} go", gone)
+        await self._client.retry(f"to wait until {', '.join(wanted)} are gone", gone)
         for error in failed.values():
             raise error
 
@@ -311,7 +311,9 @@ class Admin:
             await self.learn_limits(topics)
         except LogError as error:
             _log.debug(
-                "how large records may be is asked for again with the first of them: %s", error
+                "could not look up max.message.bytes; the first record of the topic tries again: "
+                "%s",
+                error,
             )
 
     def _note_limits(self, configs: Mapping[str, Mapping[str, str]]) -> None:
@@ -370,7 +372,7 @@ class Admin:
             elif code == OFFSET_OUT_OF_RANGE:
                 raise OffsetOutOfRange(partition, left[partition], -1, -1)
             elif code:
-                raise error_of(code, f"it was not possible {what} of {partition}")
+                raise error_of(code, f"failed {what} of {partition}")
             else:
                 found[partition] = result
                 del left[partition]

@@ -44,7 +44,7 @@ async def fetch_committed(
     if response.error_code:
         raise error_of(
             response.error_code,
-            f"it was not possible to learn what group {group_id!r} has committed",
+            f"failed to look up the committed offsets of group {group_id!r}",
         )
     for topic, numbers, _ in response.topics:
         for number, offset, _, metadata, code, _ in numbers:
@@ -54,8 +54,7 @@ async def fetch_committed(
             if code:
                 raise error_of(
                     code,
-                    f"it was not possible to learn what group {group_id!r} has "
-                    f"committed of {partition}",
+                    f"failed to look up the committed offset of group {group_id!r} for {partition}",
                 )
             if offset != _NONE:
                 found[partition] = OffsetAndMetadata(offset, metadata or "")
@@ -82,8 +81,7 @@ async def fetch_unstable(
     for code in filter(None, codes(response)):
         raise error_of(
             code,
-            f"it was not possible to learn whether what group {group_id!r} has committed "
-            "is about to change",
+            f"failed to find out whether group {group_id!r} has pending offset commits",
         )
     return {
         TopicPartition(topic, number)
@@ -106,8 +104,8 @@ async def commit_offsets(
     if group.generation < 0:
         # A coordinator would accept it: any client may commit for a group without members.
         raise IllegalGeneration(
-            f"the member is in no generation of group {group.group_id!r} yet: wait "
-            "until it is assigned"
+            f"the member is not in a generation of group {group.group_id!r} yet: wait until it has "
+            "an assignment"
         )
     await send_offsets(client, group, instance_id, offsets)
 
@@ -132,8 +130,7 @@ async def send_offsets(
             if code:
                 raise error_of(
                     code,
-                    f"it was not possible to commit an offset of {topic}-{number} for group "
-                    f"{group.group_id!r}",
+                    f"failed to commit an offset of {topic}-{number} for group {group.group_id!r}",
                 )
 
 

@@ -177,9 +177,7 @@ class KafkaClient:
                     if last.refresh:
                         last = await self._try_refresh(last)
         except TimeoutError:
-            raise LogTimeout(
-                f"it was not possible {what} within {limit_ms} ms: {last or 'no answer'}"
-            ) from last
+            raise LogTimeout(f"failed {what} within {limit_ms} ms: {last or 'no answer'}") from last
 
     async def _try_refresh(self, last: LogError) -> LogError:
         try:
@@ -217,7 +215,7 @@ class KafkaClient:
         self._check()
         address = self._brokers.get(node) or self._bootstrap.get(node)
         if address is None:
-            raise Unavailable(f"broker {node} is not known to the cluster at this time")
+            raise Unavailable(f"the cluster does not list broker {node} at this time")
         limit_ms = self.options.request_timeout_ms if timeout_ms is None else timeout_ms
         return await self._connections.send(node, address, channel, request, limit_ms / 1000)
 
@@ -352,9 +350,7 @@ class KafkaClient:
         what = f"to find the coordinator of {_KINDS[kind]} {key}"
         self._raise_retriable([response.error_code], what)
         if response.error_code:
-            raise error_of(
-                response.error_code, f"it was not possible {what}", response.error_message
-            )
+            raise error_of(response.error_code, f"failed {what}", response.error_message)
         self._brokers.setdefault(response.coordinator_id, (response.host, response.port))
         self._coordinators[kind, key] = response.coordinator_id
         return int(response.coordinator_id)
@@ -408,7 +404,7 @@ class KafkaClient:
         try:
             await self.refresh(topics)
         except Unavailable as error:
-            _log.debug("leaders could not be looked up: %s", error)
+            _log.debug("could not look up leaders: %s", error)
 
     def why_no_leader(self, partition: TopicPartition) -> LogError:
         """Return the error for a partition without a leader at the last lookup.
@@ -417,14 +413,14 @@ class KafkaClient:
         """
         code = self._refused.get(partition.topic)
         if code is not None:
-            return error_of(code, f"it was not possible to look up topic {partition.topic}")
+            return error_of(code, f"failed to look up topic {partition.topic}")
         if partition.topic not in self._answered:
             # The cluster may have been unreachable since before the first lookup.
-            return Unavailable(f"no broker has told yet whether there is {partition}")
+            return Unavailable(f"no broker has answered yet whether {partition} exists")
         topic = self._topics.get(partition.topic)
         if topic is None or partition.partition not in topic.leaders:
             return UnknownTopicOrPartition(
-                f"there is no {partition}; create it, or wait until it has been created"
+                f"{partition} does not exist; create it, or wait until it has been created"
             )
         return Unavailable(f"{partition} has no leader at this time")
 
@@ -437,7 +433,7 @@ class KafkaClient:
         """
         names = None if topics is None else sorted(set(topics))
         found = await self.retry(
-            "to learn which topics there are",
+            "to list topics",
             lambda: self._ask_metadata(names),
             timeout_ms=timeout_ms,
         )
@@ -498,4 +494,4 @@ class KafkaClient:
     def _raise_refused(self, topics: Iterable[str]) -> None:
         for name in topics:
             if name in self._refused:
-                raise error_of(self._refused[name], f"it was not possible to look up topic {name}")
+                raise error_of(self._refused[name], f"failed to look up topic {name}")

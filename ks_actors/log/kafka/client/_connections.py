@@ -202,8 +202,7 @@ class Connections:
             raise
         except NotImplementedError as error:
             raise LogError(
-                f"{where} has no version of {name_of_request(request)} that can be used: Kafka "
-                "2.8 up to 4.x can be"
+                f"{where} has no usable version of {name_of_request(request)}: use Kafka 2.8 to 4.x"
             ) from error
 
     def _line(self, address: tuple[str, int], channel: str) -> Line:
@@ -283,27 +282,27 @@ class Connections:
                 return connection
         except _REFUSED as error:
             raise NotAuthorized(
-                f"{where} does not let {options.sasl_username!r} in by "
-                f"{options.sasl_mechanism}: {error}"
+                f"{where} refuses to authenticate {options.sasl_username!r} by "
+                f"{options.sasl_mechanism}: {error}; check the credentials"
             ) from error
         except ssl.SSLCertVerificationError as error:
             raise NotAuthorized(
-                f"{where} has a certificate that is not trusted: "
-                f"{error.verify_message}; set tls_ca_file"
+                f"the certificate of {where} is not trusted: {error.verify_message}; set "
+                "tls_ca_file"
             ) from error
         except TimeoutError:
             raise self._told(
                 address,
                 channel,
-                f"{where} took no connection within {options.connect_timeout_ms} ms",
+                f"{where} did not accept a connection within {options.connect_timeout_ms} ms",
                 away=True,
             ) from None
         except ssl.SSLError as error:
             raise self._told(
                 address,
                 channel,
-                f"{where} does not talk TLS as this client does: {error}; check its "
-                "listener, and tls",
+                f"{where} does not speak TLS as this client does: {error}; check its listener, and "
+                "tls",
             ) from error
         except (OSError, KafkaError) as error:
             told = (

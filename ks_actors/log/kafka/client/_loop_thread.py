@@ -32,7 +32,7 @@ class LoopThread:
     def loop(self) -> asyncio.AbstractEventLoop:
         """The running loop. Raises LogClosed."""
         if self._closed:
-            raise LogClosed(f"{self._name} has been ended")
+            raise LogClosed(f"{self._name} has stopped")
         if self._loop is None:
             self._loop, self._thread = self._begin()
         return self._loop
@@ -79,7 +79,7 @@ class LoopThread:
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if self._closed and task is not None and not task.cancelling():
-                raise LogClosed(f"{self._name} has been ended") from None
+                raise LogClosed(f"{self._name} has stopped") from None
             raise
 
     async def close(self) -> None:

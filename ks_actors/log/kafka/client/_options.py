@@ -83,8 +83,8 @@ class KafkaOptions:
             self.sasl_mechanism is None
         ) != (self.sasl_password is None):
             raise ConfigError(
-                "sasl_mechanism, sasl_username and sasl_password go together: set "
-                "all of them, or none"
+                "sasl_mechanism, sasl_username and sasl_password belong together: set all of "
+                "them, or none"
             )
         if self.compression not in get_args(Compression):
             raise ConfigError(
@@ -92,16 +92,16 @@ class KafkaOptions:
                 f"{', '.join(get_args(Compression))}"
             )
         if not self.tls and (self.tls_ca_file or self.tls_cert_file or self.tls_key_file):
-            raise ConfigError("there are TLS files, but tls is off: set tls=True")
+            raise ConfigError("TLS files are set, but tls is off: set tls=True")
         if isinstance(self.tls, ssl.SSLContext) and (
             self.tls_ca_file or self.tls_cert_file or self.tls_key_file
         ):
             raise ConfigError(
-                "tls is an SSLContext: load its files into it, and leave tls_ca_file, "
-                "tls_cert_file and tls_key_file out"
+                "tls is an SSLContext: load the files into it, and do not set tls_ca_file, "
+                "tls_cert_file and tls_key_file"
             )
         if not 1 <= self.max_in_flight <= 5:  # noqa: PLR2004 - brokers remember the last 5 batches
-            raise ConfigError(f"max_in_flight is {self.max_in_flight}: it can be 1 to 5")
+            raise ConfigError(f"max_in_flight is {self.max_in_flight}: give 1 to 5")
         for name in (
             "request_timeout_ms",
             "api_timeout_ms",
@@ -111,7 +111,7 @@ class KafkaOptions:
             "max_decompressed_bytes",
         ):
             if getattr(self, name) <= 0:
-                raise ConfigError(f"{name} is {getattr(self, name)}: it has to be positive")
+                raise ConfigError(f"{name} is {getattr(self, name)}: give a positive number")
         backoffs = (
             "retry_backoff_ms",
             "retry_backoff_max_ms",
@@ -120,7 +120,7 @@ class KafkaOptions:
         )
         for name in (*backoffs, "missing_topic_wait_ms", "linger_ms"):
             if getattr(self, name) < 0:
-                raise ConfigError(f"{name} is {getattr(self, name)}: it cannot be negative")
+                raise ConfigError(f"{name} is {getattr(self, name)}: give 0 or more")
 
     @property
     def security_protocol(self) -> str:
@@ -148,7 +148,7 @@ class KafkaOptions:
                 )
         except (OSError, ssl.SSLError) as error:
             raise ConfigError(
-                f"the TLS files cannot be used: {error}; check tls_ca_file, tls_cert_file, "
+                f"the TLS files cannot be loaded: {error}; check tls_ca_file, tls_cert_file, "
                 "tls_key_file, tls_key_password"
             ) from error
         context.check_hostname = self.tls_check_hostname

@@ -93,9 +93,9 @@ class Outages:
             self._last_told[where] = now
             seconds = now - away.since
         _log.warning(
-            "%s; tried again until it answers%s",
+            "%s; the client retries until it answers%s",
             reason,
-            f", for {seconds:.0f} s by now" if seconds >= 1 else "",
+            f", for {seconds:.0f} s so far" if seconds >= 1 else "",
         )
 
     def answered(self, where: str, line: Hashable) -> None:
@@ -166,7 +166,7 @@ class Refusals:
         elif now >= self._due:
             self._due = now + _TELL_EACH
             _log.warning(
-                "it has not been possible %s for %.0f s, and is tried again: %s",
+                "the client has failed %s for %.0f s, and retries: %s",
                 self._what,
                 now - self._since,
                 error,

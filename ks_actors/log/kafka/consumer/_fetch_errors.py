@@ -81,8 +81,8 @@ class FetchErrors:
             self.refresh()
         elif code == _CORRUPT:
             error = LogCorrupted(
-                f"the broker cannot read {source.partition} at offset {source.ahead}: what it has "
-                "stored is damaged"
+                f"the broker cannot read {source.partition} at offset {source.ahead}: its stored "
+                "data is damaged"
             )
             self._owner.fail(source, error)
         elif code in RETRIABLE:
@@ -90,7 +90,7 @@ class FetchErrors:
             if code in STALE_METADATA:
                 self.refresh()
         else:
-            self._owner.fail(source, error_of(code, f"{source.partition} cannot be fetched"))
+            self._owner.fail(source, error_of(code, f"fetching {source.partition} failed"))
         self._owner.change(source)
 
     def _hold(self, source: Source, *, away: bool = False) -> None:
@@ -115,8 +115,7 @@ class FetchErrors:
             self._owner.fail(
                 source,
                 UnknownTopicOrPartition(
-                    f"there is no {source.partition} to fetch from: it was "
-                    "deleted, or never created"
+                    f"{source.partition} does not exist: it was deleted, or never created"
                 ),
             )
         else:
@@ -136,7 +135,7 @@ class FetchErrors:
         except Unavailable as error:
             for source in self._leaderless():
                 self._hold(source, away=error.away)
-            _log.debug("%s: no broker tells who leads: %s", self._who, error)
+            _log.debug("%s: no broker knows the leader: %s", self._who, error)
         except Exception as error:  # noqa: BLE001 - the waiting reader has to hear of any error
             for source in self._leaderless():
                 self._owner.fail(
@@ -192,7 +191,7 @@ class FetchErrors:
         response = await self._client.send_to_leader(partition, request, _offset_codes)
         ((_, ((_, code, _, offset, *_),)),) = response.topics
         if code:
-            raise error_of(code, f"it was not possible to learn which offsets {partition} has")
+            raise error_of(code, f"failed to look up the offsets of {partition}")
         return int(offset)
 
 
@@ -202,6 +201,6 @@ def _offset_codes(response: Any) -> list[int]:
 
 def unexpected(partition: TopicPartition, error: Exception) -> LogError:
     """Wrap an unexpected exception into a LogError."""
-    failed = LogError(f"{partition} cannot be fetched: {type(error).__name__}: {error}")
+    failed = LogError(f"fetching {partition} failed: {type(error).__name__}: {error}")
     failed.__cause__ = error
     return failed

@@ -231,7 +231,7 @@ class FetchLoop:
     def _unreachable(self, broker: FetchBroker, error: Unavailable) -> None:
         if not broker.failures:
             _log.warning(
-                "%s: fetching from broker %s is not possible, and tried again until it is: %s",
+                "%s: fetching from broker %s fails; the client retries: %s",
                 self._who,
                 broker.node,
                 error,
@@ -279,7 +279,7 @@ class FetchLoop:
         """Handle the error code of a whole response."""
         if code not in RETRIABLE:
             for source in self._asked(line):
-                self.fail(source, error_of(code, f"{source.partition} cannot be fetched"))
+                self.fail(source, error_of(code, f"fetching {source.partition} failed"))
         elif line.session.full or code not in {NOT_FOUND, INVALID_EPOCH}:
             self._rest(broker)
         # A broker that restarted, or needs room for other sessions, has dropped this one.

@@ -117,7 +117,7 @@ class KafkaFetcher:
         strange = [str(partition) for partition in partitions if partition not in self._sources]
         if strange:
             raise LogError(
-                f"fetcher {self.client_id} does not have {', '.join(strange)}: assign them"
+                f"fetcher {self.client_id} is not assigned {', '.join(strange)}: assign them"
             )
         return [self._sources[partition] for partition in partitions]
 
@@ -142,14 +142,14 @@ class KafkaFetcher:
         LogClosed.
         """
         if max_records < 1:
-            raise ValueError(f"max_records is at least 1, not {max_records}")
+            raise ValueError(f"max_records is {max_records}: give 1 or more")
         # Yield before any read: a cancellation after a read would lose records.
         await asyncio.sleep(0)
         found = self._collect(max_records)
         if found or max_wait_ms <= 0:
             return found
         if self._waiter is not None:
-            raise LogError(f"fetcher {self.client_id} is waiting in another fetch already")
+            raise LogError(f"fetcher {self.client_id} is already waiting in another fetch")
         loop = asyncio.get_running_loop()
         self._late = False
         timer = loop.call_later(max_wait_ms / 1000, self._time_is_up)

@@ -72,7 +72,7 @@ class DeadMembers:
                 await self._bury(member_id)
         self._look_around()
         self._watching = asyncio.create_task(
-            self._watch(), name=f"neighbours in group {self._group_id}"
+            self._watch(), name=f"local members of group {self._group_id}"
         )
 
     def know(self, member_id: str) -> None:
@@ -80,7 +80,11 @@ class DeadMembers:
         try:
             self._neighbours.know(member_id)
         except LogError as error:
-            _log.debug("others find out by the session timeout when this process dies: %s", error)
+            _log.debug(
+                "could not register this member; if it dies, others notice after the session "
+                "timeout: %s",
+                error,
+            )
 
     async def end(self, *, known: bool) -> None:
         """Unregister.
@@ -102,7 +106,11 @@ class DeadMembers:
             if not self._neighbours.entered:
                 self._neighbours.enter()
         except LogError as error:
-            _log.debug("others find out by the session timeout when this process dies: %s", error)
+            _log.debug(
+                "could not register this member; if it dies, others notice after the session "
+                "timeout: %s",
+                error,
+            )
 
     async def _watch(self) -> None:
         told = ""
@@ -114,7 +122,7 @@ class DeadMembers:
             except Exception as error:  # noqa: BLE001 - the group finds out by itself, but later
                 if told != (told := repr(error)):  # not three times a second
                     _log.warning(
-                        "members of group %s that have died on this machine are not looked for: %s",
+                        "could not look for dead members of group %s on this machine: %s",
                         self._group_id,
                         told,
                     )
@@ -129,7 +137,7 @@ class DeadMembers:
             dead.forget()
         except LogError as error:
             _log.debug(
-                "the member %s of group %s, which has died, is buried later: %s",
+                "could not remove the dead member %s from group %s yet: %s",
                 dead.member_id,
                 self._group_id,
                 error,
@@ -147,7 +155,8 @@ class DeadMembers:
         was_there = answer.error_code == NONE and all(code == NONE for *_, code in answer.members)
         if was_there:
             _log.info(
-                "the member %s of group %s is of a process that has died, and is made to leave",
+                "the process of member %s of group %s has died; the member is removed from the "
+                "group",
                 member_id,
                 self._group_id,
             )
@@ -175,7 +184,7 @@ class DeadMembers:
                 )
         except TimeoutError:
             raise LogTimeout(
-                f"the last transaction of {transactional_id} could not be ended within {_END_S} s"
+                f"could not end the last transaction of {transactional_id} within {_END_S} s"
             ) from None
         except LogTimeout:
             raise
@@ -183,7 +192,8 @@ class DeadMembers:
             # Another process does the same, or Kafka does not answer this request, or not for this
             # user.
             _log.debug(
-                "the transaction of %s, whose process has died, is left to Kafka: %r",
+                "could not end the transaction of %s, whose process has died; Kafka aborts it "
+                "after its timeout: %r",
                 transactional_id,
                 error,
             )

@@ -50,7 +50,7 @@ class GroupAdmin:
             if response.error_code in RETRIABLE:
                 raise Unavailable(f"broker {node} answered {name_of(response.error_code)}")
             if response.error_code:
-                raise error_of(response.error_code, "it was not possible to list groups")
+                raise error_of(response.error_code, "failed to list groups")
             found.update(name for name, *_ in response.groups)
         return found
 
@@ -64,9 +64,7 @@ class GroupAdmin:
         )
         code, _, state, _, _, members, *_ = response.groups[0]
         if code not in (NONE, GROUP_ID_NOT_FOUND):
-            raise error_of(
-                code, f"it was not possible to learn which members group {group_id!r} has"
-            )
+            raise error_of(code, f"failed to list the members of group {group_id!r}")
         # In other states brokers leave assignments empty.
         told = state == "Stable"
         return [
@@ -87,7 +85,7 @@ class GroupAdmin:
         )
         for code in (response.error_code, *(code for *_, code in response.members)):
             if code not in (NONE, UNKNOWN_MEMBER_ID):
-                raise error_of(code, f"it was not possible to remove members of group {group_id!r}")
+                raise error_of(code, f"failed to remove members of group {group_id!r}")
 
     async def offsets(self, group_id: str) -> Mapping[TopicPartition, OffsetAndMetadata]:
         """Return all offsets that a group has committed."""

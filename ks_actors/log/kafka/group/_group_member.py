@@ -172,7 +172,8 @@ class Coordinator:
             )
         except LogError as error:
             _log.warning(
-                "group %s could not be told that its member leaves, and has to find out: %s",
+                "could not tell group %s that its member leaves; it notices after the session "
+                "timeout: %s",
                 self._group.group_id,
                 error,
             )
@@ -201,7 +202,7 @@ class Coordinator:
                 await self._until(lambda: self._let_go)
             except MemberRemoved as thrown:
                 _log.warning(
-                    "the member %s of group %s is out: %s",
+                    "the member %s was removed from group %s: %s",
                     self._group.member_id,
                     self._group.group_id,
                     thrown,
@@ -212,7 +213,7 @@ class Coordinator:
             except LogClosed as error:
                 # The owner's loop ended without `close`: release its partitions to others.
                 _log.warning(
-                    "the member %s of group %s leaves: %s",
+                    "the member %s leaves group %s: %s",
                     self._group.member_id,
                     self._group.group_id,
                     error,
@@ -264,11 +265,11 @@ class Coordinator:
                     # The owner counts on its released partitions until the rebalance assigns them.
                     # They may now belong to other members.
                     raise
-                _log.debug("group %s is joined again: %s", self._group.group_id, thrown)
+                _log.debug("joined group %s after failures: %s", self._group.group_id, thrown)
                 await asyncio.sleep(_RETRY_SECONDS)
             except LogTimeout as error:
                 _log.warning(
-                    "group %s cannot be joined, and that is tried again until it can: %s",
+                    "could not join group %s; the member retries: %s",
                     self._group.group_id,
                     error,
                 )
@@ -397,8 +398,8 @@ class Coordinator:
                 f"{self._rebalance_ms} ms (max_poll_interval_ms)"
             )
             error: Exception = LogTimeout(
-                f"{why}, and nobody gets partitions until a member joins again: look "
-                "what it waits for"
+                f"{why}, so no member gets partitions until one joins again: find out why the "
+                "assignor blocks"
             )
         else:
             try:
@@ -456,7 +457,7 @@ class Coordinator:
         self.heard(0.0)
         while True:
             if not self._there():
-                raise LogClosed("the loop of its owner has ended")
+                raise LogClosed("the event loop of its owner has ended")
             await self._look()
             if await self._beat_once(group) == REBALANCE_IN_PROGRESS:
                 self._rebalance = True
@@ -483,7 +484,7 @@ class Coordinator:
             )
         except LogTimeout as error:
             # The membership stays: a restarted coordinator still knows it, or removes it.
-            _log.warning("group %s gets no heartbeats through: %s", group.group_id, error)
+            _log.warning("heartbeats to group %s fail: %s", group.group_id, error)
             self._client.disconnect(_BEAT)
             return NONE
         if response.error_code != REBALANCE_IN_PROGRESS:
@@ -501,8 +502,8 @@ class Coordinator:
             if self._instance_id is None:
                 await self._leave()
             raise MemberRemoved(
-                "its loop, or a function that is marked as blocking, has not returned for "
-                f"{stuck_ms} ms, and {self._rebalance_ms} is the limit (max_poll_interval_ms)",
+                "its event loop, or a function that is marked as blocking, has not returned for "
+                f"{stuck_ms} ms, and the limit is {self._rebalance_ms} ms (max_poll_interval_ms)",
                 forget=True,
             )
 

@@ -99,7 +99,7 @@ class LocalMembers:
                 self._lock = lock
         except OSError as error:
             raise LogError(
-                f"neighbours in group and cluster {self._group!r} are not seen: {error}"
+                f"could not look for local members of group and cluster {self._group!r}: {error}"
             ) from error
 
     def _find(self) -> Path:
@@ -117,8 +117,7 @@ class LocalMembers:
                 self._write(self._lock)
             except OSError as error:
                 raise LogError(
-                    f"neighbours in group and cluster {self._group!r} are not told a "
-                    f"member id: {error}"
+                    f"could not write the member id for group and cluster {self._group!r}: {error}"
                 ) from error
 
     def _write(self, lock: int) -> None:
@@ -132,7 +131,7 @@ class LocalMembers:
         try:
             paths = [path for path in self._directory.iterdir() if path.name != self._name]
         except OSError as error:
-            raise LogError(f"{self._directory} cannot be looked at: {error}") from error
+            raise LogError(f"could not list {self._directory}: {error}") from error
         for path in paths:
             with suppress(OSError):  # skip files that cannot be opened
                 lock = _locked(path)
@@ -159,7 +158,7 @@ def _own(directory: Path) -> None:
     """Make a directory, or check that no other user can write to it."""
     directory.mkdir(mode=0o700, exist_ok=True)
     if not _is_own(directory.lstat(), stat.S_IFDIR):
-        raise PermissionError(f"{directory} is not a directory of this user's own")
+        raise PermissionError(f"{directory} is not a directory that only this user can write to")
 
 
 def _is_own(found: os.stat_result, kind: int) -> bool:

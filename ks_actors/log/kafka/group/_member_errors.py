@@ -28,13 +28,13 @@ def check_standing(code: int, group_id: str, what: str) -> None:
     if code in (UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID):
         fenced = code == FENCED_INSTANCE_ID
         raise MemberRemoved(
-            "another member has its instance id"
+            "another member has the same instance id"
             if fenced
-            else "the group does not know it any more",
+            else "the group does not know the member any more",
             forget=True,
             fenced=fenced,
         )
     if code in (ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS):
-        raise MemberRemoved("the group has moved on", forget=False)
+        raise MemberRemoved("the group is in a new generation", forget=False)
     if code:
-        raise error_of(code, f"it was not possible to {what} group {group_id!r}")
+        raise error_of(code, f"failed to {what} group {group_id!r}")

@@ -249,7 +249,7 @@ class KafkaMembership:
             self._loop.call_soon_threadsafe(self._called, call, arguments)
         except RuntimeError as error:
             # An owner that vanished without `close` must not keep partitions from others.
-            raise LogClosed("the loop of this membership has ended") from error
+            raise LogClosed("the event loop of this membership has ended") from error
 
     def is_there(self) -> bool:
         """Tell whether the owner's loop is open; called on the other loop."""

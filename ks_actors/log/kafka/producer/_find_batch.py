@@ -39,7 +39,9 @@ async def find_written(
             answer = await client.send_to_leader(partition, request, _codes, channel=channel)
             ((_, ((_, code, high, *_, raw),)),) = answer.topics
             if code:
-                raise error_of(code, f"it cannot be seen whether records for {partition} are there")
+                raise error_of(
+                    code, f"could not find out whether records for {partition} were written"
+                )
             for at, position in whole_batches(partition, raw):
                 if _is(raw, at, writer, sequence, count):
                     return position

@@ -64,7 +64,9 @@ class KafkaProducer:
             lambda answer: [answer.error_code],
         )
         if response.error_code:
-            raise error_of(response.error_code, f"producer {self.client_id} gets no id")
+            raise error_of(
+                response.error_code, f"producer {self.client_id} cannot get a producer id"
+            )
         return Identity(response.producer_id, response.producer_epoch)
 
     async def send(self, batches: Sequence[Outgoing], /) -> Sequence[int]:
@@ -109,8 +111,8 @@ class KafkaProducer:
         self._on_close(self)
         await self._sender.close(
             LogClosed(
-                f"producer {self.client_id} was closed, and nobody knows whether its last "
-                "records are there"
+                f"producer {self.client_id} was closed, and it is not known whether its last "
+                "records were written"
             )
         )
         await self._client.close()
@@ -119,6 +121,5 @@ class KafkaProducer:
 def not_sent(client_id: str) -> IllegalGeneration:
     """Return the error for abandoned records."""
     return IllegalGeneration(
-        f"producer {client_id} has not sent its last records: the member that they are of may "
-        "not be one any more"
+        f"producer {client_id} has not sent its last records: their member may have left the group"
     )

@@ -205,7 +205,9 @@ class Sender:
                     lane, piece = by_place.pop(TopicPartition(topic, number))
                     self._answered(lane, piece, code, offset)
             for lane, piece in by_place.values():
-                self._again(lane, piece, f"broker {node} did not say what became of it", stale=True)
+                self._again(
+                    lane, piece, f"broker {node} did not answer for its partition", stale=True
+                )
         except Unavailable as error:
             for lane, piece in by_place.values():
                 self._again(lane, piece, str(error), stale=True, away=error.away)
@@ -219,7 +221,7 @@ class Sender:
         except BaseException as error:
             # A bug: fail the batches, so that no caller waits forever.
             failed = LogError(
-                f"records for {', '.join(map(str, by_place))} could not be sent: {error!r}"
+                f"sending records for {', '.join(map(str, by_place))} failed: {error!r}"
             )
             failed.__cause__ = error
             for lane, piece in by_place.values():
@@ -272,7 +274,7 @@ class Sender:
                 error_of(
                     OUT_OF_ORDER_SEQUENCE_NUMBER,
                     what,
-                    f"and it is not known whether they are there: {error!r}",
+                    f"and it is not known whether they were written: {error!r}",
                 ),
             )
         else:
@@ -310,8 +312,8 @@ class Sender:
                 lane,
                 piece,
                 LogError(
-                    f"records for {lane.partition} are there, but their offset is not known: they "
-                    "were repeated too late"
+                    f"records for {lane.partition} were written, but their offset is not known: "
+                    "they were repeated too late"
                 ),
             )
         else:
@@ -333,7 +335,7 @@ class Sender:
                 piece,
                 LogClosed(
                     "the producer was closed, and it is not known whether records for "
-                    f"{lane.partition} are there"
+                    f"{lane.partition} were written"
                 ),
             )
             return
@@ -342,7 +344,7 @@ class Sender:
         self._waiting[lane] = None
         if lane.is_slow(now := asyncio.get_running_loop().time()):
             _log.warning(
-                "records for %s are not written yet after %g s, and that is tried again: %s",
+                "records for %s are not written yet after %g s; the producer retries: %s",
                 lane.partition,
                 SLOW_SECONDS,
                 reason,
@@ -356,7 +358,7 @@ class Sender:
     def _split(self, lane: PartitionQueue, piece: InFlightBatch) -> None:
         """Split a batch that is too large for the topic; the parts share its sequence numbers."""
         made = piece.cut(self._encoder)
-        lane.again("it was too large, and has been split", *made)
+        lane.again("it was too large and has been split", *made)
         self._waiting[lane] = None
         join([smaller.behind for smaller in made], piece.behind)
 
@@ -383,9 +385,9 @@ class Sender:
             error = self._abandoned if lane.is_abandoned() else None
             piece = lane.queue.popleft()
             known = (
-                "nothing of them was written"
+                "none of them were written"
                 if piece.sequence < 0
-                else "it is not known whether they were"
+                else "it is not known whether any were written"
             )
             limit = self._client.options.delivery_timeout_ms
             late = LogTimeout(
@@ -441,7 +443,7 @@ class Sender:
         try:
             await self._client.refresh(topics)
         except LogError as error:
-            _log.debug("leaders could not be looked up: %s", error)
+            _log.debug("could not look up leaders: %s", error)
         finally:
             self._refreshing = False
             self.go()

@@ -43,7 +43,7 @@ class EarlyOffsets:
             groups.setdefault(self._group, set())
         except LogError as error:
             _log.debug(
-                "%s is not part of a transaction of %s before its commit: %s",
+                "could not add %s to the transaction of %s before its commit: %s",
                 self._group,
                 self._coordination.name,
                 error,
@@ -61,8 +61,8 @@ class EarlyOffsets:
             if asking.cancelled():
                 # `end` has cancelled the request, not a canceller of this call.
                 raise LogClosed(
-                    f"the producer of {self._coordination.name} was closed while {self._group} "
-                    "was made part of its transaction"
+                    f"the producer of {self._coordination.name} was closed while it added "
+                    f"{self._group} to its transaction"
                 )
             asking.result()
 

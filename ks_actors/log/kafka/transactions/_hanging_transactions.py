@@ -127,11 +127,11 @@ class HangingTransactions:
         if not await self._coordination.until_complete():
             raise LogTimeout(
                 f"the coordinator of {name} was away while the end of a transaction was written "
-                "once more: it is to be written again"
+                "again: that must be repeated"
             )
         _log.info(
-            "the end of a transaction of %s is written once more: a broker may have left records "
-            "or offsets of it pending",
+            "writing the end of a transaction of %s again: a broker may have left records or "
+            "offsets of it pending",
             name,
         )
 
@@ -149,7 +149,7 @@ class HangingTransactions:
         except LogError as error:
             # The id is new, or this user may not ask.
             _log.debug(
-                "how the last transaction of %s was ended is not known: %s",
+                "could not find out how the last transaction of %s ended: %s",
                 self._coordination.name,
                 error,
             )
@@ -175,14 +175,16 @@ class HangingTransactions:
                 identity = await self._coordination.begin_settling(expected, commit=left.commit)
                 if identity.producer_id != last.identity.producer_id:
                     raise LogError(
-                        "its epochs have run out, and another producer id decides nothing of it"
+                        "its epochs are used up, and a transaction under another producer id "
+                        "cannot end it"
                     )
                 await self._end(identity, left)
         except (LogTimeout, EpochRefused):
             raise
         except LogError as error:
             _log.warning(
-                "it is not known whether the last transaction of %s is ended everywhere: %s",
+                "could not find out whether the last transaction of %s has ended on all brokers: "
+                "%s",
                 self._coordination.name,
                 error,
             )

@@ -234,8 +234,8 @@ class TransactionCoordinator:
         for code, name, state, *_ in response.groups:
             if not code and state not in ("Empty", "Dead", ""):
                 raise IllegalGeneration(
-                    f"group {name} has members ({state}), and who commits is none of them: join, "
-                    "and commit as a member"
+                    f"group {name} has members ({state}), and the committing process is not one of "
+                    "them: join, and commit as a member"
                 )
 
     async def end(self, identity: Identity, *, commit: bool) -> None:
@@ -252,7 +252,7 @@ class TransactionCoordinator:
         )
         code, _, state, timeout_ms, _, producer_id, epoch, *_ = response.transactions[0]
         if code:
-            raise error_of(code, f"transactional id {self.name} cannot be looked at")
+            raise error_of(code, f"failed to look up transactional id {self.name}")
         return TransactionState(state, Identity(producer_id, epoch), timeout_ms)
 
     async def until_complete(self) -> bool:

@@ -36,8 +36,7 @@ _log = logging.getLogger("ks_actors")
 # Less than the closing actor's own limit for its end.
 _CLOSING_S = 3
 _TOO_LATE = (
-    "the last transaction of {} cannot be aborted: it was committed, though the "
-    "answer to that was lost"
+    "the last transaction of {} cannot be aborted: it was committed, though the answer was lost"
 )
 _AGAIN_S = 0.5
 _ATTEMPTS = 3
@@ -115,8 +114,8 @@ class KafkaTransactionalProducer:
                 # Other members may be completing the last transaction at this moment.
                 if not attempts_left:
                     raise Fenced(
-                        f"transactional id {self._name} is being taken by somebody else at the "
-                        f"same time: {error}"
+                        f"another process is taking transactional id {self._name} at the same "
+                        f"time: {error}"
                     ) from error
 
     def __repr__(self) -> str:
@@ -169,13 +168,13 @@ class KafkaTransactionalProducer:
     def _check_doom(self) -> None:
         if self._in_doubt:
             raise LogError(
-                f"it is not known how the last transaction of {self._name} has ended: call commit "
-                "or abort again, they find out"
+                f"it is not known how the last transaction of {self._name} ended: call commit or "
+                "abort again to find out"
             )
         if self._doom is not None:
             raise TransactionAborted(
-                f"transaction of {self._name} is void: {self._doom}; abort it, and send "
-                "again what it had"
+                f"the transaction of {self._name} has failed: {self._doom}; abort it, and send its "
+                "records again"
             )
 
     async def _begin_well(self) -> None:
@@ -203,7 +202,7 @@ class KafkaTransactionalProducer:
             self._added |= added
             outbox.refuse(
                 {
-                    partition: error_of(code, f"{partition} cannot be written to")
+                    partition: error_of(code, f"writing to {partition} is not possible")
                     for partition, code in refused.items()
                 }
             )
@@ -230,8 +229,8 @@ class KafkaTransactionalProducer:
         if self._expired is not None:
             self._doom = f"it took longer than its timeout of {self._coordination.timeout_ms} ms"
             return TransactionAborted(
-                f"transaction of {self._name} is void: {self._doom}; abort it, and send "
-                "again what it had"
+                f"the transaction of {self._name} has failed: {self._doom}; abort it, and send its "
+                "records again"
             )
         self._fenced = (
             f"transactional id {self._name} has a newer producer than {self.client_id} with epoch "
@@ -281,7 +280,8 @@ class KafkaTransactionalProducer:
             doom = self._doom
             await self._abort()
             raise TransactionAborted(
-                f"transaction of {self._name} is void: {doom}; nothing of it will be visible"
+                f"the transaction of {self._name} has failed: {doom}; readers will not see any of "
+                "it"
             )
 
     async def _commit(
@@ -295,7 +295,7 @@ class KafkaTransactionalProducer:
             except (EpochRefused, LogTimeout, LogClosed):
                 raise
             except LogError as error:
-                self._doom = f"its commit was refused ({error})"
+                self._doom = f"the broker refused to commit it ({error})"
                 await self._abort()
                 raise
         if not self._open:
@@ -341,14 +341,14 @@ class KafkaTransactionalProducer:
                     await self._confirm()
             except (EpochRefused, LogClosed) as error:
                 _log.debug(
-                    "whoever has the id %s sees to the end of its last transaction: %s",
+                    "the next owner of id %s ends its last transaction: %s",
                     self._name,
                     error,
                 )
                 return
             except LogError as error:
                 _log.debug(
-                    "the last transaction of %s may not be ended everywhere yet: %s",
+                    "the last transaction of %s may not have ended on all brokers yet: %s",
                     self._name,
                     error,
                 )
@@ -387,8 +387,8 @@ class KafkaTransactionalProducer:
             # Another producer came after a commit, or aborted the transaction. Either way this
             # producer is fenced.
             self._fenced = (
-                f"transactional id {self._name} has a newer producer than {self.client_id}; how "
-                "its last transaction ended is not known"
+                f"transactional id {self._name} has a newer producer than {self.client_id}; it is "
+                "not known how its last transaction ended"
             )
             raise Fenced(self._fenced)
         self._in_doubt = False
@@ -425,7 +425,7 @@ class KafkaTransactionalProducer:
     async def _abort(self) -> None:
         self._doom = self._doom or "it is being aborted"
         lost, clock = self._lost, asyncio.get_running_loop().time
-        self._sender.drop(TransactionAborted(f"transaction of {self._name} was aborted"))
+        self._sender.drop(TransactionAborted(f"the transaction of {self._name} was aborted"))
         await self._sender.settle(self._futures)
         await self._ahead.settle()
         began = clock()
@@ -484,8 +484,8 @@ class KafkaTransactionalProducer:
             # The transaction ends by its timeout, or when the id is next taken.
             if self._unconfirmed is not None:
                 _log.warning(
-                    "%s is closed before the end of its last transaction was written once more: "
-                    "its offsets may be pending",
+                    "%s is closed before the end of its last transaction was written again: its "
+                    "offsets may stay pending",
                     self._name,
                 )
         finally:

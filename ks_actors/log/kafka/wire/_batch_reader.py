@@ -234,7 +234,7 @@ class Chunk:
             raise self._unreadable(position, error) from error
         except UnsupportedCodecError as error:
             self._failure = LogError(
-                f"{self._partition} cannot be decompressed at or behind offset {self.position}: "
+                f"{self._partition} cannot be decompressed at or after offset {self.position}: "
                 f"{error}; install cramjam"
             )
             raise self._failure from error
@@ -242,8 +242,8 @@ class Chunk:
             # The batch itself is sound: a later read may find enough memory.
             self._end, self._left = max(position, self.position), 0
             self._failure = LogError(
-                f"{self._partition} cannot be read at offset {self._end}: there is no memory for "
-                "the records of the batch"
+                f"{self._partition} cannot be read at offset {self._end}: there is not enough "
+                "memory for the records of the batch"
             )
             raise self._failure from error
         return True
@@ -260,8 +260,8 @@ class Chunk:
         offset = max(position, self.position)
         self._end, self._left = offset, 0
         self._failure = LogCorrupted(
-            f"{self._partition} holds bytes that are no records, or cannot be read, at offset "
-            f"{offset}; reading can go on at {behind}: {error}",
+            f"{self._partition} has bytes at offset {offset} that are not records or cannot be "
+            f"read; reading can continue at {behind}: {error}",
             partition=self._partition,
             offset=offset,
             next_offset=behind,
@@ -373,7 +373,7 @@ class Chunk:
         self._end, self._behind = base, base + last_delta + 1
         if magic != MAGIC:
             raise CorruptRecordException(
-                f"a batch has format {magic & 0xFF}, and there are none but 0, 1 and {MAGIC}"
+                f"a batch has format {magic & 0xFF}, and only 0, 1 and {MAGIC} exist"
             )
         if body is None and checksum(stored) != expected:
             raise CorruptRecordException(WRONG_SUM)
@@ -443,7 +443,7 @@ def whole_batches(partition: TopicPartition, raw: bytes) -> Iterator[tuple[int, 
 def _no_batch(partition: TopicPartition, base: int, behind: int | None, why: str) -> LogCorrupted:
     offset = behind or base
     return LogCorrupted(
-        f"{partition} holds bytes that are no records, behind offset {offset}: {why}",
+        f"{partition} has bytes after offset {offset} that are not records: {why}",
         partition=partition,
         offset=offset,
     )

@@ -218,7 +218,7 @@ class Encoder:
         if done.size > limit:
             raise RecordTooLarge(
                 f"record {start} of the batch takes {done.size} bytes with its header, and "
-                f"max.message.bytes of the topic is {limit}: raise that, or write less"
+                f"max.message.bytes of the topic is {limit}: raise that, or write smaller records"
             )
         return done
 
@@ -229,8 +229,8 @@ def _compressor(options: KafkaOptions) -> Callable[[bytes], bytes] | None:
         return None
     if not getattr(codec, f"has_{name}")():
         raise ConfigError(
-            f"compression is {name!r}, and that needs the package cramjam: install it, or "
-            "use 'gzip' or 'none'"
+            f"compression is {name!r}, which needs the package cramjam: install it, or use 'gzip' "
+            "or 'none'"
         )
     encode: Callable[..., bytes] = getattr(codec, f"{name}_encode")
     if name == "lz4":

@@ -50,7 +50,7 @@ def decompress(data: memoryview, number: int, limit: int) -> bytes:
     """
     if number >= len(CODECS):
         raise CorruptRecordException(
-            f"records are compressed by codec {number}, which neither Kafka nor cramjam knows"
+            f"records are compressed by codec {number}, which neither Kafka nor cramjam has"
         )
     name = CODECS[number]
     if not getattr(codec, f"has_{name}")():
@@ -59,15 +59,15 @@ def decompress(data: memoryview, number: int, limit: int) -> bytes:
         return _DECODERS[name](data, limit)
     except _TooLarge:
         raise CorruptRecordException(
-            f"{len(data)} bytes compressed by {name} become more than max_decompressed_bytes, "
-            f"which is {limit}: raise it to read them"
+            f"{len(data)} bytes compressed by {name} become more than max_decompressed_bytes "
+            f"({limit}): raise it to read them"
         ) from None
     except MemoryError:
         raise
     except Exception as error:
         # Each library raises its own errors for foreign bytes.
         raise CorruptRecordException(
-            f"records are not compressed by {name} as their batch says: {error}"
+            f"records are not compressed by {name}, although their batch says so: {error}"
         ) from error
 
 

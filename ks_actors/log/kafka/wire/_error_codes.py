@@ -173,10 +173,10 @@ _ADVICE: Mapping[int, str] = {
     30: "grant this principal the right to the group",
     31: "grant this principal the right to the cluster",
     35: "the broker is too old or too new for this client",
-    38: "fewer brokers than replicas are asked for: set replication_factor",
+    38: "the topic needs more replicas than there are brokers: set replication_factor",
     53: "grant this principal the right to the transactional id",
     58: "check user name, password and mechanism",
-    82: "another member has this instance id: each needs one of its own",
+    82: "another member has this instance id: give each member its own",
     87: "a compacted topic takes no records without keys",
 }
 

@@ -58,9 +58,7 @@ def legacy_messages(stored: memoryview, limit: int) -> Sequence[Message]:
     if not number:
         return [outer]
     if number == _LZ4 and not magic:
-        raise UnsupportedCodecError(
-            "the checksums of lz4 are others in the format before Kafka 0.10"
-        )
+        raise UnsupportedCodecError("lz4 has other checksums in the format before Kafka 0.10")
     data = memoryview(decompress(memoryview(outer.value or b""), number, limit))
     found: list[Message] = []
     for message in _messages(data):
@@ -68,7 +66,7 @@ def legacy_messages(stored: memoryview, limit: int) -> Sequence[Message]:
         if len(found) * _MESSAGE_SIZE + len(data) > limit:
             raise CorruptRecordException(
                 f"more than {len(found)} messages of a set take more memory than "
-                f"max_decompressed_bytes, which is {limit}: raise it to read them"
+                f"max_decompressed_bytes ({limit}): raise it to read them"
             )
     if not found:
         raise CorruptRecordException("a set of messages is empty")

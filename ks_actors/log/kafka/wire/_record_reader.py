@@ -123,7 +123,7 @@ class KernelBody:
         if not fit:
             raise CorruptRecordException(
                 f"a record with {first.headers} headers takes {first.size} bytes of memory, more "
-                f"than max_decompressed_bytes, which is {limit}: raise it to read the record"
+                f"than max_decompressed_bytes ({limit}): raise it to read the record"
             )
         return fit
 
@@ -220,7 +220,7 @@ class IteratedBody:
 
     def _beside(self) -> KernelBody:
         if self._plain is None:
-            raise CorruptRecordException("the messages of a set in an old format cannot be read")
+            raise CorruptRecordException("could not read the messages of a set in an old format")
         return self._plain
 
 

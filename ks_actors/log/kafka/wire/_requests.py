@@ -82,9 +82,9 @@ def check_version(struct: Any, versions: Mapping[int, tuple[int, int]]) -> None:
     """Raise LogError if a broker of these API versions does not support a request."""
     low, high = versions.get(struct.API_KEY, (0, -1))
     if not low <= struct.API_VERSION <= high:
-        there = f"has versions {low} to {high} of it" if high >= 0 else "does not have it"
+        there = f"has only versions {low} to {high} of it" if high >= 0 else "does not have it"
         raise LogError(
-            f"{struct.__name__} is needed, and the broker {there}: Kafka 2.8 up to 4.x can be used"
+            f"the client needs {struct.__name__}, and the broker {there}: use Kafka 2.8 to 4.x"
         )
 
 
@@ -337,11 +337,11 @@ def check_aiokafka(touched: str = "") -> None:
                 found = getattr(found, name)
         except (ImportError, AttributeError) as error:
             raise ConfigError(
-                f"aiokafka {version} has no {module}.{path} any more: install aiokafka>=0.14,<0.15"
+                f"aiokafka {version} no longer has {module}.{path}: install aiokafka>=0.14,<0.15"
             ) from error
         missing = [name for name in parameters if name not in inspect.signature(found).parameters]
         if missing:
             raise ConfigError(
-                f"{module}.{path} of aiokafka {version} takes no {', '.join(missing)} any more: "
+                f"{module}.{path} of aiokafka {version} no longer takes {', '.join(missing)}: "
                 "install aiokafka>=0.14,<0.15"
             )

@@ -120,7 +120,8 @@ class Unpacking:
             )
         except Exception as error:  # noqa: BLE001 - without thread or memory, the reader does it
             _log.warning(
-                "%s: records are decompressed on the event loop, as a thread could not do it: %r",
+                "%s: records are decompressed on the event loop, because a thread could not do "
+                "it: %r",
                 source.partition,
                 error,
             )
