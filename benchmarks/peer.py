@@ -11,22 +11,22 @@ import time
 _BEGAN = time.time()
 
 import argparse  # noqa: E402 - what imports take is measured
-import asyncio  # noqa: E402
-import json  # noqa: E402
-import logging  # noqa: E402
-import os  # noqa: E402
-import platform  # noqa: E402
-import sys  # noqa: E402
-from pathlib import Path  # noqa: E402
+import asyncio  # noqa: E402 - imports are part of the time
+import json  # noqa: E402 - imports are part of the time
+import logging  # noqa: E402 - imports are part of the time
+import os  # noqa: E402 - imports are part of the time
+import platform  # noqa: E402 - imports are part of the time
+import sys  # noqa: E402 - imports are part of the time
+from pathlib import Path  # noqa: E402 - imports are part of the time
 
 # A script's directory comes first on the path, and has an `actors` of its own.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks._peer_apps import Tally, topology  # noqa: E402
-from benchmarks._peer_watch import Restoring, Watch  # noqa: E402
-from benchmarks._runtime_child import memory  # noqa: E402
-from ks_actors import App, StreamsConfig, tune_gc  # noqa: E402
-from ks_actors.log import IsolationLevel, TopicPartition, open_log  # noqa: E402
+from benchmarks._peer_apps import Tally, topology  # noqa: E402 - needs the path
+from benchmarks._peer_watch import Restoring, Watch  # noqa: E402 - needs the path
+from benchmarks._runtime_child import memory  # noqa: E402 - needs the path
+from ks_actors import App, StreamsConfig, tune_gc  # noqa: E402 - needs the path
+from ks_actors.log import IsolationLevel, TopicPartition, open_log  # noqa: E402 - needs the path
 
 REPARTITIONING = {"wordcount"}
 DEFAULT = "default"

@@ -302,6 +302,25 @@ def test_docstrings_and_comments_are_in_plain_english(package: str) -> None:
         assert [folder for folder in FOLDERS if len(list(folder.glob("*.py"))) > figures["MOST_FILES"]] == []
 
 
+def test_no_text_begins_with_a_question_word() -> None:
+    """Error texts, log lines and help texts name the subject: broker, task, record, store."""
+    begins = re.compile(r"(what|who|whoever|whatever|which)\b", re.IGNORECASE)
+    found = []
+    for path in SOURCES:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings]
+        found += [f"{relative(path)}:{node.lineno}" for node in texts if " " in node.value and begins.match(node.value)]
+    assert found == []
+
+
+@pytest.mark.parametrize("path", [*SOURCES, *TESTS], ids=relative)
+def test_exceptions_from_lint_have_a_reason(path: Path) -> None:
+    """Each `noqa` names its rules, and says why behind a hyphen."""
+    lines = enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+    assert [number for number, line in lines if re.search(r"# noqa(?!: [A-Z0-9, ]+ - \S)", line) and "re.search" not in line] == []
+
+
 def test_no_handle_of_a_loop_is_asked_for_its_time() -> None:
     """uvloop's `call_at` and `call_later` return a handle without `when` for a time that has nearly come: keep the time beside the handle."""
     asked = [

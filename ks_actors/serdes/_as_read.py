@@ -69,8 +69,8 @@ def of_type(type_: Any) -> AsRead | None:
     names: dict[str, Any] = {"is_text": is_text}
     expression = _told(inspect.type_info(type_), "value", names, frozenset())
     found: AsRead | None = (
-        # The evaluated text is made below, of names of fields.
-        None if expression is None else eval(f"lambda value: {expression}", names)  # noqa: S307
+        # The evaluated text has only names of fields and types, never data.
+        None if expression is None else eval(f"lambda value: {expression}", names)  # noqa: S307 - of fixed parts
     )
     return found
 

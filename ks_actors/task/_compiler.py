@@ -63,6 +63,7 @@ class Plan(NamedTuple):
     def close(self) -> list[Exception]:
         """Close all processors, even when some raise; return the errors."""
         errors: list[Exception] = []
+        # First of all calls: they may use processors and stores that are closed next.
         for node in self.asynchronous:
             node.cancel()
         for close in self.closers:
@@ -112,6 +113,8 @@ class Compiler:
                 )
         works = [self._works[name] for name in self._nodes if name in self._works]
         for work in works:
+            # All processors are created before any is initialized: an `init` may forward to nodes
+            # below.
             for make, _ in work.beginnings:
                 make()
         for work in works:
@@ -175,6 +178,7 @@ class Compiler:
     def _work(self, node: SourceNode | ProcessorNode) -> NodeWork:
         stores = node.stores if isinstance(node, ProcessorNode) else ()
         work = self._works[node.name] = NodeWork(self._services, node.name, stores)
+        # From the sinks up: a node's functions need those of its children.
         made = {child: self._make(child) for child in node.children}
         work.lead_to(
             {child: process for child, (process, _) in made.items()},
@@ -214,6 +218,8 @@ class Compiler:
                 if isinstance(node, ProcessorNode):
                     mine.update(("store", store) for store in node.stores)
                 elif isinstance(node, SinkNode):
+                    # Two sinks of one topic, too: a batch per branch would change the order of
+                    # records in the topic.
                     mine.add(("topic", "*" if callable(node.topic) else node.topic))
             if seen & mine:
                 return False

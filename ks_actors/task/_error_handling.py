@@ -91,6 +91,7 @@ class Faults:
 
     def punctuation(self, node: str, error: Exception, now: int) -> None:
         """Decide about a punctuator that raised at time `now`."""
+        # A node downstream has failed, and the handler has already decided about its record.
         if isinstance(error, ProcessingFailed):
             raise error
         context = self._unknown(node, now)
@@ -142,6 +143,7 @@ class Faults:
             raise type(failure)(
                 f"the exception handler itself raised {_told(raised)}, about: {failure}"
             ) from raised
+        # Ordinary output of a failed task is dropped, and its letters would be dropped with it.
         output = self.parting if response.result is HandlerResponse.FAIL else self._output
         for letter in response.dead_letter_queue_records:
             self._write(letter, output)
@@ -150,6 +152,7 @@ class Faults:
         self.dropped(1)
 
     def _write(self, letter: DeadLetter, output: OutputBuffer) -> None:
+        # The letter topic may not have been known at the start; the collector looks up its size.
         partitions = self._setup.partitions(letter.topic)
         number = (
             UNKNOWN_PARTITION

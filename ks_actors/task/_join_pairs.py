@@ -51,6 +51,7 @@ def find_pair(
     if not matched or left.store == right.store or left.node.children != right.node.children:
         return None
     contexts = works[left.node.name], works[right.node.name]
+    # Stores that are read row by row gain nothing from runs.
     if any(
         not _in_runs(context, arm.side.other)
         for context, arm in zip(contexts, (left, right), strict=True)

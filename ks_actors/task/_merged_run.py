@@ -38,6 +38,7 @@ class MergedRun:
         second, other_start, other_stop = queues[1].upcoming(limit)
         times, other_times = first.timestamps[start:stop], second.timestamps[other_start:other_stop]
         order, count = _merged(times, other_times)
+        # Cut before the records are taken from the queues: the rest stays there for the next run.
         del order[limit:]
         _cut(order, times[:count] + other_times, longest_ms)
         taken = sum(place < count for place in order)
@@ -123,6 +124,7 @@ def _cut(order: list[int], times: list[int], longest_ms: int) -> None:
 
 
 def _merged_by_heads(first: list[int], second: list[int]) -> tuple[list[int], int]:
+    # Out-of-order times: compare the heads, as Kafka Streams does, instead of sorting.
     at = other = 0
     of_first: list[bool] = []
     while at < len(first) and other < len(second):
@@ -167,6 +169,8 @@ class MergedTurns:
         # The join refuses runs with null keys or values, or that fail a serde; one by one, each
         # such record is handled in its turn.
         if not self._pair.join.process(woven[self._left], woven[1 - self._left]):
+            # The records are processed one by one instead, and each must see the stream time of its
+            # own moment.
             current.stream_time = before
             self._one_by_one(weave)
         return len(weave.order)

@@ -98,7 +98,9 @@ class Column:
 
     def take(self) -> Outgoing:
         """Return and clear the buffered records."""
+        # None means no headers at all, which the log writes faster than a list of empty ones.
         headers = self.headers[:] if any(self.headers) else None
+        # Copies, so that the lists keep their capacity, and the writers that hold them stay valid.
         batch = Batch(self.keys[:], self.values[:], self.timestamps[:], headers)
         self.keys.clear()
         self.values.clear()

@@ -68,6 +68,7 @@ class PartitionGroup:
         ]
         if not heads:
             return None
+        # Ties go to the lower index, as in Kafka Streams: the order of partitions decides.
         heads.sort()
         _, index = heads[0]
         queue = self._all[index]
@@ -108,6 +109,7 @@ class PartitionGroup:
                 self._deadlines.pop(queue.partition, None)
             # The log has records that are not fetched yet, or its end is unknown: wait for a fetch.
             elif queue.lag != 0:
+                # New data may come with the next fetch, so the idle time starts again after it.
                 self._deadlines.pop(queue.partition, None)
                 return False
             elif (

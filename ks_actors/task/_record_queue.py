@@ -145,6 +145,7 @@ class RecordQueue:
         self.page = Chunk(self.partition, self._raw_chunk, logged=self._logged)
         self._at = self.buffered = 0
         self.move(position)
+        # Decided again after a rewind: the handler's earlier output was rolled back with the rest.
         self._poison = self._fatal = None
         self._bad.clear()
         self.partition_time = partition_time
@@ -168,6 +169,7 @@ class RecordQueue:
             nearest.append(self._poisoned)
         if nearest:
             return min(nearest)
+        # Not the last offset plus one: compaction and markers leave gaps that a commit should skip.
         return self._raw[0].offsets[0] if self._raw else self._behind
 
     def head(self, wanted: int = _CHUNK) -> int | None:
@@ -253,6 +255,8 @@ class RecordQueue:
     def _run(self, start: int, stop: int, until: int, inclusive: bool) -> int:
         timestamps = self._chunk.timestamps
         bound = until if inclusive else until - 1
+        # Joined streams alternate, so the run often ends after one record; `max` would scan them
+        # all.
         if start + 1 < stop and timestamps[start + 1] > bound:
             return start + 1
         if max(timestamps[start:stop]) <= bound:
@@ -277,6 +281,7 @@ class RecordQueue:
             return
         source = self.source
         failures: dict[int, Exception] = {}
+        # By column: one call decodes all keys. Only when it fails are they decoded one by one.
         keys = _decoded(self._decode_keys, source.decode_key, raw.keys, failures)
         values = _decoded(self._decode_values, source.decode_value, raw.values, failures)
         chunk = Batch(keys, values, raw.timestamps, raw.headers, raw.offsets)

@@ -138,6 +138,7 @@ class _TopicWriter:
         self._columns = _Columns(sink._output, topic)
         # The only partition, if there is just one.
         self._only: Column | None
+        # Sets `stale` when the topic grows, which costs less per record than looking up the size.
         sink._sizes.follow(topic, self)
         self._resize()
 
@@ -224,6 +225,7 @@ class _TopicWriter:
             ]
         headers = records.headers
         timestamps = records.timestamps
+        # `count` runs in C and is cheaper than a set.
         if numbers and numbers.count(numbers[0]) == len(numbers):  # common: input keys
             self._columns[numbers[0]].extend(keys, values, timestamps, headers)
             return
@@ -251,6 +253,8 @@ class _TopicWriter:
         for key, value, timestamp, header, offset in zip(
             records.keys, records.values, records.timestamps, headers, offsets, strict=False
         ):
+            # Errors and partitioners see the record that they are about, not the last one of the
+            # batch.
             current.offset = offset
             self.record(key, value, timestamp, header)
 
@@ -284,6 +288,7 @@ class _TopicWriter:
                 else partition(key_bytes, count),
             )
         numbers = tuple(chosen) if isinstance(chosen, Iterable) else (chosen,)
+        # An empty list is the user's decision, so the record counts as dropped.
         if not numbers:
             self._sink._faults.dropped(1)
         for number in numbers:

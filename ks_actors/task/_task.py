@@ -134,6 +134,7 @@ class Task:
 
         While a thread has the task this is the value from before.
         """
+        # The thread changes the stores at this moment; reading their sizes would race with it.
         if self.absence.since is None and self.stores is not None:
             self._uncommitted = self.stores.uncommitted_bytes
         return self._uncommitted
@@ -156,6 +157,8 @@ class Task:
         The stores' owner drops their changes.
         """
         self._close_plan()
+        # After the processors: a `close` may still forward records, which are not part of any
+        # commit.
         self._output.drop()
         self.parting.drop()
         for partition, position in positions.items():
@@ -165,6 +168,7 @@ class Task:
             (queue.partition_time for queue in self.group.queues.values()), default=-1
         )
         self.commit_needed = self.commit_requested = self.broken = False
+        # New processors: a user's object may have kept state from the records that are taken back.
         self._plan = self._compile()
 
     def close(self) -> None:
@@ -188,6 +192,7 @@ class Task:
         self, partition: TopicPartition, batch: Batch, next_offset: int, end_offset: int
     ) -> int:
         """Buffer records; return how many of the partition are buffered now."""
+        # Raises KeyError for a partition that the task does not have: a bug, not a late message.
         queue = self.group.queues[partition]
         queue.add(batch, next_offset, end_offset)
         return queue.buffered
@@ -221,6 +226,7 @@ class Task:
         deadline = began + seconds
         while True:
             self.draining.take_results()
+            # Each call may add results and use up room, so ask again before every run.
             limit = self.draining.room()
             if limit == 0 or not self.group.ready(steady_time()):
                 break
@@ -372,6 +378,8 @@ class Task:
         The streams of a join have a record or two in a row: cost per turn matters as much as cost
         per record.
         """
+        # The fast way for a join of two streams; it returns 0 when it does not apply, and then the
+        # loop below takes the same records.
         if self._paired is not None and (done := self._paired.take(limit)):
             self.processed += done
             return done
@@ -402,6 +410,8 @@ class Task:
         current.page = queue.page
         if entrance.batch is not None:
             current.offset = batch.offsets[0]
+            # At once for the whole batch: operators that need the time of each record take them one
+            # by one.
             current.stream_time = max(current.stream_time, queue.partition_time)
             entrance.batch(batch)
         else:
@@ -434,6 +444,7 @@ class Task:
 
     def _adapt(self, seconds: float) -> None:
         """Adapt the number of records per run, to keep a run near a millisecond."""
+        # Between one and two milliseconds nothing changes, so that the size does not swing.
         if seconds > 2 * _RUN_SECONDS:
             self._run = max(1, self._run // 2)
         elif seconds < _RUN_SECONDS:
@@ -506,6 +517,7 @@ class Task:
         return plan
 
     def _close_plan(self) -> None:
+        # Taken away first: an error of a user's `close` must not lead to a second close.
         plan, self._plan = self._plan, None
         self.draining.drop()
         self._stream_punctuation.clear()

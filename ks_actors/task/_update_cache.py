@@ -141,6 +141,7 @@ class HeldUpdates:
         """Add an update."""
         recent = self._recent
         if self._current.page is not recent.page:
+            # A new page of origins: places of earlier records belong to the old one.
             recent.turn()
         rows = self._take(key, change, timestamp, (recent.leaf, self._current.offset))
         if rows is None:
@@ -183,6 +184,8 @@ class HeldUpdates:
         if not self._by_store or batch.headers is not None:
             return False
         changed = self._store.uncommitted
+        # Once a part was sent, the note has rows that are not to be sent again, so it cannot be the
+        # cache.
         if changed is self._spent:
             return False
         before, self._count = self._count, len(changed)
@@ -283,6 +286,7 @@ class HeldUpdates:
         over = self._weigh()
         if over > 0:
             self.flush(over // max(1, self._typical) + 1 + self._count // _SPARE)
+            # Flushing sends rows downstream, which may have put new rows here.
             over = self._weigh()
         # Look again after about as many new rows as still fit.
         self._fresh, self._next = 0, min(_UNSEEN, max(0, -over // max(1, self._typical)))
@@ -327,11 +331,15 @@ class HeldUpdates:
             entries += self._entries(rows, taken)
             keys += self._keys(rows, taken)
             if rows.headers:
+                # Lists of headers and places are filled up only from the first row that has one, as
+                # most have none.
                 headers += repeat((), len(olds) - len(headers))
                 headers += map(rows.headers.pop, taken, repeat(()))
             if rows.places:
                 places += repeat(None, len(olds) - len(places))
                 places += map(rows.places.pop, taken, repeat(None))
+            # Remove single rows only when some stay; a group that goes as a whole is dropped at
+            # once.
             if len(taken) < len(rows.olds):
                 olds += map(rows.olds.pop, taken)
                 for row in taken if rows.news else ():
@@ -388,6 +396,8 @@ class HeldUpdates:
         page: Flushed,
     ) -> None:
         values = list(map(_value, entries))
+        # Nobody downstream uses the old values in the other case, and pairs without them are
+        # cheaper.
         changes = list(zip(values, olds if self.send_old else repeat(None), strict=False))
         batch = Batch(keys, changes, list(map(_timestamp, entries)), headers, range(len(keys)))
         if not all(map(is_not, values, repeat(None))):
@@ -479,4 +489,5 @@ class Caches:
 
     def in_order(self) -> tuple[HeldUpdates, ...]:
         """Return all caches, upstream first: nodes are made from the sinks up."""
+        # A cache further down must be flushed after those that send into it.
         return tuple(reversed(self._made.values()))

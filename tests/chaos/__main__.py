@@ -37,7 +37,7 @@ async def tell(options: Options) -> tuple[int, dict[str, Any]]:
         report, code = run.report() | {"ok": False, "failure": str(failed)}, _VIOLATED
         for member in run.stage.members:
             lines = "\n    ".join(member.tail())
-            print(f"--- member {member.number} ({member.status.value}), the end of its log:\n    {lines}", file=sys.stderr)  # noqa: T201
+            print(f"--- member {member.number} ({member.status.value}), the end of its log:\n    {lines}", file=sys.stderr)  # noqa: T201 - a report for people
     except Trouble as trouble:
         report, code = run.report() | {"ok": False, "trouble": str(trouble)}, _TROUBLE
     finally:
@@ -57,12 +57,12 @@ def main(arguments: Sequence[str]) -> int:
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     missing = missing_tools()
     if missing is not None:
-        print(f"there can be no Kafka: {missing}", file=sys.stderr)  # noqa: T201
+        print(f"there can be no Kafka: {missing}", file=sys.stderr)  # noqa: T201 - a report for people
         return _TROUBLE
     code, report = asyncio.run(tell(options))
     if options.report:
         Path(options.report).write_text(json.dumps(report, indent=1) + "\n")
-    print(json.dumps(report))  # noqa: T201
+    print(json.dumps(report))  # noqa: T201 - a report for people
     return code
 
 

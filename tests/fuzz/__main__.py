@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 def fuzz(seconds: float, seed: int, sections: str, built: Path | None, directory: Path) -> int:
     """Run sessions in a process, with a kernel that was built for it or the one that is installed; return 0 when none failed."""
     at = directory / "session"
-    print(f"seed {seed}, PYTHONHASHSEED {seed % (1 << 32)}", flush=True)  # noqa: T201
+    print(f"seed {seed}, PYTHONHASHSEED {seed % (1 << 32)}", flush=True)  # noqa: T201 - a report for people
     # The hash of a key decides where its row is: it has to be the same one when a session is played again.
     started = {**(dict(os.environ) if built is None else environment(built)), "PYTHONHASHSEED": str(seed % (1 << 32))}
     command = [sys.executable, "-m", "tests.fuzz.run", str(seconds), str(seed), sections, str(at)]
     ended = subprocess.run(command, cwd=ROOT, env=started, check=False)  # noqa: S603 - its own interpreter
     if ended.returncode not in (0, 1):
-        print(f"DIED of {ended.returncode} in session {at.read_text().strip() if at.exists() else 'none'}")  # noqa: T201
+        print(f"DIED of {ended.returncode} in session {at.read_text().strip() if at.exists() else 'none'}")  # noqa: T201 - a report for people
     if ended.returncode != 0:
-        print(f"play a session again: python -m tests.fuzz --hash {seed % (1 << 32)} --replay SECTION:NUMBER")  # noqa: T201
+        print(f"play a session again: python -m tests.fuzz --hash {seed % (1 << 32)} --replay SECTION:NUMBER")  # noqa: T201 - a report for people
     return ended.returncode
 
 
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
         try:
             built = None if options.installed else build(Path(directory), *SANITIZED)
         except NoSanitizer as error:
-            print(error, file=sys.stderr)  # noqa: T201
+            print(error, file=sys.stderr)  # noqa: T201 - a report for people
             return 2
         if options.replay:
             return replay(options.replay, options.hash, built)

@@ -28,10 +28,10 @@ def main(seconds: float, seed: int, sections: list[str], at: int) -> int:
                 play(section, number)
             except Exception:  # noqa: BLE001 - whatever it is, it is told with its seed
                 failed.append(name)
-                print(f"FAILED {name}\n{traceback.format_exc(limit=-6)}", flush=True)  # noqa: T201
+                print(f"FAILED {name}\n{traceback.format_exc(limit=-6)}", flush=True)  # noqa: T201 - a report for people
             done[section] += 1
         number += 1
-    print(f"seed {seed}: {done.total()} sessions ({', '.join(f'{count} {name}' for name, count in done.items())}), {len(failed)} failed")  # noqa: T201
+    print(f"seed {seed}: {done.total()} sessions ({', '.join(f'{count} {name}' for name, count in done.items())}), {len(failed)} failed")  # noqa: T201 - a report for people
     return 1 if failed else 0
 
 

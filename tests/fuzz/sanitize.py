@@ -43,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
         try:
             return run(arguments or TESTS, build(Path(to), *SANITIZED))
         except NoSanitizer as error:
-            print(error, file=sys.stderr)  # noqa: T201
+            print(error, file=sys.stderr)  # noqa: T201 - a report for people
             return 2
 
 

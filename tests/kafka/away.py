@@ -96,11 +96,11 @@ def main(arguments: Sequence[str]) -> int:
                 back = asyncio.run(be_away(broker, Path(name), guarantee, options.seconds, frozen=options.frozen))
             except (AssertionError, TimeoutError) as error:
                 wrong = True
-                print(f"{guarantee}, away for {options.seconds:g} s: {type(error).__name__}: {error}", flush=True)  # noqa: T201
+                print(f"{guarantee}, away for {options.seconds:g} s: {type(error).__name__}: {error}", flush=True)  # noqa: T201 - a report for people
             else:
                 wrong = wrong or back.first > options.within
                 told = f"the first record came {back.first:.1f} s after the return, the last one {back.last:.1f} s; all results are right"
-                print(f"{guarantee}, away for {options.seconds:g} s: {told}", flush=True)  # noqa: T201
+                print(f"{guarantee}, away for {options.seconds:g} s: {told}", flush=True)  # noqa: T201 - a report for people
             finally:
                 broker.kill()
     return int(wrong)

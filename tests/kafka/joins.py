@@ -104,9 +104,9 @@ async def join_often(broker: Broker, directory: Path, options: argparse.Namespac
                 took = await join(log, directory, options.partitions, merge=options.merge, records=options.records, patience=options.patience)
             except Stuck as error:
                 stuck += 1
-                print(f"run {run}: STUCK: {error}", flush=True)  # noqa: T201
+                print(f"run {run}: STUCK: {error}", flush=True)  # noqa: T201 - a report for people
             else:
-                print(f"run {run}: {took:.1f} s", flush=True)  # noqa: T201
+                print(f"run {run}: {took:.1f} s", flush=True)  # noqa: T201 - a report for people
     return stuck
 
 
@@ -128,7 +128,7 @@ def main(arguments: Sequence[str]) -> int:
         finally:
             broker.kill()
     kind = "merges" if options.merge else "joins"
-    print(f"{options.runs} {kind} of 2 x {options.partitions} partitions, {stuck} stuck")  # noqa: T201
+    print(f"{options.runs} {kind} of 2 x {options.partitions} partitions, {stuck} stuck")  # noqa: T201 - a report for people
     return int(stuck > 0)
 
 

@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     if options.seed is not None:
         outcome = attempt(options.layer, options.seed, told=True)
-        print(f"seed {outcome.seed}: {outcome.error or 'all is well'} ({outcome.seconds:.2f} s of CPU)")  # noqa: T201
+        print(f"seed {outcome.seed}: {outcome.error or 'all is well'} ({outcome.seconds:.2f} s of CPU)")  # noqa: T201 - a report for people
         return int(outcome.error is not None)
     seeds = range(options.start, options.start + options.seeds)
     failed: list[int] = []
@@ -59,13 +59,13 @@ def main(arguments: Sequence[str]) -> int:
             seconds += outcome.seconds
             if outcome.error is not None:
                 failed.append(outcome.seed)
-                print(f"seed {outcome.seed}: {outcome.error}", flush=True)  # noqa: T201
-    print(f"{len(seeds)} seeds from {options.start} on, {len(failed)} failed, {seconds / max(1, len(seeds)):.3f} s of CPU each")  # noqa: T201
+                print(f"seed {outcome.seed}: {outcome.error}", flush=True)  # noqa: T201 - a report for people
+    print(f"{len(seeds)} seeds from {options.start} on, {len(failed)} failed, {seconds / max(1, len(seeds)):.3f} s of CPU each")  # noqa: T201 - a report for people
     return int(bool(failed))
 
 
 if __name__ == "__main__":
     if os.environ.get("PYTHONHASHSEED") != "0":
         # Sets of texts have an order of their own in each process: a seed is to give the same run in all.
-        os.execve(sys.executable, [sys.executable, "-m", "tests.liveness", *sys.argv[1:]], {**os.environ, "PYTHONHASHSEED": "0"})  # noqa: S606
+        os.execve(sys.executable, [sys.executable, "-m", "tests.liveness", *sys.argv[1:]], {**os.environ, "PYTHONHASHSEED": "0"})  # noqa: S606 - the same program again
     sys.exit(main(sys.argv[1:]))

@@ -36,11 +36,11 @@ def main(arguments: Sequence[str]) -> int:
         found = find(name, range(MOST))
         missed += found is None
         told = f"not found within {MOST} seeds" if found is None else f"found at seed {found[0]}: {found[1][:150]}"
-        print(f"{name} ({OLD_FAULTS[name].what}): {told}", flush=True)  # noqa: T201
+        print(f"{name} ({OLD_FAULTS[name].what}): {told}", flush=True)  # noqa: T201 - a report for people
     return int(missed > 0)
 
 
 if __name__ == "__main__":
     if os.environ.get("PYTHONHASHSEED") != "0":
-        os.execve(sys.executable, [sys.executable, "-m", "tests.liveness.faults", *sys.argv[1:]], {**os.environ, "PYTHONHASHSEED": "0"})  # noqa: S606
+        os.execve(sys.executable, [sys.executable, "-m", "tests.liveness.faults", *sys.argv[1:]], {**os.environ, "PYTHONHASHSEED": "0"})  # noqa: S606 - the same program again
     sys.exit(main(sys.argv[1:]))

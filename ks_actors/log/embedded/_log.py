@@ -443,6 +443,6 @@ def _storage(directory: Path | None, *, read_only: bool) -> Storage:
             )
         return MemoryStorage()
     # Import it only now: a log in memory works where there is no RocksDB.
-    from ks_actors.log.embedded._rocks import RocksStorage  # noqa: PLC0415
+    from ks_actors.log.embedded._rocks import RocksStorage  # noqa: PLC0415 - needs RocksDB
 
     return RocksStorage(directory, read_only=read_only)

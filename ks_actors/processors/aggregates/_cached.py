@@ -111,7 +111,7 @@ def hold_counted(
     entries: Folded = {
         key: (number, time)
         if entry is None
-        else (entry[0] + number, time if entry[1] < time else entry[1])  # noqa: FURB136
+        else (entry[0] + number, time if entry[1] < time else entry[1])  # noqa: FURB136 - `max` takes five times as long
         for (key, number), entry, time in zip(counts.items(), found, times, strict=True)
     }
     fresh = {

@@ -200,7 +200,7 @@ def _arity(function: Callable[..., Any], allowed: tuple[int, ...], role: str, of
 
 def _is(function: Any, kind: Callable[[Any], bool]) -> bool:
     # Its kind matters, not whether it can be called.
-    return kind(function) or kind(getattr(type(function), "__call__", None))  # noqa: B004
+    return kind(function) or kind(getattr(type(function), "__call__", None))  # noqa: B004 - asks for its kind
 
 
 def _count(allowed: tuple[int, ...]) -> str:

@@ -221,7 +221,7 @@ class JoinPair:
                     values.append(joiner(key, ours, theirs) if keyed else joiner(ours, theirs))
                     keys.append(key)
                     # `max` takes five times as long.
-                    timestamps.append(timestamp if timestamp > start else start)  # noqa: FURB136
+                    timestamps.append(timestamp if timestamp > start else start)  # noqa: FURB136 - `max` takes five times as long
                     ranks.append(rank)
                 break
             except Exception as error:  # noqa: BLE001 - whatever a user's code raises

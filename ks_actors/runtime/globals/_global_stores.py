@@ -80,7 +80,9 @@ class GlobalStores:
         except TaskCorrupted as error:
             stores.give_up(str(error))
             stores.open()
+        # Checked after the opening: only then the positions on disk are known.
         if unfit := self._unfit():
+            # Their positions are wrong, so they must not be written as if they were fine.
             stores.close(clean=False)
             stores.unfit = unfit
             stores.open()

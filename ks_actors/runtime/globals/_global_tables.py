@@ -111,6 +111,7 @@ class GlobalTables(Actor[GlobalMessage]):
         self._residents = setup.residents
         resident = self._residents.active(self._task, self._positions)
         assert resident is not None  # the task has stores
+        # Queries are refused until the topics have been read to their ends.
         resident.role = Role.RESTORING
         self._resident = resident
 
@@ -131,6 +132,7 @@ class GlobalTables(Actor[GlobalMessage]):
             await self._fetcher.close()
             await self._letters.close()
             self._task.close()
+            # After an error a position may be ahead of its record.
             if not self._broken:
                 self._commit()
             try:
@@ -193,6 +195,7 @@ class GlobalTables(Actor[GlobalMessage]):
         if self._ends:
             raise failure from error
         self._instance.tell(m.Fatal(failure, rolled_back=False))
+        # The handler may decide to go on, so reading continues, but not in a tight loop.
         self.ctx.timers.once("again", self._poll_ms / 1000, Look())
 
     def _go_on_behind(self, letters: LettersWritten | LettersFailed) -> None:

@@ -186,6 +186,7 @@ class Instance(Actor[InstanceMessage]):
 
     async def _start(self, reply: Reply[None]) -> None:
         self._started = reply
+        # `give_up_start` may have been called before this message arrived.
         if self._given_up is None:
             self._to(InstanceState.REBALANCING)
             try:
@@ -273,6 +274,7 @@ class Instance(Actor[InstanceMessage]):
         self.error = error
         _log.error("%s ends: %s", self._setup.config.client_id, error)
         self._crew.shut_down()
+        # Set first, so that failures during the close do not end in this method again.
         self._to(InstanceState.PENDING_ERROR)
         try:
             # Leave the group, so that another instance takes the tasks over at once.
@@ -298,6 +300,7 @@ class Instance(Actor[InstanceMessage]):
         if not reply.wanted():
             return
         name = await self._hire() if self._running() and self._prepared else None
+        # The caller gave up during the spawn and would never hear of this worker.
         if name is not None and not reply.wanted():
             self._end_worker(name)
         reply.tell(name)
@@ -324,6 +327,7 @@ class Instance(Actor[InstanceMessage]):
         self._metrics.alive_workers = len(self._crew)
         if not self._running():
             return
+        # Removed workers, too: a commit has to pause them until they have really stopped.
         self._parts.committer.tell(m.WorkersChanged((*self._crew.refs, *self._parts.removed)))
 
     def _dismiss_all(self) -> None:
@@ -367,6 +371,7 @@ class Instance(Actor[InstanceMessage]):
             self._crew.ended(removed)
         _log.error("worker %s died: %s", name or removed, cause)
         self._crew_changed()
+        # Before the rollback: the manager must know which tasks nobody holds any more.
         self._parts.manager.tell(m.WorkerLost(ref))
         reply = self._removing.pop(removed or "", None)
         if reply is not None:

@@ -151,6 +151,8 @@ class Wiring:
         # Keep the id after a crash: it fences the earlier instance and aborts its transaction.
         renew = partial(self._transactional_producer, process_id)
         topics = self._setup.transaction_scope().topics
+        # Before the stores open: they restore committed changelogs, and `renew` ends the
+        # transaction that an earlier instance may have left open.
         producer = (
             await renew()
             if self._transactional
@@ -265,6 +267,8 @@ class Wiring:
         await stores.look(self._log, self._isolation)
         # Shield this: once opened, the stores need an owner.
         ref = await shielded(self._open_globals(context, stores))
+        # Without a limit: a large table takes its time, and processing with half of it gives wrong
+        # results.
         await ref.ask(AwaitFilled).within(inf)
 
     async def _open_globals(self, context: Context[Any], stores: GlobalStores) -> Ref[Any]:
@@ -437,6 +441,7 @@ class Wiring:
         """
         self.closing.begin(self._config.close_timeout_ms / 1000)
         errors: list[Exception] = []
+        # Without a poller no task has begun, so there is nothing to commit.
         if self._poller is not None:
             await self._end_processing(self._poller, errors, clean=clean, leave=leave)
         context = self._context
@@ -444,6 +449,7 @@ class Wiring:
             for ref in (*context.children,):
                 if ref not in self._started:
                     context.kill(ref)
+            # In reverse: each actor may still use those that started before it.
             for ref in reversed(self._started):
                 context.stop(ref)
         if errors:
@@ -468,6 +474,7 @@ class Wiring:
             )
         if not clean or errors or given_up or last.workers_missing:
             self._drop_workers()
+        # Tasks first, then their stores, then the group: the next owner must find the state closed.
         await try_step(self.manager.ask(m.Close, None).within(patience), errors)
         await try_step(self._state.ask(m.CloseStores, None, clean=clean).within(patience), errors)
         await try_step(poller.ask(m.LeaveGroup, for_good=leave).within(patience), errors)

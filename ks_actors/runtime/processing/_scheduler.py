@@ -32,8 +32,11 @@ class _Order:
         if self._numbers.get(task) == number:
             return
         self._numbers[task] = number
+        # The counter keeps equal numbers in their order of arrival.
         heappush(self._heap, (number, next(self._order), task))
         if len(self._heap) > 2 * len(self._numbers) + _SPARE:
+            # A sorted list is a heap. Outdated entries are dropped in bulk, which is cheaper than
+            # finding each of them at its change.
             self._heap = sorted(
                 entry for entry in self._heap if self._numbers.get(entry[2]) == entry[0]
             )

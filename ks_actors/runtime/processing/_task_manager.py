@@ -121,6 +121,7 @@ class TaskManager(Actor[TaskManagerMessage]):
             case m.NextTask():
                 self._idle.append(message.worker)
             case m.Wake():
+                # Before the look: a call that ends during it must be able to send the next Wake.
                 self._woken.discard(message.task)
                 if message.task is None:
                     self._drains.tick(self.ctx.time())
@@ -149,6 +150,7 @@ class TaskManager(Actor[TaskManagerMessage]):
                 self._look(self._drains.fed_again)
                 return
             case m.Rewind():
+                # Answered later: calls in flight have to end first.
                 self._begin_rewind(message)
             case m.RestOver():
                 self._broken.discard(message.task)
@@ -272,6 +274,7 @@ class TaskManager(Actor[TaskManagerMessage]):
     # --- tasks come and go ------------------------------------------------------------------------
 
     def _assign(self, message: m.Assign) -> None:
+        # The stores may open after the group has taken the task away again.
         if message.assignment <= max(self._void.get(message.task, -1), self._void.get(None, -1)):
             _log.debug("task %s was revoked before it had started", message.task)
             _end_unstored(message)
@@ -291,6 +294,7 @@ class TaskManager(Actor[TaskManagerMessage]):
             _end_unstored(message)
             self._instance.tell(m.Fatal(error, rolled_back=False))
             return
+        # Only after `start`: a task whose init failed must not be scheduled or committed.
         self._tasks[task.id] = task
         self._inputs.begin(task, message.positions)
         self._metrics.tasks[task.id] = task
@@ -372,6 +376,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         whole = [task for task in touched if not (task.broken or task.id in self._broken)]
         frozen = self._drains.freeze(whole, self.ctx.time())
         for task in whole:
+            # A task left out by the freeze still has work in hand and stays touched.
             self._untouch(task)
         self._uncommitted.taken(
             frozen.tasks.values(), [task for task in whole if task.draining.since is not None]
@@ -443,6 +448,7 @@ class TaskManager(Actor[TaskManagerMessage]):
                     task.stores.drop()
                 task.rewind(positions)
             except Exception as error:  # noqa: BLE001 - user code or a store; the asker is told
+                # Half rewound: only a new assignment gives it a clean state.
                 task.broken = True
                 errors.append(error)
             else:
@@ -489,6 +495,7 @@ class TaskManager(Actor[TaskManagerMessage]):
             self._broken.add(task_id)
             self._ready.had_turn((task_id,))
             self._look((task_id,))
+        # A drain that waits for this worker's tasks must fail now: nobody else finishes them.
         self._drains.answer()
         self._settle()
 

@@ -66,6 +66,8 @@ class Worker(Actor[WorkerMessage]):
         self.uncommitted_bytes: int = -1
         self._wall_time: Callable[[], int] = setup.wall_time
         self._work_time: Callable[[], float] = setup.work_time
+        # The epoch is unknown at first, and output without one could get into the wrong
+        # transaction.
         self._paused: bool = True
 
     def signal(self, signal: Signal) -> None:
@@ -77,6 +79,7 @@ class Worker(Actor[WorkerMessage]):
         """Process, pause, resume, or close."""
         match message:
             case Lease():
+                # Leases sent before the pause arrive after it; they keep their order for `unstash`.
                 if self._paused:
                     self.ctx.stash(message)
                 else:
@@ -100,6 +103,7 @@ class Worker(Actor[WorkerMessage]):
         records, clock = 0, self._work_time
         until = clock() + (seconds := self._seconds)
         for task in lease.tasks:
+            # The first task always gets a turn, so every lease makes progress.
             if done and (seconds := until - clock()) <= 0:
                 break
             # A task that broke while the lease waited could not be rolled back. Its handover waits
@@ -109,6 +113,8 @@ class Worker(Actor[WorkerMessage]):
                     records += await self._process(task, seconds, draining=lease.draining)
                     self._write(task, output)
                 except BaseException as error:
+                    # Set before anything else can see the task: its state may be in the middle of a
+                    # record.
                     task.broken = True
                     self._give_back(lease, done, records, output, failed=task)
                     if isinstance(error, Exception):
@@ -155,6 +161,7 @@ class Worker(Actor[WorkerMessage]):
         """
         if output:
             self._collector.tell(Output(output, self._epoch))
+        # Without this, healthy tasks of the lease would count as lost with this worker.
         untouched = tuple(task.id for task in lease.tasks[len(done) :] if task is not failed)
         if failed is None:
             self.at = None

@@ -92,10 +92,12 @@ class Bootstrap:
         setup.know_topics(await prepare_topics(self._log, setup))
         plan = BootstrapPlan(setup, self._specs, snapshot)
         offsets = plan.offsets(await self._ranges(plan.sources))
+        # The lock proves that no instance on this machine uses the state that will be replaced.
         directory = StateDirectory(config.state_dir / config.application_id)
         process_id = await run_in_thread(directory.open)
         stack.callback(directory.close)
         membership = await self._join(process_id, stack)
+        # Only after the join: from here on no other member can change the offsets unnoticed.
         committed = await membership.committed(plan.sources)
         if committed and if_seeded == "skip":
             return None

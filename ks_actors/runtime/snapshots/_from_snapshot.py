@@ -106,6 +106,8 @@ class SnapshotSource:
         ]
         snapshot: SnapshotReader | None = None
         try:
+            # Any failure means only a slower start, so no error of a snapshot may keep the task
+            # from opening.
             snapshot = await self._begin(held, specs, blocking) if specs else None
         except _GivenUp:
             pass
@@ -140,6 +142,8 @@ class SnapshotSource:
             for spec in specs
         }
         begins = await self._log.begin_offsets(changelogs.values())
+        # Open transactions count: a snapshot may have been taken right after a commit whose marker
+        # has not reached this partition.
         ends = await self._log.end_offsets(changelogs.values(), IsolationLevel.READ_UNCOMMITTED)
         ranges = {
             name: (begins[changelog], ends[changelog]) for name, changelog in changelogs.items()
@@ -299,6 +303,7 @@ class SnapshotSource:
                     stored.next_offset or 0, observed=stored.observed, sequence=stored.sequence
                 )
                 rows[spec.name] = store.rows
+            # Replaces the database in one step; a crash before this leaves the old one.
             ingest.finish(f"snapshot {snapshot.place} has newer state of it")
         return rows
 
@@ -338,6 +343,7 @@ class SnapshotSource:
         while (batch := await blocking(partial(next, batches, None))) is not None:
             for start in range(0, len(batch), 1_000):
                 fill(held.stores, name, batch.slice(start, start + 1_000), stored.next_offset or 0)
+                # The rows go in on the loop, so let other actors run in between.
                 await asyncio.sleep(0)
             count += len(batch)
         return count

@@ -141,8 +141,10 @@ class Snapshots(Actor[SnapshotsMessage]):
             async with asyncio.timeout(seconds):
                 writer = await self._in_thread(self._writer)
                 manifest = await self._write(writer, lambda: stop.is_set() or self._stop.is_set())
+                # Last, so that a failure never deletes the only good snapshot.
                 await self._delete_old(manifest)
         except Exception as error:
+            # A thread cannot be cancelled: it checks this between two blocks.
             stop.set()
             if writer is not None:
                 await self._give_up(writer)
@@ -277,6 +279,7 @@ class Snapshots(Actor[SnapshotsMessage]):
 
     def _store(self, point: m.Checkpoint, spec: StoreSpec) -> Any:
         resident = self._setup.residents.get(point.task)
+        # A task that has left and come back has other stores, with newer rows.
         if resident is None or resident.stores is not point.stores:
             raise _Gone("it has moved to another instance meanwhile")
         return resident.stores.store(spec.name)
@@ -307,6 +310,7 @@ class Snapshots(Actor[SnapshotsMessage]):
     async def _give_up(self, writer: SnapshotWriter) -> None:
         try:
             async with asyncio.timeout(self._config.snapshot_timeout_ms / 1000):
+                # The abandoned thread may still write files that the abort deletes.
                 while self._at_work:  # noqa: ASYNC110 - a thread sets it; a wait is rare
                     await asyncio.sleep(_LOOK_SECONDS)
                 await self._in_thread(writer.abort)

@@ -154,6 +154,7 @@ class AsyncNode:
         self.in_flight += 1
         if self._in_order:
             self._order.append(call)
+        # It waits for the call before it, so it takes no room of its own.
         if self._by_key and not self._enter(call):
             return
         if len(self._running) < self._most:
@@ -182,6 +183,7 @@ class AsyncNode:
             if task is not None:
                 task.cancel()
                 self._leaving.add(task)
+                # The coroutine may still use the stores while it handles the cancellation.
                 task.add_done_callback(self._left)
         self._lanes.clear()
         self._waiting.clear()
@@ -260,12 +262,15 @@ class AsyncNode:
                 min(retry.max_backoff_ms, retry.backoff_ms * 2 ** (attempt - 1)) / 1000
             )
             attempt += 1
+        # Else it was given up, and its result must not be handed on.
         if call in self._running:
             self._over(call)
 
     def _invoke(self, call: Call) -> Awaitable[Any]:
         """Call the user's code with the task at its record; the task may be elsewhere by now."""
         current = self._current
+        # The coroutine begins in a turn of the event loop, between two records of the task or
+        # during one.
         was = current.page, current.offset, current.timestamp, current.headers
         self._go_to(call)
         try:
@@ -284,6 +289,7 @@ class AsyncNode:
         call.task = None
         if self._in_order:
             order = self._order
+            # Only from the front: a finished call waits for those of earlier records.
             while order and order[0].over:
                 self._done.append(order.popleft())
         else:
@@ -334,6 +340,8 @@ class AsyncNode:
                 call.late, call.deadline = True, inf
                 call.task.cancel()
         if self._running:
+            # One timer for all calls: a timer per record would cost more than the call of many
+            # processors.
             self._sweep = loop.call_at(min(following, now + self._timeout), self._cancel_late, loop)
 
     def _too_late(self, call: Call) -> TimeoutError:

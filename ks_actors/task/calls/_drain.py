@@ -98,9 +98,12 @@ class Draining:
         self._emit()
         while (cache := self._next()) is not None:
             self._under_way = cache
+            # No more than the nodes below take at once: the rest stays cached, so memory is
+            # bounded.
             cache.flush(self.room())
             if clock() >= deadline:
                 return
+        # Last, because a cache may still add records to the batch of this node.
         if (node := self._waiting()) is not None:
             node.flush()
 

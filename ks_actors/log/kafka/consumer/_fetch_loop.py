@@ -82,6 +82,7 @@ class FetchLoop:
 
     def _pump_soon(self) -> None:
         if self._pumping is None and not self._stopped:
+            # Deferred: an assignment changes thousands of partitions in one turn of the loop.
             self._pumping = asyncio.get_running_loop().call_soon(self._pump)
 
     def stop(self) -> None:
@@ -124,6 +125,7 @@ class FetchLoop:
         self._pumping = None
         if self._budget.room is not self._room:
             self._room = self._budget.room
+            # Whether a partition is wanted depends on the budget, so its change concerns all.
             self._changed.update(self._sources)
         for partition in self._changed:
             self._place(partition)
@@ -141,6 +143,8 @@ class FetchLoop:
                 self._troubles.refresh()
         before = self._nodes.get(partition)
         if before is not None and before != node:
+            # Before it is added elsewhere: two brokers must not fetch one partition at the same
+            # time.
             del self._nodes[partition]
             self._brokers[before].change(partition, None)
         if node is not None:
@@ -148,7 +152,10 @@ class FetchLoop:
             broker = self._brokers.get(node)
             if broker is None:
                 broker = self._brokers[node] = FetchBroker(
-                    node, (f"{self._channel}-0", f"{self._channel}-1")
+                    # Two connections: a broker answers in order, so a request that waits for
+                    # records would hold up the partitions that are not part of it.
+                    node,
+                    (f"{self._channel}-0", f"{self._channel}-1"),
                 )
             broker.change(partition, source)
 
@@ -189,6 +196,7 @@ class FetchLoop:
             self._take(broker, line, response)
         except Unavailable as error:
             line.out = False
+            # The broker may or may not have seen the request, so the next one sends all partitions.
             line.session.lose()
             self._unreachable(broker, error)
         except LogClosed:
@@ -212,6 +220,7 @@ class FetchLoop:
         source = self._sources.get(partition)
         if (
             source is None
+            # It was moved meanwhile: records from the old offset must not get into its buffer.
             or source.ahead != offset
             or source.error is not None
             or source.looking
@@ -262,6 +271,7 @@ class FetchLoop:
                 if code:
                     self._troubles.refused(source, code)
                     continue
+                # An answer without an error: the topic exists, and the broker leads the partition.
                 source.unknown_since = None
                 source.failures.end()
                 if raw:
@@ -269,9 +279,12 @@ class FetchLoop:
                     self._add(
                         source,
                         raw,
+                        # With read_committed the end is the last stable offset: records after it
+                        # are not readable yet.
                         stable if self._committed else high,
                         (aborted or ()) if self._committed else None,
                     )
+        # Only after all partitions: an error above loses the session instead.
         line.session.answered(response.session_id)
         broker.eager = broker.eager or size >= _MUCH
 

@@ -50,6 +50,7 @@ class KafkaFetcher:
         self._sources: dict[TopicPartition, Source] = {}
         # Partitions with records or errors to return, in the order of their turns.
         self._ready: dict[TopicPartition, None] = {}
+        # Shared by all partitions: each may buffer a little, but together no more than this.
         self._budget: Budget = Budget(client.options.fetch_max_bytes)
         self._fetching: FetchLoop = FetchLoop(
             client,
@@ -75,6 +76,8 @@ class KafkaFetcher:
             if partition not in self._sources:
                 self._sources[partition] = added = Source(partition, offset, self._budget)
                 self._fetching.change(added)
+            # An unchanged position keeps its fetched records; `assign` is called for every new
+            # task.
             elif self._sources[partition].position != offset:
                 self._move(self._sources[partition], offset)
 
@@ -85,6 +88,7 @@ class KafkaFetcher:
 
     def _move(self, source: Source, offset: int) -> None:
         source.move(offset)
+        # Its records are of the old position.
         self._ready.pop(source.partition, None)
         self._fetching.change(source)
 
@@ -108,6 +112,7 @@ class KafkaFetcher:
         """
         for source in self._assigned(partitions):
             source.paused = False
+            # Records that came in during the pause have not woken the reader.
             if source.ready:
                 self._news(source)
             self._fetching.change(source)
@@ -172,11 +177,13 @@ class KafkaFetcher:
         for partition in tuple(self._ready):
             source = self._sources[partition]
             del self._ready[partition]
+            # `resume` puts it back.
             if source.paused:
                 continue
             try:
                 fetched = self._read(source, max_records, until)
             except Exception:
+                # The position has moved, so the next request may include this partition again.
                 self._fetching.change(source)
                 if not found:
                     raise
@@ -187,6 +194,8 @@ class KafkaFetcher:
             self._fetching.change(source)
             if fetched is not None:
                 found.append(fetched)
+            # At the end of the order, so that a partition with many records does not starve the
+            # others.
             if source.ready:
                 self._ready[partition] = None
             if perf_counter() > until:

@@ -113,6 +113,7 @@ class Coordinator:
         self, turn: int, user_data: bytes | None = None, topics: Collection[str] | None = None
     ) -> None:
         """Continue the rebalance: the owner has released its partitions."""
+        # A late answer to an earlier rebalance must not end this one.
         if turn == self._turn and not self._let_go:
             if user_data is not None:
                 self._user_data = user_data
@@ -128,12 +129,14 @@ class Coordinator:
         if user_data is not None:
             self._user_data = user_data
             # The group ignores an unchanged subscription.
+            # It is part of the subscription, and so makes it differ.
             self._counter += 1
         self._rebalance = self._back = True
         self._changed.set()
 
     def heard(self, stuck_seconds: float) -> None:
         """Note that the owner's loop runs, and for how long a callback on it has not returned."""
+        # Counted back from now: time inside a callback is no progress.
         self._asked = False
         self._well = asyncio.get_running_loop().time() - stuck_seconds
 
@@ -144,6 +147,7 @@ class Coordinator:
         """
         main, self._main = self._main, None
         if main is not None:
+            # Before the leave: the member must not join again behind it.
             main.cancel()
             try:
                 await asyncio.wait([main])
@@ -154,6 +158,7 @@ class Coordinator:
         await self._finish(leave=leave)
 
     async def _finish(self, *, leave: bool) -> None:
+        # First of all: from here on the group may give the partitions to others.
         self._lease.end()
         try:
             await self._quiet()
@@ -194,6 +199,8 @@ class Coordinator:
     async def _run(self) -> None:
         while True:
             try:
+                # Heartbeats begin inside, as soon as the member has an id, because the assignment
+                # may take long.
                 await self._join()
                 await self._until(lambda: self._rebalance)
                 self._turn += 1
@@ -257,6 +264,7 @@ class Coordinator:
         Retries failures while the group knows the member.
         """
         while True:
+            # Errors of the last generation must not end this join.
             await self._quiet()
             try:
                 assignment = await self._join_once()
@@ -265,7 +273,7 @@ class Coordinator:
                     # The owner counts on its released partitions until the rebalance assigns them.
                     # They may now belong to other members.
                     raise
-                _log.debug("joined group %s after failures: %s", self._group.group_id, thrown)
+                _log.debug("joining group %s again: %s", self._group.group_id, thrown)
                 await asyncio.sleep(_RETRY_SECONDS)
             except LogTimeout as error:
                 _log.warning(
@@ -288,6 +296,7 @@ class Coordinator:
         self._group = GroupMetadata(
             self._group.group_id, response.generation_id, response.member_id
         )
+        # Before the sync: the leader's assignor may take longer than the session.
         self._begin(self._beat(self._group))
         assignments: Mapping[str, MemberAssignment] = {}
         leads = response.leader_id == response.member_id
@@ -368,6 +377,7 @@ class Coordinator:
         topics = frozenset[str]().union(*(info.topics for info in infos))
         counts = await self._count(topics)
         assignments = await self._deal(infos, counts)
+        # With the counts that the assignor has seen: a topic that grows in between is noticed.
         self._begin(self._watch(topics, counts))
         return (
             {
@@ -489,6 +499,7 @@ class Coordinator:
             return NONE
         if response.error_code != REBALANCE_IN_PROGRESS:
             check_standing(response.error_code, self._group.group_id, "be a member of")
+        # From the time of the request: the coordinator's timer may have started that early.
         self._lease.extend(sent + self._session_ms / 1000)
         return int(response.error_code)
 

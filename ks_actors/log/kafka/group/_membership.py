@@ -171,6 +171,7 @@ class KafkaMembership:
         Does nothing unless a rebalance waits for that.
         """
         if self._awaited is not None:
+            # Cleared before the call: a second `revoked` must not release a later rebalance.
             turn, self._awaited = self._awaited, None
             self._held = None
             self._say(lambda coordinator: coordinator.let_go(turn, user_data, topics))
@@ -215,12 +216,14 @@ class KafkaMembership:
     async def _end(self, *, leave: bool) -> None:
         if self._ending is None:
             self._closed = True
+            # Events from before the end must not be handled after it.
             self._events.clear()
             self._wake()
             self._ending = asyncio.create_task(
                 self._end_coordinator(leave=leave), name=f"{self.client_id} leaves"
             )
             self._ends(self, self._ending)
+        # A cancelled `leave` must still end the member, or its heartbeats would go on.
         await asyncio.shield(self._ending)
 
     async def _end_coordinator(self, *, leave: bool) -> None:

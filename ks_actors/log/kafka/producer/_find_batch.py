@@ -45,10 +45,12 @@ async def find_written(
             for at, position in whole_batches(partition, raw):
                 if _is(raw, at, writer, sequence, count):
                     return position
+            # Only from the second answer on: the first end offset of a new leader may be too low.
             if end >= 0 and (position >= end or position == before):
                 return None
             end = max(end, high)
     finally:
+        # A connection of its own, because the fetch waits; it is not needed again soon.
         client.disconnect(channel)
 
 

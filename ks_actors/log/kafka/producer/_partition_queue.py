@@ -65,6 +65,8 @@ class InFlightBatch:
                     self.behind.get_loop().create_future(),
                     self.deadline,
                 )
+                # The same numbers: the broker has refused the batch as a whole, and expects exactly
+                # these next.
                 smaller.sequence, smaller.number = sequence, self.number
                 sequence, start = (sequence + batch.count) % _SEQUENCES, start + batch.count
                 made.append(smaller)
@@ -74,6 +76,7 @@ class InFlightBatch:
         """Fail the batch, even if no caller waits: `send` raises the error for lost records."""
         if not self.behind.done():
             self.behind.set_exception(error)
+        # Marks the error as retrieved: nobody may be waiting, and asyncio would log it.
         self.behind.exception()
 
 
@@ -142,8 +145,10 @@ class PartitionQueue:
         """Return whether the first batch in the queue may be sent."""
         if not self.queue or self.not_before > now or self.is_abandoned():
             return False
+        # A batch behind an undecided one would be rejected as out of order.
         if self.flying and (self.repeating or not self.acknowledged):
             return False
+        # Batches with a number belong to the old identity and must end before a new one is used.
         return not (self.queue[0].sequence < 0 and (recycling or self.spoiled))
 
     def take(self) -> InFlightBatch:
@@ -183,6 +188,7 @@ class PartitionQueue:
         self.reason = reason
         self.repeating = True
         queue = self.queue
+        # By number, because batches after it may have been put back already.
         place = 0
         while place < len(queue) and queue[place].number < pieces[0].number:
             place += 1
@@ -228,6 +234,7 @@ def join(parts: Sequence[asyncio.Future[int]], whole: asyncio.Future[int]) -> No
         if left or whole.done():
             return
         failed = next((part.exception() for part in parts if part.exception() is not None), None)
+        # The first error: some parts may be written, as `send` documents for LogTimeout.
         if failed is not None:
             whole.set_exception(failed)
             whole.exception()

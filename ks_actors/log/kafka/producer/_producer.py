@@ -76,7 +76,9 @@ class KafkaProducer:
         Raises TypeError for keys or values that are not bytes, before anything is sent.
         """
         outbox = Outbox(self._admin, batches)
+        # Read before the wait for the lock: an `abandon` during that wait concerns this call, too.
         abandoned = self._abandoned
+        # Encoding yields to the event loop; without the lock, a later call could overtake this one.
         async with self._order:
             self._check()
             await outbox.encode(self._encoder)
@@ -107,6 +109,7 @@ class KafkaProducer:
         """Close; waiting calls raise LogClosed. A second call does nothing."""
         if self._closed:
             return
+        # Before the first await, so that no call can put records behind the last ones.
         self._closed = True
         self._on_close(self)
         await self._sender.close(

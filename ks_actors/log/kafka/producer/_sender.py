@@ -128,6 +128,7 @@ class Sender:
         left = _REQUEST_BYTES
         while left > 0 and (size := self._launch(now)):
             left -= size
+        # Other tasks of the loop get a turn between requests of this size.
         if left <= 0:
             asyncio.get_running_loop().call_soon(self.go)
         if self._recycling and self._renew is not None and self._waiting:
@@ -136,6 +137,7 @@ class Sender:
     def _hold_back(self, now: float) -> None:
         """Wait for the lease, or until batches time out."""
         for lane in tuple(self._waiting):
+            # Batches still time out: the caller must hear of it even if the lease never comes back.
             self._expire(lane, now)
             if not lane.queue:
                 self._waiting.pop(lane, None)
@@ -159,6 +161,8 @@ class Sender:
             node = self._client.leader(lane.partition)
             if node is None:
                 self._look_for(lane, now)
+            # A broker that is busy with enough requests leaves the queue in `_waiting`; `go` is
+            # called again at each response.
             elif (
                 self._flights.get(node, 0) < self._client.options.max_in_flight
                 and sizes.get(node, 0) < _REQUEST_BYTES
@@ -245,6 +249,7 @@ class Sender:
             and lane.unresolved_before(piece)
         ):
             self._again(lane, piece, "an earlier batch has to be repeated first", stale=False)
+        # A restarted leader may know only the last batch, so this answer does not prove a loss.
         elif code == OUT_OF_ORDER_SEQUENCE_NUMBER and piece.repeated:
             self._spawn(self._find(lane, piece), f"find {lane.partition} {piece.sequence}")
         else:
@@ -267,6 +272,7 @@ class Sender:
                 piece.batch.count,
             )
         except Exception as error:  # noqa: BLE001 - a caller waits for the piece to end
+            # Kept in flight until here: a newer batch must not be sent while this one is undecided.
             lane.landed(piece)
             self._fail(
                 lane,
@@ -288,7 +294,9 @@ class Sender:
     def _refused(self, lane: PartitionQueue, piece: InFlightBatch, code: int) -> None:
         transactional = self._transactional_id is not None
         if code == MESSAGE_TOO_LARGE and piece.batch.count > 1:
+            # The limit is about the whole batch; a single record that is too large fails below.
             self._split(lane, piece)
+        # The producer decides what that means: it may be fenced, or its transaction timed out.
         elif transactional and (code in FENCED or code == INVALID_TXN_STATE):
             self._fail(
                 lane,
@@ -305,6 +313,7 @@ class Sender:
             # Surely not written: send it again with a new identity.
             lane.again(name_of(code), piece)
             lane.forget_sequences(piece)
+            # The sequence numbers are gone, and the queue goes on after the renewal.
             self._spoil(lane)
             self._waiting[lane] = None
         elif code in (NONE, DUPLICATE_SEQUENCE_NUMBER):
@@ -339,6 +348,8 @@ class Sender:
                 ),
             )
             return
+        # From now on a rejection does not mean that the batch is missing: an attempt may have
+        # succeeded.
         piece.repeated = True
         lane.again(reason, piece)
         self._waiting[lane] = None
@@ -363,6 +374,7 @@ class Sender:
         join([smaller.behind for smaller in made], piece.behind)
 
     def _fail(self, lane: PartitionQueue, piece: InFlightBatch, error: LogError) -> None:
+        # A batch without a number leaves no gap.
         if piece.sequence >= 0:
             self._spoil(lane)
         piece.fail(error)

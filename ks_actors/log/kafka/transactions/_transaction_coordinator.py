@@ -109,6 +109,8 @@ class TransactionCoordinator:
         return response
 
     def _check(self, code: int) -> None:
+        # Not raised as Fenced: the coordinator fences after a timeout, too, and the producer tells
+        # the two apart.
         if code in FENCED:
             raise EpochRefused(
                 f"the coordinator of transactional id {self.name} answered {name_of(code)}"
@@ -153,7 +155,12 @@ class TransactionCoordinator:
             self.name,
             request,
             lambda answer: [
-                code for _, found in answer.errors for _, code in found if code in _OURS
+                # Only errors of the coordinator are retried here; errors of partitions are for the
+                # caller.
+                code
+                for _, found in answer.errors
+                for _, code in found
+                if code in _OURS
             ],
         )
         codes = {
@@ -162,6 +169,7 @@ class TransactionCoordinator:
             for number, code in found
         }
         for code in codes.values():
+            # One fenced partition means that the producer is fenced.
             if code in FENCED:
                 self._check(code)
         return codes

@@ -107,6 +107,7 @@ class KafkaTransactionalProducer:
         self._client.connect_ahead(() if self._scope is None else self._scope.topics, PRODUCE)
         for attempts_left in reversed(range(_ATTEMPTS)):
             try:
+                # Before the new epoch: it would hide how the last transaction ended.
                 await self._endings.settle(await self._endings.last(), NOBODY)
                 await self._renew(NOBODY)
                 return
@@ -145,9 +146,12 @@ class KafkaTransactionalProducer:
         try:
             async with self._order:
                 self._check()
+                # Again under the lock: the calls before this one may have voided the transaction.
                 self._check_doom()
                 await self._begin_well()
                 await outbox.encode(self._encoder)
+                # Before the records: a leader refuses records of a partition that the coordinator
+                # does not know.
                 await self._add(outbox)
                 futures = outbox.put(self._sender)
                 self._futures += futures
@@ -162,6 +166,8 @@ class KafkaTransactionalProducer:
             raise await self._judge(error) from error
         except BaseException as error:
             if self._doom is None and not isinstance(error, LogClosed):
+                # Also after a cancellation: some batches may be written, so a commit would be
+                # incomplete.
                 self._doom = f"a batch failed ({error!r})"
             raise
 
@@ -260,8 +266,11 @@ class KafkaTransactionalProducer:
         self._check()
         async with self._order:
             self._check()
+            # The last commit had no answer; asking for another one could commit nothing and report
+            # success.
             if self._in_doubt and await self._was_committed():
                 return
+            # Every batch needs its outcome first: the coordinator commits whatever has arrived.
             await self._sender.settle(self._futures)
             failed = next(
                 (future.exception() for future in self._futures if future.exception() is not None),
@@ -287,6 +296,7 @@ class KafkaTransactionalProducer:
     async def _commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
     ) -> None:
+        # A request that is still on its way could add the group to the next transaction.
         await self._ahead.settle()
         if offsets:
             try:
@@ -300,8 +310,11 @@ class KafkaTransactionalProducer:
                 raise
         if not self._open:
             return
+        # Set before the await, so that a cancellation counts as an unknown outcome.
         self._in_doubt = True
         if self._lost_at_end is None:
+            # Kept from the first attempt: a retry must still know of a response that was lost
+            # before it.
             self._lost_at_end = self._client.lost
         clock = asyncio.get_running_loop().time
         began = clock()
@@ -328,6 +341,7 @@ class KafkaTransactionalProducer:
                 {group: offsets for group, offsets in self._groups.items() if offsets},
                 commit,
             )
+            # One task is enough: it goes on as long as something is unconfirmed.
             if self._confirming is None or self._confirming.done():
                 self._confirming = asyncio.create_task(
                     self._confirm_soon(), name=f"end of a transaction of {self._name}"
@@ -370,6 +384,7 @@ class KafkaTransactionalProducer:
             await self._coordination.check_nobody_is_in(group)
         if group.group_id not in self._groups:
             await self._coordination.add_offsets(identity, group.group_id)
+        # Before the request: even one that fails may have left offsets pending.
         self._groups.setdefault(group.group_id, set()).update(offsets)
         codes = await self._coordination.commit_offsets(identity, group, offsets)
         for partition, code in codes.items():
@@ -425,6 +440,7 @@ class KafkaTransactionalProducer:
     async def _abort(self) -> None:
         self._doom = self._doom or "it is being aborted"
         lost, clock = self._lost, asyncio.get_running_loop().time
+        # Batches that are not sent yet need not be; those in flight must end before the new epoch.
         self._sender.drop(TransactionAborted(f"the transaction of {self._name} was aborted"))
         await self._sender.settle(self._futures)
         await self._ahead.settle()
@@ -473,6 +489,7 @@ class KafkaTransactionalProducer:
         self._closed = True
         self._on_close(self)
         if self._confirming is not None:
+            # It holds the lock that the abort below needs.
             self._confirming.cancel()
         try:
             if self._fenced is None and not self._in_doubt:
