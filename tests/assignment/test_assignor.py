@@ -182,7 +182,7 @@ def test_tasks_that_there_are_no_more_are_forgotten() -> None:
 @pytest.mark.parametrize(
     ("members", "counts", "error", "message"),
     [
-        ([member("a")], {"t": 1}, MissingSourceTopics, "do not exist: u"),
+        ([member("a")], {"t": 1}, MissingSourceTopics, "source topics u do not exist"),
         ([member("a")], {"t": 1, "u": 2}, TopologyError, "t has 1, u has 2"),
         ([member("a"), MemberInfo("b", frozenset(), b"?")], {"t": 1, "u": 1}, StreamsError, "does another program use"),
     ],

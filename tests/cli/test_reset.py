@@ -153,8 +153,8 @@ def test_offsets_may_come_from_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--to-earliest", "--to-latest"), "--to-earliest, --to-latest contradict each other"),
-        (("--to-offset", "0", "--shift-by", "1"), "--shift-by, --to-offset contradict each other"),
+        (("--to-earliest", "--to-latest"), "--to-earliest, --to-latest exclude each other"),
+        (("--to-offset", "0", "--shift-by", "1"), "--shift-by, --to-offset exclude each other"),
         (("--execute", "--dry-run"), "--execute and --dry-run exclude each other"),
         (("--to-datetime", "yesterday"), "is not a time such as"),
         (("--by-duration", "PT"), "is not a duration such as"),

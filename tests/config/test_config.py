@@ -234,14 +234,14 @@ def test_a_class_is_called_for_its_object(value: Any) -> None:
         ("application_id", "x" * 250, "is not a valid topic name: use"),
         ("log", "memory://shared", "'memory://shared' is not the URL of a log: expected memory://, embedded:///path or kafka://host:port"),
         ("log", "embedded://", "'embedded://' is not the URL of a log: expected memory://, embedded:///path or kafka://host:port"),
-        ("log", "localhost:9092", "'localhost:9092' is not a log"),
+        ("log", "localhost:9092", "'localhost:9092' is not the URL of a log"),
         ("default_key_serde", str, "is not a serde"),
         ("default_key_serde", "STRING", "'STRING' is not a name to import: expected package.module.name"),
         ("default_key_serde", "ks_actors.serdes.SPRING", "does not exist: ks_actors.serdes has no SPRING"),
         ("default_key_serde", "no.such.module.SERDE", "cannot be imported: No module named 'no'"),
         ("default_key_serde", f"{__name__}.NOT_A_SERDE", "is not a serde"),
         ("default_key_serde", Demanding, "cannot be created without arguments"),
-        ("processing_exception_handler", 5, "5 cannot be called"),
+        ("processing_exception_handler", 5, "5 is not callable"),
     ],
 )
 def test_a_wrong_value_is_refused(name: str, value: Any, message: str) -> None:

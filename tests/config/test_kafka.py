@@ -55,7 +55,7 @@ def test_servers_are_hosts_and_ports(value: Any) -> None:
     with pytest.raises(ConfigError, match=r"bootstrap_servers \(mapping\): .* is not a list of servers"):
         config(bootstrap_servers=value)
     if isinstance(value, str):
-        with pytest.raises(ConfigError, match=r"log \(mapping\): .* is no (text|list of servers|log)"):
+        with pytest.raises(ConfigError, match=r"log \(mapping\): .* is not (text|a list of servers|the URL of a log)"):
             config(log=f"kafka://{value}")
 
 

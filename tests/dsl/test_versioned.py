@@ -129,10 +129,13 @@ def test_records_wait_for_the_grace_period() -> None:
     [
         (lambda b: b.global_table("t", CONSUMED, HISTORY), "a global table cannot be versioned"),
         (lambda b: b.table("t", CONSUMED, HISTORY).suppress(Suppressed.until_time_limit(5, BufferConfig())), "cannot be suppressed"),
-        (lambda b: b.stream("s", CONSUMED).group_by_key().windowed_by(TimeWindows.of_size_with_no_grace(5)).count(HISTORY), "of windows is not"),
+        (
+            lambda b: b.stream("s", CONSUMED).group_by_key().windowed_by(TimeWindows.of_size_with_no_grace(5)).count(HISTORY),
+            "of windows cannot be versioned",
+        ),
         (
             lambda b: b.stream("s", CONSUMED).group_by_key().windowed_by(SessionWindows.of_inactivity_gap_with_no_grace(5)).count(HISTORY),
-            "of sessions is not",
+            "of sessions cannot be versioned",
         ),
         (lambda b: b.stream("s", CONSUMED).join(b.table("t", CONSUMED), paired, Joined(grace_ms=1)), "its table has no history"),
         (lambda b: b.stream("s", CONSUMED).join(b.table("t", CONSUMED, HISTORY), paired, Joined(grace_ms=101)), "history for 100 ms"),

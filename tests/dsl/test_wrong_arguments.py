@@ -402,7 +402,7 @@ OTHERS: dict[str, tuple[Callable[[StreamsBuilder, Any], Any], str, list[Any]]] =
     ),
     "topics of a source": (lambda _, t: Topology().add_source("x", t), "source x", ["", "a b", "ä", ".", "..", 5, None, [], [5], ["a", "b c"]]),
     "topic of a sink": (lambda _, t: source().add_sink("x", t, "in"), "of sink x", ["", "a b", "ä", ".", "..", 5, None, [], ["a"], two]),
-    "name of a node": (lambda _, n: Topology().add_source(n, "t"), "name of a node", ["", 5, None, [], b"x", True, 1.5, object(), {}, STRING]),
+    "name of a node": (lambda _, n: Topology().add_source(n, "t"), "not a valid node name", ["", 5, None, [], b"x", True, 1.5, object(), {}, STRING]),
     "name of a store": (lambda _, n: stores.key_value(n), "is not a valid name", NO_NAMES),
     "serdes of a store": (lambda _, s: stores.key_value("s", s), "key of store s", NO_SERDES),
     "serdes of a source": (lambda _, s: Topology().add_source("x", "t", value=s), "value of source x", NO_SERDES),

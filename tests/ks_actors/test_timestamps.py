@@ -41,7 +41,7 @@ def test_a_record_without_a_time_can_be_left_out(caplog: pytest.LogCaptureFixtur
     """With a warning."""
     assert LogAndSkipOnInvalidTimestamp()(record(-1), 100) == -1
     assert [(entry.levelno, entry.getMessage()) for entry in caplog.records] == [
-        (logging.WARNING, "topic--1 offset -1 is skipped: its timestamp is -1")
+        (logging.WARNING, "topic-3 offset 9 is skipped: its timestamp is -1")
     ]
 
 

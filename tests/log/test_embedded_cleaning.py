@@ -269,7 +269,7 @@ async def test_settings_are_checked_before_anything_is_created(embedded: Embedde
     """What cannot be a topic is refused, and names the setting and its value."""
     good = NewTopic("good", 1)
     for bad, message in (
-        (NewTopic("bad", 1, {"cleanup.policy": "burn"}), "cleanup.policy is 'compact', 'delete' or both, not 'burn'"),
+        (NewTopic("bad", 1, {"cleanup.policy": "burn"}), "cleanup.policy must be 'compact', 'delete' or both, not 'burn'"),
         (NewTopic("bad", 1, {"retention.ms": "soon"}), "retention.ms must be a whole number, not 'soon'"),
     ):
         with pytest.raises(ConfigError, match=message):

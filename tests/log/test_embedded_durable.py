@@ -181,7 +181,7 @@ async def test_what_is_no_directory_cannot_be_opened(tmp_path: Path) -> None:
     """The error says what is in the way."""
     (tmp_path / "file").touch()
     for path in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(LogError, match="cannot be created"):
+        with pytest.raises(LogError, match="could not create the directory"):
             await EmbeddedLog(path).start()
 
 

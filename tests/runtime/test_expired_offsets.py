@@ -42,7 +42,7 @@ def test_a_task_goes_on_behind_what_its_stores_have(caplog: pytest.LogCaptureFix
         for part in (
             "of in-0",
             "task 0_0",
-            "before offset 5",
+            "up to offset 5",
             "leads to offset 0",
             "continuing at offset 5",
             "run `ks-actors reset`",

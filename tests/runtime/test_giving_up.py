@@ -70,7 +70,7 @@ def store(name: str, *, logging: bool = True, timestamped: bool = False) -> Stor
 
 
 def given_up(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING and "is deleted" in record.getMessage()]
+    return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING and "the local state of" in record.getMessage()]
 
 
 async def counted(harness: AppHarness, value: str = "x") -> str:

@@ -139,7 +139,7 @@ def test_a_closed_store_counts_nothing(tmp_path: Path) -> None:
     task.close()
     with pytest.raises(ProcessingFailed):
         form(Batch(["a", "b"], [b"", b""], [6, 7]))
-    assert "store w was closed with" in node.failures[0].error
+    assert "store w is closed" in node.failures[0].error
 
 
 steps = st.lists(st.tuples(st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 9)), max_size=12), st.booleans()), max_size=5)

@@ -108,7 +108,7 @@ CASES = [
     Case("Processor x is already added. (processor)", lambda: base().add_processor("work", Work, "in"), "node work has already been added"),
     Case("Processor x is already added. (sink)", lambda: base().add_sink("out", "t", "work"), "node out has already been added"),
     Case("topics cannot be empty", lambda: Topology().add_source("x", []), "source x reads no topic"),
-    Case("name must not be null", lambda: Topology().add_source(None, "t"), "name of a node"),  # type: ignore[arg-type]
+    Case("name must not be null", lambda: Topology().add_source(None, "t"), "not a valid node name"),  # type: ignore[arg-type]
     Case("topic names cannot be null", lambda: Topology().add_source("x", [None]), "is not a valid topic name: use"),  # type: ignore[list-item]
     Case("topicPattern cannot be null", lambda: Topology().add_source("x", None), "topics of source x are None"),  # type: ignore[arg-type]
     Case("Pattern p will match a topic that has already been registered", lambda: base().add_source("x", re.compile("to.*")), "matches topic topic"),

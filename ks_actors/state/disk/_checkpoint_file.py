@@ -97,7 +97,7 @@ class CheckpointFile:
             return read_checkpoint(self._directory)
         except TaskCorrupted as error:
             _log.warning(
-                "the file is deleted, and stores without stored offsets are restored: %s", error
+                "the file is removed, and stores without stored offsets are restored: %s", error
             )
             (self._directory / NAME).unlink()
             return {}
