@@ -114,7 +114,7 @@ def switch(value: Any) -> bool:
 def always(value: Any) -> bool:
     """Accept True, or the word, for a property that cannot be switched off."""
     if not switch(value):
-        raise ValueError("is not true, the only value: leave the setting out")
+        raise ValueError("is not true, the only value: remove the setting")
     return True
 
 

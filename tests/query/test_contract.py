@@ -302,7 +302,7 @@ def test_each_kind_can_be_asked_its_own(engine: StoreType, isolation: IsolationL
             lambda: store("window").find_sessions_range("a", "b"),
             lambda: store("versioned").range("a", "b"),
         ):
-            with pytest.raises(QueryFailed, match="cannot be queried|does not support") as failed:
+            with pytest.raises(QueryFailed, match=r"cannot be queried|does not support") as failed:
                 await ask()
             assert failed.value.reason is FailureReason.UNKNOWN_QUERY_TYPE
 
