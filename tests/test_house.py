@@ -309,8 +309,8 @@ def test_no_text_begins_with_a_question_word() -> None:
     for path in SOURCES:
         tree = ast.parse(path.read_text(encoding="utf-8"))
         docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-        texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings]
-        found += [f"{relative(path)}:{node.lineno}" for node in texts if " " in node.value and begins.match(node.value)]
+        texts = [(node.lineno, node.value) for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in docstrings]
+        found += [f"{relative(path)}:{line}" for line, text in texts if isinstance(text, str) and " " in text and begins.match(text)]
     assert found == []
 
 
