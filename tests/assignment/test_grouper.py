@@ -33,7 +33,7 @@ def test_every_partition_is_in_one_task_of_its_subtopology(subtopologies: dict[i
 
 def test_topics_that_do_not_exist_are_told() -> None:
     """All of them."""
-    with pytest.raises(MissingSourceTopics, match=r"do not exist: a, c; create them"):
+    with pytest.raises(MissingSourceTopics, match=r"source topics a, c do not exist; create them"):
         group_partitions({0: ["a", "b"], 1: ["c", "a"]}, {"b": 1, "c": 0})
 
 

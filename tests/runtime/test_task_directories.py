@@ -113,7 +113,7 @@ def test_a_task_that_comes_back_while_its_directory_is_deleted_begins_anew(monke
             gone = active(second)
             await harness.kit.clock.advance(25)
             assert refused
-            assert "cannot be deleted: this is not yours" in caplog.text
+            assert "could not delete the directory of a task that has left: this is not yours" in caplog.text
             assert not directories(harness) & gone
         monkeypatch.setattr(shutil, "rmtree", real)
         await load.send(100)
