@@ -194,10 +194,10 @@ def test_a_stream_goes_on_when_its_beginning_is_gone(url: str, tmp_path: Path) -
     ("options", "said"),
     [
         ({"topic": "t"}, "log: is required"),
-        ({"log": "embedded:///x", "topic": "t", "store": "s", "application_id": "a"}, "give only one of them"),
+        ({"log": "embedded:///x", "topic": "t", "store": "s", "application_id": "a"}, "give exactly one of them"),
         ({"log": "embedded:///x", "store": "s"}, "application_id: is required"),
         ({"log": "embedded:///x", "topic": "t", "column": "key"}, "column: is not an option"),
-        ({"log": "embedded:///x", "topic": "t", "columns": "key,size"}, "there is no 'size'"),
+        ({"log": "embedded:///x", "topic": "t", "columns": "key,size"}, "'size' does not exist"),
         ({"log": "embedded:///x", "topic": "t", "starting_timestamp_ms": "soon"}, "is not a whole number"),
         ({"log": "embedded:///x", "topic": "t", "starting_offsets": "7"}, "expected a value"),
         ({"log": "embedded:///x", "topic": "t", "value_serde": "ks_actors.serdes.UUID"}, "value_type: is required"),

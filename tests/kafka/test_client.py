@@ -164,7 +164,7 @@ async def test_a_broker_that_stands_still_holds_nobody_for_ever(own_broker: Brok
     log = await connect(own_broker, QUICK)
     await new_topic(log)
     own_broker.pause()
-    with pytest.raises(LogTimeout, match=r"within 500 ms, because"):
+    with pytest.raises(LogTimeout, match=r"within 500 ms"):
         await soon(log.describe_topics())
     own_broker.resume()
     for _ in range(20):
@@ -383,6 +383,6 @@ def test_an_aiokafka_that_has_moved_on_is_told(monkeypatch: pytest.MonkeyPatch) 
         check_aiokafka("aiokafka.nothing:gone")
     check_aiokafka.cache_clear()
     monkeypatch.setattr("aiokafka.conn.collect_hosts", list)
-    with pytest.raises(ConfigError, match=r"collect_hosts of aiokafka .* takes no hosts any more"):
+    with pytest.raises(ConfigError, match=r"collect_hosts of aiokafka .* no longer takes hosts"):
         check_aiokafka()
     check_aiokafka.cache_clear()

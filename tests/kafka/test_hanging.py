@@ -241,4 +241,4 @@ async def test_a_processor_that_hangs_for_good_ends_its_app(kafka_broker: Broker
             trap.release.set()
             await away.end()
         assert isinstance(away.error, TaskTimeout)
-        assert "does not return" in str(away.error)
+        assert "has not returned" in str(away.error)
