@@ -124,7 +124,7 @@ async def test_looking_for_a_topic_does_not_create_it(kafka_broker: Broker) -> N
     """Neither asking for its leader nor for its offsets."""
     client = plain_client(kafka_broker)
     await client.start()
-    with pytest.raises(UnknownTopicOrPartition, match="no never-0"):
+    with pytest.raises(UnknownTopicOrPartition, match="never-0 does not exist"):
         await client.find_leader(TopicPartition("never", 0))
     assert await client.metadata(["never"]) == {}
     assert client.known("never") is None

@@ -21,7 +21,7 @@ def main() -> int:
     parser.add_argument("--verbose", action="store_true", help="name each case that is excused or left out")
     options = parser.parse_args()
     if options.cases is None:
-        print("SKIPPED: name the cases with KSQL_CASES or --cases; docs/judges.md says where they come from")  # noqa: T201
+        print("SKIPPED: name the cases with KSQL_CASES or --cases; docs/judges.md says where they come from")  # noqa: T201 - a report for people
         return 0
     logging.disable(logging.CRITICAL)
     outcomes: Counter[str] = Counter()
@@ -33,11 +33,11 @@ def main() -> int:
         outcomes[outcome] += 1
         reasons[outcome][detail] += 1
         if outcome == "failed" or (options.verbose and outcome != "passed"):
-            print(f"{outcome}: {case.name}: {detail}")  # noqa: T201
+            print(f"{outcome}: {case.name}: {detail}")  # noqa: T201 - a report for people
     for outcome in ("left out", "excused"):
         for reason, count in reasons[outcome].most_common():
-            print(f"  {outcome} {count}: {reason}")  # noqa: T201
-    print(", ".join(f"{outcomes[outcome]} {outcome}" for outcome in ("passed", "failed", "excused", "left out")))  # noqa: T201
+            print(f"  {outcome} {count}: {reason}")  # noqa: T201 - a report for people
+    print(", ".join(f"{outcomes[outcome]} {outcome}" for outcome in ("passed", "failed", "excused", "left out")))  # noqa: T201 - a report for people
     return int(outcomes["failed"] > 0 or outcomes["passed"] < options.least or not outcomes)
 
 
