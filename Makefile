@@ -3,7 +3,7 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do $$p -c '
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test test-all test-matrix lint types docs bench-actors bench-runtime bench-kafka bench-latency bench-state bench-spark judge-ksql oracle chaos kills kernel-sanitize kernel-fuzz wheels clean
+.PHONY: help demo check test test-all test-matrix lint types docs bench-actors bench-runtime bench-kafka bench-latency bench-state bench-spark judge-ksql oracle chaos kills kernel-sanitize kernel-fuzz wheels clean
 
 help: ## show the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -17,6 +17,9 @@ $(VENV)/.ready: pyproject.toml constraints.txt hatch_build.py $(wildcard ks_acto
 
 demo: $(VENV)/.ready ## run the main job: all flights of a year, joined with weather, planes and airports
 	$(BIN)/python -m examples.flights
+
+check: $(VENV)/.ready ## check work in progress within a minute: style, types, and tests of what differs from main: BASE=HEAD
+	scripts/check $(BIN) $(or $(BASE),main)
 
 test: $(VENV)/.ready ## set up, and pass the tests that a change must not break: a few cases of each rule
 	scripts/test $(BIN)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,12 +25,35 @@ pytest_plugins = ["pytester"]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--loop", choices=LOOPS, default="asyncio", help="the event loop that async tests run on")
+    parser.addoption("--within", type=float, default=0.0, help="begin no test after so many seconds, and count those that are left; 0: begin all")
     parser.addoption("--few", type=int, default=0, help="run so many cases of each test function at most, spread over all; 0: all")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--loop") == "eager" and sys.version_info < (3, 12):
         raise pytest.UsageError("eager tasks came with Python 3.12")
+    if config.getoption("--within") > 0:
+        config.pluginmanager.register(Deadline(config.getoption("--within")), "deadline")
+
+
+class Deadline:
+    """Begin no test after so many seconds from now on."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds: float = seconds
+        self._end: float = monotonic() + seconds
+        self._left: int = 0
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self) -> bool | None:
+        if monotonic() < self._end:
+            return None
+        self._left += 1
+        return True
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self._left:
+            terminalreporter.write_line(f"{self._left} tests did not begin within {self._seconds:g} s: `make test` runs them", yellow=True)
 
 
 @pytest.hookimpl(tryfirst=True)
