@@ -29,7 +29,7 @@ from ks_actors.log.kafka.wire._batch_writer import Encoder
 from ks_actors.records import _partitioner
 from ks_actors.serdes import LONG, STRING, _columns
 from ks_actors.state import TaskStores
-from ks_actors.state.key_value import _count, _restored_rows, _table
+from ks_actors.state.key_value import _restored_rows, _table
 from ks_actors.task import _sink
 from ks_actors.topology import StoreKind, StoreSpec
 
@@ -86,7 +86,7 @@ class Restored:
         """Apply a batch."""
         keys = self._batches[self._next % ROUNDS]
         self._next += 1
-        self._rows[vars(_restored_rows)["_kernel"] is None].put(keys, self._values, [self._next] * RECORDS)
+        self._rows[not vars(_restored_rows)["HAS_KERNEL"]].put(keys, self._values, [self._next] * RECORDS)
 
 
 class Counts:
@@ -111,7 +111,7 @@ class Counts:
         keys = self._batches[self._next % ROUNDS]
         self._next += 1
         times = [self._next] * len(keys)
-        if vars(_count)["_kernel"] is None:
+        if not vars(_table)["HAS_KERNEL"]:
             get, put, changes = self._store.get_entry, self._store.put_entry, []
             for key, timestamp in zip(keys, times, strict=True):
                 before, seen = get(key)
@@ -144,17 +144,16 @@ def _nanoseconds(work: Callable[[], object]) -> list[float]:
 
 
 def _without_kernel(work: Callable[[], object]) -> list[float]:
-    modules: tuple[Any, ...] = (_partitioner, _record_reader, _batch_writer, _batch_header, _sink, _columns, _count, _restored_rows, _table)
+    modules: tuple[Any, ...] = (_partitioner, _record_reader, _batch_writer, _batch_header, _sink, _columns, _restored_rows, _table)
     forms = list(_columns._FORMS)  # noqa: SLF001 - what is measured
-    kernel = native.kernel
     try:
         for module in modules:
-            module._kernel = None  # noqa: SLF001 - likewise
+            module.HAS_KERNEL = False
         _columns._FORMS.clear()  # noqa: SLF001 - likewise
         return _nanoseconds(work)
     finally:
         for module in modules:
-            module._kernel = kernel  # noqa: SLF001 - likewise
+            module.HAS_KERNEL = native.HAS_KERNEL
         _columns._FORMS.extend(forms)  # noqa: SLF001 - likewise
 
 

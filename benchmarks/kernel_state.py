@@ -38,7 +38,7 @@ from ks_actors.processors.aggregates import _windowed
 from ks_actors.state.core import _transactional
 from ks_actors.state.join_window import _segment
 from ks_actors.state.join_window._segment import Segment
-from ks_actors.state.key_value import _count, _table
+from ks_actors.state.key_value import _table
 from ks_actors.state.timed import _expiry, _key_index
 from ks_actors.state.timed._expiry import take_out
 from ks_actors.state.window import _by_key, _by_start
@@ -86,8 +86,9 @@ class Counts:
     def changelog_in_python(self) -> None:
         keys = self.keys()
         entries = list(map(self.view.__getitem__, keys))
-        values = list(map(ENTRY.pack, map(itemgetter(0), entries)))
-        kernel.write_records(list(map(str.encode, keys)), values, list(map(itemgetter(1), entries)), None, 0, 1 << 20, 0)
+        values: list[bytes | None] = list(map(ENTRY.pack, map(itemgetter(0), entries)))
+        encoded: list[bytes | None] = list(map(str.encode, keys))
+        kernel.write_records(encoded, values, list(map(itemgetter(1), entries)), None, 0, 1 << 20, 0)
 
     def columns(self) -> None:
         kernel.entry_columns(self.view, {}, self.keys())
@@ -204,7 +205,7 @@ class Rows:
             segment.add_all(keys, [5] * RECORDS, range(RECORDS), keys)
 
     def add_in_python(self) -> None:
-        with patch.object(_segment, "_kernel", None):
+        with patch.object(_segment, "HAS_KERNEL", new=False):
             self.add()
 
     def meet(self) -> None:
@@ -236,9 +237,8 @@ APPS = ("count", "window")
 def _run_app(app: str, part: str) -> None:
     """Run an application with that part of the kernel; print its CPU time per record (µs)."""
     if part == "wire and rows":
-        for module in (_transactional, _count, _expiry, _by_start, _segment, _table, _key_index, _by_key):
-            vars(module)["_kernel"] = None
-        vars(_windowed)["kernel"] = None
+        for module in (_transactional, _expiry, _by_start, _segment, _table, _key_index, _by_key, _windowed):
+            vars(module)["HAS_KERNEL"] = False
     topology = _peer_apps.topology(app, [IN], OUT, _peer_apps.Tally())
     print(asyncio.run(_runtime_cases.throughput(topology, "at_least_once", APP_RECORDS, KEYS, tuned=True))["cpu_us"])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 
+from ks_actors.kernel import HAS_KERNEL
 from ks_actors.kernel import kernel as _kernel
 
 _THRESHOLDS = (100_000, 10, 100)
@@ -26,5 +27,5 @@ def tune_gc() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_THRESHOLDS)
-    if _kernel is not None:
+    if HAS_KERNEL:
         _kernel.map_large(_LARGE)

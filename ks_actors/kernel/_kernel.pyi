@@ -92,7 +92,7 @@ def engine_rows(
     forms: tuple[int, int, int, bool, int],
     prefix: bytes,
     /,
-) -> list[tuple[bytes, bytes]] | None:
+) -> list[tuple[bytes, bytes | None]] | None:
     """Return a store's committed changes as rows of its engine, in the order of their keys.
 
     `store` is the entries, and two dicts of changes by handle: the first one takes precedence over
@@ -101,7 +101,8 @@ def engine_rows(
 
     A row's key is the prefix, the segment's number (windows only), the key's bytes, and start and
     sequence number 0 (windows only). Its value is the time, if it has one, and the value's bytes.
-    Returns None when an entry is missing or deleted, or a type is another one.
+    Each row has a value. Returns None when an entry is missing or deleted, or a type is another
+    one.
     """
 
 def crc32c(data: Buffer, by_hand: bool = ..., /) -> int:

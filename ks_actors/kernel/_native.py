@@ -8,7 +8,10 @@ from __future__ import annotations
 import logging
 import os
 from importlib import import_module
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 WITHOUT: Final = "KS_ACTORS_WITHOUT_KERNEL"
 SWITCHES: Final = frozenset({WITHOUT, "KS_ACTORS_WITH_KERNEL", "KS_ACTORS_WITHOUT_AHEAD"})
@@ -19,7 +22,7 @@ _log = logging.getLogger("ks_actors")
 _told: bool = False
 
 
-def _load() -> tuple[Any, str]:
+def _load() -> tuple[ModuleType | None, str]:
     """Return the kernel, or None and the reason."""
     if os.environ.get(WITHOUT) == "1":
         return None, f"{WITHOUT}=1 disables it"
@@ -34,16 +37,23 @@ def _load() -> tuple[Any, str]:
 
 
 _found, _reason = _load()
-kernel: Any = _found
-"""The module of `_kernel.pyi`, or None: its users have slower Python code for the same."""
+HAS_KERNEL: Final[bool] = _found is not None
+"""Whether there is a kernel: without one, its users have slower Python code for the same."""
 missing: Final[str] = _reason
 """The reason why there is no kernel; empty when there is one."""
+if TYPE_CHECKING:
+    # The module of `_kernel.pyi`, with all types. It may be used only where HAS_KERNEL is true.
+    from ks_actors.kernel import _kernel
+
+    kernel = _kernel
+else:
+    kernel = _found
 
 
 def tell_if_missing() -> None:
     """Warn that there is no kernel, once in a process, unless the environment disables it."""
     global _told  # noqa: PLW0603 - a process has one kernel, and one warning
-    if kernel is None and not _told and os.environ.get(WITHOUT) != "1":
+    if not HAS_KERNEL and not _told and os.environ.get(WITHOUT) != "1":
         _told = True
         _log.warning(
             "running without the C kernel, which takes more CPU time: %s; install a C compiler "

@@ -47,7 +47,6 @@ class EncodedBatch(LazyBatch):
             written = bytearray(header)
             written += self._data
             return written, self._count, self._first, self._latest
-        found: tuple[bytearray, int, int, int] = _kernel.write_records(
+        return _kernel.write_records(
             self.keys, self.values, self.timestamps, None, start, limit, header
         )
-        return found

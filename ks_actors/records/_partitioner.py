@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, final
 
+from ks_actors.kernel import HAS_KERNEL
 from ks_actors.kernel import kernel as _kernel
 
 if TYPE_CHECKING:
@@ -43,11 +44,8 @@ def partitions_of(keys: Sequence[bytes], partitions: int) -> list[int]:
     """
     if partitions == 1:
         return [0] * len(keys)
-    if _kernel is not None:
-        hashed: list[int] = _kernel.partitions(
-            keys if type(keys) is list else list(keys), partitions
-        )
-        return hashed
+    if HAS_KERNEL:
+        return _kernel.partitions(keys if type(keys) is list else list(keys), partitions)
     if len(keys) < FEW:
         return [(_murmur2(key) & POSITIVE) % partitions for key in keys]
     hashes = _murmur2_batch(keys)
@@ -79,7 +77,7 @@ class Partitioner:
 
     def __call__(self, keys: Sequence[bytes]) -> list[int]:
         """Return the partition of each key."""
-        if self.partitions == 1 or self._rest or _kernel is not None:
+        if self.partitions == 1 or self._rest or HAS_KERNEL:
             self._rest -= self._rest > 0
             return partitions_of(keys, self.partitions)
         known = self._known

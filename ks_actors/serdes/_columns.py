@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from ks_actors.kernel import HAS_KERNEL
 from ks_actors.kernel import kernel as _kernel
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ _FORMS: Final[list[tuple[Callable[[Any], Any], Callable[[list[Any]], list[Any]]]
 
 def has_form(convert: Callable[[Any], Any], name: str) -> None:
     """Register the kernel's function `name` as the column form of `convert`."""
-    if _kernel is not None:
+    if HAS_KERNEL:
         _FORMS.append((convert, getattr(_kernel, name)))
 
 
@@ -28,7 +29,7 @@ def for_column(convert: Callable[[Any], Any]) -> Callable[[list[Any]], list[Any]
     for known, form in _FORMS:
         if known is convert:
             return form
-    return partial(_one_by_one, convert) if _kernel is None else partial(_kernel.convert, convert)
+    return partial(_kernel.convert if HAS_KERNEL else _one_by_one, convert)
 
 
 def _one_by_one(convert: Callable[[Any], Any], column: list[Any]) -> list[Any]:

@@ -8,6 +8,7 @@ from itertools import compress, count, repeat
 from typing import TYPE_CHECKING, Any, cast
 
 from ks_actors._errors import StreamsError
+from ks_actors.kernel import HAS_KERNEL
 from ks_actors.kernel import kernel as _kernel
 from ks_actors.records import Partitioner, partition
 from ks_actors.serdes import for_column
@@ -313,7 +314,7 @@ def _scattered(
     headers: list[Headers] | None,
 ) -> Iterable[Part | None]:
     """Return columns split by number; None for numbers that do not occur."""
-    if _kernel is not None:
+    if HAS_KERNEL:
         columns: list[list[Any]] = (
             [keys, values, timestamps] if headers is None else [keys, values, timestamps, headers]
         )

@@ -34,7 +34,7 @@ SHORT: Final = (0, 1, 2, -1, -2, 127, 128, -128, 255, 256, 32767, -32768, 65535,
 LONG: Final = (*SHORT, *EDGES)
 NAMES: Final = (b"", b"h", "ü".encode(), b"\xff", b"\xed\xa0\x80", b"a\0b")
 PLACES: Final = (0, 8, 12, 16, 21, 22, 23, 27, 35, 43, 51, 53, 57)
-WITHOUT: Final = ((_record_reader, "_kernel", None), (_batch_header, "_kernel", None))
+WITHOUT: Final = ((_record_reader, "HAS_KERNEL", False), (_batch_header, "HAS_KERNEL", False))
 MEMORY: Final = (MAX_DECOMPRESSED, MAX_DECOMPRESSED, MAX_DECOMPRESSED, 300, 1_000)
 CHECKED_AT, SUM_AT, LENGTH_AT, MOST_PIECES = 21, 17, 8, 500
 

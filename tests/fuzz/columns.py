@@ -75,8 +75,8 @@ def meeting(random: Random) -> None:
     """Index rows of objects with the kernel and without it, and meet them."""
     script = [([(random.choice("abcde"), random.randrange(12)) for _ in range(random.randrange(20))], random.random() < 0.3) for _ in range(4)]
     made = []
-    for kernel in (_kernel, None):
-        with patch.object(_segment, "_kernel", kernel):
+    for with_kernel in (True, False):
+        with patch.object(_segment, "HAS_KERNEL", with_kernel):
             segment = Segment(0)
             for rows, back in script:
                 count = len(segment)

@@ -6,24 +6,24 @@ from random import Random
 
 import pytest
 
-from ks_actors.kernel._native import kernel
+from ks_actors.kernel import HAS_KERNEL
 from ks_actors.log.kafka.wire._batch_header import HEADER
 
-pytestmark = pytest.mark.skipif(kernel is None, reason="there is no kernel")
-if kernel is not None:
+pytestmark = pytest.mark.skipif(not HAS_KERNEL, reason="there is no kernel")
+if HAS_KERNEL:
     from tests.fuzz import batches, sections
 
 SESSIONS = 150
 
 
-@pytest.mark.parametrize("section", sections.SECTIONS if kernel is not None else [])
+@pytest.mark.parametrize("section", sections.SECTIONS if HAS_KERNEL else [])
 def test_the_kernel_does_what_python_does(section: str) -> None:
     """Whatever it is given: the same results and errors, in any order of operations."""
     for seed in range(SESSIONS):
         sections.play(section, seed)
 
 
-@pytest.mark.parametrize("name", batches.BATCHES if kernel is not None else [])
+@pytest.mark.parametrize("name", batches.BATCHES if HAS_KERNEL else [])
 def test_batches_that_were_kept_are_read_alike(name: str) -> None:
     """With the kernel and without it, by as many records at a time as there may be; what lies behind is read when one cannot be."""
     raw, random = batches.BATCHES[name], Random(name)

@@ -105,7 +105,7 @@ async def test_much_is_decompressed_in_a_thread(codec: int, limit: int, way: str
     """Records come in their order, over pieces and chunks, with the kernel and without."""
     if way == "aiokafka":
         for module in (_record_reader, _batch_header):
-            monkeypatch.setattr(module, "_kernel", None)
+            monkeypatch.setattr(module, "HAS_KERNEL", False)
     all_batches = batches(24, codec=codec)
     partition = Partition(apart(all_batches[:13]), apart(all_batches[13:]))
     assert not partition.source.ready

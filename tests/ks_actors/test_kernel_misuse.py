@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import pytest
 
 from ks_actors import Window, Windowed
-from ks_actors.kernel._native import kernel
+from ks_actors.kernel import HAS_KERNEL
+from ks_actors.kernel import kernel as typed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-needs_kernel = pytest.mark.skipif(kernel is None, reason="the kernel was not built")
+kernel: Any = typed  # misused on purpose
+needs_kernel = pytest.mark.skipif(not HAS_KERNEL, reason="the kernel was not built")
 
 
 @needs_kernel
@@ -418,7 +420,7 @@ BUILT = find_spec("ks_actors.kernel._kernel") is not None
 @pytest.mark.parametrize(("value", "there"), [("1", False), ("0", BUILT), ("", BUILT)])
 def test_the_environment_leaves_it_out(value: str, there: bool) -> None:
     """KS_ACTORS_WITHOUT_KERNEL=1, when the package is imported."""
-    code = "from ks_actors.kernel._native import kernel; print(kernel is not None)"
+    code = "from ks_actors.kernel import HAS_KERNEL; print(HAS_KERNEL)"
     run = subprocess.run(  # noqa: S603 - its own interpreter
         [sys.executable, "-c", code], env={**os.environ, "KS_ACTORS_WITHOUT_KERNEL": value}, capture_output=True, text=True, check=True
     )

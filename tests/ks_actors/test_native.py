@@ -29,7 +29,7 @@ def _warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_one_warning_says_that_the_kernel_is_missing(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """In a process: when its first app starts, with the reason and the remedy."""
     monkeypatch.delenv(_native.WITHOUT, raising=False)
-    for name, value in {"kernel": None, "missing": "found none", "_told": False}.items():
+    for name, value in {"HAS_KERNEL": False, "missing": "found none", "_told": False}.items():
         monkeypatch.setattr(_native, name, value)
     with caplog.at_level(logging.WARNING, "ks_actors"):
         for _ in range(2):
@@ -44,7 +44,7 @@ def test_nothing_is_said_when_it_is_there_or_left_out_on_purpose(
 ) -> None:
     """The switch in the environment is an answer to the warning."""
     monkeypatch.setattr(_native, "_told", False)
-    monkeypatch.setattr(_native, "kernel", None if leave_out else object())
+    monkeypatch.setattr(_native, "HAS_KERNEL", not leave_out)
     if leave_out:
         monkeypatch.setenv(_native.WITHOUT, "1")
     with caplog.at_level(logging.DEBUG, "ks_actors"):

@@ -36,7 +36,7 @@ def _way(request: pytest.FixtureRequest) -> Iterator[None]:
     """Every test is passed by each way to do it; not by `monkeypatch`, which hypothesis would want to be undone for each example."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param != "kernel":
-            patch.setattr(_partitioner, "_kernel", None)
+            patch.setattr(_partitioner, "HAS_KERNEL", False)
         if request.param == "neither":
             patch.setattr(_partitioner, "_murmur2_batch", lambda _: None)
         yield
@@ -101,7 +101,7 @@ def test_what_is_remembered_is_what_would_be_computed(batches: list[list[bytes]]
 
 def test_keys_that_do_not_come_again_are_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """But every now and then, to see whether that has changed."""
-    monkeypatch.setattr(_partitioner, "_kernel", None)
+    monkeypatch.setattr(_partitioner, "HAS_KERNEL", False)
     source = random.Random(1)
     partitioner = Partitioner(12)
     for _ in range(2 * (REST + 1)):

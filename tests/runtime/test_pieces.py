@@ -14,7 +14,7 @@ import pytest
 from actors.testing import VirtualLoop
 from ks_actors import LogAndSkipOnInvalidTimestamp, Processor, Record, TopologyError, serdes
 from ks_actors.dsl import Consumed, EmitStrategy, Grouped, Joined, Materialized, Produced, Repartitioned, StreamsBuilder, TimeWindows
-from ks_actors.kernel._native import kernel
+from ks_actors.kernel import HAS_KERNEL, kernel
 from ks_actors.log import IsolationLevel, NewMember, NewTopic, OffsetAndMetadata, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.processors import PunctuationType
@@ -79,7 +79,7 @@ def test_small_batches_are_sent_as_one() -> None:
     assert (len(some), len(plain)) == (600, 1)
 
 
-@pytest.mark.skipif(kernel is None, reason="there is no kernel")
+@pytest.mark.skipif(not HAS_KERNEL, reason="there is no kernel")
 def test_packed_records_are_sent_as_they_are() -> None:
     """Many of them are no objects before they are sent; a few join others, in order."""
     rows = kernel.Rows(0, True, False)

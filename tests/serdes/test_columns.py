@@ -19,9 +19,9 @@ def _way(request: pytest.FixtureRequest) -> Iterator[None]:
     """Every test is passed by both ways."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "python":
-            patch.setattr(_columns, "_kernel", None)
+            patch.setattr(_columns, "HAS_KERNEL", False)
             patch.setattr(_columns, "_FORMS", [])
-            patch.setattr(_sink, "_kernel", None)
+            patch.setattr(_sink, "HAS_KERNEL", False)
         yield
 
 

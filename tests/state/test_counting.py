@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ks_actors import Batch
-from ks_actors.kernel._native import kernel as native
+from ks_actors.kernel import HAS_KERNEL
+from ks_actors.kernel import kernel as native
 from ks_actors.serdes import BYTES, INTEGER, LONG, STRING, Serde, json
 from ks_actors.state.timed import _expiry
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 kernel: Any = native
-needs_kernel = pytest.mark.skipif(native is None, reason="there is no kernel")
+needs_kernel = pytest.mark.skipif(not HAS_KERNEL, reason="there is no kernel")
 KEYS = ("a", "b", "cc", "ddd")
 rows = st.lists(st.tuples(st.sampled_from((*KEYS, None)), st.sampled_from((b"", None)), st.integers(0, 9)), max_size=20)
 steps = st.lists(st.tuples(rows, st.sampled_from(["commit", "drop", "go on"])), max_size=6)
@@ -174,7 +175,7 @@ def test_keys_may_be_of_any_plain_type(tmp_path: Path, serde: Serde[Any], key: A
 def test_windows_that_have_expired_are_taken_out(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that start at the limit or before, and keys of which nothing is left; keys that are not there do no harm."""
     if way == "python":
-        monkeypatch.setattr(_expiry, "_kernel", None)
+        monkeypatch.setattr(_expiry, "HAS_KERNEL", False)
     tracks: dict[Any, dict[int, Any]] = {"a": {1: "x", 5: "x", 6: "x"}, "b": {5: "x"}, "c": {1: "x"}, "d": dict.fromkeys(range(100), "x")}
     assert _expiry.expire(tracks, ["a", "b", "d", "nobody"], 5) == 2 + 1 + 6
     assert tracks == {"a": {6: "x"}, "c": {1: "x"}, "d": dict.fromkeys(range(6, 100), "x")}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ks_actors.kernel._native import kernel
+from ks_actors.kernel import HAS_KERNEL, kernel
 from ks_actors.serdes import BYTES, INTEGER, LONG, STRING
 from ks_actors.state.core import _transactional
 from tests.state.helpers import VALUES, Task, key_value, memory_grown, put, store_of, versioned, window
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-pytestmark = pytest.mark.skipif(kernel is None, reason="there is no kernel")
+pytestmark = pytest.mark.skipif(not HAS_KERNEL, reason="there is no kernel")
 
 MANY = 700
 KEYS: dict[Any, Callable[[int], Any]] = {STRING: lambda n: "kö"[: 1 + n % 2] + str(n), BYTES: lambda n: b"k%d" % n, LONG: lambda n: n - 300}
@@ -58,9 +58,9 @@ def test_rows_at_a_stroke_are_those_made_one_by_one(kind: str, key: Any, value: 
 def test_the_engine_has_the_same_with_and_without_a_kernel(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over commits, deletes and rollbacks, when the task comes back."""
     found = []
-    for native in (kernel, None):
-        monkeypatch.setattr(_transactional, "_kernel", native)  # who decides whether the kernel knows a store
-        task = Task([store_of(kind, STRING, LONG, timestamped=True)], tmp_path / str(native is None))
+    for native in (True, False):
+        monkeypatch.setattr(_transactional, "HAS_KERNEL", native)  # who decides whether the kernel knows a store
+        task = Task([store_of(kind, STRING, LONG, timestamped=True)], tmp_path / str(native))
         fill(task, kind, STRING, LONG)
         task.stores.drop()
         for number in range(0, MANY, 2):
@@ -123,7 +123,7 @@ def test_the_kernel_leaves_to_others_what_is_not_plain(entry: Any) -> None:
     for place in range(3):
         store: list[dict[str, Any]] = [good, {}, {}]
         store[place] = {**store[place], "k": entry}
-        assert kernel.engine_rows(tuple(store), ["a", "k"], forms, b"p") is None
+        assert kernel.engine_rows((store[0], store[1], store[2]), ["a", "k"], forms, b"p") is None
     assert kernel.engine_rows((good, {}, {}), ["a", "b"], forms, b"p") is None
     assert kernel.engine_rows(({-7: {"k": (1, 1)}}, {}, {}), [("k", -7)], (2, 1, 2, True, 5), b"p") is None
     assert kernel.engine_rows((good, {}, {}), [], forms, b"p") == []

@@ -12,7 +12,7 @@ from unittest.mock import patch
 import pytest
 
 from ks_actors import Batch, SerializationError
-from ks_actors.kernel._native import kernel
+from ks_actors.kernel import HAS_KERNEL, kernel
 from ks_actors.records._packed_batch import PackedBatch
 from ks_actors.serdes import BYTES, LONG, STRING
 from ks_actors.state import SharedResources
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-pytestmark = pytest.mark.skipif(kernel is None, reason="there is no kernel")
+pytestmark = pytest.mark.skipif(not HAS_KERNEL, reason="there is no kernel")
 LOOKS: list[tuple[list[Any], list[Any]]] = [(["k"], [b"v", None]), ([b"k"], []), (["\ud800"], []), ([], ["v"])]
 KINDS = [(False, False), (False, True), (True, False), (True, True)]
 
@@ -86,8 +86,10 @@ class Both:
         assert rows.names(3, 9) == kernel.window_keys(*(column[3:9] for column in columns[:3]))
         first, limit = self.random.randrange(8), self.random.choice((0, 100, 1_000, 1 << 20))
         if first < len(plain):
-            logged = rows.names(0, 1 << 40), rows.column(5, 0, 1 << 40), columns[4]
-            assert rows.write(first, 1 << 40, limit, 61) == kernel.write_records(*logged, None, first, limit, 61)
+            named: list[bytes | None] = [*rows.names(0, 1 << 40)]
+            assert rows.write(first, 1 << 40, limit, 61) == kernel.write_records(
+                named, rows.column(5, 0, 1 << 40), columns[4], None, first, limit, 61
+            )
         keys = [text(number, of_text=self.kinds[0]) for number in range(14)]
         first = self.random.randrange(990, 1_200)
         last = first + self.random.randrange(100)
@@ -257,7 +259,7 @@ def pair(path: Path, place: str, kinds: tuple[bool, bool]) -> list[Task]:
 
 def without_kernel() -> AbstractContextManager[Any]:
     """Let stores that are opened meanwhile have segments of objects."""
-    return patch.object(_rows_by_time, "_kernel", None)
+    return patch.object(_rows_by_time, "HAS_KERNEL", new=False)
 
 
 @pytest.mark.parametrize("kinds", KINDS)

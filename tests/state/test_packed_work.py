@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ks_actors.kernel._native import kernel
+from ks_actors.kernel import HAS_KERNEL, kernel
 from ks_actors.state.join_window._segment import Segment
 from ks_actors.state.timed._expiry import take_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytestmark = pytest.mark.skipif(kernel is None, reason="there is no kernel")
+pytestmark = pytest.mark.skipif(not HAS_KERNEL, reason="there is no kernel")
 COUNT = 20_000
 STEPS = 400
 """Links that a search follows or tries at most: it is 45 to 130 for this many rows, by the secret of hashes; a chain would take thousands."""

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ks_actors import Batch, StateFull
-from ks_actors.kernel._native import kernel as native
+from ks_actors.kernel import HAS_KERNEL
+from ks_actors.kernel import kernel as native
 from ks_actors.serdes import LONG
 from ks_actors.state import SharedResources
 from ks_actors.state.disk._rocksdb import RocksEngine
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 kernel: Any = native
-needs_kernel = pytest.mark.skipif(native is None, reason="there is no kernel")
-KINDS: list[Any] = [PlainRestoredRows] if native is None else [PlainRestoredRows, kernel.RestoredRows]
+needs_kernel = pytest.mark.skipif(not HAS_KERNEL, reason="there is no kernel")
+KINDS: list[Any] = [PlainRestoredRows, kernel.RestoredRows] if HAS_KERNEL else [PlainRestoredRows]
 
 # Keys that are close to each other: of one beginning, prefixes of others, and such that differ only by a last zero byte.
 keys = st.binary(max_size=2) | st.binary(max_size=3).map(b"the same beginning".__add__) | st.integers(0, 3).map(lambda zeros: b"k" + bytes(zeros))

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ks_actors import Batch, ProcessingFailed
-from ks_actors.kernel._native import kernel
+from ks_actors.kernel import HAS_KERNEL, kernel
 from ks_actors.processors.aggregates._window_aggregation import WindowAggregation
 from ks_actors.processors.aggregates._windowed import WindowedAggregate
 from ks_actors.records._windowed import Window, Windowed
@@ -30,7 +30,7 @@ from tests.state.test_model import drive
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.skipif(kernel is None, reason="there is no kernel")
+pytestmark = pytest.mark.skipif(not HAS_KERNEL, reason="there is no kernel")
 USERS = (_expiry, _by_start, _segment, _batch_lookups, _rows_by_time, _key_index, _by_key)
 LIMITED = Serde.of(lambda text: text.encode(), bytes.decode)
 
@@ -38,7 +38,7 @@ LIMITED = Serde.of(lambda text: text.encode(), bytes.decode)
 @pytest.fixture
 def _without(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in USERS:
-        monkeypatch.setattr(module, "_kernel", None)
+        monkeypatch.setattr(module, "HAS_KERNEL", False)
 
 
 @pytest.mark.usefixtures("_without")
@@ -68,7 +68,7 @@ def test_windows_are_counted_as_by_get_and_put(seed: int, tmp_path: Path, monkey
     tasks = [Task([spec], tmp_path / name, place, shared) for name in ("kernel", "python")]
     nodes = [Node({"w": task["w"]}) for task in tasks]
     forms = [operator.bind(nodes[0]).batch]
-    monkeypatch.setattr(_by_start, "_kernel", None)
+    monkeypatch.setattr(_by_start, "HAS_KERNEL", False)
     forms.append(operator.bind(nodes[1]).batch)
     monkeypatch.undo()
     time = 0
@@ -96,7 +96,7 @@ def test_windows_are_counted_as_by_get_and_put(seed: int, tmp_path: Path, monkey
                     node.stores = {"w": task["w"]}
         if then == "restart":
             forms = [operator.bind(nodes[0]).batch]
-            monkeypatch.setattr(_by_start, "_kernel", None)
+            monkeypatch.setattr(_by_start, "HAS_KERNEL", False)
             forms.append(operator.bind(nodes[1]).batch)
             monkeypatch.undo()
         assert nodes[0].rows == nodes[1].rows
@@ -153,7 +153,7 @@ def test_rows_are_found_as_by_python(script: Any, before: int, after: int) -> No
     for with_kernel in (True, False):
         with pytest.MonkeyPatch.context() as patch:
             if not with_kernel:
-                patch.setattr(_segment, "_kernel", None)
+                patch.setattr(_segment, "HAS_KERNEL", False)
             segment = Segment(0)
             for rows, roll_back in script:
                 count = len(segment)
@@ -216,13 +216,14 @@ def test_keys_with_their_windows() -> None:
 
 def test_values_of_windows() -> None:
     """What was noted counts more than what is there now; one that is nowhere is for Python to find out about."""
-    tracks = {"a": {0: (1, 0), 10: (2, 10)}, "b": {0: None}}
-    panes = {0: {"a": (1, 0), "b": None}, 10: {"a": (2, 10)}}
+    tracks: dict[Any, dict[Any, Any]] = {"a": {0: (1, 0), 10: (2, 10)}, "b": {0: None}}
+    panes: dict[Any, dict[Any, Any]] = {0: {"a": (1, 0), "b": None}, 10: {"a": (2, 10)}}
     for by_start, dicts in enumerate((tracks, panes)):
         assert kernel.window_values(dicts, {("a", 10): "noted"}, [("a", 0), ("a", 10), ("b", 0)], bool(by_start)) == [(1, 0), "noted", None]
         assert kernel.window_values(dicts, {}, [("a", 0), ("c", 0)], bool(by_start)) is None
         assert kernel.window_values(dicts, {}, [("a", 5)], bool(by_start)) is None
-        assert kernel.window_values(dicts, {}, ["a"], bool(by_start)) is None
+        neither: list[Any] = ["a"]
+        assert kernel.window_values(dicts, {}, neither, bool(by_start)) is None
 
 
 class Tagged(tuple[Any, ...]):  # noqa: SLOT001 - that is the point

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ks_actors import Batch
-from ks_actors.kernel._native import kernel
+from ks_actors.kernel import HAS_KERNEL, kernel
 from ks_actors.log import Outgoing, TopicPartition, WritesBytes
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-pytestmark = pytest.mark.skipif(kernel is None, reason="there is no kernel")
+pytestmark = pytest.mark.skipif(not HAS_KERNEL, reason="there is no kernel")
 
 MANY = WORTHWHILE + 60
 UNFAITHFUL = Serde.of(lambda text: text.lower().encode(), bytes.decode)
@@ -104,6 +104,7 @@ def test_versions_are_written_by_columns(tmp_path: Path) -> None:
 def written_batch(count: int) -> EncodedBatch:
     view = {f"k{number}": (number, 1_000 - number) for number in range(count)}
     found = kernel.write_changes((view, {}, {}), list(view), (0, 1, 2), 1 << 20)
+    assert found is not None
     return EncodedBatch(found[0], count, *found[1:])
 
 
@@ -176,6 +177,7 @@ def test_no_more_is_written_than_is_wanted() -> None:
     """What takes more is left to others."""
     view = {f"k{number}": (number, 0) for number in range(9)}
     written = kernel.write_changes((view, {}, {}), list(view), (0, 1, 2), 1 << 20)
+    assert written is not None
     assert kernel.write_changes((view, {}, {}), list(view), (0, 1, 2), len(written[0])) == written
     assert kernel.write_changes((view, {}, {}), list(view), (0, 1, 2), len(written[0]) - 1) is None
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, final
 
-from ks_actors.kernel import kernel
+from ks_actors.kernel import HAS_KERNEL, kernel
 from ks_actors.processors.aggregates._cached_windows import cached_windows, held_window_counts
 from ks_actors.processors.api import Bound, Clock
 from ks_actors.processors.stateless import Inline, failed, forward_rest
@@ -327,10 +327,8 @@ def _keys(batch: Batch, holes: list[int], windows: list[Window]) -> list[Any]:
     if holes:
         left = set(holes)
         keys = (key for index, key in enumerate(keys) if index not in left)
-    if kernel is not None:
-        return kernel.windowed(  # type: ignore[no-any-return]
-            Windowed, keys if type(keys) is list else list(keys), windows
-        )
+    if HAS_KERNEL:
+        return kernel.windowed(Windowed, keys if type(keys) is list else list(keys), windows)
     return list(map(_new, repeat(Windowed), zip(keys, windows, strict=True)))
 
 

@@ -29,6 +29,7 @@ from operator import is_, itemgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from weakref import WeakSet
 
+from ks_actors.kernel import HAS_KERNEL
 from ks_actors.kernel import kernel as _kernel
 from ks_actors.records import WORTHWHILE, Batch, EncodedBatch
 from ks_actors.state.core._closed import Closed
@@ -272,7 +273,7 @@ class Transactional(ABC, Generic[Handle]):
         Return None when the kernel does not know one of them.
         """
         found, keys, values = self._entries(), self._codec.key_form, self._codec.value_form
-        if _kernel is None or self._mutable or found is None or keys is None or values is None:
+        if not HAS_KERNEL or self._mutable or found is None or keys is None or values is None:
             return None
         entries, shape = found
         return entries, (shape, keys, values)
@@ -465,13 +466,12 @@ class Transactional(ABC, Generic[Handle]):
             return None
         entries, forms = known
         timed = self._codec.timestamped
-        rows: list[Row] | None = _kernel.engine_rows(
+        return _kernel.engine_rows(
             (entries, self._frozen, self._dirty),
             handles,
             (*forms, timed, self.segment_ms),
             self.prefix,
         )
-        return rows
 
     def _write_one_by_one(self, engine: Engine, handles: list[Handle]) -> None:
         values = self._committed_values(handles)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, final
 
 import rocksdict
 
+from ks_actors.kernel import HAS_KERNEL
 from ks_actors.kernel import kernel as _kernel
 from ks_actors.state.core import MemoryBudget
 from ks_actors.state.disk._hard_link_copy import link_database
@@ -398,7 +399,7 @@ class RocksEngine:
             self._refuse(error)
         finally:
             self._data = self._database = None
-        if self._bytes >= MUCH and _kernel is not None:
+        if self._bytes >= MUCH and HAS_KERNEL:
             # Otherwise each thread that closes a database keeps as much for its next one.
             _kernel.trim_memory()
 

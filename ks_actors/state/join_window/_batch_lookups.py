@@ -8,6 +8,7 @@ from __future__ import annotations
 from itertools import compress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from ks_actors.kernel import HAS_KERNEL
 from ks_actors.kernel import kernel as _kernel
 from ks_actors.state.join_window._lookups import JoinWindowLookups
 from ks_actors.state.join_window._packed_segment import PackedSegment
@@ -131,7 +132,7 @@ class JoinWindowBatchLookups(JoinWindowLookups[K], Generic[K]):
                 segment.rows.meet(indexes, times, before, after, limits, met)
                 continue
             starts, values = segment.starts, segment.values
-            if limits is None and simple and segment.plain and _kernel is not None:
+            if limits is None and simple and segment.plain and HAS_KERNEL:
                 _kernel.meet(segment.index, starts, values, indexes, times, before, after, met)
                 continue
             for at, places in enumerate(map(segment.index.get, indexes)):

@@ -11,6 +11,7 @@ from weakref import WeakSet
 
 from ks_actors import serdes
 from ks_actors._errors import IllegalTransition
+from ks_actors.kernel import HAS_KERNEL
 from ks_actors.kernel import kernel as _kernel
 from ks_actors.records import Batch, PackedBatch
 from ks_actors.state.core import (
@@ -82,7 +83,7 @@ class JoinWindowRows:
         self._segmented: bool = spec.type != "in_memory"
         self._mutable: bool = codec.mutable
         self._plain: bool = spec.value is serdes.BYTES  # the bytes are the objects
-        self._packed: bool = _kernel is not None and codec.text and codec.plain_keys
+        self._packed: bool = HAS_KERNEL and codec.text and codec.plain_keys
         self._texts: tuple[bool, bool] = (spec.key is serdes.STRING, spec.value is serdes.STRING)
         self._segments: dict[int, AnySegment] = {}
         self._touched: dict[int, AnySegment] = {}  # by the open transaction
@@ -214,11 +215,11 @@ class JoinWindowRows:
 
     def _log_keys(self, segment: Segment, first: int, last: int) -> list[bytes]:
         keys = segment.keys[first:last]
-        if _kernel is not None and self._codec.plain_keys:
+        if HAS_KERNEL and self._codec.plain_keys:
             with suppress(TypeError):  # a subclass of str or bytes
                 starts = segment.starts[first:last].tolist()
                 sequences = segment.sequences[first:last].tolist()
-                return _kernel.window_keys(keys, starts, sequences)  # type: ignore[no-any-return]
+                return _kernel.window_keys(keys, starts, sequences)
         encoded = map(self._codec.key, keys) if self._codec.faithful else keys
         return list(
             map(

@@ -6,6 +6,7 @@ from array import array
 from bisect import bisect_left, bisect_right, insort
 from typing import TYPE_CHECKING, Any, Final, final
 
+from ks_actors.kernel import HAS_KERNEL
 from ks_actors.kernel import kernel as _kernel
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ class Segment:
         self.sequences.extend(sequences)
         self.values += values
         self.times.extend(starts)
-        if _kernel is not None:
+        if HAS_KERNEL:
             for place in _kernel.add_places(self.index, self.keys, self.starts, base, places):
                 self.gather(self.keys[place], place)
             return

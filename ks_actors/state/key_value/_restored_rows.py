@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
+from ks_actors.kernel import HAS_KERNEL
 from ks_actors.kernel import kernel as _kernel
 from ks_actors.state.core import pack_times
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ks_actors.state.disk import Row
 
 ARRANGED: Final = 10_000
@@ -16,6 +19,22 @@ ARRANGED: Final = 10_000
 
 RESTORED: Final = 500
 """Restored rows per write, about half a millisecond."""
+
+
+class AnyRestoredRows(Protocol):
+    """Restored rows in Python or in C; see `PlainRestoredRows`."""
+
+    def __len__(self) -> int: ...
+    def put(
+        self, keys: list[bytes], values: list[bytes | None], timestamps: list[int], /
+    ) -> None: ...
+    def take_over(self, other: Self, /) -> None: ...
+    def get(self, key: bytes, default: Any, /) -> Any: ...
+    def discard(self, key: bytes, /) -> None: ...
+    def items(self) -> list[tuple[bytes, bytes | None]]: ...
+    def arranged(self, count: int, /) -> bool: ...
+    def rows(self, count: int, prefix: bytes, cut: int, /) -> list[tuple[bytes, bytes | None]]: ...
+    def written(self, count: int, /) -> None: ...
 
 
 class PlainRestoredRows:
@@ -78,7 +97,9 @@ class PlainRestoredRows:
             self._rows.popitem()
 
 
-RestoredRows: Final[Any] = PlainRestoredRows if _kernel is None else _kernel.RestoredRows
+RestoredRows: Final[Callable[[], AnyRestoredRows]] = (
+    _kernel.RestoredRows if HAS_KERNEL else PlainRestoredRows
+)
 """The same in C, if the kernel is there.
 
 It takes far less memory, and writes rows in the order of all keys.

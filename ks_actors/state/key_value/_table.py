@@ -10,6 +10,7 @@ from itertools import repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from ks_actors.kernel import HAS_KERNEL
 from ks_actors.kernel import kernel as _kernel
 from ks_actors.state.core import (
     BY_KEY,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from ks_actors.records import Batch
     from ks_actors.state.disk import Engine, Row
+    from ks_actors.state.key_value._restored_rows import AnyRestoredRows
 
 K = TypeVar("K")
 Found = tuple[bytes, Any, Any]
@@ -66,8 +68,8 @@ class Table(Puts, Generic[K]):
     ) -> None:
         super().__init__(codec, engine, prefix, record_time, logged=logged)
         self._view = View(self._load)
-        self._restored: Any = RestoredRows()
-        self._restored_writing: Any = RestoredRows()
+        self._restored: AnyRestoredRows = RestoredRows()
+        self._restored_writing: AnyRestoredRows = RestoredRows()
         self._stale: int = 0
         get = self._get_mutable if codec.mutable else self._view.__getitem__
         put = (
@@ -82,7 +84,7 @@ class Table(Puts, Generic[K]):
         if codec.faithful:
             self.get_entry = get
             self.put_entry = put
-            if codec.fixed and not codec.mutable and _kernel is not None:
+            if codec.fixed and not codec.mutable and HAS_KERNEL:
                 self.count_up = partial(count_up, self)
         else:
             encode = codec.key
@@ -159,7 +161,7 @@ class Table(Puts, Generic[K]):
     def _frozen_columns(self, handles: list[Any]) -> tuple[list[Any], list[int]] | None:
         return (
             super()._frozen_columns(handles)
-            if _kernel is None
+            if not HAS_KERNEL
             else _kernel.entry_columns(self._view, self._dirty, handles)
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ks_actors.kernel import HAS_KERNEL
 from ks_actors.kernel import kernel as _kernel
 
 
@@ -12,9 +13,8 @@ def expire(tracks: dict[Any, dict[int, Any]], indexes: list[Any], limit: int) ->
 
     Keys without windows are removed too.
     """
-    if _kernel is not None:
-        removed: int = _kernel.expire_windows(tracks, indexes, limit)
-        return removed
+    if HAS_KERNEL:
+        return _kernel.expire_windows(tracks, indexes, limit)
     return take_out(tracks, indexes, limit)
 
 

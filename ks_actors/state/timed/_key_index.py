@@ -9,6 +9,7 @@ from itertools import islice
 from operator import add
 from typing import TYPE_CHECKING, Any, Final
 
+from ks_actors.kernel import HAS_KERNEL
 from ks_actors.kernel import kernel as _kernel
 from ks_actors.state.core import MISSING, SLICE, Closed, Transactional, span_of
 from ks_actors.state.timed._expiry import expire
@@ -161,10 +162,10 @@ class KeyIndex(Transactional[tuple[Any, int]]):
     def _frozen_values(self, handles: list[tuple[Any, int]]) -> list[Any]:
         tracks, dirty = self._tracks, self._dirty
         if (
-            _kernel is not None
+            HAS_KERNEL
             and (values := _kernel.window_values(tracks, dirty, handles, False)) is not None
         ):
-            return values  # type: ignore[no-any-return]
+            return values
         try:
             return [
                 dirty[handle] if handle in dirty else tracks[handle[0]][handle[1]]
@@ -360,10 +361,10 @@ class KeyIndex(Transactional[tuple[Any, int]]):
     def _committed_in(
         self, dicts: dict[Any, dict[Any, Any]], handles: list[tuple[Any, int]], *, by_start: bool
     ) -> list[Any]:
-        if _kernel is not None and (not self._frozen or self._frozen.keys().isdisjoint(handles)):
+        if HAS_KERNEL and (not self._frozen or self._frozen.keys().isdisjoint(handles)):
             values = _kernel.window_values(dicts, self._dirty, handles, by_start)
             if values is not None:
-                return values  # type: ignore[no-any-return]
+                return values
         return list(map(self._committed_value, handles))
 
     def write_slices(self, engine: Engine) -> Iterator[None]:

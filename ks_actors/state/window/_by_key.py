@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ks_actors._errors import SerializationError
+from ks_actors.kernel import HAS_KERNEL
 from ks_actors.kernel import kernel as _kernel
 from ks_actors.state.core import BY_KEY_AND_START, MISSING, pack_time
 from ks_actors.state.timed import SEGMENT, SUFFIX, TimedKeyIndex
@@ -43,7 +44,7 @@ class Windows(TimedKeyIndex, Generic[K]):
     ) -> None:
         super().__init__(codec, engine, prefix, record_time, spec, expired)
         self.window_size_ms: int = spec.window_size_ms
-        self._kernel_keys: bool = _kernel is not None and codec.plain_keys
+        self._kernel_keys: bool = HAS_KERNEL and codec.plain_keys
 
     # One window.
 
@@ -179,7 +180,7 @@ class Windows(TimedKeyIndex, Generic[K]):
         if self._kernel_keys:
             indexes, slots = map(list, zip(*handles, strict=True))
             with suppress(TypeError):  # a subclass of str or bytes
-                return _kernel.window_keys(indexes, slots, None)  # type: ignore[no-any-return]
+                return _kernel.window_keys(indexes, slots, None)
         pack, encode = SUFFIX.pack, self._codec.index_bytes
         return [encode(index) + pack(slot, 0) for index, slot in handles]
 

@@ -6,6 +6,7 @@ from bisect import bisect_left, insort
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from ks_actors.kernel import HAS_KERNEL
 from ks_actors.kernel import kernel as _kernel
 from ks_actors.state.core import BY_START_AND_KEY, MISSING, SLICE, Closed
 from ks_actors.state.timed import VISITS
@@ -117,7 +118,7 @@ class WindowsByStart(Windows[K], Generic[K]):
 
         It needs the kernel, faithful keys, and immutable values of fixed size.
         """
-        return _kernel is not None and self._faithful and self._simple and not self._sized
+        return HAS_KERNEL and self._faithful and self._simple and not self._sized
 
     def count_up(
         self,
@@ -226,10 +227,10 @@ class WindowsByStart(Windows[K], Generic[K]):
     def _frozen_values(self, handles: list[tuple[Any, int]]) -> list[Any]:
         panes, dirty = self._panes, self._dirty
         if (
-            _kernel is not None
+            HAS_KERNEL
             and (values := _kernel.window_values(panes, dirty, handles, True)) is not None
         ):
-            return values  # type: ignore[no-any-return]
+            return values
         try:
             return [
                 dirty[handle] if handle in dirty else panes[handle[1]][handle[0]]

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from aiokafka.record.util import calc_crc32c  # type: ignore[import-untyped]
 
+from ks_actors.kernel import HAS_KERNEL
 from ks_actors.kernel import kernel as _kernel
 
 HEADER: Final = Struct(">qiibIhiqqqhii")
@@ -35,5 +36,7 @@ CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 def checksum(batch: memoryview | bytearray) -> int:
     """Return the expected checksum of a whole record batch."""
     signed: Any = memoryview(batch)[ATTRIBUTES_AT:]  # any buffer works, despite the types
-    found: int = calc_crc32c(signed) if _kernel is None else _kernel.crc32c(signed)
+    if HAS_KERNEL:
+        return _kernel.crc32c(signed)
+    found: int = calc_crc32c(signed)
     return found

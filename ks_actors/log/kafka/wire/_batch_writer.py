@@ -13,6 +13,7 @@ from aiokafka.record.default_records import (  # type: ignore[import-untyped]
 )
 
 from ks_actors._errors import ConfigError, RecordTooLarge
+from ks_actors.kernel import HAS_KERNEL
 from ks_actors.kernel import kernel as _kernel
 from ks_actors.log.kafka.wire._batch_header import (
     ATTRIBUTES_AT,
@@ -131,7 +132,7 @@ class Encoder:
         """Return an uncompressed record batch of records from `start` on, and its record count."""
         if isinstance(batch, LazyBatch):
             buffer, count, first, highest = batch.write(start, size, HEADER.size)
-        elif _kernel is None or type(batch.keys) is not list or type(batch.values) is not list:
+        elif not HAS_KERNEL or type(batch.keys) is not list or type(batch.values) is not list:
             return self._write_one_by_one(batch, start, size)
         else:
             try:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, final
 from aiokafka.errors import CorruptRecordException  # type: ignore[import-untyped]
 from aiokafka.record.memory_records import MemoryRecords  # type: ignore[import-untyped]
 
+from ks_actors.kernel import HAS_KERNEL
 from ks_actors.kernel import kernel as _kernel
 from ks_actors.log.kafka.wire import _plain_record_reader
 from ks_actors.log.kafka.wire._batch_header import (
@@ -80,6 +81,30 @@ class Body(Protocol):
         ...
 
 
+class _Reader(Protocol):
+    """The module that reads records: the kernel, or `_plain_record_reader`."""
+
+    def read_records(
+        self,
+        data: memoryview | bytes,
+        at: int,
+        count: int,
+        base_offset: int,
+        base_time: int,
+        append_time: bool,
+        with_offsets: bool,
+        /,
+    ) -> tuple[
+        int,
+        list[bytes | None],
+        list[bytes | None],
+        list[int],
+        list[Headers] | None,
+        list[int] | None,
+    ]: ...
+    def skip_records(self, data: memoryview | bytes, at: int, count: int, /) -> int: ...
+
+
 @final
 class KernelBody:
     """Records as bytes, read by the kernel or its Python equivalent."""
@@ -88,14 +113,14 @@ class KernelBody:
 
     def __init__(
         self,
-        reader: Any,
+        reader: _Reader,
         data: memoryview | bytes,
         attributes: int,
         base_offset: int,
         first_time: int,
         highest_time: int,
     ) -> None:
-        self._reader: Any = reader
+        self._reader: _Reader = reader
         self._data: memoryview | bytes = data
         self._at: int = 0
         self._base: int = base_offset
@@ -137,12 +162,12 @@ class KernelBody:
     def read(self, count: int, *, with_offsets: bool) -> Records:
         """Return the next records."""
         try:
-            self._at, *columns = self._reader.read_records(
+            self._at, keys, values, timestamps, headers, offsets = self._reader.read_records(
                 self._data, self._at, count, self._base, self._time, self._append_time, with_offsets
             )
         except ValueError as error:
             raise CorruptRecordException(str(error)) from error
-        return Records(*columns)
+        return Records(keys, values, timestamps, headers, offsets)
 
 
 @final
@@ -241,7 +266,7 @@ def body_of(
     data: memoryview | bytes = stored[HEADER.size :]
     if codec:
         data = decompress(stored[HEADER.size :], codec, limit)
-    if _kernel is not None:
+    if HAS_KERNEL:
         return KernelBody(_kernel, data, attributes, base_offset, first_time, highest_time)
     plain = KernelBody(
         _plain_record_reader, data, attributes, base_offset, first_time, highest_time
