@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ks_actors.dsl import Joined, JoinWindows, StreamJoined
 from tests.judges.ksql.codec import ROWS
 from tests.judges.ksql.columns import duration_ms
+from tests.judges.ksql.expressions import expression, safely
 from tests.judges.ksql.flow import named, on_rows
 from tests.judges.ksql.reasons import LeftOut
 from tests.judges.ksql.times import DAY_MS
@@ -59,6 +60,20 @@ def stream_table(step: Step, left: Flow, right: Flow) -> Flow:
         raise LeftOut(f"join of stream and table: {step['joinType']}")
     options: Joined[Any, Any, Any] = Joined(left.key_serde, ROWS, ROWS)
     return sides.joined(getattr(left.node, sides.method)(right.node, sides.keyed_row, options))
+
+
+def foreign_key(step: Step, left: Flow, right: Flow) -> Flow:
+    """Join two tables by an expression of the left one's rows; the key stays the left one's."""
+    sides = _Sides(step, left, right)
+    if sides.is_turned or sides.method == "outer_join":
+        raise LeftOut(f"join by a foreign key: {step['joinType']}")
+    evaluate = safely(expression(step.get("leftJoinExpression") or step["leftJoinColumnName"])[0])
+
+    def key_of(row: Row) -> Any:
+        found = evaluate(row)
+        return None if found is None else (found,)
+
+    return sides.joined(getattr(left.node, sides.method)(right.node, sides.row, foreign_key=key_of))
 
 
 def table_table(step: Step, left: Flow, right: Flow) -> Flow:

@@ -40,6 +40,7 @@ ONE_SOURCE: Final[Mapping[str, Callable[[Step, Flow], Flow]]] = {
     "tableSuppress": grouping.suppress,
 }
 TWO_SOURCES: Final[Mapping[str, Callable[[Step, Flow, Flow], Flow]]] = {
+    "fkTableTableJoin": joins.foreign_key,
     "streamStreamJoin": joins.stream_stream,
     "streamTableJoin": joins.stream_table,
     "tableTableJoin": joins.table_table,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ks_actors.config import StreamsConfig
 from ks_actors.dsl import Window, Windowed
 from ks_actors.testing import TopologyTestDriver
-from tests.judges.ksql.codec import ROWS
+from tests.judges.ksql.codec import KEYS, ROWS
 from tests.judges.ksql.columns import Relation, relation
 from tests.judges.ksql.plan import Plan
 from tests.judges.ksql.reasons import LeftOut, Unreadable
@@ -58,7 +58,7 @@ class Play:
         self.relations[topic] = relation(topic, command["schema"], command["formats"], command.get("windowInfo"))
 
     def run(self, case: Case) -> None:
-        config = StreamsConfig(application_id="ksql", topology_optimization="all")
+        config = StreamsConfig(application_id="ksql", topology_optimization="all", default_key_serde=KEYS, default_value_serde=ROWS)
         with ExitStack() as stack:
             self._drivers = [stack.enter_context(TopologyTestDriver(plan.topology(config), config)) for plan in self.plans]
             for record in case.spec["testCase"]["inputs"]:
