@@ -29,11 +29,13 @@ from ks_actors.log.kafka.wire._batch_header import HEADER
 from ks_actors.log.kafka.wire._batch_writer import Encoder
 from ks_actors.records._batch import Batch
 from tests.kafka.helpers import connect, soon
+from tests.kafka.tampering import setting
 from tests.log.helpers import NOBODY, batch, group_name, new_topic, outgoing, read_all, values_of, write
 
 if TYPE_CHECKING:
     from ks_actors.log.kafka import KafkaLog
     from tests.kafka.broker import Broker
+    from tests.kafka.tampering import Tampering
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 
@@ -383,6 +385,19 @@ async def test_topics_that_cannot_be_are_told(log: KafkaLog) -> None:
         await log.create_topics([NewTopic(good, 1)])
     await log.create_topics([])
     await log.delete_topics([])
+
+
+async def test_a_topic_that_another_client_has_just_created_is_waited_for(kafka_broker: Broker, tampering: Tampering) -> None:
+    """The controller may know it before the brokers do: when TopicExists is raised, it can be read and written."""
+    first, second = await connect(kafka_broker), await connect(kafka_broker)
+    (partition,) = await new_topic(first)
+    tampering.add("Metadata", *[setting(topics=[])] * 3)
+    with pytest.raises(TopicExists, match=partition.topic):
+        await second.create_topics([NewTopic(partition.topic, 1)])
+    assert tampering.left == 0
+    assert await second.begin_offsets([partition]) == {partition: 0}
+    await first.close()
+    await second.close()
 
 
 async def test_kafkas_own_topics_are_not_listed(log: KafkaLog) -> None:

@@ -68,7 +68,7 @@ class Admin:
     # --- topics -----------------------------------------------------------------------------------
 
     async def create_topics(self, topics: Iterable[NewTopic]) -> None:
-        """Create topics, and wait until they have leaders.
+        """Create topics, and wait until they have leaders, also those that others create meanwhile.
 
         Raises TopicExists, ConfigError, LogError; the other topics are created all the same.
         """
@@ -103,14 +103,17 @@ class Admin:
 
         if left:
             await self._client.retry(f"to create {', '.join(left)}", attempt)
+        # The controller knows a topic that somebody else has just created before the brokers do.
+        raced = {name for name, error in failed.items() if isinstance(error, TopicExists)}
         await self._until_led(
-            {
+            dict.fromkeys(raced, 1)
+            | {
                 name: topic.partitions
                 for name, topic in wanted.items()
                 if name not in existing and name not in failed
             }
         )
-        existing |= {name for name, error in failed.items() if isinstance(error, TopicExists)}
+        existing |= raced
         for name, error in failed.items():
             if name not in existing:
                 raise error
