@@ -88,6 +88,13 @@ class Member:
         """Return the exit code; None while it runs."""
         return None if self._process is None else self._process.poll()
 
+    def wait(self, seconds: float) -> int | None:
+        """Wait for its end; return the exit code, None if it still runs."""
+        if self._process is not None:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(max(seconds, 0.001))
+        return self.ended()
+
     def kill(self) -> None:
         """Kill -9; does nothing when it has ended."""
         if self._process is not None and self._process.poll() is None:
