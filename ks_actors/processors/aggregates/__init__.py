@@ -2,6 +2,7 @@
 
 from ks_actors.processors.aggregates._aggregates import StreamAggregate, StreamCount
 from ks_actors.processors.aggregates._cached import cached_rows
+from ks_actors.processors.aggregates._distinct import Distinct, IdentitySerde
 from ks_actors.processors.aggregates._final_sessions import FinalSessionAggregate
 from ks_actors.processors.aggregates._history import Superseded, with_history
 from ks_actors.processors.aggregates._sessions import SessionAggregate, SessionAggregation
@@ -19,8 +20,10 @@ from ks_actors.processors.aggregates._windowed_special import (
 )
 
 __all__ = [
+    "Distinct",
     "FinalSessionAggregate",
     "FinalWindowedAggregate",
+    "IdentitySerde",
     "SessionAggregate",
     "SessionAggregation",
     "SlidingAggregate",
