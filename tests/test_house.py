@@ -177,7 +177,7 @@ def names_for_other_folders(package: ModuleType) -> Iterator[str]:
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
 def test_every_public_name_is_exported_and_documented(package: ModuleType) -> None:
-    """__all__ is what there is, in order, and all of it says what it is for."""
+    """__all__ is complete, in order, and all of it has a docstring."""
     exported = set(package.__all__)
     # A module is public where it is exported: a namespace such as `ks_actors.serdes`.
     public = {name for name, value in vars(package).items() if not name.startswith("_") and (not inspect.ismodule(value) or name in exported)}
@@ -193,14 +193,14 @@ def test_every_public_name_is_exported_and_documented(package: ModuleType) -> No
 
 
 def test_every_module_can_be_imported_by_itself() -> None:
-    """And the private ones say in their first line what they hold."""
+    """And the private ones have a first line that names their content."""
     for package in PACKAGES:
         for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
             assert importlib.import_module(module.name).__doc__, module.name
 
 
 def test_the_wheel_holds_both_packages_with_their_types_and_nothing_else(tmp_path: Path) -> None:
-    """What users install is what is here: all modules, the markers for type checkers, the plugin's entry point."""
+    """Users install these files: all modules, the markers for type checkers, the plugin's entry point."""
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     environment = os.environ | {"KS_ACTORS_WITH_KERNEL": "1", "KS_ACTORS_WITHOUT_KERNEL": "0"}
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True, env=environment)  # noqa: S603 - our own command
@@ -274,7 +274,7 @@ def test_folders_import_only_from_floors_below(folder: Path) -> None:
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=relative)
 def test_folders_import_others_through_their_faces(folder: Path) -> None:
-    """A folder's `__init__` says what others may use, for types as well; modules of a folder that one is in may be imported directly."""
+    """A folder's `__init__` lists the names for others, for types as well; modules of one's own folder may be imported directly."""
     here = folder.relative_to(ROOT)
     for path in folder.glob("*.py"):
         for module, name in imports_of(path, for_types=True):
@@ -292,7 +292,7 @@ def test_tasks_know_no_actor() -> None:
 
 @pytest.mark.parametrize("package", ["actors", "ks_actors"])
 def test_docstrings_and_comments_are_in_plain_english(package: str) -> None:
-    """Fewer than 3 clauses with what, who and whoever per 1,000 words in each folder; no module begins with a question word; no folder is crowded."""
+    """Few question-word clauses in each folder: fewer than 3 per 1,000 words; no module begins with a question word; no folder is crowded."""
     figures = runpy.run_path(str(ROOT / "scripts" / "house_figures"))
     house = figures["House"](ROOT, package)
     assert {folder: share for folder, share in house.clauses().items() if share >= 3} == {}

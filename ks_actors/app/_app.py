@@ -121,8 +121,8 @@ class App(AppOrders):
         # The log for `waiting`, whether started or not.
         self._asked: Log | None = None
         self._metrics = Metrics()
-        self._standing: PartitionStates | None = None
-        self._crew = Workers(
+        self._partition_states: PartitionStates | None = None
+        self._workers = Workers(
             config.client_id, uncommitted_bytes=config.statestore_uncommitted_max_bytes
         )
         self._ended = asyncio.Event()
@@ -246,20 +246,20 @@ class App(AppOrders):
             partitions=lambda _: None,
             nodes=self._nodes,
         )
-        standing = self._standing = PartitionStates(self._metrics, self._crew)
+        partition_states = self._partition_states = PartitionStates(self._metrics, self._workers)
         parts = Wiring(
             setup,
             log,
             self._metrics,
             progress=self._progress,
             priority=self._priority,
-            standing=standing,
+            partition_states=partition_states,
             closing=self._closing,
         )
         instance = self._instance = Instance(
             parts,
             setup,
-            self._crew,
+            self._workers,
             self._metrics,
             uncaught=self._uncaught,
             on_state=self._note_state,
@@ -325,8 +325,8 @@ class App(AppOrders):
             raise self.error
 
     async def _stop_instance(self, ref: Ref[m.InstanceMessage], *, leave: bool) -> None:
-        if self._standing is not None:
-            await let_calls_end(self._standing, self._closing)
+        if self._partition_states is not None:
+            await let_calls_end(self._partition_states, self._closing)
         await ref.ask(m.StopInstance, leave=leave).within(inf)
 
     async def run(self) -> None:
@@ -411,20 +411,20 @@ class App(AppOrders):
         Asks RocksDB in a thread. Raises NotRunning.
         """
         self._local.check_running()
-        return await task_metrics(self._local.setup().residents)
+        return await task_metrics(self._local.setup().store_registry)
 
     def workers(self) -> tuple[WorkerMetadata, ...]:
         """Return the metadata of each worker that has not ended; none before the start."""
-        return self._crew.metadata()
+        return self._workers.metadata()
 
     def tasks(self) -> tuple[TaskMetadata, ...]:
         """Return the metadata of each task on this instance, standbys included, by task.
 
         Empty before the start and after the end. Call it on the event loop.
         """
-        if self._standing is None or self.state in ENDS:
+        if self._partition_states is None or self.state in ENDS:
             return ()
-        return task_metadata(self._standing)
+        return task_metadata(self._partition_states)
 
     # --- its stores -------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from actors import ActorsError, AskTimeout
 from ks_actors._errors import KsActorsError, LogError, NotRunning, SnapshotFailed, TaskTimeout
 from ks_actors.app._history import AppOverHistory
 from ks_actors.runtime import messages as m
-from ks_actors.runtime.instance import offsets_behind
+from ks_actors.runtime.instance import consumer_lag
 from ks_actors.runtime.shared import InstanceState
 
 if TYPE_CHECKING:
@@ -28,14 +28,14 @@ _LOOK_AGAIN = 0.02
 _LOOK_AT_OTHERS = 0.1
 
 
-class Behind(NamedTuple):
+class Lag(NamedTuple):
     """The number of offsets left to process and commit, also in words.
 
     `here` tells whether this instance can do something about it.
     """
 
     offsets: int
-    told: str
+    text: str
     here: bool = True
 
 
@@ -85,11 +85,11 @@ class AppOrders(AppOverHistory):
             return await self._obeyed("remove a worker", self._ref.ask(m.RemoveWorker), timeout_ms)
         except TaskTimeout as late:
             if self._instance is not None and self._instance.removes_in_vain:
-                told = (
+                text = (
                     f"the worker did not stop within {timeout_ms} ms, because a processor does not "
                     "return; the worker stops when it does"
                 )
-                raise TaskTimeout(told) from late
+                raise TaskTimeout(text) from late
             raise
 
     async def pause(self, timeout_ms: int = 60_000) -> None:
@@ -148,11 +148,11 @@ class AppOrders(AppOverHistory):
         try:
             return await asked
         except AskTimeout as late:
-            told = (
+            text = (
                 f"the app did not start to {what} within {late.seconds * 1000:g} ms and drops the "
                 f"request; its state is {self.state.name}"
             )
-            raise TaskTimeout(told) from late
+            raise TaskTimeout(text) from late
         except ActorsError as ended:
             raise NotRunning(
                 f"the app ended before it could {what}; its state is {self.state.name}"
@@ -177,65 +177,65 @@ class AppOrders(AppOverHistory):
         Raises TaskTimeout, with the progress so far; the error that ended the app, if one has;
         NotRunning.
         """
-        await self._wait_until_caught_up(timeout_ms, self._behind)
+        await self._wait_until_caught_up(timeout_ms, self._lag)
 
     async def _wait_until_caught_up(
-        self, timeout_ms: int, look: Callable[[], Awaitable[Behind]]
+        self, timeout_ms: int, find: Callable[[], Awaitable[Lag]]
     ) -> None:
-        behind: Behind | None = None
+        lag: Lag | None = None
         scope: asyncio.Timeout | None = None
         try:
             async with asyncio.timeout(max(timeout_ms, 1) / 1000) as scope:
-                while (behind := await look()).offsets > 0:
+                while (lag := await find()).offsets > 0:
                     if self.state in ENDS:
                         raise self.error or NotRunning(f"the app is {self.state.name}")
                     if (
-                        behind.here
+                        lag.here
                         and self.state is InstanceState.RUNNING
                         and not self._metrics.committing
                     ):
                         # A failed commit is rolled back: the app repeats it, or ends.
                         with suppress(KsActorsError):
                             await self.commit()
-                    await asyncio.sleep(_LOOK_AGAIN if behind.here else _LOOK_AT_OTHERS)
+                    await asyncio.sleep(_LOOK_AGAIN if lag.here else _LOOK_AT_OTHERS)
         except TimeoutError:
             if scope is None or not scope.expired():
                 raise  # the error that ended the app
-            how = "the log did not return its end offsets" if behind is None else behind.told
+            how = "the log did not return its end offsets" if lag is None else lag.text
             raise TaskTimeout(f"not caught up within {timeout_ms} ms: {how}") from None
 
-    async def _behind(self) -> Behind:
+    async def _lag(self) -> Lag:
         """Look at this instance, at others, and at this one again.
 
         The others may have written to topics that this one reads.
         """
         processed = self._metrics.processed_total
-        found = await self._behind_here()
+        found = await self._local_lag()
         watch = None if self._instance is None else self._instance._watch
         if found.offsets or watch is None:
             return found
         try:
             elsewhere = await watch.coverage.look()
         except LogError as error:
-            return Behind(
+            return Lag(
                 1,
                 f"the log did not return the offsets of other group members: {error}",
                 here=False,
             )
         if elsewhere.behind:
-            return Behind(elsewhere.behind, str(elsewhere), here=False)
-        found = await self._behind_here()
+            return Lag(elsewhere.behind, str(elsewhere), here=False)
+        found = await self._local_lag()
         return (
             found
             if self._metrics.processed_total == processed
-            else Behind(max(found.offsets, 1), found.told)
+            else Lag(max(found.offsets, 1), found.text)
         )
 
-    async def _behind_here(self) -> Behind:
+    async def _local_lag(self) -> Lag:
         """Count the offsets left in the partitions of this instance."""
         if self._log is None or self._instance is None:
             raise NotRunning("the app has not been started")
-        offsets = await offsets_behind(self._metrics, self._log, self.config) or int(
+        offsets = await consumer_lag(self._metrics, self._log, self.config) or int(
             self.state is not InstanceState.RUNNING
         )
-        return Behind(offsets, f"{offsets} offsets are not processed or not committed")
+        return Lag(offsets, f"{offsets} offsets are not processed or not committed")

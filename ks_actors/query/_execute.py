@@ -284,15 +284,15 @@ async def lags(local: LocalStores, log: Log) -> dict[str, dict[int, LagInfo]]:
     """Return the lag of each local store partition behind its changelog; 0 for active ones."""
     setup = local.setup()
     currents: dict[tuple[str, int], tuple[TopicPartition, int | None]] = {}
-    for resident in setup.residents:
-        if resident.task.subtopology < 0:
+    for registered in setup.store_registry:
+        if registered.task.subtopology < 0:
             continue
-        active = resident.role is Role.ACTIVE
-        for name in resident.stores.logged:
-            changelog = TopicPartition(setup.changelog(name), resident.task.partition)
-            currents[name, resident.task.partition] = (
+        active = registered.role is Role.ACTIVE
+        for name in registered.stores.logged:
+            changelog = TopicPartition(setup.changelog(name), registered.task.partition)
+            currents[name, registered.task.partition] = (
                 changelog,
-                None if active else resident.stores.next_offset(name) or 0,
+                None if active else registered.stores.next_offset(name) or 0,
             )
     ends = await log.end_offsets(
         [changelog for changelog, _ in currents.values()], IsolationLevel.READ_UNCOMMITTED

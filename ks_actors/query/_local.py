@@ -29,37 +29,37 @@ _NOWHERE = -2
 class Part:
     """One partition of a store on this instance: read it only by `at`, or after `check`."""
 
-    __slots__ = ("_local", "_resident", "partition", "reader")
+    __slots__ = ("_local", "_registered", "partition", "reader")
 
-    def __init__(self, local: LocalStores, resident: RegisteredStores, reader: AnyReader) -> None:
-        self.partition: int = resident.task.partition
+    def __init__(self, local: LocalStores, registered: RegisteredStores, reader: AnyReader) -> None:
+        self.partition: int = registered.task.partition
         self.reader: Any = reader
         self._local = local
-        self._resident = resident
+        self._registered = registered
 
     @property
     def in_thread(self) -> bool:
         """Whether a thread processes the task, so that reads have to wait between its slices."""
-        task = self._resident.processing
+        task = self._registered.processing
         return task is not None and task.blocking
 
     @property
     def active(self) -> bool:
         """Whether the store is up to date."""
-        return self._resident.role is Role.ACTIVE
+        return self._registered.role is Role.ACTIVE
 
     @property
     def role(self) -> Role:
         """The role of the task's stores."""
-        return self._resident.role
+        return self._registered.role
 
     def check(self) -> None:
         """Raise QueryFailed, or NotRunning, when the store is no longer here."""
         self._local.check_running()
-        resident = self._local.resident(self._resident.task)
-        if resident is None or resident.stores is not self._resident.stores:
+        registered = self._local.registered(self._registered.task)
+        if registered is None or registered.stores is not self._registered.stores:
             raise self.gone()
-        self._resident = resident  # a restored task may be active by now, with the same stores
+        self._registered = registered  # a restored task may be active by now, with the same stores
 
     def gone(self) -> QueryFailed:
         """Return the error for a store that is no longer here."""
@@ -74,11 +74,11 @@ class Part:
 
     def position(self, *, committed: bool) -> Position:
         """Return the input position at the store's last change."""
-        return _position(self._resident.position(self.reader.name, committed=committed))
+        return _position(self._registered.position(self.reader.name, committed=committed))
 
     def reached(self, *, committed: bool) -> Position:
         """Return the input position that the store has seen, even without a change."""
-        return _position(self._resident.reached(self.reader.name, committed=committed))
+        return _position(self._registered.reached(self.reader.name, committed=committed))
 
     async def at(self, read: Callable[[AnyReader], T], timeout_ms: int) -> T:
         """Return the result of `read`: at once, or when the thread that has the task returns.
@@ -86,8 +86,8 @@ class Part:
         Raises QueryFailed when that is late.
         """
         self.check()
-        task = self._resident.processing
-        if task is None or task.absence.since is None:
+        task = self._registered.processing
+        if task is None or task.thread_guard.since is None:
             return self.read(read)
         found: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
@@ -100,13 +100,13 @@ class Part:
             except Exception as error:  # noqa: BLE001 - told to whoever asks
                 found.set_exception(error)
 
-        task.absence.visits.append(visit)
+        task.thread_guard.on_return.append(visit)
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 return await found
         except TimeoutError as late:
             raise QueryFailed(
-                f"store {self.reader.name}: task {self._resident.task} is in a thread, which did "
+                f"store {self.reader.name}: task {self._registered.task} is in a thread, which did "
                 f"not return within {timeout_ms} ms",
                 reason=FailureReason.STORE_EXCEPTION,
                 store=self.reader.name,
@@ -114,8 +114,8 @@ class Part:
             ) from late
         finally:
             # After a timeout, or when cancelled, the visit must not run any more.
-            if visit in task.absence.visits:
-                task.absence.visits.remove(visit)
+            if visit in task.thread_guard.on_return:
+                task.thread_guard.on_return.remove(visit)
 
     def read(self, read: Callable[[AnyReader], T]) -> T:
         """Return the result of `read` now; raises QueryFailed when the store is closed."""
@@ -187,9 +187,9 @@ class LocalStores:
             )
             raise NotRunning(f"the app is {state.name}: {told}")
 
-    def resident(self, task: TaskId) -> RegisteredStores | None:
+    def registered(self, task: TaskId) -> RegisteredStores | None:
         """Return a task's open stores."""
-        return self.setup().residents.get(task)
+        return self.setup().store_registry.get(task)
 
     def partitions(self, store: str) -> int:
         """Return a store's number of partitions over all instances; 0 when no processor has it."""
@@ -216,14 +216,14 @@ class LocalStores:
 
     def global_part(self, store: str) -> Part:
         """Return a global store by name; raises QueryFailed when it is not open."""
-        resident = self.resident(GLOBAL_TASK)
-        if resident is None:
+        registered = self.registered(GLOBAL_TASK)
+        if registered is None:
             raise QueryFailed(
                 f"global store {store} is not open: the app is starting, or ending",
                 reason=FailureReason.NOT_PRESENT,
                 store=store,
             )
-        return self._part(store, resident)
+        return self._part(store, registered)
 
     def part(self, store: str, partition: int) -> Part | None:
         """Return a partition of a store; None when it is not here.
@@ -238,20 +238,20 @@ class LocalStores:
                 store=store,
                 partition=partition,
             )
-        resident = self.resident(TaskId(self._subtopology(store), partition))
-        return None if resident is None else self._part(store, resident)
+        registered = self.registered(TaskId(self._subtopology(store), partition))
+        return None if registered is None else self._part(store, registered)
 
     def parts(self, store: str) -> list[Part]:
         """Return all partitions of a store that are here."""
         subtopology = self._subtopology(store)
         return [
-            self._part(store, resident)
-            for resident in self.setup().residents
-            if resident.task.subtopology == subtopology
+            self._part(store, registered)
+            for registered in self.setup().store_registry
+            if registered.task.subtopology == subtopology
         ]
 
-    def _part(self, store: str, resident: RegisteredStores) -> Part:
-        return Part(self, resident, reader_of(resident.stores.kept(store)))
+    def _part(self, store: str, registered: RegisteredStores) -> Part:
+        return Part(self, registered, reader_of(registered.stores.kept(store)))
 
     def readable(self, store: str, partition: int | None, *, stale: bool) -> list[Part]:
         """Return the parts of a store to read together.

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ks_actors.task._join_pairs import Pair
     from ks_actors.task._node import TaskServices
     from ks_actors.task._sink import Sink
-    from ks_actors.task._update_cache import HeldUpdates
+    from ks_actors.task._update_cache import UpdateCache
     from ks_actors.task.calls import InFlight
     from ks_actors.topology import Topology
 
@@ -57,7 +57,7 @@ class Plan(NamedTuple):
     closers: tuple[Callable[[], None], ...]
     asynchronous: tuple[InFlight, ...]
     blocking: bool
-    caches: tuple[HeldUpdates, ...]
+    caches: tuple[UpdateCache, ...]
     pair: Pair | None
 
     def close(self) -> list[Exception]:

@@ -87,7 +87,7 @@ class Environment:
                 for name, spec in topology.stores.items()
                 if spec.caching
             }
-        self.residents: StoreRegistry = StoreRegistry(_behind(topology, self.cached_stores))
+        self.store_registry: StoreRegistry = StoreRegistry(_behind(topology, self.cached_stores))
         self._internal = frozenset(topology.internal_topics)
         self._sources: dict[str, SourceNode] = {
             self.topic(topic): node

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ks_actors.task.origins import RawRecord
 
 
-class Faults:
+class ExceptionHandlers:
     """The exception handlers of one task.
 
     Each method returns to continue without the record, or raises the error that ends the task. Dead

@@ -56,7 +56,7 @@ class MergedRun:
             else second.slice(0, 0),
         )
 
-    def woven(self) -> tuple[Woven, Woven]:
+    def sides(self) -> tuple[Woven, Woven]:
         """Return the records of both queues with their ranks."""
         count = len(self.batches[0])
         ranks = [rank for rank, place in enumerate(self.order) if place < count]
@@ -160,30 +160,30 @@ class MergedTurns:
         queues = self._queues
         if queues is None or queues[0].plain is None or queues[1].plain is None:
             return 0
-        weave = MergedRun(queues, limit, self._pair.join.run_ms)
+        run = MergedRun(queues, limit, self._pair.join.run_ms)
         current = self._current
-        current.page, current.offset, current.headers = weave, 0, ()
+        current.page, current.offset, current.headers = run, 0, ()
         before = current.stream_time
         current.stream_time = max(before, *(queue.partition_time for queue in queues))
-        woven = weave.woven()
+        sides = run.sides()
         # The join refuses runs with null keys or values, or that fail a serde; one by one, each
         # such record is handled in its turn.
-        if not self._pair.join.process(woven[self._left], woven[1 - self._left]):
+        if not self._pair.join.process(sides[self._left], sides[1 - self._left]):
             # The records are processed one by one instead, and each must see the stream time of its
             # own moment.
             current.stream_time = before
-            self._one_by_one(weave)
-        return len(weave.order)
+            self._one_by_one(run)
+        return len(run.order)
 
-    def _one_by_one(self, weave: MergedRun) -> None:
+    def _one_by_one(self, run: MergedRun) -> None:
         current = self._current
-        entrances = [self._entrances[queue.source.name].process for queue in weave.queues]
-        for place in weave.order:
-            side, at = weave.side(place)
-            batch = weave.batches[side]
+        entrances = [self._entrances[queue.source.name].process for queue in run.queues]
+        for place in run.order:
+            side, at = run.side(place)
+            batch = run.batches[side]
             timestamp = batch.timestamps[at]
             headers = () if batch.headers is None else batch.headers[at]
-            current.page, current.offset = weave.pages[side], batch.offsets[at]
+            current.page, current.offset = run.pages[side], batch.offsets[at]
             current.timestamp, current.headers = timestamp, headers
             current.stream_time = max(current.stream_time, timestamp)
             entrances[side](batch.keys[at], batch.values[at], timestamp, headers)

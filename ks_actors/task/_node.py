@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from ks_actors.processors.api import IdleNode, Process, ProcessBatch, RecordMetadata
     from ks_actors.records import Batch, Headers, TaskId
     from ks_actors.serdes import Serde
-    from ks_actors.task._error_handling import Faults
+    from ks_actors.task._error_handling import ExceptionHandlers
     from ks_actors.task._record_context import RecordContextHolder
-    from ks_actors.task._update_cache import Caches, HeldUpdates
+    from ks_actors.task._update_cache import Caches, UpdateCache
     from ks_actors.task.times import Schedule
 
 
@@ -29,7 +29,7 @@ class TaskServices:
         application_id: str,
         task_id: TaskId,
         current: RecordContextHolder,
-        faults: Faults,
+        handlers: ExceptionHandlers,
         stores: Mapping[str, Any],
         global_stores: Mapping[str, Any],
         wall_time: Callable[[], int],
@@ -45,7 +45,7 @@ class TaskServices:
         self.application_id: str = application_id
         self.task_id: TaskId = task_id
         self.current: RecordContextHolder = current
-        self.faults: Faults = faults
+        self.handlers: ExceptionHandlers = handlers
         self.stores: Mapping[str, Any] = stores
         self.global_stores: Mapping[str, Any] = global_stores
         self.wall_time: Callable[[], int] = wall_time
@@ -135,7 +135,7 @@ class NodeWork:
             f"topology.connect_processor_and_state_stores({self.node!r}, {name!r})"
         )
 
-    def cache(self, store: str, *, send_old: bool) -> HeldUpdates | None:
+    def cache(self, store: str, *, send_old: bool) -> UpdateCache | None:
         """Return the cache for a store's updates; None when the store is not cached."""
         caches = self._services.caches
         if caches is None:
@@ -187,7 +187,7 @@ class NodeWork:
         """Ask the handler about a record that could not be processed."""
         if isinstance(error, (StreamsError, StateError, LogError)):
             raise error
-        self._services.faults.processing(self.node, error, key, value, timestamp, headers, offset)
+        self._services.handlers.processing(self.node, error, key, value, timestamp, headers, offset)
 
     def stream_time(self) -> int:
         """Return the task's stream time."""

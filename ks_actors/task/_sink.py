@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ks_actors.processors.api import Process, ProcessBatch, RecordMetadata
     from ks_actors.records import Batch, Headers
     from ks_actors.serdes import Serde
-    from ks_actors.task._error_handling import Faults
+    from ks_actors.task._error_handling import ExceptionHandlers
     from ks_actors.task._output_buffer import Column, OutputBuffer
     from ks_actors.task._record_context import RecordContextHolder
     from ks_actors.task._topic_sizes import TopicSizes
@@ -44,7 +44,7 @@ class Sink:
         output: OutputBuffer,
         sizes: TopicSizes,
         current: RecordContextHolder,
-        faults: Faults,
+        handlers: ExceptionHandlers,
         spread_each: bool = False,
     ) -> None:
         self._node = node
@@ -53,7 +53,7 @@ class Sink:
         self._output = output
         self._sizes = sizes
         self._current = current
-        self._faults = faults
+        self._handlers = handlers
         self._spread = count()
         self._spread_each = spread_each
         self._writers: dict[str, _TopicWriter] = {}
@@ -93,7 +93,7 @@ class Sink:
         found = record or self._current.metadata()
         return StreamsError(
             text,
-            task=self._faults.task_id,
+            task=self._handlers.task_id,
             node=self._node.name,
             topic=None if found is None else found.topic,
             partition=None if found is None else found.partition,
@@ -158,7 +158,7 @@ class _TopicWriter:
             key_bytes = None if key is None else self._encode_key(key)
             value_bytes = None if value is None else self._encode_value(value)
         except Exception as error:  # noqa: BLE001 - a serde may raise anything
-            self._sink._faults.unserializable(
+            self._sink._handlers.unserializable(
                 self._sink._node.name, self._topic, error, key, value, timestamp, headers
             )
             return
@@ -291,7 +291,7 @@ class _TopicWriter:
         numbers = tuple(chosen) if isinstance(chosen, Iterable) else (chosen,)
         # An empty list is the user's decision, so the record counts as dropped.
         if not numbers:
-            self._sink._faults.dropped(1)
+            self._sink._handlers.dropped(1)
         for number in numbers:
             if not isinstance(number, int) or not 0 <= number < count:
                 raise self._sink.failure(

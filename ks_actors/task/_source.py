@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ks_actors.serdes import Serde
-    from ks_actors.task._error_handling import Faults
+    from ks_actors.task._error_handling import ExceptionHandlers
     from ks_actors.task.origins import RawRecord
     from ks_actors.topology import SourceNode, TimestampExtractor
 
@@ -32,7 +32,7 @@ class TopicSource:
         topic: str,
         serdes: tuple[Serde[Any], Serde[Any]],
         extract: TimestampExtractor,
-        faults: Faults,
+        handlers: ExceptionHandlers,
     ) -> None:
         key, value = serdes
         self.name: str = node.name
@@ -40,11 +40,11 @@ class TopicSource:
         self.decode_value: Callable[[bytes], Any] = value.deserializer(topic)
         self.extract: TimestampExtractor = extract
         self.keeps_valid: bool = isinstance(extract, RecordTimestamp)
-        self._faults = faults
+        self._handlers = handlers
 
     def undecodable(self, raw: RawRecord, error: Exception) -> None:
         """Ask the deserialization handler."""
-        self._faults.deserialization(self.name, raw, error)
+        self._handlers.deserialization(self.name, raw, error)
 
     def unstampable(self, raw: RawRecord, error: Exception) -> Exception:
         """Return the extractor's error with the record's position."""
@@ -53,7 +53,7 @@ class TopicSource:
         kind = TimestampInvalid if isinstance(error, TimestampInvalid) else StreamsError
         failure = kind(
             f"the timestamp extractor of source {self.name} failed: {error}",
-            task=self._faults.task_id,
+            task=self._handlers.task_id,
             node=self.name,
             topic=raw.partition.topic,
             partition=raw.partition.partition,
@@ -67,4 +67,4 @@ class TopicSource:
         _log.warning(
             "%s offset %d is skipped: its timestamp is %d", raw.partition, raw.offset, timestamp
         )
-        self._faults.dropped(1)
+        self._handlers.dropped(1)

@@ -105,17 +105,17 @@ class StoreRegistry:
 
     def __init__(self, behind_caches: frozenset[str] = frozenset()) -> None:
         self._behind: frozenset[str] = behind_caches
-        self._residents: dict[TaskId, RegisteredStores] = {}
+        self._store_registry: dict[TaskId, RegisteredStores] = {}
         # Positions of tasks without stores, as of the last commit.
         self.stateless: dict[TaskId, Mapping[TopicPartition, int]] = {}
 
     def restoring(self, task: TaskId, stores: TaskStores) -> None:
         """Register open stores that are being restored."""
-        self._residents[task] = RegisteredStores(task, stores, Role.RESTORING, None, {})
+        self._store_registry[task] = RegisteredStores(task, stores, Role.RESTORING, None, {})
 
     def standby(self, task: TaskId, stores: TaskStores) -> None:
         """Register open stores of a standby, which follow the changelogs."""
-        self._residents[task] = RegisteredStores(task, stores, Role.STANDBY, None, {})
+        self._store_registry[task] = RegisteredStores(task, stores, Role.STANDBY, None, {})
 
     def active(
         self, task: Task, positions: Mapping[TopicPartition, int]
@@ -126,23 +126,23 @@ class StoreRegistry:
             return None
         if task.id.subtopology >= 0:  # global stores are filled as they are processed
             task.stores.begin_processing(contained(positions))
-        resident = self._residents[task.id] = RegisteredStores(
+        registered = self._store_registry[task.id] = RegisteredStores(
             task.id, task.stores, Role.ACTIVE, task, positions, self._behind
         )
-        return resident
+        return registered
 
     def committed(self, task: TaskId, frozen: Frozen) -> None:
         """Record the commit of a task: its stores, if any, have applied it at this moment."""
-        resident = self._residents.get(task)
-        if resident is None and task not in self.stateless:
+        registered = self._store_registry.get(task)
+        if registered is None and task not in self.stateless:
             return  # it has left
         positions = {
             partition: frozen.positions[partition].offset
             for partition in frozen.tasks[task].group.queues
         }
-        if resident is not None:
-            resident.positions = positions
-            resident.metadata = {
+        if registered is not None:
+            registered.positions = positions
+            registered.metadata = {
                 partition: frozen.positions[partition].metadata for partition in positions
             }
         else:
@@ -151,24 +151,24 @@ class StoreRegistry:
     def leave(self, task: TaskId) -> None:
         """Remove a task, and end the queries that read its stores."""
         self.stateless.pop(task, None)
-        resident = self._residents.pop(task, None)
-        if resident is not None:
-            resident.stores.end_reading(f"task {task} has left this instance")
+        registered = self._store_registry.pop(task, None)
+        if registered is not None:
+            registered.stores.end_reading(f"task {task} has left this instance")
 
     def get(self, task: TaskId) -> RegisteredStores | None:
         """Return the registered stores of a task; None without any."""
-        return self._residents.get(task)
+        return self._store_registry.get(task)
 
-    def look_later(self, task: TaskId, look: Callable[[], None]) -> bool:
+    def call_on_return(self, task: TaskId, look: Callable[[], None]) -> bool:
         """Call `look` when the thread that has the task returns.
 
         Returns False when no thread has it: the caller may use the stores now.
         """
-        resident = self._residents.get(task)
-        processing = None if resident is None else resident.processing
-        if processing is None or processing.absence.since is None:
+        registered = self._store_registry.get(task)
+        processing = None if registered is None else registered.processing
+        if processing is None or processing.thread_guard.since is None:
             return False
-        processing.absence.visits.append(look)
+        processing.thread_guard.on_return.append(look)
         return True
 
     async def quiet(self, task: TaskId) -> None:
@@ -180,7 +180,7 @@ class StoreRegistry:
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS):
                 # Look again: another thread may have taken the task before this resumes.
-                while self.look_later(task, partial(_wake, back := loop.create_future())):
+                while self.call_on_return(task, partial(_wake, back := loop.create_future())):
                     await back
         except TimeoutError:
             raise TaskTimeout(
@@ -190,4 +190,4 @@ class StoreRegistry:
 
     def __iter__(self) -> Iterator[RegisteredStores]:
         """Iterate over all entries, by task."""
-        return iter([self._residents[task] for task in sorted(self._residents)])
+        return iter([self._store_registry[task] for task in sorted(self._store_registry)])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ks_actors._errors import StreamsError
 from ks_actors.processors.api import PunctuationType
 from ks_actors.task._compiler import Compiler
-from ks_actors.task._error_handling import Faults
+from ks_actors.task._error_handling import ExceptionHandlers
 from ks_actors.task._merged_run import MergedTurns
 from ks_actors.task._node import TaskServices
 from ks_actors.task._offset_metadata import encode_position, merged_progress
@@ -74,7 +74,7 @@ class Task:
         self.commit_requested: bool = False
         self.commit_needed: bool = False
         self.broken: bool = False
-        self.absence: ThreadGuard = ThreadGuard()
+        self.thread_guard: ThreadGuard = ThreadGuard()
         self.processed: int = 0
         self.dropped: int = 0
         self._setup = setup
@@ -82,13 +82,15 @@ class Task:
         self._uncommitted: int = 0
         self._current = current if current is not None else RecordContextHolder()
         self._output = OutputBuffer()
-        self._faults = Faults(task_id, setup, self._current, self._output, self._count_dropped)
-        self.parting: OutputBuffer = self._faults.parting
+        self._handlers = ExceptionHandlers(
+            task_id, setup, self._current, self._output, self._count_dropped
+        )
+        self.parting: OutputBuffer = self._handlers.parting
         self._stream_punctuation = PunctuationQueue()
         self._wall_punctuation = PunctuationQueue()
         self._run: int = _FIRST_RUN
         self._plan: Plan | None = None
-        self._paired: MergedTurns | None = None
+        self._merged_turns: MergedTurns | None = None
         self.draining: Draining = Draining((), ())
         places = sorted(positions.items())
         queues = [
@@ -135,7 +137,7 @@ class Task:
         While a thread has the task this is the value from before.
         """
         # The thread changes the stores at this moment; reading their sizes would race with it.
-        if self.absence.since is None and self.stores is not None:
+        if self.thread_guard.since is None and self.stores is not None:
             self._uncommitted = self.stores.uncommitted_bytes
         return self._uncommitted
 
@@ -380,7 +382,7 @@ class Task:
         """
         # The fast way for a join of two streams; it returns 0 when it does not apply, and then the
         # loop below takes the same records.
-        if self._paired is not None and (done := self._paired.take(limit)):
+        if self._merged_turns is not None and (done := self._merged_turns.take(limit)):
             self.processed += done
             return done
         group, done = self.group, 0
@@ -453,7 +455,7 @@ class Task:
     def _source(self, topic: str) -> TopicSource:
         setup, node = self._setup, self._setup.source_of(topic)
         serdes = setup.serdes(node.key, node.value, of=f"source {node.name}, which reads {topic}")
-        return TopicSource(node, topic, serdes, setup.extractor_of(topic), self._faults)
+        return TopicSource(node, topic, serdes, setup.extractor_of(topic), self._handlers)
 
     def _compile(self) -> Plan:
         setup = self._setup
@@ -461,7 +463,7 @@ class Task:
             application_id=setup.application_id,
             task_id=self.id,
             current=self._current,
-            faults=self._faults,
+            handlers=self._handlers,
             stores={}
             if self.stores is None
             else {name: self.stores.store(name) for name in self.stores.names},
@@ -487,7 +489,7 @@ class Task:
                 output=self._output,
                 sizes=setup.partitions,
                 current=self._current,
-                faults=self._faults,
+                handlers=self._handlers,
                 spread_each=setup.replayable,
             )
 
@@ -508,7 +510,7 @@ class Task:
             make_async=asynchronous,
             wrapper=setup.config.processor_wrapper_class,
         ).compile()
-        self._paired = (
+        self._merged_turns = (
             None if plan.pair is None else MergedTurns(plan.pair, plan, self.group, self._current)
         )
         self.draining = Draining(
@@ -540,7 +542,7 @@ class Task:
             try:
                 callback(now)
             except Exception as error:  # noqa: BLE001 - a user's code; the handler decides
-                self._faults.punctuation(node, error, now)
+                self._handlers.punctuation(node, error, now)
 
         if punctuation == PunctuationType.STREAM_TIME:
             now = self._current.stream_time

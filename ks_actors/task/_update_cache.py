@@ -36,7 +36,7 @@ _value, _timestamp = itemgetter(0), itemgetter(1)
 _new = tuple.__new__  # the constructor that a named tuple's own one calls
 
 
-class HeldUpdates:
+class UpdateCache:
     """The updates of one store of one task that have not gone downstream yet.
 
     It has at most one per row, the latest (see `processors._cache.Cache`).
@@ -452,7 +452,7 @@ class Caches:
         self._budget = budget
         self._specs = specs
         self._current = current
-        self._made: dict[str, HeldUpdates] = {}
+        self._made: dict[str, UpdateCache] = {}
 
     def of(
         self,
@@ -464,7 +464,7 @@ class Caches:
         exact: bool,
         joined: bool,
         send_old: bool,
-    ) -> HeldUpdates | None:
+    ) -> UpdateCache | None:
         """Return the cache of a store; None when the store is not cached.
 
         Operators that share a store lead to the same node, and share one cache.
@@ -474,7 +474,7 @@ class Caches:
             return None
         made = self._made.get(name)
         if made is None:
-            made = self._made[name] = HeldUpdates(
+            made = self._made[name] = UpdateCache(
                 spec,
                 store,
                 self._budget,
@@ -487,7 +487,7 @@ class Caches:
         made.send_old = made.send_old or send_old
         return made
 
-    def in_order(self) -> tuple[HeldUpdates, ...]:
+    def in_order(self) -> tuple[UpdateCache, ...]:
         """Return all caches, upstream first: nodes are made from the sinks up."""
         # A cache further down must be flushed after those that send into it.
         return tuple(reversed(self._made.values()))

@@ -347,16 +347,16 @@ class AppHarness:
                 app = harness._app
                 if app is not None:
                     await app._wait_until_caught_up(
-                        max(0, int((deadline - loop.time()) * 1000)), app._behind_here
+                        max(0, int((deadline - loop.time()) * 1000)), app._local_lag
                     )
-            behind = await self._behind()
+            behind = await self._lag()
             if not behind:
                 return
             if loop.time() >= deadline:
                 raise TaskTimeout(f"not caught up within {timeout_ms} ms: {behind}")
             await asyncio.sleep(_LOOK_AGAIN)
 
-    async def _behind(self) -> str:
+    async def _lag(self) -> str:
         versions = [
             (each._topology, each.config)
             for each in self._world.harnesses

@@ -14,11 +14,11 @@ Job: TypeAlias = Callable[["Do"], Any]
 
 
 class Boom(Exception):
-    """What tests raise."""
+    """The errors that tests raise."""
 
 
 class Do(Actor[Any]):
-    """Do what it is told: a message is a function of the actor, or something to write down.
+    """Carry out the message: it is a function of the actor, or something to write down.
 
     `on` says what to do at a signal of some type; a Terminated that stands there counts as handled.
     """
@@ -57,7 +57,7 @@ class Call(Message, frozen=True):
 
 
 class Keep(Message, frozen=True):
-    """A request whose reply the actor keeps, to answer later or never."""
+    """A request with a reply that the actor keeps, to answer later or never."""
 
     reply: Reply[Any]
 

@@ -98,7 +98,7 @@ async def test_only_the_first_answer_counts(actor_kit: TestKit) -> None:
 
 
 async def test_an_ask_times_out_without_waiting_for_the_callee(actor_kit: TestKit) -> None:
-    """A callee that never comes back costs the timeout, no more; the error says what the callee is doing."""
+    """A callee that never answers costs the timeout, no more; the error names the message that the callee is handling."""
     never = asyncio.get_running_loop().create_future()
 
     async def hang(_: Do) -> None:
@@ -207,7 +207,7 @@ async def test_a_stop_fails_asks_that_are_queued_kept_or_stashed(actor_kit: Test
 
 
 async def test_a_failure_fails_the_ask_of_its_message_only(actor_kit: TestKit) -> None:
-    """Who asked for what broke the actor hears the error itself."""
+    """The asker hears the very error that broke the actor."""
     ref, _ = await do(actor_kit, supervise=lambda _: Resume())
     broken, fine = ref.ask(Call, boom), ref.ask(Call, lambda me: "fine")
     with pytest.raises(Boom):
@@ -260,7 +260,7 @@ async def test_an_ask_is_awaited_by_one(actor_kit: TestKit) -> None:
 
 
 async def test_a_request_may_be_passed_on(actor_kit: TestKit) -> None:
-    """Whoever holds the reply may answer."""
+    """Any holder of the reply may answer."""
     clerk = await actor_kit.spawn(Spec(Clerk), "clerk")
 
     class Front(Actor[Keep]):
@@ -274,7 +274,7 @@ async def test_a_request_may_be_passed_on(actor_kit: TestKit) -> None:
     assert await ask == "from the back"
 
 
-async def test_a_request_passed_on_fails_with_whoever_has_it(actor_kit: TestKit) -> None:
+async def test_a_request_passed_on_fails_with_its_last_holder(actor_kit: TestKit) -> None:
     """A passed-on request that breaks its second actor, or reaches a dead one, does not wait for the timeout."""
     back, _ = await do(actor_kit, "back", supervise=lambda _: Resume())
     dead, _ = await do(actor_kit, "dead")
@@ -429,7 +429,7 @@ async def test_a_reply_that_an_old_incarnation_kept_fails_at_its_restart(actor_k
 
 @contextlib.contextmanager
 def caught_log_records_dropped() -> Iterator[None]:
-    """Keep pytest from keeping the tracebacks of what is logged, and with them the actor."""
+    """Keep pytest from keeping the tracebacks of log records, and with them the actor."""
     logging.disable(logging.ERROR)
     try:
         yield
@@ -457,7 +457,7 @@ async def test_many_asks_may_expire_in_one_moment(actor_kit: TestKit) -> None:
     assert all(isinstance(ask.exception(), AskTimeout) for ask in asks)
 
 
-async def test_what_is_called_off_in_the_moment_it_expires_does_not_expire(actor_kit: TestKit) -> None:
+async def test_an_ask_answered_in_the_moment_it_expires_does_not_expire(actor_kit: TestKit) -> None:
     """Of two deadlines in one moment, the first may call off the second."""
     expired: list[str] = []
 

@@ -1,4 +1,4 @@
-"""What a system tells about itself: events, log, live view, stalls."""
+"""The reports of a system about itself: events, log, live view, stalls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Secret(Message, frozen=True):
     password: str
 
 
-def test_events_go_to_those_who_asked_for_their_type() -> None:
+def test_events_go_to_subscribers_of_their_type() -> None:
     """In the order of subscription, until it is ended; ending twice is ending once."""
     stream = EventStream()
     seen: list[Any] = []
@@ -49,7 +49,7 @@ def test_a_handler_that_raises_harms_neither_the_publisher_nor_the_other_handler
 
 
 async def test_the_live_view_shows_all_actors_without_a_message(actor_kit: TestKit) -> None:
-    """Parents before children, with what each is doing; the content of messages is not shown."""
+    """Parents before children, each with its current message type; the content of messages is not shown."""
     gate = asyncio.get_running_loop().create_future()
     parent, _ = await do(actor_kit, "parent")
     await parent.ask(Call, lambda me: me.ctx.spawn(Spec(Do), "child"))
@@ -75,7 +75,7 @@ async def test_the_live_view_shows_all_actors_without_a_message(actor_kit: TestK
 
 
 async def test_undelivered_messages_are_logged_by_type_and_muted_after_ten(actor_kit: TestKit, caplog: pytest.LogCaptureFixture) -> None:
-    """Ten, then silence for 300 s, then how many there were; never what was in them."""
+    """Ten, then silence for 300 s, then their number; never the content of a message."""
     ref, _ = await do(actor_kit)
     await actor_kit.stop(ref)
     for _ in range(15):
@@ -113,7 +113,7 @@ async def test_a_stall_is_one_line_and_its_stack_is_for_debugging(actor_kit: Tes
 
 
 async def test_failures_are_logged_with_traceback_and_decision(actor_kit: TestKit, caplog: pytest.LogCaptureFixture) -> None:
-    """A failure is never silent, and never shows what was in the message."""
+    """A failure is never silent, and never shows the content of the message."""
     ref, _ = await do(actor_kit, supervise=lambda _: Resume())
     adapted: Any = ref.narrow(lambda secret: boom)
     adapted.tell(Secret("hunter2"))
@@ -125,7 +125,7 @@ async def test_failures_are_logged_with_traceback_and_decision(actor_kit: TestKi
 
 
 def tell_when_looked(system: System, looked: threading.Event, *, in_actors: bool) -> None:
-    """Set `looked` when the watch has looked who holds the loop, and found an actor, or none."""
+    """Set `looked` when the watch has looked for the actor that holds the loop, whether it found one or not."""
     detector: Any = system._stall
     look = detector._look
 
@@ -139,7 +139,7 @@ def tell_when_looked(system: System, looked: threading.Event, *, in_actors: bool
 
 
 async def test_a_handler_that_holds_the_loop_is_named_with_its_message_and_its_line(caplog: pytest.LogCaptureFixture) -> None:
-    """The watch sees who holds the loop while it is held, with its stack."""
+    """The watch names the actor that holds the loop, while it does, with its stack."""
     stalls: list[Stalled] = []
     looked = threading.Event()
 
@@ -178,7 +178,7 @@ async def test_a_loop_that_is_held_by_others_is_named_so(caplog: pytest.LogCaptu
     assert "in no actor's code" in caplog.text
 
 
-async def test_events_carry_what_a_test_needs(actor_kit: TestKit) -> None:
+async def test_events_carry_the_facts_for_a_test(actor_kit: TestKit) -> None:
     """The message that failed and the one that died are in their events."""
     failed: list[Failed] = []
     actor_kit.subscribe(Failed, failed.append)

@@ -1,4 +1,4 @@
-"""How actors begin and end."""
+"""The start and the end of actors."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_an_impossible_spec_is_refused(options: dict[str, Any]) -> None:
 
 
 async def test_spawn_returns_once_started_is_handled(actor_kit: TestKit) -> None:
-    """Whoever has the ref has an actor that has started."""
+    """A ref always belongs to an actor that has started."""
     log: list[Any] = []
 
     async def start(me: Do, signal: Started) -> None:
@@ -131,7 +131,7 @@ async def test_cancelling_a_spawn_kills_the_half_started_actor(actor_kit: TestKi
 
 
 async def test_killing_a_half_started_actor_tells_its_spawner(actor_kit: TestKit) -> None:
-    """Who waits for the start of an actor that is killed gets ActorStopped."""
+    """A caller that waits for the start of a killed actor gets ActorStopped."""
 
     async def start(_me: Do, _signal: Started) -> None:
         await asyncio.get_running_loop().create_future()
@@ -387,7 +387,7 @@ async def test_stash_and_unstash_keep_the_order(actor_kit: TestKit) -> None:
 
 
 async def test_a_full_stash_raises_and_a_stop_leaves_it_undelivered(actor_kit: TestKit) -> None:
-    """The stash is bounded, and what is in it is not lost silently."""
+    """The stash is bounded, and its messages are not lost silently."""
     ref, log = await do(actor_kit, mailbox=Mailbox(stash=2))
 
     def stash_three(me: Do) -> None:
@@ -440,7 +440,7 @@ async def test_a_kill_right_after_spawn_ends_the_actor_before_it_has_begun(actor
 
 
 async def test_a_task_that_is_cancelled_before_its_first_step_leaves_no_zombie(actor_kit: TestKit) -> None:
-    """Whoever cancels all tasks ends the actors that have just been spawned, too."""
+    """Cancelling all tasks also ends the actors that have just been spawned."""
     ref: Ref[Any] = await actor_kit.spawn(Spec(Silent), "a")
     cell: Any = ref._inbox.owner
     cell.task.cancel()
@@ -449,7 +449,7 @@ async def test_a_task_that_is_cancelled_before_its_first_step_leaves_no_zombie(a
 
 
 async def test_a_handler_that_swallows_a_kill_is_the_last_one(actor_kit: TestKit) -> None:
-    """What is queued behind it is not handled any more."""
+    """Messages queued behind it are not handled any more."""
 
     async def swallow(me: Do) -> None:
         try:
@@ -599,7 +599,7 @@ class Nasty:
 
 
 async def test_a_message_that_cannot_be_looked_into_harms_nobody(actor_kit: TestKit) -> None:
-    """Neither the end of the actor that has it queued, nor whoever tells it to a dead one."""
+    """Neither the end of the actor that has it queued, nor a tell to a dead one."""
 
     class Empty:
         pass
@@ -633,7 +633,7 @@ async def test_a_subscriber_that_lets_a_cancellation_out_harms_nobody(actor_kit:
     assert (await actor_kit.terminated(ref)).cause is None
 
 
-async def test_whatever_goes_wrong_in_the_last_moment_those_who_wait_are_told(actor_kit: TestKit, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_waiting_callers_get_any_error_of_the_last_moment(actor_kit: TestKit, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bug in the clearing away is raised at the end of the block; it freezes nobody."""
     system = System("s", stall_after=None)
     with pytest.raises(Boom):

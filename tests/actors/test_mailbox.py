@@ -1,4 +1,4 @@
-"""What a full mailbox does, and how room is waited for."""
+"""Full mailboxes: overflow, and waits for room."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ async def fill(kit: TestKit, **settings: Any) -> tuple[Any, list[Any]]:
     return (ref, gate), log
 
 
-async def test_a_full_mailbox_leaves_what_comes_undelivered_and_counts_it(actor_kit: TestKit) -> None:
-    """The default policy keeps what is there."""
+async def test_a_full_mailbox_leaves_further_messages_undelivered_and_counts_them(actor_kit: TestKit) -> None:
+    """The default policy keeps the queued messages."""
     (ref, gate), log = await fill(actor_kit)
     ref.tell(3)
     assert ref.offer(4) is False
@@ -83,7 +83,7 @@ async def test_fail_system_ends_the_system_with_the_overflow() -> None:
 
 
 async def test_an_ask_to_a_full_mailbox_fails_at_once(actor_kit: TestKit) -> None:
-    """Whoever asks must not wait for a message that was refused."""
+    """An asker must not wait for a message that was refused."""
     (ref, gate), _ = await fill(actor_kit)
     with pytest.raises(MailboxFull, match="use put to wait for room"):
         await ref.ask(Keep)
@@ -91,7 +91,7 @@ async def test_an_ask_to_a_full_mailbox_fails_at_once(actor_kit: TestKit) -> Non
 
 
 async def test_put_waits_for_room_first_come_first_served(actor_kit: TestKit) -> None:
-    """Backpressure keeps the order of those who wait, and loses nothing."""
+    """Backpressure keeps the order of waiting senders, and loses nothing."""
     (ref, gate), log = await fill(actor_kit)
     puts = [asyncio.create_task(ref.put(n)) for n in range(3, 9)]
     await actor_kit.quiesce()
@@ -197,7 +197,7 @@ async def test_watchers_hear_of_pressure_at_the_high_and_at_the_low_watermark(ac
 
 
 async def test_pressure_is_not_heard_after_unwatch(actor_kit: TestKit) -> None:
-    """Who has unwatched hears nothing more, not even what was on its way."""
+    """After an unwatch nothing more arrives, not even a message that was on its way."""
     ref, _ = await do(actor_kit, "pressed", mailbox=Mailbox(watermarks=(0, 2)))
     watcher, heard = await do(actor_kit, "watcher", on=note(Pressure))
 
@@ -213,7 +213,7 @@ async def test_pressure_is_not_heard_after_unwatch(actor_kit: TestKit) -> None:
 
 
 async def test_an_adapted_ref_translates_and_equals_the_ref_behind_it(actor_kit: TestKit) -> None:
-    """`narrow` changes what may be said, not to whom."""
+    """`narrow` changes the types of messages, not their receiver."""
     ref, log = await do(actor_kit)
     doubled: Ref[int] = ref.narrow(lambda n: n * 2)
     doubled.tell(1)
@@ -229,7 +229,7 @@ async def test_an_adapted_ref_translates_and_equals_the_ref_behind_it(actor_kit:
 
 
 async def test_an_adapter_that_raises_leaves_the_message_undelivered_and_fails_the_ask(actor_kit: TestKit) -> None:
-    """`tell` and `offer` never raise; `put` and `ask` tell who waits."""
+    """`tell` and `offer` never raise; `put` and `ask` report a wait for oneself."""
     ref, log = await do(actor_kit)
     broken: Any = ref.narrow(lambda message: 1 / 0)
     broken.tell("x")
@@ -252,8 +252,8 @@ async def test_tell_to_a_stopped_actor_is_undelivered_and_offer_says_no(actor_ki
     assert actor_kit.undelivered == [Undelivered("/test/a", "late", "stopped")]
 
 
-async def test_put_does_not_overtake_those_who_wait(actor_kit: TestKit) -> None:
-    """Who comes later is served later, even if there is room at that moment."""
+async def test_put_does_not_overtake_waiting_senders(actor_kit: TestKit) -> None:
+    """A later sender is served later, even if there is room at that moment."""
     (ref, gate), log = await fill(actor_kit)
     early = asyncio.create_task(ref.put("early"))
     await actor_kit.quiesce()
@@ -285,7 +285,7 @@ async def test_a_put_cancelled_in_the_moment_of_its_room_takes_its_message_back(
 
 
 async def test_a_put_cancelled_after_its_message_was_handled_stays_cancelled(actor_kit: TestKit) -> None:
-    """What was handled cannot be taken back."""
+    """A handled message cannot be taken back."""
     (ref, gate), _ = await fill(actor_kit)
     put = asyncio.create_task(ref.put("handled"))
     await actor_kit.quiesce()
@@ -309,7 +309,7 @@ async def test_an_overflowing_system_fails_once_per_mailbox() -> None:
     assert [getattr(error, "path", None) for error in caught.value.exceptions] == ["/s/a"]
 
 
-async def test_whoever_watches_late_hears_of_pressure_that_is_there(actor_kit: TestKit) -> None:
+async def test_a_late_watcher_hears_of_present_pressure(actor_kit: TestKit) -> None:
     """A watcher does not have to be first to know that a mailbox is full."""
     gate = asyncio.get_running_loop().create_future()
 
@@ -354,7 +354,7 @@ async def test_none_is_a_message_like_any_other(actor_kit: TestKit) -> None:
         assert log == [None]
 
 
-def test_dropping_the_oldest_of_what_another_thread_has_taken_is_nothing() -> None:
+def test_dropping_the_oldest_message_that_another_thread_has_taken_does_nothing() -> None:
     """Between the look at the depth and the drop the consumer may have been faster."""
 
     async def main() -> None:
@@ -366,7 +366,7 @@ def test_dropping_the_oldest_of_what_another_thread_has_taken_is_nothing() -> No
     asyncio.run(main())
 
 
-async def test_room_that_was_given_back_goes_to_the_next_who_waits(actor_kit: TestKit) -> None:
+async def test_room_that_was_given_back_goes_to_the_next_waiting_sender(actor_kit: TestKit) -> None:
     """A sender that is cancelled in the moment of its room does not take it along."""
     (ref, gate), log = await fill(actor_kit)
     first, second = (asyncio.create_task(ref.put(name)) for name in ("first", "second"))

@@ -20,7 +20,7 @@ class Urgent(Message, frozen=True):
 
 
 class Model:
-    """Two lists, and the counts of what was let go."""
+    """Two lists, and the counts of refused messages."""
 
     def __init__(self, capacity: int, overflow: str) -> None:
         self.capacity = capacity
@@ -51,7 +51,7 @@ steps = st.lists(st.sampled_from(["tell", "offer", "urgent", "take", "take", "pu
 
 @given(steps=steps, capacity=st.integers(1, 5), overflow=st.sampled_from(["undelivered", "drop_oldest"]), with_urgent=st.booleans())
 def test_a_mailbox_behaves_as_its_model(steps: list[str], capacity: int, overflow: Literal["undelivered", "drop_oldest"], with_urgent: bool) -> None:
-    """Whatever is told, offered, taken and put back: lanes, order, refusals and counts are those of two plain lists."""
+    """After any sequence of tells, offers, takes and returns: lanes, order, refusals and counts are those of two plain lists."""
 
     async def main() -> None:
         async with System("s", stall_after=None) as system:

@@ -20,7 +20,7 @@ class Urgent(Message, frozen=True):
 
 
 async def test_messages_of_one_sender_to_one_receiver_stay_in_order(actor_kit: TestKit) -> None:
-    """FIFO per sender-receiver pair, whatever the schedule."""
+    """FIFO per sender-receiver pair, with any schedule."""
 
     class Sender(Actor[int]):
         def __init__(self, to: Ref[Any]) -> None:
@@ -104,7 +104,7 @@ async def test_urgent_messages_pass_a_full_user_lane(actor_kit: TestKit) -> None
     assert log == [Urgent(0), Urgent(1), Urgent(2), "data"]
 
 
-async def test_the_seed_changes_who_goes_first_and_repeats_it() -> None:
+async def test_the_seed_changes_the_order_and_repeats_it() -> None:
     """Different seeds give different orders of ready actors; the same seed gives the same."""
 
     async def order(seed: int) -> list[str]:

@@ -58,8 +58,8 @@ async def test_a_pipe_of_something_cancelled_has_failed(actor_kit: TestKit) -> N
 
 
 @pytest.mark.actors(runs=5)
-async def test_what_makes_the_message_of_a_pipe_is_the_actors_own_code(actor_kit: TestKit) -> None:
-    """When it raises, the actor has failed."""
+async def test_the_function_of_a_pipe_is_the_actors_own_code(actor_kit: TestKit) -> None:
+    """An error of it is a failure of the actor."""
     ref, _ = await do(actor_kit)
     ref.tell(lambda me: me.ctx.pipe(value(1), boom, boom))
     assert isinstance((await actor_kit.probe(object).terminated(ref)).cause, Boom)
@@ -91,7 +91,7 @@ async def test_a_stop_cancels_pipes_even_those_that_have_not_begun(actor_kit: Te
 
 
 @pytest.mark.actors(runs=5)
-async def test_blocking_returns_or_raises_what_the_job_does(actor_kit: TestKit) -> None:
+async def test_blocking_returns_or_raises_as_the_job_does(actor_kit: TestKit) -> None:
     """The actor's messages wait meanwhile; arguments and context variables reach the job."""
     variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
 
@@ -178,7 +178,7 @@ def _blocking(job: Any) -> Any:
 
 
 async def test_a_job_that_has_not_begun_is_cancelled_not_abandoned() -> None:
-    """What waits for a thread just goes."""
+    """A wait for a thread just ends."""
     release = threading.Event()
     with ThreadLane("busy", 1) as lane:
         lane.submit(release.wait, 30)
@@ -212,7 +212,7 @@ def test_a_thread_lane_runs_jobs_in_order_with_no_more_threads_than_told() -> No
         assert len(lane._threads) == 3
 
 
-def test_a_thread_lane_gives_errors_to_whoever_waits() -> None:
+def test_a_thread_lane_gives_errors_to_the_waiting_caller() -> None:
     """Even those that would end a thread."""
     with ThreadLane("lane", 1) as lane:
         for error in (Boom, SystemExit):
@@ -223,7 +223,7 @@ def test_a_thread_lane_gives_errors_to_whoever_waits() -> None:
             assert isinstance(lane.submit(job).exception(10), error)
 
 
-def test_a_closed_thread_lane_takes_nothing_and_drops_what_waits_if_told_so() -> None:
+def test_a_closed_thread_lane_takes_nothing_and_drops_waiting_jobs_if_told_so() -> None:
     """After shutdown submit raises; cancelled jobs never run."""
     begun, release = threading.Event(), threading.Event()
     ran: list[int] = []

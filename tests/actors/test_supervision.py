@@ -1,4 +1,4 @@
-"""What a failure leads to."""
+"""The consequences of a failure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_an_impossible_restart_is_refused(options: dict[str, Any]) -> None:
         Restart(**options)
 
 
-async def test_by_default_a_failure_stops_the_actor_and_tells_why(actor_kit: TestKit) -> None:
+async def test_by_default_a_failure_stops_the_actor_with_its_reason(actor_kit: TestKit) -> None:
     """Fail loud: the watcher gets the error, the rest of the queue is undelivered."""
     ref, _ = await do(actor_kit)
     probe = actor_kit.probe(object)
@@ -60,7 +60,7 @@ async def test_resume_keeps_the_state_and_drops_the_message(actor_kit: TestKit) 
 
 
 async def test_a_restart_keeps_ref_and_mailbox_and_drops_the_failed_message(actor_kit: TestKit) -> None:
-    """A new object takes over what is queued; the old one hears Stopping, the new one its number."""
+    """A new object takes over the queue; the old one hears Stopping, the new one its number."""
     instances: list[Do] = []
     log: list[Any] = []
 
@@ -78,7 +78,7 @@ async def test_a_restart_keeps_ref_and_mailbox_and_drops_the_failed_message(acto
 
 
 async def test_a_restart_unstashes(actor_kit: TestKit) -> None:
-    """What was put aside is not lost with the incarnation that put it aside."""
+    """Stashed messages survive the incarnation that stashed them."""
     ref, log = await do(actor_kit, supervise=restart_at_once())
 
     def stash_and_fail(me: Do) -> None:
@@ -92,7 +92,7 @@ async def test_a_restart_unstashes(actor_kit: TestKit) -> None:
 
 
 async def test_a_restart_ends_timers_pipes_and_watches_of_the_old_incarnation(actor_kit: TestKit) -> None:
-    """Nothing of the old incarnation reaches the new one, not even what was queued already."""
+    """Nothing of the old incarnation reaches the new one, not even messages that were queued already."""
     other, _ = await do(actor_kit, "other")
     done = asyncio.get_running_loop().create_future()
     ref, log = await do(actor_kit, supervise=restart_at_once(), on=note(Terminated))
@@ -283,7 +283,7 @@ async def test_a_failing_start_is_decided_anew_and_cannot_be_resumed(actor_kit: 
 
 
 async def test_a_stop_asked_for_while_it_restarts_ends_it_as_a_stop(actor_kit: TestKit) -> None:
-    """Who asks for a stop during a restart without backoff gets it."""
+    """A stop that is asked for during a restart without backoff takes effect."""
     ref, log = await do(actor_kit, supervise=restart_at_once(), on=note(Started, Stopping))
 
     def stop_and_fail(me: Do) -> None:
@@ -373,7 +373,7 @@ async def test_failures_of_children_that_a_restart_has_stopped_do_not_reach_the_
 
 
 async def test_events_tell_of_failures_and_restarts(actor_kit: TestKit) -> None:
-    """What failed, at what, what was decided, and what runs again."""
+    """The failed actor, its message, the decision, and the new incarnation."""
     events: list[Any] = []
     actor_kit.subscribe(Failed, events.append)
     actor_kit.subscribe(Restarted, events.append)
@@ -439,7 +439,7 @@ async def test_a_kill_during_the_last_words_of_a_restart_ends_the_actor_without_
     assert log == [Stopping("restart")]
 
 
-async def test_what_is_begun_in_stopping_ends_with_the_incarnation(actor_kit: TestKit) -> None:
+async def test_work_begun_in_stopping_ends_with_the_incarnation(actor_kit: TestKit) -> None:
     """Timers, pipes and watches of the last words come to nothing, and there are no late children."""
     refused: list[type[Exception]] = []
     never = asyncio.get_running_loop().create_future()
@@ -558,7 +558,7 @@ async def test_an_error_that_went_through_an_ask_leaves_the_callee_alone(actor_k
 
 
 async def test_a_supervisor_may_raise_the_error_itself(actor_kit: TestKit) -> None:
-    """Which makes no cycle of its context."""
+    """It makes no cycle with its context."""
 
     def supervise(error: Exception) -> Decision:
         raise error
@@ -609,7 +609,7 @@ async def test_a_childs_failure_during_the_parents_backoff_is_the_parents_if_it_
 
 
 async def test_a_kill_while_late_failures_are_heard_loses_none(actor_kit: TestKit) -> None:
-    """What was not heard to its end is the cause of death; the others are heard still."""
+    """A handler cut short is the cause of death; the others still run."""
     heard: list[str] = []
 
     async def hear(_: Do, signal: Terminated) -> None:

@@ -94,7 +94,7 @@ async def test_failures_reach_the_caller_as_a_group_with_actor_paths() -> None:
 
 
 async def test_several_failures_are_all_in_the_group_and_the_bodys_error_too() -> None:
-    """Nothing is lost: not the second failure, not what the body raised."""
+    """Nothing is lost: neither the second failure nor the error of the body."""
     with pytest.raises(ExceptionGroup) as caught:
         async with System("s") as system:
             ref: Any = await system.spawn(Spec(Silent), "a")
@@ -174,7 +174,7 @@ async def test_cancelling_the_outer_task_stops_every_actor_and_leaves_nothing() 
 
 
 async def test_a_cancellation_wins_over_failures_that_were_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """Who cancels must see that it worked; the failure stands in the log."""
+    """The caller must see that its cancellation worked; the failure stands in the log."""
     up = asyncio.Event()
 
     async def main() -> None:
@@ -275,7 +275,7 @@ async def test_a_cancellation_in_the_last_moment_leaves_nothing_either() -> None
 
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
 def test_a_request_to_end_the_process_is_not_lost_in_a_group(error: type[BaseException]) -> None:
-    """What is no Exception goes on by itself, from the body or from a handler, and nothing is left."""
+    """An error that is no Exception goes on by itself, from the body or from a handler, and nothing is left."""
     threads = set(threading.enumerate())
 
     def end(_: object) -> None:
@@ -301,7 +301,7 @@ def test_a_request_to_end_the_process_is_not_lost_in_a_group(error: type[BaseExc
 
 
 async def test_the_dead_keep_nobody_alive() -> None:
-    """A ref to an ended actor does not hold those who watched it."""
+    """A ref to an ended actor does not keep its watchers alive."""
     async with System("s", stall_after=None) as system:
         watched: Any = await system.spawn(Spec(Do), "watched")
         watcher: Any = await system.spawn(Spec(Do), "watcher")

@@ -1,4 +1,4 @@
-"""What other threads may do."""
+"""The calls that are safe from other threads."""
 
 from __future__ import annotations
 

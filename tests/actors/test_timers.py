@@ -76,7 +76,7 @@ async def test_a_replaced_timer_is_never_delivered_not_even_when_it_had_fired(ac
 
 
 async def test_a_cancelled_timer_is_not_delivered(actor_kit: TestKit) -> None:
-    """Cancelling twice, or what is not there, is nothing."""
+    """Cancelling twice, or an unknown timer, does nothing."""
     ref, log = await do(actor_kit)
 
     def set_and_cancel(me: Do) -> None:
@@ -131,7 +131,7 @@ async def test_a_periodic_message_that_fails_comes_again_after_resume(actor_kit:
     assert log == [1, 2, 3]
 
 
-async def test_impossible_delays_are_refused_where_they_are_set(actor_kit: TestKit) -> None:
+async def test_impossible_delays_are_refused_at_once(actor_kit: TestKit) -> None:
     """Negative delays, not-a-number and a period of nothing are ValueErrors."""
     ref, log = await do(actor_kit)
 

@@ -1,4 +1,4 @@
-"""Who hears of whose end."""
+"""Watches: the news of an actor's end."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def test_an_ended_watch_may_begin_again(actor_kit: TestKit) -> None:
     assert log == [Terminated(ref, None)] * 2
 
 
-async def test_unwatch_takes_back_even_what_is_on_its_way(actor_kit: TestKit) -> None:
+async def test_unwatch_takes_back_even_a_message_on_its_way(actor_kit: TestKit) -> None:
     """After unwatch nothing comes, though the end is in the mailbox already."""
     dead, _ = await do(actor_kit, "dead")
     await actor_kit.stop(dead)
@@ -133,7 +133,7 @@ async def test_a_dead_watcher_is_forgotten(actor_kit: TestKit) -> None:
 
 
 async def test_messages_sent_before_the_end_do_not_follow_it(actor_kit: TestKit) -> None:
-    """Terminated is the last that is heard of an actor: what it told before its end was told before."""
+    """Terminated is the last message about an actor: all that it told before its end arrives before."""
     watcher, log = await do(actor_kit, "watcher", on=note(Terminated))
     ref, _ = await do(actor_kit, "watched", on={Stopping: lambda *_: watcher.tell("last words")})
     watcher.tell(lambda me: me.ctx.watch(ref))

@@ -1,4 +1,4 @@
-"""The leader's part in a rebalance, and what members tell each other."""
+"""The leader's part in a rebalance, and the data that members send."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def given_to(assignments: Mapping[str, MemberAssignment]) -> dict[str, set[TaskI
 
 
 @given(st.sets(TASK_IDS), st.text(), st.integers(0, 1000), st.integers(-1, 1 << 31))
-def test_what_a_member_tells_is_understood(owned: set[TaskId], process_id: str, counter: int, generation: int) -> None:
+def test_the_data_of_a_member_is_understood(owned: set[TaskId], process_id: str, counter: int, generation: int) -> None:
     """Tasks in order, the counter as a byte."""
     data = encode_member(owned, process_id=process_id, counter=counter, generation=generation)
     told = tuple((task.subtopology, task.partition) for task in sorted(owned))
@@ -66,28 +66,28 @@ def test_state_and_standbys_are_understood(offsets: dict[TaskId, int], standbys:
 
 
 @given(st.dictionaries(TASK_IDS, st.lists(PARTITIONS).map(tuple)))
-def test_what_the_leader_tells_is_understood(given_tasks: dict[TaskId, tuple[TopicPartition, ...]]) -> None:
-    """Each task with its partitions, whatever they are."""
+def test_the_data_of_the_leader_is_understood(given_tasks: dict[TaskId, tuple[TopicPartition, ...]]) -> None:
+    """Each task with its partitions, for any partitions."""
     assignment = encode_tasks(given_tasks)
     assert decode_tasks(assignment) == given_tasks
     assert list(decode_tasks(assignment)) == sorted(given_tasks)
     assert sorted(assignment.partitions) == sorted(partition for each in given_tasks.values() for partition in each)
 
 
-def test_who_says_nothing_has_nothing() -> None:
+def test_a_member_without_data_owns_nothing() -> None:
     """No user data, no tasks."""
     assert decode_member(b"").tasks == ()
     assert decode_tasks(MemberAssignment(())) == {}
 
 
-def test_what_a_later_version_adds_is_not_looked_at() -> None:
+def test_fields_of_a_later_version_are_ignored() -> None:
     """Members of several versions can be in one group."""
     later = msgspec.msgpack.encode([4, "process", 0, 5, [[0, 1]], [[0, 2, 7]], [[[0, ["t"], True]], [], [], "more"], "more"])
     topology = TopologyInfo(((0, ("t",), True),))
     assert decode_member(later) == MemberState(4, "process", 0, 5, ((0, 1),), ((0, 2, 7),), topology)
 
 
-def test_what_an_earlier_version_does_not_tell_is_not_there() -> None:
+def test_fields_missing_in_an_earlier_version_are_absent() -> None:
     """Neither state that a member has nor standbys that it is to have."""
     earlier = msgspec.msgpack.encode([1, "process", 0, 5, [[0, 1]]])
     assert decode_member(earlier) == MemberState(1, "process", 0, 5, ((0, 1),))
@@ -96,7 +96,7 @@ def test_what_an_earlier_version_does_not_tell_is_not_there() -> None:
 
 
 @pytest.mark.parametrize("data", [b"\xc1", b"{}", msgspec.msgpack.encode([1, "p", 0, 0, "tasks"])])
-def test_what_is_not_ours_is_an_error(data: bytes) -> None:
+def test_foreign_user_data_is_an_error(data: bytes) -> None:
     """The group's name is probably taken."""
     with pytest.raises(SerializationError, match="does another program use"):
         decode_member(data)
@@ -105,7 +105,7 @@ def test_what_is_not_ours_is_an_error(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("error", [MissingSourceTopics("no t"), TopologyError("no good"), StreamsError("no way"), SerializationError("no sense")])
-def test_a_problem_is_told_as_what_it_is(error: KsActorsError) -> None:
+def test_a_problem_has_its_own_error(error: KsActorsError) -> None:
     """Any other error of ours is a StreamsError to members."""
     expected = StreamsError if isinstance(error, SerializationError) else type(error)
     with pytest.raises(expected, match=f"^{error}$") as caught:
@@ -113,32 +113,32 @@ def test_a_problem_is_told_as_what_it_is(error: KsActorsError) -> None:
     assert type(caught.value) is expected
 
 
-def test_members_are_told_who_the_others_are() -> None:
+def test_members_learn_the_other_members() -> None:
     """By their process ids; a leader that does not tell is understood, too."""
     assignments = TaskAssignor({0: ["t"]})([member("a"), member("b"), MemberInfo("c", frozenset(), b"")], {"t": 1})
     assert {decode_processes(each) for each in assignments.values()} == {frozenset({"a", "b"})}
     assert decode_processes(MemberAssignment(())) == decode_processes(MemberAssignment((), b"no")) == frozenset()
 
 
-def test_one_of_those_who_stay_hears_who_has_gone() -> None:
-    """Exactly one of them, and nobody who was not there before."""
+def test_one_of_the_remaining_members_gets_the_departed_processes() -> None:
+    """Exactly one of them, and none that was not a member before."""
     views = {name: GroupView(name, 1000) for name in "abc"}
     for view in views.values():
-        assert view.take_gone(encode_tasks({}, "abc")) == frozenset()
+        assert view.take_departed(encode_tasks({}, "abc")) == frozenset()
     views["d"] = GroupView("d", 1000)
-    assert {name: view.take_gone(encode_tasks({}, "bcd")) for name, view in views.items() if name != "a"} == {
+    assert {name: view.take_departed(encode_tasks({}, "bcd")) for name, view in views.items() if name != "a"} == {
         "b": frozenset({"a"}), "c": frozenset(), "d": frozenset(),
     }  # fmt: skip
 
 
-def test_who_was_out_of_the_group_calls_nobody_gone() -> None:
+def test_a_member_that_was_out_of_the_group_counts_none_as_gone() -> None:
     """After an outage all come back, one after the other: the first one is not to take the others' transactions."""
     view = GroupView("a", 1000)
-    view.take_gone(encode_tasks({}, "abc"))
+    view.take_departed(encode_tasks({}, "abc"))
     view.forget()
-    assert view.take_gone(encode_tasks({}, "a")) == frozenset()
-    assert view.take_gone(encode_tasks({}, "ab")) == frozenset()
-    assert view.take_gone(encode_tasks({}, "a")) == {"b"}
+    assert view.take_departed(encode_tasks({}, "a")) == frozenset()
+    assert view.take_departed(encode_tasks({}, "ab")) == frozenset()
+    assert view.take_departed(encode_tasks({}, "a")) == {"b"}
 
 
 # --- what is assigned -----------------------------------------------------------------------------------------------------
@@ -154,8 +154,8 @@ def test_a_first_member_gets_everything() -> None:
     }
 
 
-def test_what_is_still_owned_is_given_to_nobody() -> None:
-    """Its owner has to let go first; the next rebalance gives it to whom it was meant for."""
+def test_tasks_still_owned_are_not_assigned() -> None:
+    """Its owner has to release it first; the next rebalance gives it to its new owner."""
     assignor, counts = TaskAssignor({0: ["t"]}), {"t": 4}
     first = given_to(assignor([member("a", *tasks("0_0", "0_1", "0_2", "0_3")), member("b")], counts))
     assert first == {"a": tasks("0_0", "0_1"), "b": set()}
@@ -168,7 +168,7 @@ def test_tasks_of_the_dead_are_given_at_once() -> None:
     assert given_to(TaskAssignor({0: ["t"]})([member("b", *tasks("0_0"))], {"t": 3})) == {"b": tasks("0_0", "0_1", "0_2")}
 
 
-def test_of_two_who_claim_a_task_the_newer_one_has_it() -> None:
+def test_of_two_claims_to_a_task_the_newer_one_counts() -> None:
     """The other one has missed a rebalance."""
     members = [member("a", *tasks("0_0"), generation=3), member("b", *tasks("0_0", "0_1"), generation=4)]
     assert given_to(TaskAssignor({0: ["t"]})(members, {"t": 2})) == {"a": set(), "b": tasks("0_0")}
@@ -187,7 +187,7 @@ def test_tasks_that_there_are_no_more_are_forgotten() -> None:
         ([member("a"), MemberInfo("b", frozenset(), b"?")], {"t": 1, "u": 1}, StreamsError, "does another program use"),
     ],
 )
-def test_every_member_is_told_what_keeps_tasks_from_being_assigned(
+def test_every_member_gets_the_error_that_prevents_an_assignment(
     members: list[MemberInfo], counts: dict[str, int], error: type[Exception], message: str
 ) -> None:
     """Not the leader alone."""
@@ -242,7 +242,7 @@ def topics_of(assignment: MemberAssignment) -> dict[str, set[str]]:
 
 @pytest.mark.parametrize("leader", [OLD, NEW])
 def test_each_member_gets_tasks_as_its_own_version_has_them(leader: TopologyInfo) -> None:
-    """Whoever leads: partitions that an old version does not read go to members of the new one, as do tasks that it does not have."""
+    """With any leader: partitions that an old version does not read go to members of the new one, as do tasks that it does not have."""
     assignor = TaskAssignor(leader.topics, replicas=1, stateful=leader.stateful)
     counts = {"a": 2, "b": 2, "r": 2}
     found = assignor([told("o", OLD, *tasks("0_0", "0_1"), generation=1), told("n", NEW)], counts)
@@ -262,7 +262,7 @@ def test_members_of_before_run_the_leaders_version() -> None:
 
 @pytest.mark.parametrize(("old", "new"), [("o", "n"), ("n", "o")])
 def test_a_newcomer_whose_tasks_mean_something_else_is_refused(old: str, new: str) -> None:
-    """It is told so, by whoever leads and whatever its name; the others keep what they have."""
+    """It gets an error, from any leader and for any name; the others keep their tasks."""
     shifted = TopologyInfo.of({0: ["x"], 1: ["a"]})
     found = TaskAssignor(shifted.topics)([told(old, OLD, *tasks("0_0"), generation=4), told(new, shifted)], {"a": 1, "x": 1})
     assert topics_of(found[old]) == {"0_0": {"a"}}
@@ -283,7 +283,7 @@ def test_a_version_that_cannot_have_tasks_does_not_stop_the_others() -> None:
 
 
 class Group:
-    """Members that do what members do: they hold what they were given until they see that it is gone."""
+    """Members that behave as real ones: they keep their tasks until an assignment lacks them."""
 
     def __init__(self, counts: dict[str, int]) -> None:
         self.assignor = TaskAssignor({0: ["t"], 1: ["u"]})

@@ -1,4 +1,4 @@
-"""Which partitions make up a task."""
+"""The partitions that make up a task."""
 
 from __future__ import annotations
 

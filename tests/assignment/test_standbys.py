@@ -1,4 +1,4 @@
-"""Who keeps a copy of whose state, and what comes of it when members come and go."""
+"""The assignment of standbys, also when members come and go."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_tasks_without_state_have_no_standbys(group: tuple[list[str], list[TaskI
 
 @given(groups(), st.integers(0, 6))
 def test_members_have_equally_much_to_do(group: tuple[list[str], list[TaskId], Warm], replicas: int) -> None:
-    """When all tasks have state: nobody has two more than another one, tasks and standbys together."""
+    """When all tasks have state: no member has two more than another one, tasks and standbys together."""
     members, tasks, warm = group
     active = assign_sticky(dict.fromkeys(members, ()), tasks, warm)
     load = loads(active, assign_standbys(active, tasks, replicas, warm))
@@ -82,8 +82,8 @@ def test_members_have_equally_much_to_do(group: tuple[list[str], list[TaskId], W
 
 
 @given(groups(), st.integers(0, 4))
-def test_standbys_stay_where_they_are(group: tuple[list[str], list[TaskId], Warm], replicas: int) -> None:
-    """The result as input gives itself, whatever else members have on their disks, as long as the standbys are further."""
+def test_standbys_stay_in_their_places(group: tuple[list[str], list[TaskId], Warm], replicas: int) -> None:
+    """The result is its own next input, with any other state on members' disks, as long as the standbys are further."""
     members, tasks, warm = group
     active = assign_sticky(dict.fromkeys(members, ()), tasks, warm)
     standby = assign_standbys(active, tasks, replicas, warm)
@@ -102,7 +102,7 @@ def test_standbys_of_one_member_are_spread() -> None:
     assert set(pairs.values()) == {1}
 
 
-def test_who_had_a_task_keeps_its_state() -> None:
+def test_the_former_owner_of_a_task_keeps_its_state() -> None:
     """Rather than one that was a standby: it has all of it."""
     (task,) = tasks = sized([1])
     assert assign_standbys({"a": (task,), "b": (), "c": ()}, tasks, 1, {"b": {task: ALL}, "c": {task: 10}}) == {"a": (), "b": (task,), "c": ()}
@@ -112,7 +112,7 @@ def test_who_had_a_task_keeps_its_state() -> None:
 
 
 @given(groups())
-def test_a_task_goes_to_who_has_its_state(group: tuple[list[str], list[TaskId], Warm]) -> None:
+def test_a_task_goes_to_the_owner_of_its_state(group: tuple[list[str], list[TaskId], Warm]) -> None:
     """No task begins anew somewhere while a member that has its state has more room than others."""
     members, tasks, warm = group
     after = assign_sticky(dict.fromkeys(members, ()), tasks, warm)
@@ -127,7 +127,7 @@ def test_a_task_goes_to_who_has_its_state(group: tuple[list[str], list[TaskId], 
 
 @given(TASKS, st.integers(2, 6), st.integers(1, 3))
 def test_the_tasks_of_a_member_that_dies_go_to_its_standbys(tasks: list[TaskId], count: int, replicas: int) -> None:
-    """As far as that is even: who has room takes over what it is a standby for."""
+    """As far as the balance allows: a member with room takes over the tasks of its standbys."""
     members = [f"m{number}" for number in range(count)]
     active = assign_sticky(dict.fromkeys(members, ()), tasks)
     standby = assign_standbys(active, tasks, replicas, {})
@@ -145,8 +145,8 @@ def test_the_tasks_of_a_member_that_dies_go_to_its_standbys(tasks: list[TaskId],
         assert all(len(after[member]) >= share for member in left if task in warm[member])
 
 
-def test_one_that_comes_back_gets_what_it_has_on_disk() -> None:
-    """Others give up what it has the state of, not anything."""
+def test_a_returning_member_gets_the_tasks_of_its_disk() -> None:
+    """Others give up the tasks for which it has the state, and no others."""
     tasks = sized([6])
     owned = {"a": tasks[:3], "b": tasks[3:], "c": []}
     after = assign_sticky(owned, tasks, {"c": {tasks[1]: 7, tasks[4]: 7}})
@@ -167,7 +167,7 @@ def test_of_several_the_one_with_most_state_is_first() -> None:
 
 
 class Group:
-    """Members that do what members do: they hold tasks until they see that they are gone, and keep up to date what they are told to."""
+    """Members that behave as real ones: they keep tasks until an assignment lacks them, and keep their standbys up to date."""
 
     def __init__(self, replicas: int, counts: dict[str, int]) -> None:
         self.assignor = TaskAssignor({0: ["t"], 1: ["u"]}, replicas=replicas, stateful={0})

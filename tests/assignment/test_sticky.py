@@ -1,4 +1,4 @@
-"""Who gets which task."""
+"""The assignment of tasks to members."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MEMBERS = st.integers(1, 6).map(lambda count: [f"m{number}" for number in range(
 
 @st.composite
 def owned_tasks(draw: st.DrawFn) -> tuple[dict[str, list[TaskId]], list[TaskId]]:
-    """Members who own any of the tasks, or tasks that there are no more, or the same ones."""
+    """Members that own any of the tasks, or tasks that do not exist any more, or the same ones."""
     tasks, members = draw(TASKS), draw(MEMBERS)
     pool = [*tasks, TaskId(9, 9)]
     return {member: draw(st.lists(st.sampled_from(pool), unique=True, max_size=len(pool))) for member in members}, tasks
@@ -29,7 +29,7 @@ def kept(before: dict[str, list[TaskId]], after: dict[str, tuple[TaskId, ...]]) 
 
 @given(owned_tasks())
 def test_every_task_goes_to_one_member_and_sizes_are_even(case: tuple[dict[str, list[TaskId]], list[TaskId]]) -> None:
-    """Whoever owned what; the result is final."""
+    """With any earlier owners, the result is final."""
     owned, tasks = case
     after = assign_sticky(owned, tasks)
     assert sorted(task for each in after.values() for task in each) == sorted(tasks)
@@ -60,8 +60,8 @@ def test_as_few_tasks_move_as_evenness_allows(tasks: list[TaskId], count: int, d
 
 
 @given(TASKS, st.integers(2, 6))
-def test_nothing_moves_between_those_who_stay(tasks: list[TaskId], count: int) -> None:
-    """When a member comes, or goes, tasks move to it, or from it, only."""
+def test_nothing_moves_between_members_that_stay(tasks: list[TaskId], count: int) -> None:
+    """When a member joins or leaves, tasks move only to it or from it."""
     all_members = [f"m{number}" for number in range(count)]
     before = assign_sticky(dict.fromkeys(all_members[1:], ()), tasks)
     after = assign_sticky({**before, all_members[0]: ()}, tasks)
@@ -70,7 +70,7 @@ def test_nothing_moves_between_those_who_stay(tasks: list[TaskId], count: int) -
     assert all(set(again[member]) >= set(after[member]) for member in before)
 
 
-def test_a_member_gives_up_where_it_has_most() -> None:
+def test_a_member_gives_up_tasks_of_its_largest_share() -> None:
     """So that subtopologies stay spread."""
     tasks = [TaskId(0, 0), TaskId(0, 1), TaskId(1, 0), TaskId(1, 1)]
     after = assign_sticky({"a": tasks, "b": ()}, tasks)

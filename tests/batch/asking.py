@@ -30,7 +30,7 @@ def doubled(_: Any, rows: Any) -> Any:
 
 
 async def main(settings: SparkSettings, place: Path) -> list[str]:
-    """Do what a bridge does beside backfills."""
+    """Do the part of a bridge that is not about backfills."""
     told = []
     async with SparkBridge(settings) as bridge, listening() as heard:
         found = await bridge.function(doubled, value_type="bigint")([Record("a", 1, 5), Record("b", 2, 6)])

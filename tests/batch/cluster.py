@@ -40,7 +40,7 @@ CONF = {
 
 @final
 class _Program:
-    """A program of Spark's, with all that it starts in a session of its own; what it says is kept in a file, and looked at."""
+    """A Spark program, with all its processes in a session of its own; its output goes to a file, and is checked."""
 
     def __init__(self, process: asyncio.subprocess.Process, log: Path) -> None:
         self._process = process
@@ -70,7 +70,7 @@ class _Program:
                 kept.write(line)
 
     async def stop(self) -> None:
-        """End it, and see that nothing is left of what it has started."""
+        """End it, and check that none of its processes is left."""
         others = of_session(self._process.pid)
         with suppress(ProcessLookupError):  # it was killed
             self._process.terminate()

@@ -45,7 +45,7 @@ needs_java = pytest.mark.skipif(shutil.which("java") is None and not os.environ.
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave out, and say so, what needs Spark where there is no Java; and give Spark the time to start."""
+    """Skip the tests that need Spark where there is no Java, and say so; give Spark the time to start."""
     for item in items:
         if {"spark", "session"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.timeout(400))
@@ -80,7 +80,7 @@ def spark(session: SparkSession) -> Any:
 
 @pytest.fixture
 def filled(tmp_path: Path) -> Callable[[Mapping[str, int], Mapping[tuple[str, int], Batch]], str]:
-    """Return what fills a new log in a directory, topics and their records by partition, and gives its URL."""
+    """Return a function that fills a new log in a directory, with topics and their records by partition, and returns its URL."""
 
     def fill(topics: Mapping[str, int], records: Mapping[tuple[str, int], Batch]) -> str:
         async def main() -> None:

@@ -39,7 +39,7 @@ HAND_OVER_POINTS: tuple[Point, ...] = ("begun", "handing over", "handed over", "
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """What the process is to do."""
+    """The work of the process."""
 
     what: Literal["backfill", "seed"]
     log: str
@@ -55,14 +55,14 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Done(msgspec.Struct, frozen=True):
-    """What came of a backfill."""
+    """The result of a backfill."""
 
     rows: dict[str, Rows]
     snapshot: str
 
 
 def stand_still(meet: str) -> None:
-    """Tell whoever waits there, and never go on; where nobody can wait any more, die as a process does that is killed."""
+    """Tell the waiting reader, and never go on; without a reader, die as a killed process does."""
     if Path(meet).is_fifo():
         Path(meet).write_text("here")
         threading.Event().wait()
@@ -96,7 +96,7 @@ def _stand_still_when_written(meet: str) -> None:
 
 
 def job(prefix: str = "", stop: Place = "", meet: str = "") -> Topology:
-    """Return a topology with stores of all kinds, of which the results do not depend on what comes first through its repartition topic."""
+    """Return a topology with stores of all kinds, with results that do not depend on the order of records in its repartition topic."""
 
     def named(topic: str) -> str:
         return prefix + topic
@@ -161,7 +161,7 @@ def rows_of(batches: Any) -> Rows:
 
 
 async def seed(order: Order) -> bool:
-    """Hand over what there is; return whether there was anything to do."""
+    """Hand over the present records; return whether there were any."""
     app = App(job(order.prefix), config_of(order))
     return await app.seed(f"{order.directory}/snapshots", if_seeded="skip") is not None
 
@@ -171,7 +171,7 @@ def die_at(point: Point) -> None:
     if point == "begun":
         _die(_bootstrap.Bootstrap, "_join", after=True)
     elif point == "handing over":
-        _die(_bootstrap._Transfer, "_hand_over_store", at=3)
+        _die(_bootstrap._Transfer, "_load_store", at=3)
     elif point in {"handed over", "committed"}:
         for kind in (EmbeddedTransactionalProducer, KafkaTransactionalProducer):
             _die(kind, "commit", after=point == "committed")
@@ -214,7 +214,7 @@ def _die_in_thread(cls: type, name: str, *, at: int) -> None:
 
 
 def main(text: str) -> None:
-    """Do what is ordered, and leave what came of it beside the log."""
+    """Carry out the order, and write the result beside the log."""
     order = msgspec.json.decode(text, type=Order)
     if order.what == "backfill":
         done = asyncio.run(filled_back(order))

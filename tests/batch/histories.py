@@ -1,4 +1,4 @@
-"""The same records for a stream and for a backfill, and what each makes of them."""
+"""The same records for a stream and for a backfill, with the results of each."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def topics_of(topology: Topology, outputs: Iterable[str], partitions: int, input
 
 
 def batches_of(topics: Mapping[str, int], records: Iterable[Input], prefix: str = "") -> list[Outgoing]:
-    """Return what is to be sent, by partition; the prefix is before the names of the topics."""
+    """Return the records to send, by partition; the prefix is before the names of the topics."""
     batches: dict[TopicPartition, Batch] = {}
     for topic, key, value, time in records:
         number = 0 if key is None else partition_of(key, topics[topic])
@@ -86,7 +86,7 @@ async def read_committed(log: Log, where: TopicPartition) -> list[Batch]:
 
 
 async def changelogs_of(log: Log, application_id: str) -> dict[tuple[str, int], dict[bytes, Any]]:
-    """Return what the changelogs of an app's stores say in the end, by store and partition."""
+    """Return the final rows in the changelogs of an app's stores, by store and partition."""
     found: dict[tuple[str, int], dict[bytes, Any]] = {}
     for name, topic in (await log.describe_topics()).items():
         if name.startswith(f"{application_id}-") and name.endswith("-changelog"):
@@ -103,7 +103,7 @@ def rows_of(batches: Iterable[Batch]) -> Rows:
 def streamed(
     topology: Topology, settings: Mapping[str, Any], topics: Mapping[str, int], records: Sequence[Input], *, one_by_one: bool = False
 ) -> tuple[dict[TopicPartition, Rows], dict[tuple[str, int], dict[bytes, Any]]]:
-    """Return what an app writes to topics, and what the changelogs of its stores say in the end.
+    """Return the records that an app writes to topics, and the final rows of its stores' changelogs.
 
     With `one_by_one` each record has gone all its way before the next one comes: nothing is left to chance, not even behind repartition topics.
     """
@@ -134,7 +134,7 @@ def streamed(
 
 
 def last(batches: Iterable[Batch]) -> dict[bytes, Any]:
-    """Return what a changelog says in the end: value and time by key."""
+    """Return the final rows of a changelog: value and time by key."""
     found = latest([Batch(one.keys, one.values, one.timestamps, None, range(len(one))) for one in batches])
     return {key: (value, time) for key, value, time in zip(found.keys, found.values, found.timestamps, strict=True)}
 
@@ -149,7 +149,7 @@ def filled_back(
     durable: Path | None = None,
     **options: Any,
 ) -> tuple[dict[TopicPartition, Rows], dict[tuple[str, int], dict[bytes, Any]]]:
-    """Return what a backfill writes to topics, and what its snapshot says of the stores."""
+    """Return the records that a backfill writes to topics, and the stores of its snapshot."""
 
     async def main() -> Any:
         async with EmbeddedLog(durable) as log:
@@ -163,7 +163,7 @@ def filled_back(
 
 
 def plain(topology: Topology, changelogs: Mapping[tuple[str, int], dict[bytes, Any]]) -> dict[tuple[str, int], dict[bytes, Any]]:
-    """Return what changelogs say without the times of values that have none, and without stores that hold nothing."""
+    """Return the rows of changelogs without the times of values that have none, and without empty stores."""
     return {
         place: {key: row if topology.stores[place[0]].kind in TIMESTAMPED else row[0] for key, row in rows.items()}
         for place, rows in changelogs.items()
@@ -174,7 +174,7 @@ def plain(topology: Topology, changelogs: Mapping[tuple[str, int], dict[bytes, A
 def difference(
     topology: Topology, streams: dict[tuple[str, int], Any], snapshot: dict[tuple[str, int], Any], until: int, *, live: bool = False, prefix: str = ""
 ) -> list[Any]:
-    """Return what a snapshot has otherwise than the changelogs of a stream, which may have windows still that had expired at `until`.
+    """Return the differences of a snapshot from the changelogs of a stream, which may still have windows that had expired at `until`.
 
     `live` says that an app has gone on from it: it has put records into repartition topics itself. The `prefix` is before the names of its topics.
     """

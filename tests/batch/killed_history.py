@@ -1,4 +1,4 @@
-"""A history, what killing whoever works on it may leave, and what it has to give in the end."""
+"""A history and its expected results, to be checked also after kills."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ UNTIL = 450
 
 
 class Left(NamedTuple):
-    """What topics and changelogs hold, with what is left to chance left out: see `compared`."""
+    """The content of topics and changelogs without its random part: see `compared`."""
 
     rows: dict[str, Rows]
     stores: dict[tuple[str, int], dict[bytes, Any]]
 
 
 def compared(rows: Mapping[str, Iterable[Any]]) -> dict[str, Any]:
-    """Return rows as they can be compared: of what comes through the repartition topic keys and values count, however they are mixed."""
+    """Return rows in a comparable form: behind the repartition topic keys and values count, in any order."""
     return {where: sorted(row[:2] for row in each) if where.startswith("by-word") else list(each) for where, each in rows.items()}
 
 
 def tables(stores: Mapping[tuple[str, int], Mapping[bytes, Any]]) -> dict[tuple[str, int], dict[bytes, Any]]:
-    """Return stores as they can be compared: the time of a count behind the repartition topic is that of what came last."""
+    """Return stores in a comparable form: the time of a count behind the repartition topic is that of its last record."""
     return {place: {key: row[0] for key, row in each.items()} if place[0] == "by-word" else dict(each) for place, each in stores.items()}
 
 
@@ -72,7 +72,7 @@ def _streamed() -> Left:
 
 
 async def expected() -> Left:
-    """Return what a stream over all gives."""
+    """Return the results of a stream over all records."""
     return await asyncio.to_thread(_streamed)
 
 
@@ -100,7 +100,7 @@ async def put(log: Log, order: Order, records: Iterable[Input]) -> None:
 
 
 async def changelogs(log: Log, order: Order) -> dict[tuple[str, int], dict[bytes, Any]]:
-    """Return what the changelogs say of the stores."""
+    """Return the rows of the stores' changelogs."""
     found: dict[tuple[str, int], dict[bytes, Any]] = {}
     for name, topic in (await log.describe_topics()).items():
         if name.startswith(f"{order.application_id}-") and name.endswith("-changelog"):
@@ -111,7 +111,7 @@ async def changelogs(log: Log, order: Order) -> dict[tuple[str, int], dict[bytes
 
 
 async def sinks(log: Log, order: Order) -> dict[str, Rows]:
-    """Return what is in the topics that the topology writes."""
+    """Return the records of the topics that the topology writes."""
     found: dict[str, Rows] = {}
     for name, count in TOPICS.items():
         for number in range(count) if name != "lines" else ():
@@ -120,7 +120,7 @@ async def sinks(log: Log, order: Order) -> dict[str, Rows]:
 
 
 async def go_on(order: Order) -> dict[str, Rows]:
-    """Start the app with what there is, have it process the tail, and return what it has written."""
+    """Start the app with the present state, have it process the tail, and return its output."""
     async with opened(order) as log:
         await put(log, order, TAIL)
         async with App(job(order.prefix), config_of(order), log=log) as app:
@@ -156,7 +156,7 @@ async def handed_over(order: Order, point: Point = "") -> None:
 
 
 async def counts(order: Order) -> dict[str, int]:
-    """Return what the app has counted, when it begins with what it has on its disk, and in the log."""
+    """Return the app's counts, starting from its disk and from the log."""
     async with opened(order) as log, App(job(order.prefix), config_of(order), log=log) as app:
         await app.wait_until_caught_up()
         return {word: number async for word, number in app.store("by-word").all()}

@@ -1,4 +1,4 @@
-"""What no topology of the oracle has, in one: topics by pattern and by function, partitioners, async functions, batches, a global store."""
+"""Features that no topology of the oracle has, in one: topics by pattern and by function, partitioners, async functions, batches, a global store."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def numbered(records: list[Record[str, str]]) -> list[Record[str, str]]:
 
 
 def build(told: list[str] | None = None) -> Topology:
-    """Return the topology; what it tells goes into a list."""
+    """Return the topology; its reports go into a list."""
     seen = [] if told is None else told
     builder = StreamsBuilder()
     builder.add_global_store(stores.key_value("names", serdes.STRING, serdes.STRING, type="in_memory"), "names", Keep, TEXT)

@@ -55,7 +55,7 @@ async def readable(fd: int) -> None:
 
 @asynccontextmanager
 async def driver(order: Order, log: Path) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Start a driver, in a session of its own by which those that it starts are found; end all of them in the end. What it says goes into `log`."""
+    """Start a driver, in a session of its own that identifies its processes; end all of them in the end. Its output goes into `log`."""
     with log.open("ab") as said:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -77,7 +77,7 @@ async def driver(order: Order, log: Path) -> AsyncIterator[asyncio.subprocess.Pr
 
 
 async def drive(order: Order, log: Path) -> tuple[int, str]:
-    """Run a driver to its end; return its exit code, and what it has printed."""
+    """Run a driver to its end; return its exit code and its output."""
     async with driver(order, log) as process:
         try:
             printed, _ = await asyncio.wait_for(process.communicate(), PATIENCE)
@@ -123,7 +123,7 @@ def _processes() -> Iterable[tuple[int, list[str]]]:
 
 
 async def ended(pids: Iterable[int]) -> None:
-    """Wait until processes have ended, whoever their parent is."""
+    """Wait until processes have ended, with any parent."""
     for pid in pids:
         with suppress(ProcessLookupError):
             fd = os.pidfd_open(pid)

@@ -87,7 +87,7 @@ async def begun(bridge: Ref[Any], system: System, name: str) -> Any:
 
 
 async def main(settings: SparkSettings) -> None:
-    """Be connected twice: by one who does nothing, and by one who is at something when the server is killed."""
+    """Be connected twice: by an idle client, and by one with a running job when the server is killed."""
     async with System("reconnecting") as system:
         idle = await system.spawn(BatchBridge.spec(settings), "idle")
         busy = await system.spawn(BatchBridge.spec(settings), "busy")

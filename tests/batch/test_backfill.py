@@ -1,4 +1,4 @@
-"""A backfill gives what a stream gives."""
+"""A backfill gives the same results as a stream."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def settings_of(case: Case) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", [name for name in REBUILT if name not in WITH_CLOCK | APART])
 def test_random_topologies_are_as_in_a_stream_record_for_record_and_key_for_key(name: str, tmp_path: Path) -> None:
-    """Of topics with one partition: what is written is the same, in the same order, and so is what stores hold."""
+    """Of topics with one partition: the output is the same, in the same order, and so are the stores."""
     for number, case in enumerate(cases(name)):
         topology: Topology = REBUILT[name].build(case["params"])
         records = records_of(case)
@@ -83,7 +83,7 @@ def test_random_topologies_are_as_in_a_stream_record_for_record_and_key_for_key(
 
 
 @pytest.mark.parametrize("name", sorted(APART))
-def test_what_races_in_a_stream_is_refused(name: str, tmp_path: Path) -> None:
+def test_races_of_a_stream_are_refused(name: str, tmp_path: Path) -> None:
     """Two repartition topics that meet in a join: which gets ahead of the other is nobody's promise."""
     case = cases(name)[0]
     topology: Topology = REBUILT[name].build(case["params"])
@@ -112,7 +112,7 @@ LINE_TOPICS = {"lines": 3, "counts": 2, "loud": 3}
 
 
 def test_partitions_and_a_rekey_that_counts(tmp_path: Path) -> None:
-    """Each partition is a task; after the rekey records are where the stream has them, and the counts are the same, whatever came first."""
+    """Each partition is a task; after the rekey records are in the same places as in the stream, and the counts are the same, in any order."""
     written, stores = streamed(words(), SETTINGS, LINE_TOPICS, LINES)
     got, snapshot = filled_back(words(), SETTINGS, LINE_TOPICS, LINES, tmp_path)
     loud, counted = ({where: rows for where, rows in written.items() if where.topic == topic} for topic in ("loud", "counts"))
@@ -162,7 +162,7 @@ def test_ranges_are_exact(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_written_goes_to_parquet(tmp_path: Path) -> None:
+def test_output_goes_to_parquet(tmp_path: Path) -> None:
     """A directory per topic, a file per partition, all records in order."""
     records: list[Input] = [("in", str(number).encode(), None if number == 3 else str(number).encode(), 10 * number) for number in range(20)]
 
@@ -181,7 +181,7 @@ def test_what_is_written_goes_to_parquet(tmp_path: Path) -> None:
 
 
 def test_offsets_that_are_not_there_are_refused() -> None:
-    """Nothing is guessed: a range is what it says."""
+    """Nothing is guessed: a range has exactly its bounds."""
     with pytest.raises(OffsetOutOfRange, match="in-0 has offsets 0 to 0, position 7 is outside"):
         ran(doubled(), {"in": 1, "out": 1}, [], until={"in": {0: 7}})
     with pytest.raises(MissingSourceTopics):
@@ -243,8 +243,8 @@ def read_back() -> Topology:
         (read_back, "topics_read_back", "topic out is written and read by this topology"),
     ],
 )
-def test_what_cannot_be_the_same_is_refused_by_name_or_allowed(make: Any, choice: str, said: str) -> None:
-    """Before a record is processed; what is allowed is done as well as it can be."""
+def test_unavoidable_differences_are_refused_by_name_or_allowed(make: Any, choice: str, said: str) -> None:
+    """Before a record is processed; an allowed difference is kept as small as possible."""
     topics = {"in": 2, "out": 2, "more": 2}
     records: list[Input] = [("in", f"{number}".encode(), b"value", number) for number in range(20)]
     with pytest.raises(BackfillRefused, match=said) as refused:
@@ -307,7 +307,7 @@ def test_dead_letters_of_a_global_table_are_written_once() -> None:
 
 
 def test_joins_of_tables_wait_for_the_earlier_records() -> None:
-    """Records of several partitions are taken by their times, whatever is in which."""
+    """Records of several partitions are taken by their times, in any distribution."""
     builder = StreamsBuilder()
     table = builder.table("t", TEXT)
     left = builder.stream("in", TEXT)

@@ -73,7 +73,7 @@ def forever(batches: Iterator[Any]) -> Iterator[Any]:
 
 
 async def test_a_job_is_done_and_answered_beside_others(bridge: Ref[BridgeMessage]) -> None:
-    """Jobs run in threads, at most so many at a time; each is answered with what it returns."""
+    """Jobs run in threads, at most so many at a time; each is answered with its result."""
     counts = [bridge.ask(RunJob, f"count-{number}", partial(count, number=number)).within(PATIENCE) for number in range(4)]
     assert await asyncio.gather(*counts) == [0, 1, 2, 3]
     with pytest.raises(BatchError, match="job twice already runs"):
@@ -112,7 +112,7 @@ async def test_a_failure_of_a_users_own_kind_is_told_without_java(bridge: Ref[Br
 
 
 async def test_a_failure_of_the_job_itself_is_told(bridge: Ref[BridgeMessage]) -> None:
-    """What is raised outside of Spark, and what Spark says of a query, in one line."""
+    """Errors outside of Spark, and Spark's errors about a query, in one line."""
     with pytest.raises(JobFailed, match=r"job divides has failed: ZeroDivisionError: ") as failed:
         await bridge.ask(RunJob, "divides", lambda _: 1 // 0).within(PATIENCE)
     assert isinstance(failed.value.__cause__, ZeroDivisionError)
@@ -137,7 +137,7 @@ async def test_a_job_is_cancelled_and_the_bridge_goes_on(bridge: Ref[BridgeMessa
 
 
 async def test_nobody_waits_for_a_job_that_nothing_can_interrupt(bridge: Ref[BridgeMessage], monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has some time to end; then whoever waits is answered, though its thread goes on."""
+    """It has some time to end; then the caller is answered, though its thread goes on."""
     monkeypatch.setattr(_bridge, "_GIVE_UP_SECONDS", 0.1)
     begun, over = threading.Event(), threading.Event()
 
@@ -158,7 +158,7 @@ async def test_nobody_waits_for_a_job_that_nothing_can_interrupt(bridge: Ref[Bri
 
 
 def test_a_server_that_nobody_reaches_is_told_soon_and_without_its_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not after the ten minutes that pyspark would try; what is behind the address is a secret."""
+    """Not after the ten minutes that pyspark would try; the part behind the address is a secret."""
     monkeypatch.setattr(_connect, "ANSWER_SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as listening:  # which accepts, and says nothing
         settings = SparkSettings(master=f"sc://127.0.0.1:{listening.getsockname()[1]}/;token=secret", conf={"spark.authenticate.secret": "secret"})
@@ -171,8 +171,8 @@ def test_a_server_that_nobody_reaches_is_told_soon_and_without_its_token(monkeyp
 
 
 @pytest.mark.parametrize("master", ["yarn", "k8s://https://host:6443", "spark://one:7077,two:7077", "local[3,2]"])
-def test_what_is_spark_s_own_is_handed_on(master: str) -> None:
-    """Any master that Spark knows, and any of its settings, which go before those that are chosen here; what is for one machine is for that only."""
+def test_sparks_own_options_are_handed_on(master: str) -> None:
+    """Any master of Spark, and any of its settings, which override the bridge's own; settings for one machine are only for that."""
     conf = {"spark.kubernetes.container.image": "image:1", "spark.driver.host": "host", "spark.speculation": "true"}
     chosen = SparkSession(SparkSettings(master=master, conf=conf, driver_memory="3g"))._conf()
     assert conf.items() <= chosen.items()
@@ -182,8 +182,8 @@ def test_what_is_spark_s_own_is_handed_on(master: str) -> None:
 
 @needs_java
 @pytest.mark.spark
-def test_a_java_that_ends_at_once_is_told_with_what_to_look_at() -> None:
-    """What it says goes to stderr only; that YARN is to be found by the environment is known."""
+def test_a_java_that_ends_at_once_is_an_error_with_a_hint() -> None:
+    """Its output goes to stderr only; YARN is known to need the environment."""
     code = """
 from ks_actors import SparkUnavailable
 from ks_actors.batch import SparkSettings
@@ -219,8 +219,8 @@ async def test_progress_is_told(session: SparkSession) -> None:
             await job.within(PATIENCE)
 
 
-async def test_what_runs_when_the_bridge_ends_is_cancelled(session: SparkSession) -> None:
-    """Whoever waits for a job is told; the session that the bridge did not start stays."""
+async def test_jobs_running_at_the_end_of_the_bridge_are_cancelled(session: SparkSession) -> None:
+    """The caller of a job gets an error; the session that the bridge did not start stays."""
     async with System("test") as system:
         bridge = await system.spawn(BatchBridge.spec(SETTINGS), "batch")
         jobs = [bridge.ask(RunJob, f"job-{number}", _block).within(PATIENCE) for number in range(3)]
@@ -240,7 +240,7 @@ def _block(spark: Any) -> Any:
 
 
 def test_importing_ks_actors_imports_nothing_of_spark() -> None:
-    """Nobody pays for it who does not use it."""
+    """Programs that do not use it do not pay for it."""
     code = "import sys, ks_actors, ks_actors.batch; print([name for name in ('pyspark', 'pyarrow', 'pandas', 'py4j') if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603 - our own
     assert done.stdout == "[]\n"
@@ -287,7 +287,7 @@ def test_without_java_the_error_says_so(environment: dict[str, str], said: str, 
         assert SparkSession(SparkSettings()).spark
 
 
-def test_without_pyspark_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pyspark_the_error_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     """All that is missing, and the extra that has it."""
     monkeypatch.setitem(sys.modules, "pyspark", None)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
@@ -315,14 +315,14 @@ def test_settings_that_are_wrong_are_told(settings: dict[str, Any], said: str) -
 
 
 def test_an_error_that_cannot_travel_is_told_as_text() -> None:
-    """Where its class cannot be made again, what it said is left."""
+    """If its class cannot be made again, its text is left."""
     with pytest.raises(Exception, match="OffsetOutOfRange: in-0 holds") as raised, carried():
         raise OffsetOutOfRange(TopicPartition("in", 0), 9, 0, 3)
     failed = translated(RuntimeError(f"Job aborted\nTraceback (most recent call last):\n  File\nTaskError: {raised.value}\n\n\tat java"), "x")
     assert str(failed) == "job x has failed: TaskError: OffsetOutOfRange: in-0 holds offsets 0 to 3, position 9 is outside"
 
 
-def test_what_comes_out_of_a_task_is_data(tmp_path: Path) -> None:
+def test_the_result_of_a_task_is_data(tmp_path: Path) -> None:
     """A record may hold anything, and get into an error's text: nothing in it is ever called."""
 
     class Harmful:
@@ -336,8 +336,8 @@ def test_what_comes_out_of_a_task_is_data(tmp_path: Path) -> None:
     assert not (tmp_path / "called").exists()
 
 
-def test_what_a_task_says_at_its_end_is_data(tmp_path: Path) -> None:
-    """It comes back over the network, too: only what a task says of itself is made of it, and anything else is refused."""
+def test_the_report_of_an_ended_task_is_data(tmp_path: Path) -> None:
+    """It comes back over the network, too: only the fields of a task's error are read, and anything else is refused."""
     from ks_actors.batch.spark._spark_task import done_of  # noqa: PLC0415 - it needs pyspark
 
     done = TaskDone(TaskId(0, 1), {TopicPartition("in", 1): OffsetAndMetadata(17, "at")}, 16, 1)

@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.spark, needs_java, pytest.mark.timeout(400)]
 
 
 async def filled_back_at(directory: Path, settings: SparkSettings) -> Any:
-    """Run the backfill in a process of its own, as an app would, and return what it has made."""
+    """Run the backfill in a process of its own, as an app would, and return its result."""
     order = order_of(directory, engine="spark", spark=msgspec.to_builtins(settings))
     await begin(order)
     assert await drive(order, directory / "said") == (0, "")
@@ -44,7 +44,7 @@ async def asked(directory: Path, settings: SparkSettings) -> None:
     assert said.decode().splitlines() == SAID, errors.decode()
 
 
-async def test_a_cluster_with_two_workers_gives_what_one_process_gives(tmp_path: Path) -> None:
+async def test_a_cluster_with_two_workers_gives_the_results_of_one_process(tmp_path: Path) -> None:
     """A master, and two workers that each run a part of the tasks: record for record, key for key, position for position."""
     async with standalone(tmp_path, workers=2) as url:
         settings = SparkSettings(master=url, driver_memory="512m", conf=CONF)
@@ -55,8 +55,8 @@ async def test_a_cluster_with_two_workers_gives_what_one_process_gives(tmp_path:
     assert list(map(len, apps)) == [1, 1]
 
 
-async def test_spark_connect_gives_what_one_process_gives_and_may_be_started_again(tmp_path: Path) -> None:
-    """A server that other processes are clients of, with no Java in this one; after a kill who is connected begins anew, and who waits is told."""
+async def test_spark_connect_gives_the_results_of_one_process_and_may_be_started_again(tmp_path: Path) -> None:
+    """A server with other processes as clients, and no Java in this one; after a kill connected clients start over, and waiting ones get an error."""
     async with AsyncExitStack() as stack:
         async with connect_server(tmp_path) as url:
             got = await filled_back_at(tmp_path, SparkSettings(master=url))
@@ -90,7 +90,7 @@ class Client:
         self._process.stdin.write(b"\n")
 
     async def rest(self) -> list[str]:
-        """Return what it says until it ends, which is to be soon."""
+        """Return its output until it ends, which must be soon."""
         said, _ = await asyncio.wait_for(self._process.communicate(), PATIENCE)
         assert self._process.returncode == 0
         return said.decode().splitlines()

@@ -58,7 +58,7 @@ def test_a_topic_is_read_with_all_columns_in_order_a_task_per_partition(spark: A
 
 
 def test_ranges_are_exact_by_offset_and_by_time(spark: Any, url: str) -> None:
-    """Offsets name what is read; times begin at the first record that is as late, and end before it; large ranges are split."""
+    """Offsets name the records; times begin at the first record at or after them, and end before it; large ranges are split."""
     by_offset = frame(spark, url, starting_offsets=json.dumps({"events": {"0": 4}}), ending_offsets=json.dumps({"events": {"0": 6, "1": 0, "2": 1}}))
     assert [(row.partition, row.offset) for row in by_offset.collect()] == [(0, 4), (0, 5), (2, 0)]
     by_time = frame(spark, url, starting_timestamp_ms=7_500, ending_timestamp_ms=9_000, max_records_per_task=1)
@@ -69,7 +69,7 @@ def test_ranges_are_exact_by_offset_and_by_time(spark: Any, url: str) -> None:
 
 
 def test_columns_and_serdes_are_chosen(spark: Any, url: str) -> None:
-    """Only what is asked for is made, decoded by serdes that are named."""
+    """Only the wanted columns are made, decoded by the named serdes."""
     found = frame(spark, url, columns="key,offset", key_serde="ks_actors.serdes.STRING")
     assert found.columns == ["key", "offset"]
     assert found.dtypes == [("key", "string"), ("offset", "bigint")]
@@ -89,14 +89,14 @@ def test_filters_are_pushed_down(spark: Any, url: str) -> None:
 
 
 def test_a_time_begins_where_the_first_record_is_as_late(spark: Any, url: str) -> None:
-    """What lies in front of that is not read; Spark has a look at each of those behind it."""
+    """Earlier records are not read; Spark checks each of the later ones."""
     found = frame(spark, url, max_records_per_task=1).where("timestamp > timestamp'1970-01-01 00:00:07.5Z'")
     assert found.rdd.getNumPartitions() == 6
     assert [(row.partition, row.offset) for row in found.collect()] == [(partition, offset) for partition in range(3) for offset in (8, 9)]
 
 
-def test_topics_and_times_narrow_what_is_read(filled: Callable[..., str]) -> None:
-    """Of a table of the latest times do not: the latest of all may be older. What a serde may make otherwise is Spark's to compare."""
+def test_topics_and_times_narrow_the_records_read(filled: Callable[..., str]) -> None:
+    """For a table of the latest, times do not: the latest of all may be older. Keys that a serde may write differently are Spark's to compare."""
     topics = ("events", "others")
     url = filled(dict.fromkeys(topics, 1), {(topic, 0): records(0) for topic in topics})
     late = GreaterThanOrEqual(("timestamp",), datetime(1970, 1, 1, 0, 0, 7, tzinfo=UTC))
@@ -116,7 +116,7 @@ def test_topics_and_times_narrow_what_is_read(filled: Callable[..., str]) -> Non
 
 
 async def test_a_range_by_time_begins_at_the_end_where_nothing_is_as_late() -> None:
-    """Also where what is as late is not committed yet."""
+    """Also where the first record at or after that time is not committed yet."""
     async with EmbeddedLog() as log:
         await log.create_topics([NewTopic("in", 1)])
         producer = await log.transactional_producer("other", client_id="other", timeout_ms=60_000)
@@ -146,7 +146,7 @@ def test_a_store_is_read_from_its_changelog(spark: Any, filled: Callable[..., st
 
 
 def test_a_versioned_store_has_the_version_of_the_latest_time(filled: Callable[..., str]) -> None:
-    """Whichever was written last; who does not say what kind the store is of gets that one."""
+    """The snapshot written last; without a kind of store it is that one."""
     batch = Batch([b"a", b"a", b"b", b"b", b"c", b"c"], [b"new", b"old", b"new", None, None, b"old"], [200, 100, 200, 100, 200, 100])
     url = filled({"app-rates-changelog": 1}, {("app-rates-changelog", 0): batch})
     options = {"log": url, "store": "rates", "application_id": "app"}
@@ -160,7 +160,7 @@ def test_a_versioned_store_has_the_version_of_the_latest_time(filled: Callable[.
     assert rows(options) == [{"key": b"a", "value": b"old"}, {"key": b"c", "value": b"old"}]
 
 
-def test_a_stream_reads_what_comes(spark: Any, url: str, tmp_path: Path) -> None:
+def test_a_stream_reads_new_records(spark: Any, url: str, tmp_path: Path) -> None:
     """Every record once, with exact offsets."""
     stream = spark.readStream.format("ks_actors").options(log=url, topic="events", columns="partition,offset").load()
     query = (
@@ -176,7 +176,7 @@ def test_a_stream_reads_what_comes(spark: Any, url: str, tmp_path: Path) -> None
 
 
 def test_a_stream_goes_on_when_its_beginning_is_gone(url: str, tmp_path: Path) -> None:
-    """What is deleted behind it is not asked for any more."""
+    """Offsets after it are not asked for any more."""
     options = {"log": url, "topic": "events", "starting_offsets": json.dumps({"events": {"0": 2}})}
     stream = KsActorsSource(options).streamReader(StructType().add("key", "binary"))
     begin = stream.initialOffset()

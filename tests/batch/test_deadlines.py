@@ -1,4 +1,4 @@
-"""Spark that does not answer: whoever waits for it hears of that in time, and what to do."""
+"""A Spark that does not answer: each caller gets an error in time, with the remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables and topics as Parquet: typed rows of what is committed."""
+"""Tables and topics as Parquet: typed rows of committed records."""
 
 from __future__ import annotations
 
@@ -166,8 +166,8 @@ def test_topics_are_all_their_records(tmp_path: Path) -> None:
     with_app(tmp_path, look)
 
 
-def test_what_cannot_be_exported_is_told(tmp_path: Path) -> None:
-    """What there is not, what has no changelog, and bad data with its place; an app need not run."""
+def test_tables_that_cannot_be_exported_are_named(tmp_path: Path) -> None:
+    """Missing names, missing changelogs, and bad data with its place; an app need not run."""
 
     async def look(app: App, _: object) -> None:
         for arguments, kind, said in (
@@ -227,7 +227,7 @@ class Box:
 
 
 def test_types_have_a_form_in_arrow() -> None:
-    """Structs of all kinds, lists, unions of numbers; what has none is JSON text."""
+    """Structs of all kinds, lists, unions of numbers; a type without an equivalent is JSON text."""
     shape = shape_of(Box)
     point = pa.struct([("x", pa.int64()), ("y", pa.float64())])
     text = pa.string()

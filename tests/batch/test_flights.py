@@ -27,7 +27,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 @pytest.mark.timeout(240)
 async def test_history_and_the_live_rest_are_the_whole(tmp_path: Path) -> None:
-    """By the local engine: what was backfilled, published, handed over and then streamed gives the tables of all flights, and a report on them."""
+    """By the local engine: a backfilled, published, loaded and then streamed history gives the tables of all flights, and a report on them."""
     tables = tmp_path / "tables"
     found = await history.run(Options(tmp_path, "exactly_once_v2", FLIGHTS), UNTIL, tables=tables)
     whole = expected(FLIGHTS)

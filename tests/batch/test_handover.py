@@ -1,4 +1,4 @@
-"""A backfill, what it hands over, and the stream that goes on from there give what a stream over everything gives."""
+"""A backfill, its handover, and the stream after it give the same results as a stream over all records."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def handed_over(
     one_by_one: bool,
     prefix: str = "",
 ) -> tuple[dict[TopicPartition, Rows], dict[tuple[str, int], dict[bytes, Any]]]:
-    """Return what is written by a backfill of the history and then by an app that goes on with the tail, and what changelogs say in the end.
+    """Return the output of a backfill of the history and of an app that goes on with the tail, and the final rows of the changelogs.
 
     In the log, and in the topology, the topics' names have the prefix.
     """
@@ -98,7 +98,7 @@ async def handed_over(
 
 @pytest.mark.parametrize("name", [name for name in REBUILT if name not in WITH_CLOCK | APART | NOT_HANDED_OVER])
 def test_backfill_and_live_tail_are_a_stream_over_all_records(name: str, tmp_path: Path) -> None:
-    """Record for record in what is written, key for key in what stores hold."""
+    """Record for record in the output, key for key in the stores."""
     for number, case in enumerate(cases(name)[:2]):
         topology: Topology = REBUILT[name].build(case["params"])
         records = sorted(records_of(case), key=lambda record: record[3])
@@ -122,7 +122,7 @@ def test_so_they_are_with_several_partitions_and_behind_repartition_topics(name:
 
 
 class Whole:
-    """A random case with two partitions, in two parts, the latter of some records that come one by one, and what a stream over all of it gives.
+    """A random case with two partitions, in two parts, the second with records that come one by one, and the results of a stream over all of it.
 
     By the name `OTHERS` it is a case that is not random, of what random ones do not have.
     """

@@ -18,6 +18,6 @@ POINTS: tuple[Point, ...] = tuple(point for point in get_args(Point) if point)
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("point", POINTS)
 async def test_a_hand_over_that_is_killed_has_happened_or_not_and_together_it_is_a_stream(point: Point, tmp_path: Path) -> None:
-    """All changelogs have all of it or nothing; done again, history and the live tail are what a stream over all is, record for record."""
+    """All changelogs have all of it or nothing; repeated, history and the live tail give the results of a stream over all, record for record."""
     order = Order(what="backfill", log=f"embedded://{tmp_path / 'log'}", directory=str(tmp_path), until=UNTIL)
     await handed_over(order, point)

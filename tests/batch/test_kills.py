@@ -1,4 +1,4 @@
-"""kill -9 in the middle of a backfill: of who runs it, and of those that work for it."""
+"""kill -9 in the middle of a backfill: of its driver, and of its workers."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def order_of(directory: Path, **options: Any) -> Order:
 
 
 def made(done: Done, directory: Path) -> tuple[dict[str, Rows], Any, Any]:
-    """Return what is written, and the stores and positions of the snapshot."""
+    """Return the output, and the stores and positions of the snapshot."""
     place = f"{directory}/snapshots"
     manifest = SnapshotReader.open(f"{place}/app/{done.snapshot}").manifest
     return done.rows, stores_in(job(), manifest, Path(place)), {task: content.positions for task, content in manifest.tasks.items()}
 
 
 async def undisturbed(directory: Path) -> tuple[dict[str, Rows], Any, Any]:
-    """Return what a process gives that is left alone."""
+    """Return the results of a process without faults."""
     order = order_of(directory)
     await begin(order)
     return made(await filled_back(order), directory)
@@ -50,7 +50,7 @@ async def everything_in(order: Order) -> dict[TopicPartition, int]:
 
 
 async def killed_while(order: Order, directory: Path) -> None:
-    """Run a backfill, and kill whoever runs it when it stands still; return when all that it had started is gone."""
+    """Run a backfill, and kill its driver when it stands still; return when all its processes are gone."""
     meeting = Meeting(Path(order.meet))
     async with driver(order, directory / "said") as process:
         await meeting.come(process)
@@ -65,7 +65,7 @@ async def killed_while(order: Order, directory: Path) -> None:
 
 
 async def nothing_has_happened(order: Order, before: dict[TopicPartition, int], directory: Path) -> None:
-    """There is no snapshot, what there is of one is refused, and the log is as it was."""
+    """There is no snapshot, a partial one is refused, and the log is unchanged."""
     begun = [path for path in (directory / "snapshots").rglob("*") if path.is_file()]
     assert find_snapshots(f"{directory}/snapshots", order.application_id) == ([], [])
     with pytest.raises(SnapshotRefused, match="has no complete snapshot of application app"):
@@ -79,7 +79,7 @@ async def nothing_has_happened(order: Order, before: dict[TopicPartition, int], 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("stop", ["first task", "behind the exchange", "state written"])
 async def test_a_process_that_is_killed_leaves_no_snapshot_and_the_next_one_gives_the_same(stop: Place, tmp_path: Path) -> None:
-    """Wherever its backfill was: nothing has happened, and what a second one gives is what one gives that nobody has killed."""
+    """At any point of its backfill: nothing has happened, and a second one gives the same results as one without a kill."""
     order = order_of(tmp_path, stop=stop, meet=str(tmp_path / "meet"))
     await begin(order)
     before = await everything_in(order)

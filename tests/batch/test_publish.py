@@ -1,4 +1,4 @@
-"""What a backfill has written comes into its topics once, however often it is sent there."""
+"""The output of a backfill gets into its topics once, however often it is published."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def of(done: Backfill) -> dict[TopicPartition, Rows]:
     return {where: rows_of(done.read(where)) for where in done.partitions}
 
 
-async def test_topics_get_what_was_written_once() -> None:
+async def test_topics_get_the_output_once() -> None:
     """Record for record, in order and without marks; a second run finds that all is there."""
     async with EmbeddedLog() as log:
         await filled(log)
@@ -83,7 +83,7 @@ async def test_topics_get_what_was_written_once() -> None:
 
 
 async def test_history_and_the_live_rest_are_in_the_topic_as_of_a_stream(tmp_path: Path) -> None:
-    """Published, handed over and gone on with: the topic has what a stream over everything writes."""
+    """Published, handed over and continued: the topic has the same records as from a stream over everything."""
     async with EmbeddedLog() as log:
         await filled(log)
         config = CONFIG.replace(state_dir=tmp_path / "state", snapshot_uri=str(tmp_path / "snapshots"))
@@ -105,7 +105,7 @@ async def test_history_and_the_live_rest_are_in_the_topic_as_of_a_stream(tmp_pat
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("operation", ["send", "commit"])
 async def test_a_run_that_has_failed_half_way_is_gone_on_with(operation: str, after: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever call fails, before or after it had its effect: the next run writes what is missing, and nothing twice."""
+    """With any failing call, before or after its effect: the next run writes the missing records, and none twice."""
     monkeypatch.setattr(_publish, "_AT_ONCE", 7)
     monkeypatch.setattr(_publish, "_SLICE", 7)
     async with EmbeddedLog() as log:
@@ -167,8 +167,8 @@ def of_nobody(count: int) -> Batch:
     return Batch([None] * count, [f"v{number}".encode() for number in range(count)], list(range(count)))
 
 
-def test_records_without_keys_go_where_they_went_before(session: SparkSession, tmp_path: Path) -> None:
-    """Also by Spark, where they come in other batches: a run on one engine goes on with what the other has begun."""
+def test_records_without_keys_go_to_the_same_partitions_as_before(session: SparkSession, tmp_path: Path) -> None:
+    """Also by Spark, where they come in other batches: a run on one engine continues a run of the other."""
     assert session.is_open
     topics = {"quiet": 2, "loud": 3}
 
@@ -202,7 +202,7 @@ async def test_other_records_are_refused() -> None:
 
 
 async def test_a_topic_that_was_deleted_is_no_topic_that_has_it_all() -> None:
-    """What was published is gone: that is said, and another job writes it again."""
+    """Published records are gone: the error says so, and another job writes them again."""
     async with EmbeddedLog() as log:
         await filled(log)
         with await backfill(words(), CONFIG, log=log) as done:
@@ -259,7 +259,7 @@ async def test_markers_behind_an_open_transaction_are_waited_for(monkeypatch: py
 
 
 async def test_an_open_transaction_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What stays open for longer than the log lets it is told, with where it is."""
+    """A transaction that stays open longer than the log allows is reported, with its place."""
     monkeypatch.setattr(_publish, "_MARGIN_MS", -59_950)
     async with EmbeddedLog() as log:
         await filled(log)
@@ -270,7 +270,7 @@ async def test_an_open_transaction_is_not_waited_for_without_end(monkeypatch: py
 
 
 async def test_somebody_elses_open_transaction_in_a_topic_is_no_deletion(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is committed behind it is there, though nobody can read it yet."""
+    """Records committed behind it are there, though no reader can see them yet."""
     async with EmbeddedLog() as log:
         await filled(log)
         await begun(log, "loud")
@@ -308,8 +308,8 @@ def taking_its_time(seed: int) -> Topology:
     return builder.build()
 
 
-async def test_what_takes_other_times_gives_the_same_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither what asynchronous functions end first, nor when there is a commit, makes a difference; and caches do not, as there are none."""
+async def test_other_durations_give_the_same_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the order in which asynchronous functions end, nor the times of commits make a difference; nor do caches, as there are none."""
     config = CONFIG.replace(statestore_cache_max_bytes=1_000)
     found: list[dict[TopicPartition, Rows]] = []
     async with EmbeddedLog() as log:

@@ -32,7 +32,7 @@ PATIENCE = 100
 
 
 class Ear(Actor[Any]):
-    """A listener that keeps what it hears."""
+    """A listener that keeps its calls."""
 
     def __init__(self, heard: asyncio.Queue[QueryEvent]) -> None:
         self._heard = heard
@@ -42,7 +42,7 @@ class Ear(Actor[Any]):
 
 
 class Heard:
-    """What a listener has heard."""
+    """The calls to a listener."""
 
     def __init__(self, ref: Ref[Any], queue: asyncio.Queue[QueryEvent]) -> None:
         self.ref: Ref[Any] = ref
@@ -69,7 +69,7 @@ async def listening() -> AsyncIterator[Heard]:
 
 
 def rates(into: Path) -> Any:
-    """Return what makes a query that never ends."""
+    """Return a function that makes an endless query."""
 
     def query(spark: Any) -> Any:
         return spark.readStream.format("rate").load().writeStream.format("parquet").option("path", str(into))
@@ -110,7 +110,7 @@ async def test_progress_and_end_arrive_as_messages(session: SparkSession, tmp_pa
 
 
 async def test_a_run_that_fails_is_followed_by_another_from_the_checkpoint(session: SparkSession, tmp_path: Path) -> None:
-    """The listener hears of it, with what was raised; nothing is lost, and nothing there twice."""
+    """The listener gets the error; nothing is lost, and nothing there twice."""
     assert session.is_open
     (tmp_path / "in").mkdir()
     broken = tmp_path / "broken"
@@ -198,8 +198,8 @@ async def test_one_that_waits_for_its_next_run_is_stopped_at_once(session: Spark
     assert session.spark.streams.active == []
 
 
-async def test_what_cannot_even_be_started_is_not_tried_again(session: SparkSession, tmp_path: Path) -> None:
-    """Whoever asked is told; nobody listens to what never was."""
+async def test_an_impossible_request_is_not_tried_again(session: SparkSession, tmp_path: Path) -> None:
+    """The caller gets an error; there are no listeners for a query that never ran."""
     assert session.is_open
     place = str(tmp_path)
     async with SparkBridge(SETTINGS) as bridge, listening() as heard:
@@ -216,7 +216,7 @@ async def test_what_cannot_even_be_started_is_not_tried_again(session: SparkSess
 
 
 async def test_names_that_are_nearly_the_same_are_two(session: SparkSession, tmp_path: Path) -> None:
-    """Whatever characters they have: each runs, and is stopped by itself."""
+    """With any characters in their names: each runs, and is stopped by itself."""
     assert session.is_open
     names = ["a-b", "a/b", "a%2Fb"]
     async with SparkBridge(SETTINGS) as bridge:
@@ -228,7 +228,7 @@ async def test_names_that_are_nearly_the_same_are_two(session: SparkSession, tmp
 
 
 async def test_queries_end_with_the_app(session: SparkSession, tmp_path: Path) -> None:
-    """What the bridge of an app runs is stopped when the app is closed, in the middle of anything."""
+    """The queries of an app's bridge are stopped when the app is closed, at any point."""
     assert session.is_open
     builder = StreamsBuilder()
     builder.stream("in", STRINGS).to("out", STRINGS_OUT)
@@ -245,7 +245,7 @@ async def test_queries_end_with_the_app(session: SparkSession, tmp_path: Path) -
 
 
 async def test_one_that_does_not_end_in_time_is_told(session: SparkSession, tmp_path: Path) -> None:
-    """After `stop_ms`: whoever waits for its end goes on, and the listener hears why."""
+    """After `stop_ms`: a caller that waits for its end goes on, and the listener gets the reason."""
     assert session.is_open
     busy, may = threading.Event(), threading.Event()
 

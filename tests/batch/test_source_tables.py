@@ -61,7 +61,7 @@ async def stores(app: App) -> dict[str, dict[str, Any]]:
 @pytest.mark.parametrize("store", ["rocksdb", "in_memory"])
 @pytest.mark.parametrize(("make", "partitions"), [(joined, 2), (merged, 1)])
 def test_history_and_live_tail_are_a_stream_over_all_records(make: Any, partitions: int, store: StoreType, tmp_path: Path) -> None:
-    """Record for record, with as many partitions as the stream and with fewer; nothing is written to the topic; who is wiped has the same."""
+    """Record for record, with as many partitions as the stream and with fewer; nothing is written to the topic; a wiped member has the same."""
     topology = make(store)
     topics = {"table": partitions, "in": 2, "out": 2}
     settings: dict[str, Any] = {"application_id": "app", "topology_optimization": REUSE}
@@ -103,8 +103,8 @@ def test_history_and_live_tail_are_a_stream_over_all_records(make: Any, partitio
 
 
 @pytest.mark.parametrize("wiped", [False, True])
-def test_it_begins_where_the_snapshot_ends(wiped: bool, tmp_path: Path) -> None:
-    """On disk it is there when the app starts; who has no disk reads the topic as far as was handed over, and processes the rest."""
+def test_it_begins_at_the_end_of_the_snapshot(wiped: bool, tmp_path: Path) -> None:
+    """A table on disk is there when the app starts; one without a disk reads the topic up to the handover, and processes the rest."""
     topology, topics = joined("rocksdb"), {"table": 1, "in": 1, "out": 1}
     config = StreamsConfig(application_id="app", topology_optimization=REUSE, snapshot_uri=str(tmp_path / "snapshots"), state_dir=tmp_path / "state")
 

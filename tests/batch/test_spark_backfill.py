@@ -1,4 +1,4 @@
-"""A backfill on Spark gives what one in this process gives."""
+"""A backfill on Spark gives the same results as one in this process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KINDS = ("hopping", "ss_left_repartition", "sg_left", "tt_join_groupby")
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_spark_gives_what_one_process_gives(name: str, session: SparkSession, tmp_path: Path) -> None:
+def test_spark_gives_the_results_of_one_process(name: str, session: SparkSession, tmp_path: Path) -> None:
     """Record for record and key for key, with two partitions, through repartition topics too: the order in which records meet is the same."""
     assert session.is_open
     case = cases(name)[0]
@@ -60,7 +60,7 @@ def test_many_records_take_their_way_through_sparks_exchange(session: SparkSessi
 
 
 def test_a_task_whose_process_is_killed_is_done_again(session: SparkSession, tmp_path: Path) -> None:
-    """What it had written is not there twice, nor is its state."""
+    """Its output is not there twice, nor is its state."""
     assert session.is_open
     killed = tmp_path / "killed"
 
@@ -92,7 +92,7 @@ def on_spark(topology: Topology, records: list[Input], directory: Path) -> None:
     asyncio.run(main())
 
 
-def test_what_a_task_raises_is_raised_here_with_its_record(session: SparkSession, tmp_path: Path) -> None:
+def test_an_error_of_a_task_is_raised_here_with_its_record(session: SparkSession, tmp_path: Path) -> None:
     """As by the local engine; nothing is left of it."""
     assert session.is_open
     builder = StreamsBuilder()
@@ -106,7 +106,7 @@ def test_what_a_task_raises_is_raised_here_with_its_record(session: SparkSession
 
 
 def test_a_function_that_cannot_travel_is_refused(session: SparkSession, tmp_path: Path) -> None:
-    """With what is in its way."""
+    """With the reason for it."""
     assert session.is_open
     lock = threading.Lock()
     builder = StreamsBuilder()

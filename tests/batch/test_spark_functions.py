@@ -141,8 +141,10 @@ def test_python_runs_in_tasks_of_spark(session: SparkSession) -> None:
         (lambda spark, _: spark.table("nowhere"), [Record(1, 1, 1)], {}, "TABLE_OR_VIEW_NOT_FOUND"),
     ],
 )
-def test_what_cannot_be_is_told(session: SparkSession, function: Any, records: list[Record[Any, Any]], types: dict[str, str], said: str) -> None:
-    """With what to do about it."""
+def test_impossible_requests_are_errors(
+    session: SparkSession, function: Any, records: list[Record[Any, Any]], types: dict[str, str], said: str
+) -> None:
+    """With the remedy."""
     assert session.is_open
     with pytest.raises(BatchError, match=said):
         by_spark(function, records, **types)
@@ -171,7 +173,7 @@ def counted(bridge: SparkBridge) -> Topology:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_crashes_between_lose_and_double_nothing(session: SparkSession, seed: int) -> None:
-    """Exactly once: what Spark was at when the app crashed is given to it again."""
+    """Exactly once: the job that Spark was running when the app crashed is given to it again."""
     assert session.is_open
 
     async def test(harness: AppHarness) -> None:
@@ -210,7 +212,7 @@ def test_it_is_the_same_over_history(session: SparkSession, tmp_path: Path) -> N
 
 
 def test_a_bridge_is_open_as_long_as_somebody_uses_it(session: SparkSession) -> None:
-    """The last one to leave closes it; what runs then is cancelled. Between, nothing can be asked; later, it can be opened again."""
+    """The last one to leave closes it, and running jobs are cancelled. Between, nothing can be asked; later, it can be opened again."""
     assert session.is_open
     bridge = SparkBridge(SETTINGS)
 
@@ -253,7 +255,7 @@ def test_a_cancelled_call_cancels_its_job(session: SparkSession) -> None:
     asyncio.run(main())
 
 
-def test_one_loop_cannot_use_what_another_has_open(session: SparkSession) -> None:
+def test_one_loop_cannot_use_the_open_bridge_of_another(session: SparkSession) -> None:
     """But its functions can be called from any."""
     assert session.is_open
     bridge = SparkBridge(SETTINGS)

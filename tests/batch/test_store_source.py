@@ -1,4 +1,4 @@
-"""Stores as DataFrames: what a changelog, a snapshot and a running app say is the same."""
+"""Stores as DataFrames: a changelog, a snapshot and a running app give the same rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SERDES = {"key_serde": "ks_actors.serdes.STRING", "value_serde": "ks_actors.serd
 
 
 def with_app(directory: Path, look: Callable[[StoreEndpoint, str, str], Any]) -> Any:
-    """Return what `look` returns, in a thread, of an app that has counted: where it serves its stores, where its log is, and a snapshot."""
+    """Return the result of `look`, in a thread, about an app that has counted: its store server, its log, and a snapshot."""
 
     async def main() -> Any:
         async with EmbeddedLog(directory / "log") as log:
@@ -78,7 +78,7 @@ def test_a_store_is_the_same_from_its_changelog_a_snapshot_and_the_app(spark: An
     with_app(tmp_path, look)
 
 
-def test_what_is_not_there_is_told_before_anything_is_read(tmp_path: Path) -> None:
+def test_missing_names_are_reported_before_anything_is_read(tmp_path: Path) -> None:
     """By the driver, when it asks which partitions there are."""
 
     def look(endpoint: StoreEndpoint, _: str, snapshots: str) -> None:

@@ -1,4 +1,4 @@
-"""Tables of all kinds, and what is read of them when their input comes in batches and caches are flushed in between."""
+"""Tables of all kinds, and their results when input comes in batches and caches are flushed in between."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def removed(_: str, value: str, aggregate: list[str]) -> list[str]:
 
 
 def topology(kind: str, *, mirror: bool) -> Topology:
-    """Write the table's updates to `out`; the `mirror` fails when the old value of an update is not what was sent before.
+    """Write the table's updates to `out`; the `mirror` fails when the old value of an update is not the one sent before.
 
     Without a cache it may be what an aggregate begins with.
     """
@@ -199,13 +199,13 @@ class Piped:
         return self.driver._setup.cache
 
     def feed(self, topic: str, rows: Sequence[tuple[str | None, str | None, int]], headers: list[Headers] | None = None) -> None:
-        """Process records, and what they cause."""
+        """Process records, with all their consequences."""
         keys, values = ([None if row[at] is None else row[at].encode() for row in rows] for at in (0, 1))  # type: ignore[union-attr]  # text, or None
         self._add(TopicPartition(topic, 0), Batch(keys, values, [row[2] for row in rows], headers))
         self.work()
 
     def work(self) -> None:
-        """Process what there is."""
+        """Process all present records."""
         while True:
             self._route()
             if not self.task.process(60.0):
@@ -228,7 +228,7 @@ class Piped:
         return plan.caches
 
     def table(self) -> dict[bytes | None, tuple[bytes, int]]:
-        """Return what the records of `out` come to."""
+        """Return the final values of the records of `out`."""
         return table(self.out)
 
     def _route(self) -> None:
@@ -247,7 +247,7 @@ class Piped:
 
 
 def table(rows: Iterable[Row]) -> dict[bytes | None, tuple[bytes, int]]:
-    """Return what updates come to."""
+    """Return the final values of updates."""
     found: dict[bytes | None, tuple[bytes, int]] = {}
     for row in rows:
         if row.value is None:

@@ -63,7 +63,7 @@ def test_a_commit_sends_the_last_update_of_each_row(guarantee: str) -> None:
 
 @pytest.mark.parametrize(("guarantee", "repartition"), [(GUARANTEES[0], False), (EOS, False), (EOS, True)])
 @pytest.mark.parametrize("seed", range(4))
-def test_what_fails_is_rolled_back_with_what_was_held(seed: int, guarantee: str, repartition: bool) -> None:
+def test_failures_roll_back_cached_updates_too(seed: int, guarantee: str, repartition: bool) -> None:
     """Processors that raise and crashes at random moments: in the end every count is right, and exactly once none was sent twice."""
     random, bomb, sent = Random(seed), Bomb(), dict[str, int]()
 
@@ -117,8 +117,8 @@ def asking(calls: list[tuple[str, int]], fail: list[int]) -> Topology:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(3))
-def test_a_commit_waits_for_calls_about_what_was_held(seed: int, guarantee: str) -> None:
-    """Updates go through async processors, into other caches, and through what is behind these, all in the commit of their input."""
+def test_a_commit_waits_for_calls_about_cached_updates(seed: int, guarantee: str) -> None:
+    """Updates go through async processors, into other caches, and through the nodes behind these, all in the commit of their input."""
     calls: list[tuple[str, int]] = []
     fail: list[int] = []
     random, sent = Random(seed), dict[str, int]()
@@ -150,8 +150,8 @@ def test_a_commit_waits_for_calls_about_what_was_held(seed: int, guarantee: str)
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_task_that_moves_has_sent_what_it_held(guarantee: str) -> None:
-    """A second member takes over half of the tasks: what these held was sent and committed before."""
+def test_a_task_that_moves_has_sent_its_cached_updates(guarantee: str) -> None:
+    """A second member takes over half of the tasks: their cached updates were sent and committed before."""
     random, sent = Random(1), dict[str, int]()
 
     async def test(harness: AppHarness) -> None:
@@ -177,7 +177,7 @@ def test_a_task_that_moves_has_sent_what_it_held(guarantee: str) -> None:
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_the_last_worker_sends_what_is_held_before_it_goes(guarantee: str) -> None:
+def test_the_last_worker_sends_cached_updates_before_it_goes(guarantee: str) -> None:
     """So a commit needs no worker, and an app without any goes on committing."""
     random, sent = Random(1), dict[str, int]()
 
@@ -195,7 +195,7 @@ def test_the_last_worker_sends_what_is_held_before_it_goes(guarantee: str) -> No
     run_app(test, counting(), topics=TOPICS, processing_guarantee=guarantee, commit_interval_ms=9_000, statestore_cache_max_bytes=SIZE)
 
 
-def test_functions_that_block_get_what_was_held_in_a_thread() -> None:
+def test_functions_that_block_get_cached_updates_in_a_thread() -> None:
     """A flush runs the same code as processing does, and so where that runs."""
     builder = StreamsBuilder()
     loops: list[bool] = []

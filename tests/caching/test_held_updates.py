@@ -1,4 +1,4 @@
-"""What comes of updates that are held back."""
+"""The output of cached updates."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_from_nothing_to_nothing_nothing_is_sent() -> None:
 
 
 def test_a_session_that_grows_holds_one_row() -> None:
-    """What it was before has never been sent: nothing is left of that, and nothing is sent. What was sent is deleted, at its end."""
+    """A row that was never sent leaves nothing behind, and nothing is sent. A sent one is deleted, at its end."""
     with driver("session count", 1 << 20) as made:
         piped = Piped(made)
         piped.feed("in", [("a", "x", time) for time in range(100)])
@@ -119,7 +119,7 @@ def test_a_session_that_grows_holds_one_row() -> None:
 
 @pytest.mark.parametrize("kind", ["count", "table", "aggregate", "tumbling count", "hopping reduce", "count, keys of JSON", "session count"])
 def test_memory_has_its_limit(kind: str) -> None:
-    """What is held is at most what the limit allows, and a batch; when there is no room the oldest goes."""
+    """A cache holds at most its limit and a batch; without room the oldest updates go."""
     with driver(kind, 4_000) as made:
         piped = Piped(made)
         for start in range(0, 600, 20):
@@ -135,7 +135,7 @@ def test_memory_has_its_limit(kind: str) -> None:
 
 
 def test_tasks_share_the_limit() -> None:
-    """What one cache holds is room that others do not have."""
+    """Bytes held by one cache are not available to the others."""
     budget = CacheBudget(1_000)
     assert budget.add(600) == -400
     assert budget.add(600) == 200
@@ -154,7 +154,7 @@ def test_a_flush_is_done_in_turns() -> None:
         assert held == [2_500, 1_500, 500, 0]
 
 
-def test_what_looks_at_the_record_sees_the_last_one() -> None:
+def test_readers_of_the_record_see_the_last_one() -> None:
     """Behind a cache, a user's processor finds offset, timestamp and headers of the record that made the update."""
     seen: list[Any] = []
 
@@ -188,7 +188,7 @@ def test_a_store_may_be_left_out() -> None:
 
 
 def test_the_driver_sends_after_each_record() -> None:
-    """As Kafka Streams' does, which commits after each: tests see every update, whatever the size of the cache."""
+    """As in Kafka Streams' driver, which commits after each: tests see every update, with any size of the cache."""
     with driver("count", 1 << 20) as made:
         words = made.create_input_topic("in", STRING, STRING)
         out = made.create_output_topic("out", STRING, STRING)
@@ -197,8 +197,8 @@ def test_the_driver_sends_after_each_record() -> None:
             assert out.read_key_values_to_list() == [("a", str(number + 1))]
 
 
-def test_what_is_suppressed_behind_a_cache_comes_once() -> None:
-    """Stream time goes on there with what is sent on, so a window closes at the next flush."""
+def test_suppressed_updates_behind_a_cache_come_once() -> None:
+    """Stream time advances there with the updates that are sent on, so a window closes at the next flush."""
     builder = StreamsBuilder()
     table = builder.stream("in", WORDS).group_by_key().windowed_by(TimeWindows.of_size_with_no_grace(10)).count()
     table.suppress(Suppressed.until_window_closes(BufferConfig())).to_stream().to("out", Produced(windowed(STRING, 10), LONG))

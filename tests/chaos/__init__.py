@@ -1,1 +1,1 @@
-"""Members that are really killed, frozen and restarted on a real Kafka, and what must hold of their output all the same."""
+"""Real members on a real Kafka that are killed, frozen and restarted, and the rules that their output must still keep."""

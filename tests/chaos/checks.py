@@ -1,4 +1,4 @@
-"""What must hold of the output and of the changelog, whatever happened to the members."""
+"""The rules that the output and the changelog must keep after any fault."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class _Key:
 
     @property
     def wrong_sources(self) -> int:
-        """How many updates were made by another input record than their count says."""
+        """The number of updates made by another input record than their count says."""
         expected = zip(self.counts, self.sources, strict=True)
         return sum(not 1 <= count <= len(self.inputs) or self.inputs[count - 1] != source for count, source in expected)
 

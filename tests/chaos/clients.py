@@ -1,4 +1,4 @@
-"""What the tester asks Kafka for."""
+"""The requests of the tester to Kafka."""
 
 from __future__ import annotations
 

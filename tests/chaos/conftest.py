@@ -1,4 +1,4 @@
-"""What storms need before their time runs."""
+"""The preparations for storms before their time runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done to members and to the broker, and when.
+"""Faults of members and of the broker, and their times.
 
 kill_keep, kill_wipe: kill -9, and a restart later, with or without the state (`kill` splits by `wipe`). zombie: SIGSTOP for longer than the session
 timeout. term: SIGTERM, a clean end, a restart later. scale: one member more, or one less. broker: kill -9 of the broker. broker_pause: SIGSTOP of the
@@ -51,7 +51,7 @@ class Fault:
         return " ".join([self.kind, *(f"{name}={value}" for name, value in self.facts.items())])
 
     def told(self) -> dict[str, Any]:
-        """Return what the report says of it."""
+        """Return the entry of the report."""
         found: dict[str, Any] = {"kind": self.kind, "at_s": round(self.at_s, 2), **self.facts}
         if self.skipped:
             return found | {"skipped": True}

@@ -1,4 +1,4 @@
-"""Who writes the input."""
+"""The writer of the input."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def number_in(headers: object) -> int | None:
 
 @final
 class Feeder:
-    """Write records at the rate, each with its number within its partition as a header; what cannot be written yet waits here.
+    """Write records at the rate, each with its number within its partition as a header; records that cannot be written yet wait here.
 
     After `limit` records it ends, but not before `may_end`.
     """
@@ -58,7 +58,7 @@ class Feeder:
 
     @property
     def unwritten(self) -> int:
-        """How many records wait here."""
+        """The number of records that wait here."""
         return self.total - sum(self.acked)
 
     async def run(self) -> None:

@@ -37,7 +37,7 @@ _PATIENCE_S = 120
 
 
 class Life(msgspec.Struct, frozen=True):
-    """How one process is to live: everything that is drawn by lot."""
+    """The life of one process: everything about it is drawn by lot."""
 
     seed: int
     keys: int = 100
@@ -167,7 +167,7 @@ async def counted(log: EmbeddedLog) -> None:
 
 
 def tell_tasks() -> None:
-    """Say what each task waits for."""
+    """Report the reason for which each task waits."""
     for task in asyncio.all_tasks():
         task.print_stack(file=sys.stderr)
     sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""Kill an app where it stands, again and again, and look at what is left: `python -m tests.chaos.kills --kills 200 --seed 1`.
+"""Kill an app at any point, many times, and check its output and state: `python -m tests.chaos.kills --kills 200 --seed 1`.
 
 Exactly once, with the embedded log in a directory, commits every few ms, and memtables so small that something is always being written. Some lives
 end otherwise: by a write to the database that fails, at random. After each end, of each task's state as it lies on disk:
@@ -48,7 +48,7 @@ Row = tuple[int, bytes, bytes | None, int]
 
 
 class Torn(AssertionError):
-    """What is left is not as it has to be."""
+    """The remaining state breaks a rule."""
 
 
 def say(text: str) -> None:
@@ -86,14 +86,14 @@ def live(directory: Path, life: Life, seconds: float | None) -> str:
 
 @final
 class Left:
-    """What is in the log, read as it grows: what is committed of each partition."""
+    """The content of the log, read as it grows: the committed records of each partition."""
 
     def __init__(self) -> None:
         self.rows: defaultdict[TopicPartition, list[Row]] = defaultdict(list)
         self._next: dict[TopicPartition, int] = {}
 
     async def read(self, directory: Path) -> None:
-        """Read on; logs are not compacted, so what was read stays true."""
+        """Read on; logs are not compacted, so records stay as they were read."""
         async with EmbeddedLog(directory / "log") as log:
             topics = [SOURCE, SINK, *(changelog(spec.name) for spec in specs())]
             found = await log.describe_topics()
@@ -101,7 +101,7 @@ class Left:
                 await self._read(log, partition)
 
     def end(self, partition: TopicPartition) -> int:
-        """Return where what is decided of a partition ends."""
+        """Return the end of the decided records of a partition."""
         return self._next.get(partition, 0)
 
     async def _read(self, log: EmbeddedLog, partition: TopicPartition) -> None:
@@ -169,7 +169,7 @@ def check_offsets(stores: TaskStores, number: int, left: Left) -> None:
 
 
 def check_spans(store: Any, written: list[Row], committed: list[Row], where: str) -> None:
-    """Counts by window only grow: they are what was written, or have come further, but not further than what is committed."""
+    """Counts by window only grow: they are the written ones, or higher, but not higher than the committed ones."""
     latest = {at_start(key): _read_count(value or b"") for _, key, value, _ in committed}
     found = dict(store.all())
     for _, row, value, _ in written:
@@ -179,7 +179,7 @@ def check_spans(store: Any, written: list[Row], committed: list[Row], where: str
 
 
 def check_pieces(store: Any, written: list[Row], committed: list[Row], where: str) -> None:
-    """All that was written is there, and what is there was committed, once."""
+    """All written records are there, and all of them were committed, once."""
     told = Counter((at_start(key), _read_key(value or b"")) for _, key, value, _ in committed)
     found = Counter(store.all())
     for _, row, value, _ in written:
@@ -188,7 +188,7 @@ def check_pieces(store: Any, written: list[Row], committed: list[Row], where: st
 
 
 def check_session(store: Any, _: list[Row], committed: list[Row], where: str) -> None:
-    """What is there was committed. A session that has grown is another row: data that is ahead of the offset may be the end of one alone."""
+    """All rows were committed. A session that has grown is another row: data that is ahead of the offset may be the end of one alone."""
     told = {(key, value) for _, key, value, _ in committed}
     for window, count in store.fetch_range(None, None):
         row = (_write_key(window.key) + window.window.end.to_bytes(8, "big") + window.window.start.to_bytes(8, "big"), _write_count(count))
@@ -216,7 +216,7 @@ def check_totals(stores: TaskStores, number: int, left: Left, counts: dict[str, 
 
 
 def told_by(stores: TaskStores, keys: Iterable[str]) -> dict[str, dict[str, int]]:
-    """Return what each store says the counts are."""
+    """Return the counts in each store."""
     history = stores.store("history")
     spans: Counter[str] = Counter()
     for (key, _), count in stores.store("spans").all():

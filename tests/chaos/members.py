@@ -24,7 +24,7 @@ CLEAN = frozenset({0, -signal.SIGTERM, 128 + signal.SIGTERM})
 
 
 class Status(Enum):
-    """What a member is at, as far as the tester has a part in it."""
+    """The state of a member, as far as the tester decides it."""
 
     UP = "up"
     STOPPED = "stopped"

@@ -1,4 +1,4 @@
-"""What a run of the chaos tester is told, on its command line or by a test."""
+"""The options of a run of the chaos tester, from its command line or from a test."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Options:
 
 
 def parse(arguments: Sequence[str]) -> Options:
-    """Return what the command line says."""
+    """Return the options of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.chaos", description="See tests/chaos/README.md.", formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )

@@ -1,4 +1,4 @@
-"""Kafka's default partitioner, written down a second time: what is checked is not asked."""
+"""A second version of Kafka's default partitioner, so that the checked one does not check itself."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
 
 
 def figures(options: Options, monitor: Monitor, faults: Sequence[Fault], stalls: Sequence[Stall], begun: float) -> dict[str, Any]:
-    """Return what was measured so far. Recovery from a fault is when all that was fed until shortly after it has its committed output."""
+    """Return the measurements so far. Recovery from a fault is when all input until shortly after it has its committed output."""
     _note_stalls(options, stalls, [fault for fault in faults if not fault.skipped])
     told: dict[str, Any] = {
         name: getattr(options, name) for name in ("guarantee", "mode", "seed", "members", "partitions", "keys", "rate")

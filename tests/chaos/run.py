@@ -1,4 +1,4 @@
-"""A run: feed, faults, and what is checked at the end."""
+"""A run: feed, faults, and the checks at the end."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class Run:
         return report
 
     async def clear(self) -> None:
-        """End all that still runs, and delete what nobody will look at: unless all was well the broker's data and the state tell what was not."""
+        """End all running processes, and delete files that are no longer needed: after a failure the broker's data and the state stay."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -283,7 +283,7 @@ class Run:
         }
 
     async def _open_transactions(self, topics: dict[str, int]) -> int:
-        """Wait until the broker has ended the transactions of those who were killed; return how many partitions still have one."""
+        """Wait until the broker has ended the transactions of killed members; return how many partitions still have one."""
         begun = monotonic()
         while True:
             found: list[str] = []
@@ -302,7 +302,7 @@ class Run:
         return len(found)
 
     async def _inputs(self) -> dict[bytes, list[int]]:
-        """Return the numbers of the input's records by key; the input has to be what was fed."""
+        """Return the numbers of the input's records by key; the input must be as it was fed."""
         found: dict[bytes, list[int]] = defaultdict(list)
         expected = [0] * self._options.partitions
         for record in await self._clients.read(self._input, self._options.partitions, committed=False):

@@ -1,4 +1,4 @@
-"""When what was committed could be read, whoever reads it, and however late."""
+"""The times when committed output could be read, by a reader at any position and at any time."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class StableEnds:
             await consumer.stop()
 
     def stalls(self, records: Sequence[Record], begun: float) -> list[Stall]:
-        """Return what stood still since a time; `records` are all committed ones, in order per partition. Raises Trouble when offsets are missing."""
+        """Return the standstills since a time; `records` are all committed ones, in order per partition. Raises Trouble when offsets are missing."""
         if not self._samples or monotonic() - self._samples[-1].time > _SILENCE_S:
             raise Trouble(f"the broker has not told the last stable offsets of {self._topic} for {_SILENCE_S} s, or never")
         return find_stalls(self._samples, records, Progress(self._feeder.partition_of, self._options.partitions), begun)

@@ -1,4 +1,4 @@
-"""Members and broker, and what is done to them."""
+"""Members and broker, and the faults done to them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NEEDS_A_MEMBER = frozenset({"kill_keep", "kill_wipe", "zombie", "term", "scale_
 
 @final
 class Stage:
-    """All processes of a run but the tester's own. `make` makes the member of a number, `say` tells what happens."""
+    """All processes of a run but the tester's own. `make` makes the member of a number, `say` reports events."""
 
     def __init__(self, options: Options, broker: Broker, make: Callable[[int], Member], say: Callable[[str], None], at: Callable[[], float]) -> None:
         self._options = options
@@ -53,7 +53,7 @@ class Stage:
 
     @property
     def calm(self) -> bool:
-        """Whether everybody is where they are to be, and nothing is going to happen by itself."""
+        """Whether all members are in their places, and no event is due by itself."""
         return self.settled and all(member.status in (Status.UP, Status.GONE) for member in self.members)
 
     @property
@@ -62,7 +62,7 @@ class Stage:
         return not self._later and self.broker_up
 
     def step(self) -> None:
-        """Do what is due; see who has ended."""
+        """Carry out due actions; notice ended members."""
         while self._later and self._later[0][0] <= monotonic():
             heapq.heappop(self._later)[2]()
         if self._starting is not None and self._starting.done():

@@ -1,4 +1,4 @@
-"""How far the committed output has come, and when it stood still."""
+"""The progress of the committed output, and its standstills."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Stall(NamedTuple):
 
 @final
 class Progress:
-    """How many records of each partition of the input are behind the highest one whose update is there.
+    """For each partition of the input, the number of records behind the highest one with an update.
 
     Where updates do not tell of which record they are, it is the sum of what the partition's keys have been counted to.
     """
@@ -54,7 +54,7 @@ class Progress:
 
 @final
 class Standstills:
-    """Find them in what is looked at one time after the other: how much of each partition was written, and how much is done."""
+    """Find them in a series of observations: the written and the processed part of each partition."""
 
     def __init__(self, partitions: int) -> None:
         # Since when each partition has stood still, and at the end all together.

@@ -89,7 +89,7 @@ def test_values_of_the_changelog_may_begin_with_a_timestamp() -> None:
     assert check_changelog([Entry(0, 0, KEY, b"odd"), Entry(0, 1, KEY, (1).to_bytes(8, "big"))], {KEY: 1}, EXACTLY_ONCE)[0]["bad"] == 1
 
 
-def test_keys_go_where_kafka_sends_them() -> None:
+def test_keys_go_to_kafkas_partitions() -> None:
     """The hashes are those of Kafka's own tests."""
     assert murmur2(b"21") == -973932308 & 0xFFFFFFFF
     assert murmur2(b"foobar") == -790332482 & 0xFFFFFFFF

@@ -1,4 +1,4 @@
-"""An app that is killed in the middle of commits, and the checker that looks at what is left; `make kills` kills it 200 times."""
+"""An app that is killed in the middle of commits, and the checker of its output and state; `make kills` kills it 200 times."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.timeout(400)
 async def test_nothing_is_torn_by_kills_and_failing_writes() -> None:
-    """Exactly once, at each end: offsets are not ahead of data, all stores are of one commit, and the totals are what has come out and went in."""
+    """Exactly once, at each end: offsets are not ahead of data, all stores are of one commit, and the totals equal output and input."""
     seed = int(os.environ.get("KILLS_SEED", random.randrange(1 << 32)))
     ends = await kills.run(6, seed)
     assert ends["killed"] == 6
@@ -29,7 +29,7 @@ async def test_nothing_is_torn_by_kills_and_failing_writes() -> None:
 
 @pytest.mark.timeout(200)
 async def test_the_checker_finds_an_offset_that_is_ahead(tmp_path: Path) -> None:
-    """What it looks for it would find: of a state whose offset says more than its data has, and of one that lacks a commit."""
+    """It would find the faults that it looks for: a state with an offset beyond its data, and one that lacks a commit."""
     kills.live(tmp_path, Life(seed=5, keys=10, tail_records=10, failing_write=30), 20)
     left = kills.Left()
     await left.read(tmp_path)

@@ -1,4 +1,4 @@
-"""When the chaos tester says that something stood still."""
+"""The cases in which the chaos tester reports a standstill."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ def test_a_partition_stands_still_until_more_of_it_can_be_read_as_committed(numb
     )
 
 
-def test_what_waits_for_nothing_does_not_stand_still() -> None:
-    """Nor does what was done before it was looked at; what has not ended ends with the last look."""
+def test_a_running_app_reports_no_standstill() -> None:
+    """Nor do actions from before the first observation; an unfinished one ends with the last observation."""
     records = [update(0, 0, b"a", 1, 0)]
     samples = [Sample(1, (1, 0), (1, 0)), Sample(9, (1, 0), (1, 0)), Sample(10, (1, 0), (1, 1)), Sample(14, (1, 0), (1, 1))]
     assert stalls_of(samples, records) == [Stall(1, 10, 14), Stall(None, 10, 14)]
 
 
 def test_the_warm_up_does_not_count() -> None:
-    """What stands still at its end stands still from then on."""
+    """A standstill at its end lasts from then on."""
     samples = [Sample(1, (0, 0), (1, 0)), Sample(5, (0, 0), (1, 0)), Sample(6, (1, 0), (1, 0))]
     assert stalls_of(samples, [update(0, 0, b"a", 1, 0)], begun=4.5) == [Stall(0, 4.5, 6), Stall(None, 4.5, 6)]
 
@@ -65,7 +65,7 @@ def test_short_pauses_are_none() -> None:
 
 
 def test_offsets_that_are_missing_are_no_standstill_of_nothing() -> None:
-    """What was never asked for cannot be said to have gone on."""
+    """Without an observation there is no progress to report."""
     options = Options()
     watched = StableEnds(options, "127.0.0.1:1", "out", Feeder(options, "127.0.0.1:1", "in"))
     with pytest.raises(Trouble, match="last stable offsets of out"):

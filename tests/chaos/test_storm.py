@@ -59,7 +59,7 @@ async def test_a_short_storm_loses_nothing(guarantee: str, where: list[str], tmp
 
 @pytest.mark.timeout(150)
 async def test_kafka_streams_itself_passes(tmp_path: Path) -> None:
-    """What is measured beside ours is checked as ours is: a member that is stopped and one that is added change none of its counts."""
+    """A peer is checked as the app is: a stopped member and an added one change none of its counts."""
     require_kafka()
     app = shlex.join(await asyncio.to_thread(command))
     report = await storm(
@@ -86,6 +86,6 @@ def test_a_fault_that_there_is_not_is_refused() -> None:
 
 
 def test_the_command_line_names_all_options() -> None:
-    """And fills in what follows from others."""
+    """And derives further fields from others."""
     options = parse(["--records", "100", "--rate", "10", "--mode", "isolated", "--kills", "2", "--strict"])
     assert (options.max_time, options.out_partitions, options.strict, options.guarantee) == (690, 8, True, EXACTLY_ONCE)

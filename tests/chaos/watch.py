@@ -1,4 +1,4 @@
-"""Who reads the output all the time: progress, standstills, latencies."""
+"""The permanent reader of the output: progress, standstills, latencies."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FETCH_BYTES = 1 << 16
 
 @final
 class Monitor:
-    """Read what is committed in the output. It may come late to what it reads: when something stood still, `StableEnds` tells."""
+    """Read the committed output. The reader may be late: after a standstill `StableEnds` tells."""
 
     def __init__(self, options: Options, bootstrap: str, topic: str, feeder: Feeder) -> None:
         self._options = options
@@ -63,7 +63,7 @@ class Monitor:
 
     @property
     def progress(self) -> list[int]:
-        """How many records of each partition of the input are done."""
+        """The number of processed records of each partition of the input."""
         return self._progress.done
 
     @property
@@ -110,5 +110,5 @@ class Monitor:
 
     @property
     def behind(self) -> int:
-        """How many written records have no update yet."""
+        """The number of written records without an update."""
         return sum(self._feeder.acked) - sum(self.progress)

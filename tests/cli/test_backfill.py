@@ -47,7 +47,7 @@ def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_history_becomes_a_snapshot_and_parquet(url: str, tmp_path: Path) -> None:
-    """Until a time, by one line; what was done is said in the end."""
+    """Until a time, by one line; a summary comes in the end."""
     conf = ["-c", f"log={url}", "-c", "application_id=words", "-c", f"snapshot_uri={tmp_path / 'snapshots'}", "-q"]
     ran = CliRunner().invoke(ks_actors, ["backfill", "backfilled:builder", "--until", "1970-01-11", *conf, "--parquet", str(tmp_path / "out")])
     assert ran.exit_code == 0, ran.output
@@ -60,7 +60,7 @@ def test_history_becomes_a_snapshot_and_parquet(url: str, tmp_path: Path) -> Non
     assert list((tmp_path / "snapshots" / "words").glob("*/manifest.json"))
 
 
-def test_what_was_written_is_published_once(url: str) -> None:
+def test_the_output_is_published_once(url: str) -> None:
     """By one flag, again and again: the topics have it once for each job."""
     arguments = ["backfill", "backfilled:builder", "-c", f"log={url}", "-c", "application_id=words", "-q", "--publish"]
     told = []
@@ -84,7 +84,7 @@ def test_what_was_written_is_published_once(url: str) -> None:
         (["-c", "log=embedded:///nowhere-at-all/log", "-c", "application_id=words"], "words: ", 1),
     ],
 )
-def test_what_is_wrong_is_said_in_a_line(arguments: list[str], said: str, code: int, url: str) -> None:
+def test_mistakes_are_one_line(arguments: list[str], said: str, code: int, url: str) -> None:
     """With the exit codes of `run`."""
     assert url
     ran = CliRunner().invoke(ks_actors, ["backfill", "backfilled:builder", "-q", *arguments])
@@ -117,7 +117,7 @@ async def test_an_app_that_was_started_is_not_backfilled() -> None:
 
 
 def test_tables_and_topics_are_exported(url: str, tmp_path: Path) -> None:
-    """By one line; how many rows there are is said in the end, and what is not there in one line."""
+    """By one line; the number of rows is printed in the end, and each missing name in one line."""
     base = ["export", "backfilled:builder", "-c", f"log={url}", "-c", "application_id=words", "--to", str(tmp_path / "out")]
     ran = CliRunner().invoke(ks_actors, [*base, "--topic", "words"])
     assert (ran.exit_code, ran.output) == (0, "words: 30 rows\n")

@@ -20,7 +20,7 @@ def bars(seconds: float = 0.0, *, terminal: bool = False) -> tuple[Bars, io.Stri
     return Bars(Console(file=file, force_terminal=terminal, width=120), seconds), file
 
 
-async def test_bars_go_from_where_restoring_starts_to_the_end_of_the_changelog() -> None:
+async def test_bars_go_from_the_start_of_restoring_to_the_end_of_the_changelog() -> None:
     """A bar's end comes from the log; one that is done is taken away, and a line stays."""
     show, file = bars(terminal=True)
 
@@ -43,7 +43,7 @@ async def test_bars_go_from_where_restoring_starts_to_the_end_of_the_changelog()
 
 
 async def test_a_log_that_does_not_answer_leaves_a_bar_without_an_end() -> None:
-    """What is only shown fails nothing."""
+    """A failure of a mere display fails nothing."""
     show, file = bars()
 
     async def ends(partition: TopicPartition) -> int:

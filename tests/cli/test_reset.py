@@ -1,4 +1,4 @@
-"""`ks-actors reset`: what it shows, what it does, and what it refuses, on the embedded log; tests/kafka compares it with Kafka's own tool."""
+"""`ks-actors reset`: its plan, its changes, and its refusals, on the embedded log; tests/kafka compares it with Kafka's own tool."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_without_execute_nothing_changes_and_all_is_shown(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
 def test_the_next_run_counts_from_the_start(tmp_path: Path, guarantee: str) -> None:
-    """Counts are 1, 2, 3 once more, not 4, 5, 6; what is done again does no harm, and a second reset has nothing left to delete."""
+    """Counts are 1, 2, 3 once more, not 4, 5, 6; a repetition does no harm, and a second reset has nothing left to delete."""
     asyncio.run(begun(tmp_path, processing_guarantee=guarantee))
     code, output = invoke("--execute", directory=tmp_path)
     assert code == 0, output
@@ -123,7 +123,7 @@ def test_the_next_run_counts_from_the_start(tmp_path: Path, guarantee: str) -> N
         (("--by-duration", "P99999D"), 0, ""),
     ],
 )
-def test_each_option_says_where_to_begin(tmp_path: Path, options: tuple[str, ...], offset: int, note: str) -> None:
+def test_each_option_names_a_start(tmp_path: Path, options: tuple[str, ...], offset: int, note: str) -> None:
     """As in Kafka's tool; an offset that the log does not have becomes the nearest one, and the table says so."""
     asyncio.run(begun(tmp_path))
     code, output = invoke("--input-topics", "in", *options, directory=tmp_path)
@@ -132,7 +132,7 @@ def test_each_option_says_where_to_begin(tmp_path: Path, options: tuple[str, ...
 
 
 def test_offsets_may_come_from_a_file(tmp_path: Path) -> None:
-    """Lines of topic, partition and offset; what is missing, foreign, twice or malformed is refused by name."""
+    """Lines of topic, partition and offset; missing, foreign, duplicate or malformed ones are refused by name."""
     asyncio.run(begun(tmp_path))
     file = tmp_path / "offsets.csv"
     for content, code, said in [
@@ -181,7 +181,7 @@ def test_a_log_in_memory_cannot_be_reset(tmp_path: Path) -> None:
 
 
 def test_the_app_tells_settings_and_topics(tmp_path: Path) -> None:
-    """With --app the topology names the input topics, whatever the group has committed of others."""
+    """With --app the topology names the input topics, and committed offsets of other topics do not count."""
     asyncio.run(begun(tmp_path))
 
     async def commit_more() -> None:
@@ -236,7 +236,7 @@ async def test_a_state_directory_in_use_keeps_the_app_from_being_reset(tmp_path:
 
 
 def _invoke_on(log: EmbeddedLog, directory: Path) -> tuple[int, str]:
-    """Return what a reset of the app says by its Python call, as the command would."""
+    """Return the plan of a reset of the app by its Python call, as the command would."""
     try:
         asyncio.run(reset(config_of(directory), log=log, execute=True))
     except Exception as error:  # noqa: BLE001 - it is looked at
@@ -276,7 +276,7 @@ async def test_topics_that_are_not_there_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("operation", ["delete_topics", "set_group_offsets"])
 async def test_an_interrupted_reset_says_so_and_can_be_done_again(tmp_path: Path, operation: Any) -> None:
-    """The offsets come last, so a shift that is done again is the same shift; the error names the step and what is changed already."""
+    """The offsets come last, so a repeated shift is the same shift; the error names the step and the changes so far."""
     await begun(tmp_path)
     config = config_of(tmp_path)
     async with EmbeddedLog(tmp_path / "log") as log:
@@ -326,7 +326,7 @@ def test_an_interrupted_command_says_that_it_has_to_be_run_again(tmp_path: Path)
 
 
 async def test_a_group_that_takes_no_commits_is_found_before_anything_is_deleted(tmp_path: Path) -> None:
-    """What would fail in the last step fails in the first one."""
+    """Failures of the last step already show in the first one."""
     await begun(tmp_path)
     state = everything(tmp_path / "state")
     async with EmbeddedLog(tmp_path / "log") as log:
@@ -338,7 +338,7 @@ async def test_a_group_that_takes_no_commits_is_found_before_anything_is_deleted
 
 
 async def test_a_reset_ends_by_its_deadline(tmp_path: Path) -> None:
-    """It names what there was no time for."""
+    """It names the step for which the time was too short."""
     await begun(tmp_path)
     async with EmbeddedLog(tmp_path / "log") as log:
         log.hold("group_members")
@@ -347,13 +347,13 @@ async def test_a_reset_ends_by_its_deadline(tmp_path: Path) -> None:
 
 
 async def test_a_log_in_the_state_directory_is_not_deleted(tmp_path: Path) -> None:
-    """A log that lies below what a reset deletes is refused."""
+    """A log inside a directory that a reset deletes is refused."""
     async with EmbeddedLog(tmp_path / "state" / "counter" / "log") as log:
         with pytest.raises(ResetRefused, match="is inside the state directory"):
             await reset(config_of(tmp_path), log=log, execute=True)
 
 
-def test_the_state_is_deleted_and_what_links_point_to_is_not(tmp_path: Path) -> None:
+def test_the_state_is_deleted_and_the_targets_of_links_are_not(tmp_path: Path) -> None:
     """A symbolic link in the state directory goes, its target stays."""
     asyncio.run(begun(tmp_path))
     (tmp_path / "mine").mkdir()

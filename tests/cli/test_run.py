@@ -1,4 +1,4 @@
-"""`ks-actors run`: what it can run, what it says, and how it ends."""
+"""`ks-actors run`: its targets, its messages, and its exit codes."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_an_app_runs_until_a_signal_and_its_restoring_is_shown(tmp_path: Path, n
 
 
 def test_an_app_that_ends_by_an_error_has_exit_code_1(tmp_path: Path) -> None:
-    """What it ended by is one line."""
+    """The final error is one line."""
     code, output = invoke("run", f"{HERE}:TOPOLOGY", "-c", "application_id=lonely", "-c", f"state_dir={tmp_path}", "-q")
     assert code == 1
     assert output.startswith("Error: lonely has ended: MissingSourceTopics: ")
@@ -115,14 +115,14 @@ def test_an_app_that_ends_by_an_error_has_exit_code_1(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_command_line_has_exit_code_2(arguments: tuple[str, ...], said: str) -> None:
-    """And it says what is wrong with it."""
+    """And it names the mistake."""
     code, output = invoke("run", *arguments)
     assert code == 2
     assert said in " ".join(output.split())
 
 
-def test_a_module_that_cannot_be_imported_shows_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What fails inside of the user's module is not said to be a missing module; modules of the working directory are found."""
+def test_a_module_that_cannot_be_imported_shows_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failure inside of the user's module is not reported as a missing module; modules of the working directory are found."""
     (tmp_path / "needing.py").write_text("import nothing_like_this")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", sys.path.copy())
@@ -130,7 +130,7 @@ def test_a_module_that_cannot_be_imported_shows_why(tmp_path: Path, monkeypatch:
         load("needing:topology")
 
 
-def test_what_can_be_run(tmp_path: Path) -> None:
+def test_targets_that_can_be_run(tmp_path: Path) -> None:
     """An app, a topology, a builder, a function that makes one, and one that takes the config; settings come from a file and from --conf."""
     file = tmp_path / "app.toml"
     file.write_text('application_id = "filed"\npoll_ms = 5\n')
@@ -142,7 +142,7 @@ def test_what_can_be_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("missing", ["click", "rich"])
-def test_without_the_extra_one_line_says_what_to_install(missing: str) -> None:
+def test_without_the_extra_one_line_names_the_package(missing: str) -> None:
     """The command is there without its packages, and says so."""
     with start("run", "--help", code=f"import sys; sys.modules[{missing!r}] = None") as running:
         _, errors = running.communicate()

@@ -1,1 +1,1 @@
-"""Results do not depend on where commits fall, nor on what becomes of objects that were put or read."""
+"""Results depend neither on the places of commits, nor on changes to objects that were put or read."""

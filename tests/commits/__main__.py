@@ -1,4 +1,4 @@
-"""Look for a case whose results depend on where commits fall, or on what stores forget: `python -m tests.commits moments|edges SEED NUMBER`."""
+"""Search for a case with results that depend on the places of commits, or on evictions: `python -m tests.commits moments|edges SEED NUMBER`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TRIES: dict[str, tuple[Callable[[Random], Any], Callable[[Any], list[str]]]] = {
 
 
 def main() -> int:
-    """Try so many seeds; print what differs."""
+    """Try so many seeds; print the differences."""
     what, first, number = (*sys.argv[1:], "moments", "0", "5000")[:3] if len(sys.argv) == 1 else (*sys.argv[1:], "0", "5000")[:3]
     make, compare = TRIES[what]
     logging.disable(logging.CRITICAL)  # functions raise, and the handler goes on

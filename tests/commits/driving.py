@@ -55,7 +55,7 @@ class Outcome(NamedTuple):
 
 
 def outcome(case: Case, *, each: bool, in_batches: bool = False) -> Outcome:
-    """Return what comes of a case, with a commit behind `each` record or where the case has them; records go in one by one, or in batches."""
+    """Return the results of a case, with a commit behind `each` record or at the case's own places; records go in one by one, or in batches."""
     topology = build(case.topology, case.value, case.store, hoards=case.hoards, caching=case.cache_bytes > 0)
     config = {"processing_exception_handler": log_and_continue, "statestore_cache_max_bytes": case.cache_bytes}
     with TopologyTestDriver(topology, config) as driver:
@@ -84,7 +84,7 @@ def _add(driver: TopologyTestDriver, topic: str, rows: Sequence[tuple[str, int, 
 
 
 def _work(driver: TopologyTestDriver) -> None:
-    """Process what there is, with what it causes, and do not commit."""
+    """Process all present records with their consequences, and do not commit."""
     busy = True
     while busy:
         busy = False
@@ -119,7 +119,7 @@ def _seen(driver: TopologyTestDriver, *, cached: bool) -> Outcome:
 
 
 def differences(case: Case) -> list[str]:
-    """Return what is not the same, in words: nothing, that is."""
+    """Return the differences, in words: nothing, that is."""
     wanted = outcome(case, each=True)
     ways = {"with the commits of the case": outcome(case, each=False)}
     if not case.hoards:  # a function that changes what it has returned before changes what a batch has not handed on yet

@@ -36,7 +36,7 @@ ENDS = ("update", "close", "suppress")
 
 
 class Case(NamedTuple):
-    """An operation, its times in ms, how its state is kept, and what happens: a step is a topic, a key, a time, and what comes after it."""
+    """An operation, its times in ms, the place of its state, and its steps: a step is a topic, a key, a time, and the next action."""
 
     kind: str
     end: str
@@ -50,7 +50,7 @@ class Case(NamedTuple):
 
     @classmethod
     def random(cls, random: Random) -> Case:
-        """Return a case whose records are at the edges of its windows, one ms before and behind them."""
+        """Return a case with records at the edges of its windows, one ms before and behind them."""
         kind = random.choice(KINDS)
         size, grace = random.choice((1, 2, 3, 5, 10)), random.choice((0, 0, 1, 2, 5))
         joins = kind.endswith("join")
@@ -157,7 +157,7 @@ def last(written: list[Any]) -> dict[str, str]:
 
 
 def differences(case: Case) -> list[str]:
-    """Return what is not as in stores that forget nothing, in words: nothing, that is."""
+    """Return the differences from stores that forget nothing, in words: nothing, that is."""
     simple = plain(case)
     if case.kind == "sessions" and simple is None:
         return []

@@ -1,4 +1,4 @@
-"""Functions that do to values whatever one may do: they change what they get, raise in the middle of it, and return nothing."""
+"""Functions that treat values as user code may: they change their arguments, raise halfway, and return nothing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MAKES: dict[str, Any] = {"dict": lambda: {"seen": [], "by": {}}, "struct": Bag, 
 
 
 def parts(bag: Any) -> tuple[list[int], dict[Any, int]]:
-    """Return what is in an aggregate of any kind."""
+    """Return the content of an aggregate of any kind."""
     return (bag["seen"], bag["by"]) if isinstance(bag, dict) else (bag.seen, bag.by)
 
 
@@ -110,7 +110,7 @@ def both(one: Any, other: Any) -> list[Any]:
 
 
 class Hoard:
-    """Does what a function does, and keeps the aggregates that it has returned, to change them later."""
+    """Does the work of a function, and keeps the aggregates that it has returned, to change them later."""
 
     def __init__(self, function: Any) -> None:
         self._function = function
@@ -125,7 +125,7 @@ class Hoard:
 
 
 class Spoiling(Processor[str, Any, str, Any]):
-    """Puts into stores of all kinds, changes what it has put and read, and forwards what it finds."""
+    """Puts into stores of all kinds, changes the objects that it has put and read, and forwards its findings."""
 
     def process(self, record: Record[str, Any]) -> None:
         """Read, change, put, change, read again."""

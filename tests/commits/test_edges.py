@@ -1,4 +1,4 @@
-"""The last moment at which a record is accepted, and the moment from which on what it belongs to is gone."""
+"""The last moment at which a record is accepted, and the moment at which its window or row has expired."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _cases(kind: str, end: str, number: int) -> Iterator[Case]:
 
 
 @pytest.mark.parametrize(("kind", "end"), [(kind, end) for kind in KINDS for end in ENDS if end == "update" or not kind.endswith("join")])
-def test_what_is_accepted_finds_what_it_belongs_to(kind: str, end: str) -> None:
+def test_accepted_records_find_their_windows(kind: str, end: str) -> None:
     """At every edge, with restarts, caches, and state that has left memory, all is as in stores that forget nothing."""
     for case in _cases(kind, end, 12):
         assert differences(case) == []

@@ -1,4 +1,4 @@
-"""Where commits fall."""
+"""The places of commits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ALONE = ("reduce", "aggregate", "chain", "tumbling", "hopping", "sliding", "unli
 
 
 @pytest.mark.parametrize("name", TOPOLOGIES)
-def test_results_do_not_depend_on_where_commits_fall(name: str) -> None:
+def test_results_do_not_depend_on_the_places_of_commits(name: str) -> None:
     """Output, stores and changelogs are as with a commit behind each record, though functions change all that they get."""
     found = 0
     for seed in range(10_000):
@@ -37,7 +37,7 @@ def test_results_do_not_depend_on_where_commits_fall(name: str) -> None:
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
 @pytest.mark.parametrize("name", ALONE)
 def test_an_app_that_commits_seldom_is_as_one_that_commits_behind_each_record(name: str, guarantee: str) -> None:
-    """The harness, which takes records in batches, writes what the driver does, which takes them one by one."""
+    """The harness, which takes records in batches, writes the same as the driver, which takes them one by one."""
     case = next(case for seed in range(10_000) if (case := Case.random(Random(seed))).topology == name)
     rows = [row for topic, part, _ in case.pieces if topic == "in" for row in part]
     case = case._replace(hoards=False, cache_bytes=0, pieces=[("in", rows, False)])

@@ -1,4 +1,4 @@
-"""A topology for each operation and store, of functions that change what they get."""
+"""A topology for each operation and store, of functions that change their arguments."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Build:
         self._hoards: bool = hoards
 
     def own(self, function: Callable[..., Any]) -> Any:
-        """Return a function, or one that keeps what it has returned."""
+        """Return a function, or one that keeps its results."""
         return Hoard(function) if self._hoards else function
 
     def kept(self, name: str = "s", key: Any = serdes.STRING, value: Any = None, **more: Any) -> Materialized[Any, Any]:

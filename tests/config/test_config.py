@@ -1,4 +1,4 @@
-"""Settings: what they may be, and what is wrong with others."""
+"""Settings: the valid values, and the errors for others."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_no_instance_id_may_be_said() -> None:
     assert config(group_instance_id="one").group_instance_id == "one"
 
 
-def test_what_is_not_said_has_a_default() -> None:
+def test_omitted_options_have_defaults() -> None:
     """Kafka Streams' own, unless the documentation says why not."""
     made = StreamsConfig(application_id="app")
     assert {name: getattr(made, name) for name in SETTINGS} == {
@@ -191,8 +191,8 @@ def test_exactly_once_has_defaults_of_its_own(settings: dict[str, int], commit: 
         ("errors.dead.letter.queue.topic.name", "app.dead", "app.dead"),
     ],
 )
-def test_values_are_what_the_runtime_wants(name: str, value: Any, expected: Any) -> None:
-    """Whatever form they were given in."""
+def test_values_have_the_types_of_the_runtime(name: str, value: Any, expected: Any) -> None:
+    """In any form that was given."""
     made = StreamsConfig.of({"application.id": "app", name: value})
     assert getattr(made, name.replace(".", "_")) == expected
     assert made.origins[name.replace(".", "_")] == "mapping"
@@ -245,7 +245,7 @@ def test_a_class_is_called_for_its_object(value: Any) -> None:
     ],
 )
 def test_a_wrong_value_is_refused(name: str, value: Any, message: str) -> None:
-    """The error names the setting, where it is from, the value and what is wrong with it."""
+    """The error names the setting, its source, the value and the mistake."""
     with pytest.raises(ConfigError, match=rf"a setting is wrong:\n  {name} \(keyword\): .*{message}"):
         config(**{name: value})
 
@@ -302,7 +302,7 @@ def test_some_settings_have_two_names() -> None:
 
 
 def test_replace_makes_another_config() -> None:
-    """What was given stays, defaults are found anew, the first one does not change."""
+    """Given values stay, defaults are found anew, the first config does not change."""
     first = config(num_workers=3, poll_ms=7)
     second = first.replace(num_stream_threads=4, processing_guarantee="exactly_once_v2")
     assert (first.num_stream_threads, first.poll_ms, first.commit_interval_ms) == (3, 7, 30_000)
@@ -321,13 +321,13 @@ def test_a_config_does_not_change() -> None:
         made.origins["poll_ms"] = "me"  # type: ignore[index]
 
 
-def test_the_repr_tells_what_was_said() -> None:
+def test_the_repr_has_the_given_options() -> None:
     """And no defaults."""
     assert repr(config(poll_ms=5)) == "StreamsConfig(application_id='app', poll_ms=5)"
 
 
 def test_secrets_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither in errors nor in a repr, whatever comes to be a setting."""
+    """Neither in errors nor in a repr, for any future setting."""
     with pytest.raises(ConfigError) as caught:
         StreamsConfig.of({"ssl.key.password": "hunter2", "sasl.jaas.config": "hunter2", "my.token": "hunter2"})
     assert "hunter2" not in str(caught.value)
@@ -339,7 +339,7 @@ def test_secrets_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_static_member_has_a_name_or_none() -> None:
-    """None is what there is without the setting; an empty name is none."""
+    """None means the default; an empty name is none."""
     assert StreamsConfig(application_id="app", group_instance_id="one").group_instance_id == "one"
     assert StreamsConfig(application_id="app", group_instance_id=None).group_instance_id is None
     with pytest.raises(ConfigError, match="group_instance_id"):

@@ -1,4 +1,4 @@
-"""Settings of Kafka: what they make of the log, and what contradicts itself."""
+"""Settings of Kafka: their effect on the log, and contradictions."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_other_logins_are_refused(line: Any) -> None:
     ],
 )
 def test_contradictions_are_told(settings: dict[str, Any], message: str) -> None:
-    """With what to do about them."""
+    """With the remedy."""
     with pytest.raises(ConfigError, match=r"setting(s are| is) wrong") as caught:
         StreamsConfig.of({"application.id": "app", **settings})
     assert message in str(caught.value)

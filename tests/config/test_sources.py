@@ -1,4 +1,4 @@
-"""Where settings come from, and which of them count."""
+"""The sources of settings, and their order of precedence."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ WORDS = st.text(string.ascii_letters + string.digits + " =:#!\\\t\n\u00e9", min_
 
 
 @given(st.lists(st.tuples(WORDS, WORDS)))
-def test_what_was_escaped_is_read_back(pairs: list[tuple[str, str]]) -> None:
+def test_escaped_text_is_read_back(pairs: list[tuple[str, str]]) -> None:
     """Any character may be written as its code."""
     text = "\n".join(f"{escaped(name)}={escaped(value)}" for name, value in pairs)
     assert list(parse_properties(text)) == pairs

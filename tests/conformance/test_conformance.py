@@ -48,8 +48,8 @@ def run(case: dict[str, Any]) -> tuple[list[dict[str, Any]], int]:
         for name in CASES
     ],
 )
-def test_a_case_gives_what_kafka_streams_gives(name: str) -> None:
-    """Record by record and step by step, and the number of dropped ones; what cannot be built yet fails, and is noticed when it no longer does."""
+def test_a_case_gives_the_results_of_kafka_streams(name: str) -> None:
+    """Record by record and step by step, and the number of dropped ones; unsupported cases fail, and it is noticed when one no longer does."""
     rows, dropped = run(CASES[name])
     expected = CASES[INSTEAD.get(name, name)]
     assert rows == expected["expected"]

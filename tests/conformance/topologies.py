@@ -37,7 +37,7 @@ Build: TypeAlias = Callable[[StreamsBuilder], None]
 
 
 class Rebuilt(NamedTuple):
-    """What builds a case's topology, the topics it writes, the serde of the keys of all its topics, and that of the values that it writes."""
+    """The builder of a case's topology, the topics it writes, the serde of the keys of all its topics, and that of the values that it writes."""
 
     build: Build
     outputs: tuple[str, ...]

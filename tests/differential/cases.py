@@ -1,4 +1,4 @@
-"""Where the cases are, and how a case is run with our own driver."""
+"""The files of the cases, and how a case runs with our own driver."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DESCRIPTIONS = HERE / "describe.txt"
 
 
 class Ran(NamedTuple):
-    """What a case gave: rows as the oracle writes them, and the records that were dropped."""
+    """The results of a case: rows as the oracle writes them, and the dropped records."""
 
     rows: list[dict[str, Any]]
     dropped: int
@@ -71,14 +71,14 @@ def config_of(case: Case) -> dict[str, Any]:
 
 
 def _without_spare(topology: Topology) -> Topology:
-    """Have stores forget rows when those of Kafka Streams do: at the edge, records that it still takes do not find what they belong to."""
+    """Have stores forget rows when those of Kafka Streams do: at the edge, records that it still takes do not find their windows."""
     for name, spec in topology.stores.items():
         topology._stores[name] = msgspec.structs.replace(spec, spare_ms=0)
     return topology
 
 
 def run(case: Case, between: Between | None = None) -> Ran:
-    """Pipe a case's steps one by one and collect what comes after each, topic by topic; `between` is called before each."""
+    """Pipe a case's steps one by one and collect the output after each, topic by topic; `between` is called before each."""
     rebuilt = REBUILT[case["topology"]]
     rows: list[dict[str, Any]] = []
     with TopologyTestDriver(_without_spare(rebuilt.build(case["params"])), config=config_of(case), initial_wall_clock_ms=0) as driver:
@@ -102,7 +102,7 @@ def run(case: Case, between: Between | None = None) -> Ran:
 
 
 def run_whole(case: Case, *, one_by_one: bool) -> dict[str, list[tuple[Any, ...]]]:
-    """Give the task all of a case's records at once and return what comes out per topic; `one_by_one` takes no batches."""
+    """Give the task all of a case's records at once and return the output per topic; `one_by_one` takes no batches."""
     rebuilt = REBUILT[case["topology"]]
     with TopologyTestDriver(_without_spare(rebuilt.build(case["params"])), config=config_of(case)) as driver:
         task, globals_ = driver._task, driver._globals
@@ -141,7 +141,7 @@ def by_step(rows: list[dict[str, Any]]) -> dict[int, list[tuple[Any, ...]]]:
 
 
 def compare(case: Case, between: Between | None = None) -> Mismatch | None:
-    """Run a case and tell where it first differs from what Kafka Streams gave; None if nowhere."""
+    """Run a case and return its first difference from Kafka Streams; None without any."""
     try:
         ran = run(case, between)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is a difference, and the case's name must be told
@@ -156,7 +156,7 @@ def compare(case: Case, between: Between | None = None) -> Mismatch | None:
 
 
 def descriptions() -> Iterator[tuple[str, dict[str, bool], list[str], str]]:
-    """Yield what Kafka Streams says of each graph: its id, its stores (is it persistent?), its nodes in order, Topology.describe()."""
+    """Yield Kafka Streams' description of each graph: its id, its stores (is it persistent?), its nodes in order, Topology.describe()."""
     for part in DESCRIPTIONS.read_text().split("===== ")[1:]:
         graph, stores, order, text = part.split("\n", 3)
         yield graph, json.loads(stores.removeprefix("stores: ")), json.loads(order.removeprefix("order: ")), text.removesuffix("\n")

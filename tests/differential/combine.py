@@ -1,4 +1,4 @@
-"""Join generated input with what Kafka Streams made of it: one file of cases per topology.
+"""Join generated input with the output of Kafka Streams: one file of cases per topology.
 
     python -m tests.differential.combine INPUT EXPECTED OTHER OUTDIR
     python -m tests.differential.combine --describe DESCRIBED FILE

@@ -1,4 +1,4 @@
-"""Compare cases with what our own driver makes of them.
+"""Compare cases with the output of our own driver.
 
     python -m tests.differential.compare DIRECTORY
 

@@ -178,7 +178,7 @@ def _dedup(r: random.Random) -> Params:
 
 
 class Spec(NamedTuple):
-    """What is piped into a topology: the shares of null keys, null values, values that occur once, and steps that move the wall clock."""
+    """The input of a topology: the shares of null keys, null values, values that occur once, and steps that move the wall clock."""
 
     params: MakeParams = _store_only
     topics: tuple[str, ...] = ("in",)
@@ -415,7 +415,7 @@ def _shape(name: str, p: Params) -> tuple[tuple[str, Any], ...]:
 
 
 def graph_of(name: str, p: Params) -> str:
-    """Return what tells a graph apart: the topology's name, and the parameters that change its graph."""
+    """Return the identity of a graph: the topology's name, and the parameters that change its graph."""
     shape = _shape(name, p)
     return name + (" [" + ", ".join(f"{parameter}={value}" for parameter, value in shape) + "]" if shape else "")
 

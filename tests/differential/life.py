@@ -1,4 +1,4 @@
-"""When processors are initialized, called, punctuated and closed: random topologies, as Kafka Streams runs them and as we do.
+"""The times when processors are initialized, called, punctuated and closed: random topologies, in Kafka Streams and here.
 
 python -m tests.differential.life --seed 2 --n 1000 >CASES       cases, one JSON object per line
 python -m tests.differential.life --compare CASES EVENTS         what `oracle.Life` has made of them, compared with ours
@@ -92,7 +92,7 @@ class Recording(Processor[str, str, str, str]):
 
 
 def events_of(case: Case) -> list[str]:
-    """Run a case; return what happened."""
+    """Run a case; return its events."""
     events: list[str] = []
     topology = Topology()
     for node in case["nodes"]:
@@ -110,7 +110,7 @@ def events_of(case: Case) -> list[str]:
 
 
 def read_cases() -> Iterator[Case]:
-    """Yield the cases of the tests, with what Kafka Streams made of each under `events`."""
+    """Yield the cases of the tests, with the events of Kafka Streams for each under `events`."""
     yield from map(json.loads, lzma.decompress(CASES.read_bytes()).decode().splitlines())
 
 

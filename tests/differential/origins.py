@@ -1,4 +1,4 @@
-"""Which record failed: cases run so that all that comes out of their topologies fails, and a look at what is said of each row."""
+"""Find the failed record: run cases in which each output record fails, and check the reported row."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class Failed(Exception):
 
 
 def fail(value: Any) -> Any:
-    """Fail at a row, whatever it is."""
+    """Fail at any row."""
     raise Failed(value)
 
 
 def fail_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have whatever the DSL writes to an output topic of a graph fail just before."""
+    """Have each node that writes to an output topic of a graph fail just before."""
     write = Stream.to
     outputs = {topic for rebuilt in REBUILT.values() for topic in rebuilt.outputs}
 
@@ -55,13 +55,13 @@ def fail_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def marked(case: Case) -> Case:
-    """Return a case with the number of its step in each value, so that what is made of a value tells of which step it is."""
+    """Return a case with the number of its step in each value, so that derived values name their steps."""
     steps = [{**step, "value": f"{step['value']}.{number};"} if step.get("value") is not None else step for number, step in enumerate(case["steps"])]
     return {**case, "steps": [step for step in steps if "topic" in step]}
 
 
 def numbers(text: str | bytes | None) -> list[int]:
-    """Return the steps whose values are in a text, in order."""
+    """Return the steps with values in a text, in order."""
     return [int(number) for number in _NUMBER.findall(text.decode("latin1") if isinstance(text, bytes) else text or "")]
 
 
@@ -104,7 +104,7 @@ def in_an_app(case: Case, cache: int, guarantee: str) -> tuple[list[Failure], li
 
 
 def failures(case: Case, cache: int, *, one_by_one: bool) -> list[Failure]:
-    """Run a case without an app, all its records at once, and return what the handler is asked."""
+    """Run a case without an app, all its records at once, and return the questions to the handler."""
     asked: list[Failure] = []
     config = {**config_of(case), "statestore_cache_max_bytes": cache, "processing_exception_handler": taking_note(asked)}
     with TopologyTestDriver(REBUILT[case["topology"]].build(case["params"]), config=config) as driver:
@@ -133,7 +133,7 @@ def failures(case: Case, cache: int, *, one_by_one: bool) -> list[Failure]:
 
 
 def wrong(case: Case, found: Sequence[Failure]) -> list[str]:
-    """Tell what is said of rows, and is not so: the last record that went into a row is the one that failed.
+    """Find wrong reports about rows: the last record that went into a row is the one that failed.
 
     The values of joins have those of all their sides behind each other, those of a stream with itself too. A late record makes the sliding window
     right behind it, without being in it.

@@ -1,4 +1,4 @@
-"""What the topologies are made of: functions, options, and how a topology is registered by its name."""
+"""The building blocks of the topologies: functions, options, and registration by name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ JOINED = Joined(TEXT, TEXT, TEXT)
 
 
 class Rebuilt(NamedTuple):
-    """A topology of the oracle in our own words: its output topics, and what makes it from a case's parameters."""
+    """A topology of the oracle in our own words: its output topics, and its builder from a case's parameters."""
 
     outputs: tuple[str, ...]
     build: Callable[[Params], Topology]

@@ -80,7 +80,7 @@ register("punctuate_wall", _punctuating(PunctuationType.WALL_CLOCK_TIME), "out")
 
 
 class _Dedup(Processor[Any, Any, Any, Any]):
-    """Let through what did not come within the window before or after."""
+    """Let through records without a match within the window before or after."""
 
     def __init__(self, window_ms: int) -> None:
         self.window_ms = window_ms
@@ -152,7 +152,7 @@ class _Router(Processor[Any, Any, Any, Any]):
 
 
 class _Tally(Processor[Any, Any, Any, Any]):
-    """Write down what came, in a store that two nodes share."""
+    """Write down each record, in a store that two nodes share."""
 
     def __init__(self, tag: str) -> None:
         self.tag = tag

@@ -1,4 +1,4 @@
-"""What happens to a task between two records: its state goes to disk, or it ends and begins again from disk and changelogs."""
+"""Interruptions of a task between two records: its state goes to disk, or it ends and begins again from disk and changelogs."""
 
 from __future__ import annotations
 

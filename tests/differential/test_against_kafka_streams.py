@@ -1,4 +1,4 @@
-"""Every case of seed 1, compared with what the real Kafka Streams made of it."""
+"""Every case of seed 1, compared with the output of the real Kafka Streams."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FORGOTTEN = {"versioned_tt_inner-1-0074", "versioned_tt_outer-1-0059"}
 
 
 @pytest.mark.parametrize("name", REBUILT)
-def test_a_topology_gives_what_kafka_streams_gives(name: str) -> None:
+def test_a_topology_gives_the_results_of_kafka_streams(name: str) -> None:
     """Record by record: keys, values, timestamps, order per topic, the step that causes each, and how many records are dropped."""
     cases = [case for case in read_cases(SEED_1, name) if reason_out_of_reach(name, case["params"]) is None]
     assert cases
@@ -35,7 +35,7 @@ def test_a_topology_gives_what_kafka_streams_gives(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [path.name.removesuffix(".jsonl.xz") for path in sorted(CACHED.iterdir())])
-def test_a_cache_gives_what_that_of_kafka_streams_gives(name: str) -> None:
+def test_a_cache_gives_the_results_of_that_of_kafka_streams(name: str) -> None:
     """Both drivers flush after each record: of several updates of a row in one step the last one comes, and old values are those sent before."""
     cases = [case for case in read_cases(CACHED, name) if reason_out_of_reach(name, case["params"]) is None and case["id"] not in OUTLIVED]
     assert cases
@@ -50,7 +50,7 @@ JOINED_LATE = {"session-1-0058"}
 
 @pytest.mark.parametrize("name", ["tumbling", "hopping", "session"])
 def test_final_results_need_no_long_retention(name: str) -> None:
-    """A difference on purpose: without a retention that is set we give what Kafka Streams gives with a long one, and loses with its default."""
+    """A difference on purpose: without a retention we give the results of Kafka Streams with a long one, which it loses with its default."""
     cases = [case for case in read_cases(SEED_1, name) if case["params"]["emit"] == "close" and case["id"] not in JOINED_LATE]
     assert cases
     for case in cases:
@@ -60,7 +60,7 @@ def test_final_results_need_no_long_retention(name: str) -> None:
 
 
 @pytest.mark.parametrize("case", [json.loads(line) for line in FOUND.read_text().splitlines()], ids=lambda case: case["id"])
-def test_what_was_wrong_once_is_right(case: Case) -> None:
+def test_former_bugs_stay_fixed(case: Case) -> None:
     """The least cases of differences that other seeds have shown."""
     mismatch = compare(case)
     assert mismatch is None, str(mismatch)

@@ -1,4 +1,4 @@
-"""The same cases in large batches: speed must not change what comes out."""
+"""The same cases in large batches: speed must not change the output."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def bytes_or_none(text: str | None) -> bytes | None:
 
 
 @pytest.mark.parametrize("name", [name for name in REBUILT if name in ONE_INPUT])
-def test_a_batch_gives_what_kafka_streams_gives_for_its_records(name: str) -> None:
-    """With one input topic the order of the records is what it is, however many are taken at a time."""
+def test_a_batch_gives_the_results_of_kafka_streams_for_its_records(name: str) -> None:
+    """With one input topic the order of the records is fixed, with any batch size."""
     for case in reachable(name):
         outputs: dict[str, list[tuple[Any, ...]]] = {topic: [] for topic in REBUILT[name].outputs}
         for row in case["expected"]:
@@ -37,7 +37,7 @@ def test_a_batch_gives_what_kafka_streams_gives_for_its_records(name: str) -> No
 
 
 @pytest.mark.parametrize("name", [name for name in REBUILT if name not in ONE_INPUT | WITH_CLOCK | APART])
-def test_a_batch_gives_what_its_records_give_one_by_one(name: str) -> None:
+def test_a_batch_gives_the_results_of_its_records_one_by_one(name: str) -> None:
     """With several input topics, buffered records are taken in the order of their timestamps, and batches do not change it."""
     for case in reachable(name):
         assert run_whole(case, one_by_one=False) == run_whole(case, one_by_one=True), case["id"]

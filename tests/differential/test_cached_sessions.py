@@ -1,4 +1,4 @@
-"""Where cached sessions come out otherwise than in Kafka Streams, it is because its cache still has what its store has given up: nothing else."""
+"""Cached sessions differ from Kafka Streams only where its cache still has entries that its store has dropped."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class KafkaStreamsCache:
         self.dirty: dict[tuple[Any, int, int], None] = {}
 
     def find(self, key: Any, earliest_end: int, latest_start: int) -> list[Session]:
-        """Return what the store has, and what has been flushed into it, whether it has that still or not."""
+        """Return the rows of the store, and all rows flushed into it, whether it still has them or not."""
         found: dict[tuple[int, int], Entry | None] = {
             (end, start): entry for start, end, entry in self.store.find_entries(key, earliest_end, latest_start)
         }
@@ -49,7 +49,7 @@ class KafkaStreamsCache:
         self.dirty[handle] = None
 
     def flush(self, context: NodeContext, headers: Headers, *, send_old: bool) -> None:
-        """Send what was updated; a delete only if the store has the session. Deleted ones leave the cache, the others stay."""
+        """Send the updates; a delete only if the store has the session. Deleted ones leave the cache, the others stay."""
         for handle in self.dirty:
             key, start, end = handle
             entry = self.held[handle]
@@ -99,8 +99,8 @@ class Emulation:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_with_a_cache_that_has_what_the_store_has_given_up_all_is_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Record by record, for every case: so what differs without it differs for that reason alone."""
+def test_with_a_cache_that_keeps_rows_of_the_store_all_is_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Record by record, for every case: so all differences without it have that one reason."""
     monkeypatch.setattr(_sessions, "one_at_a_time", lambda *_: None)
     for case in read_cases(CACHED_SESSIONS, name):
         monkeypatch.setattr(_sessions, "_cached_form", Emulation().form)
@@ -109,8 +109,8 @@ def test_with_a_cache_that_has_what_the_store_has_given_up_all_is_the_same(name:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_outlives_its_store_there_is_gone_here(name: str) -> None:
-    """Without it most cases are the same; what differs reaches, there, into sessions that the store does not have any more."""
+def test_rows_that_outlive_their_store_there_are_gone_here(name: str) -> None:
+    """Without it most cases are the same; the others reach into sessions that the store does not have any more."""
     cases = read_cases(CACHED_SESSIONS, name)[:SOME]
     same = [case for case in cases if compare(case) is None]
     assert len(same) > len(cases) // 2

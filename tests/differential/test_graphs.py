@@ -1,4 +1,4 @@
-"""The graphs of the topologies, compared with what the real Kafka Streams says of its own."""
+"""The graphs of the topologies, compared with those of the real Kafka Streams."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REACHABLE = [graph for graph, case in GRAPHS.items() if reason_out_of_reach(case
 
 @pytest.mark.parametrize("graph", REACHABLE)
 def test_a_graph_has_kafka_streams_names_and_shape(graph: str) -> None:
-    """Nodes, stores, topics and subtopologies, text for text: who moves an app finds its topics and stores again."""
+    """Nodes, stores, topics and subtopologies, text for text: an app that moves here finds its topics and stores again."""
     case = GRAPHS[graph]
     stores, _, text = DESCRIBED[graph]
     topology = REBUILT[case["topology"]].build(case["params"])

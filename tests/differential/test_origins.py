@@ -53,7 +53,7 @@ def test_a_row_that_fails_names_its_own_record_in_an_app(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_row_that_fails_names_its_own_record_however_many_are_taken_at_a_time(name: str) -> None:
-    """Batches say what single records say; without a cache it is about the same rows, unless subtopologies meet again."""
+    """Batches give the same reports as single records; without a cache they are about the same rows, unless subtopologies meet again."""
     for case in one_of_each_graph(name):
         for cache in CACHES:
             alone, together = (failures(case, cache, one_by_one=one_by_one) for one_by_one in (True, False))

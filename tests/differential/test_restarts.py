@@ -1,4 +1,4 @@
-"""The same cases with tasks that end and begin again, and with state that has gone to disk: neither must change what comes out."""
+"""The same cases with tasks that end and begin again, and with state that has gone to disk: neither must change the output."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_restart_changes_nothing(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(FORGETFUL))
-def test_what_forgets_the_stream_time_is_right_until_then_and_goes_on(name: str) -> None:
+def test_operators_without_a_restored_stream_time_are_right_until_then_and_go_on(name: str) -> None:
     """Windows that are late or closed by the time before the restart are not so at once behind it; state is there again all the same."""
     cases = [case for case in read_cases(SEED_1, name) if reason_out_of_reach(name, case["params"]) is None]
     for case in cases[SOME]:
@@ -55,7 +55,7 @@ def test_what_forgets_the_stream_time_is_right_until_then_and_goes_on(name: str)
 
 @pytest.mark.parametrize("name", [name for name in REBUILT if name not in STATELESS])
 def test_state_on_disk_is_as_good_as_state_in_memory(name: str) -> None:
-    """What was written and has left memory is found again by every way of reading."""
+    """A row that was written and has left memory is found by every way of reading."""
     cases = [case for case in read_cases(SEED_1, name) if case["params"]["store"] == "rocksdb" and reason_out_of_reach(name, case["params"]) is None]
     assert cases
     for case in cases[SOME]:

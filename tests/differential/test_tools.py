@@ -1,4 +1,4 @@
-"""The tools of the comparison: what makes cases, and what would notice a difference."""
+"""The tools of the comparison: the generators of cases, and the detection of a difference."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def a_case() -> Any:
 
 @pytest.mark.parametrize("name", SPECS)
 def test_the_input_of_a_case_is_a_function_of_seed_topology_and_index(name: str) -> None:
-    """What is generated now is what went through Kafka Streams when the cases were made."""
+    """The generated cases equal those that went through Kafka Streams."""
     for index, case in enumerate(read_cases(SEED_1, name)):
         assert make_case(name, 1, index) == {part: case[part] for part in ("id", "topology", "params", "steps")}
 
@@ -58,7 +58,7 @@ def test_an_error_is_a_difference() -> None:
 
 
 def test_results_are_joined_with_their_input(tmp_path: Path) -> None:
-    """What the other kind of store gave is kept where it is something else."""
+    """The results of the other kind of store are kept where they differ."""
     case = make_case("stream_count", 1, 0)
     rows = [{"after_step": 0, "key": "k1", "value": "1", "timestamp": 3}]
     result = {"id": case["id"], "expected": rows, "dropped": 1}
@@ -69,7 +69,7 @@ def test_results_are_joined_with_their_input(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"id": "another"}, {"error": "step 3: NullPointerException"}])
-def test_what_did_not_run_is_no_case(wrong: dict[str, str]) -> None:
+def test_a_run_that_did_not_happen_is_no_case(wrong: dict[str, str]) -> None:
     """Neither an error of Kafka Streams, nor results that are not of this input."""
     case = make_case("stream_count", 1, 0)
     result = {"id": case["id"], "expected": [], "dropped": 0}

@@ -1,4 +1,4 @@
-"""Tables with versioned stores: what is joined, filtered and grouped of them."""
+"""Tables with versioned stores: joins, filters and groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures and lists in prose agree with the code: defaults that sentences name, dependencies, and the list of what is not there yet."""
+"""Figures and lists in prose agree with the code: defaults in sentences, dependencies, and the list of missing features."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_defaults_named_in_prose_are_those_of_the_settings() -> None:
 
 
 @pytest.mark.parametrize("words", ABSENT)
-def test_what_is_not_there_yet_is_not_there(words: str) -> None:
+def test_future_offsets_are_absent(words: str) -> None:
     """The pages do not say of something that it is missing when it is there."""
     page = (ROOT / "docs" / "streams-semantics.md").read_text(encoding="utf-8")
     listed = words in page.split("## What is not there yet\n", 1)[1].split("\n## ", 1)[0]

@@ -1,4 +1,4 @@
-"""What the documentation shows is run, what it links to is there, and it builds."""
+"""The documentation's code runs, its links lead somewhere, and it builds."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LINK = re.compile(r"\]\((?!https?:|#)(?P<path>[^)#\s]+)")
 
 
 def is_elsewhere(module: ModuleType, name: str) -> bool:
-    """Tell modules, versions, and what another module of the page exports too."""
+    """List modules, versions, and names that another module of the page exports, too."""
     value = getattr(module, name)
     return name == "__version__" or inspect.ismodule(value) or (module is ks_actors and value is getattr(ks_actors.serdes, name, None))
 

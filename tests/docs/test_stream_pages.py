@@ -1,4 +1,4 @@
-"""What the pages about streams list is what there is."""
+"""The lists in the pages about streams are complete."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_architecture_names_folders_and_files_that_exist() -> None:
 
 @pytest.mark.parametrize("page", sorted(path.name for path in DOCS.glob("*.md")))
 def test_pages_name_attributes_that_exist(page: str) -> None:
-    """What a page calls `App.x`, `Table.x` and the like is there."""
+    """Names such as `App.x` and `Table.x` on a page exist."""
     text = (DOCS / page).read_text(encoding="utf-8")
     kinds = [kind for kind in vars(ks_actors).values() if inspect.isclass(kind)]
     by_name = {kind.__name__: kind for kind in kinds}

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def texts(file: str) -> dict[str, str]:
-    """Return what Kafka Streams says of each graph."""
+    """Return Kafka Streams' description of each graph."""
     whole = (Path(__file__).parent / file).read_text()
     return dict((*text.split("\n", 1),) for text in whole.split("===== ")[1:])  # type: ignore[misc]  # two of each
 
@@ -286,14 +286,14 @@ def one_repartition_behind_merges(b: StreamsBuilder) -> None:
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_names_and_shape_are_kafkas(name: str) -> None:
-    """Text for text: who moves an app finds topics and stores under their names."""
+    """Text for text: an app that moves here finds topics and stores under their names."""
     builder = StreamsBuilder()
     GRAPHS[name](builder)
     assert str(builder.build().describe()) == TEXTS[name]
 
 
 @pytest.mark.parametrize("name", OPTIMIZED)
-def test_what_is_optimized_is_kafkas(name: str) -> None:
+def test_optimizations_are_kafkas(name: str) -> None:
     """Text for text with all optimizations, too; the graph is as it was then, and the topology without them is the same as ever."""
     builder = StreamsBuilder()
     GRAPHS[name](builder)

@@ -54,7 +54,7 @@ def results(optimization: str) -> dict[str, list[Any]]:
 
 @pytest.mark.parametrize("optimization", ["all", "merge.repartition.topics", "single.store.self.join", "reuse.ktable.source.topics"])
 def test_results_are_the_same(optimization: str) -> None:
-    """Record by record; what is one task here sees the records in the order in which they were written."""
+    """Record by record; one task here sees the records in the order in which they were written."""
     assert results(optimization) == results("none")
 
 
@@ -71,7 +71,7 @@ def test_there_are_fewer_topics() -> None:
 @pytest.mark.parametrize("source", [STRINGS, None])
 @pytest.mark.parametrize("left", [False, True])
 def test_a_join_with_a_global_table_stays_before_its_topic(left: bool, source: Any) -> None:
-    """The repartition behind it is of what the joiner returns, with a serde for that: it cannot move to where values are not joined yet."""
+    """The repartition behind it is of the joiner's result, with a serde for that: it cannot move to where values are not joined yet."""
     builder = StreamsBuilder()
     table = builder.global_table("table", STRINGS)
     stream: Stream[Any, Any] = builder.stream("in", source).select_key(lambda _, value: value[:1])

@@ -1,4 +1,4 @@
-"""What streams carry along, and what the DSL refuses."""
+"""The types and options that streams carry along, and the DSL's refusals."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ async def later_value(value: Any) -> Any:
 
 
 def test_async_functions_are_recorded_with_their_options() -> None:
-    """Whatever operation they are given to."""
+    """For any operation."""
     b = StreamsBuilder()
     s: Stream[Any, Any] = b.stream("in")
     retry = Retry(attempts=2)
@@ -182,7 +182,7 @@ def test_print_writes_a_line_for_each_record(mapper: Any, capsys: pytest.Capture
 
 
 def test_a_builder_can_build_again() -> None:
-    """What came later is in the second topology; both are whole."""
+    """Later operations are in the second topology; both are complete."""
     b = StreamsBuilder()
     s = b.stream("in")
     s.to("a")
@@ -286,7 +286,7 @@ def test_mistakes_are_refused_with_names(what: str) -> None:
 
 
 def test_global_tables_are_joined_by_a_key_told() -> None:
-    """No repartition, whatever happened to the key before."""
+    """No repartition, with any change of the key before."""
     b = StreamsBuilder()
     table = b.global_table("g", materialized=Materialized("gs"))
     s: Stream[Any, Any] = b.stream("in").map(pair)
@@ -315,6 +315,6 @@ class Bound:
         (min, 1),
     ],
 )
-def test_a_function_is_called_with_what_it_requires(function: Any, wanted: int) -> None:
-    """Optional parameters are left alone; what tells nothing gets the fewest."""
+def test_a_function_is_called_with_its_required_arguments(function: Any, wanted: int) -> None:
+    """Optional parameters are left alone; a function without a signature gets the fewest."""
     assert check_function(function, 1, 2, role="mapper", of="map") == wanted

@@ -1,4 +1,4 @@
-"""Types that operations give; the type checker is the one who tests, running only shows that the calls are real."""
+"""Types that operations give; the type checker does the test, and a run only shows that the calls are real."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def added_or_none(key: str, value: int, aggregate: float) -> float | None:
 
 
 def test_joins_have_precise_types() -> None:
-    """What may be missing may be None; a global table has keys of its own."""
+    """Missing sides may be None; a global table has keys of its own."""
     b = StreamsBuilder()
     s = b.stream("in", Consumed(STRING, LONG))
     t = b.table("t", Consumed(STRING, STRING))

@@ -1,4 +1,4 @@
-"""Tables with a history, beyond what is compared with Kafka Streams."""
+"""Tables with a history, beyond the comparison with Kafka Streams."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Step = tuple[str, str, str | None, int]
 
 
 def run(builder: StreamsBuilder, *steps: Step) -> list[tuple[Any, Any, int]]:
-    """Pipe topic, key, value and timestamp, and return what comes out."""
+    """Pipe topic, key, value and timestamp, and return the output."""
     with TopologyTestDriver(builder.build()) as driver:
         out = driver.create_output_topic("out", TEXT, TEXT)
         for topic, key, value, timestamp in steps:
@@ -56,7 +56,7 @@ def paired(left: str | None, right: str | None) -> str:
 
 @pytest.mark.parametrize("stored", ["source", "filter", "map", "transform", "stream", "aggregate", "grouped", "join"])
 def test_every_table_may_have_a_history(stored: str) -> None:
-    """A stream is joined with the version that was valid at its time, whatever the table is made of."""
+    """A stream is joined with the version that was valid at its time, for any kind of table."""
     builder = StreamsBuilder()
     stream = builder.stream("left", CONSUMED)
 
@@ -86,7 +86,7 @@ def test_every_table_may_have_a_history(stored: str) -> None:
     assert rows == [("k", "1-a", 15), ("k", "2-b", 25), ("k", "3-None", 5)]
 
 
-def test_what_is_derived_of_a_history_has_it() -> None:
+def test_tables_derived_from_a_history_have_it() -> None:
     """Filtered and mapped tables without stores are looked up in the past too, and leave updates of the past out of joins and groups."""
     builder = StreamsBuilder()
     table = builder.table("right", CONSUMED, HISTORY).filter_not(lambda _, v: v == "x").map_values(lambda v: v + "!")
@@ -107,7 +107,7 @@ def test_what_is_derived_of_a_history_has_it() -> None:
 
 
 def test_records_wait_for_the_grace_period() -> None:
-    """They are joined by time, then by key, and then in the order in which they came; what comes later than that is joined at once."""
+    """They are joined by time, then by key, and then in the order of arrival; a later record is joined at once."""
     builder = StreamsBuilder()
     table = builder.table("right", CONSUMED, HISTORY)
     builder.stream("left", CONSUMED).left_join(table, paired, Joined(TEXT, TEXT, grace_ms=10)).to("out", PRODUCED)
@@ -142,7 +142,7 @@ def test_records_wait_for_the_grace_period() -> None:
         (lambda b: b.stream("s", CONSUMED).join(b.table("t", CONSUMED, HISTORY), paired, Joined(grace_ms=-1)), "grace_ms of Joined is -1"),
     ],
 )
-def test_what_cannot_have_a_history_is_refused(build: Callable[[StreamsBuilder], Any], words: str) -> None:
+def test_tables_that_cannot_have_a_history_are_refused(build: Callable[[StreamsBuilder], Any], words: str) -> None:
     """When the topology is made, by name."""
     with pytest.raises(TopologyError, match=words):
         build(StreamsBuilder())
@@ -155,7 +155,7 @@ def versioned_table() -> Topology:
 
 
 def test_a_table_with_a_history_is_on_disk_and_not_cached() -> None:
-    """Unless its options say otherwise: as in Kafka Streams, whose versioned stores are in RocksDB."""
+    """Unless its options say otherwise: as in Kafka Streams, where versioned stores are in RocksDB."""
     spec = versioned_table().stores["rows"]
     assert (spec.kind, spec.type, spec.caching, spec.history_retention_ms) == (StoreKind.VERSIONED, "rocksdb", False, 100)
 

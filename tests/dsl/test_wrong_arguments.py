@@ -1,4 +1,4 @@
-"""Each argument of each operation: what cannot work is refused in the call itself, by an error that names the operation and the argument."""
+"""Each argument of each operation: the call itself refuses an invalid one, with an error that names the operation and the argument."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def by_name(*_: Any, must: Any) -> Any:
 
 
 def wrong_functions(name: str, counts: tuple[int, ...], awaited: bool) -> list[Any]:
-    """Return what an argument of so many arguments cannot be."""
+    """Return invalid values for an argument of so many arguments."""
     values: list[Any] = ["upper", 5, 1.5, b"f", [two], {"f": two}, object(), STRING, some, by_name]
     values += [each for number, each in enumerate(FITTING) if number not in counts]
     values += [] if name in OPTIONAL else [None]
@@ -185,7 +185,7 @@ def wrong_functions(name: str, counts: tuple[int, ...], awaited: bool) -> list[A
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_that_cannot_be_called_so_are_refused_by_name(name: str) -> None:
-    """Whatever is no function, has other parameters, or is an `async def` where nothing is awaited; the error names role and operation."""
+    """Any value that is no function, has other parameters, or is an `async def` where nothing is awaited; the error names role and operation."""
     call, counts, awaited = FUNCTIONS[name]
     operation, role = name.split(": ")
     wrong = wrong_functions(name, counts, awaited)
@@ -482,7 +482,7 @@ class Stored(Processor[Any, Any, Any, Any]):
         (Keeper(), "is a processor, not a supplier: give its class"),
     ],
 )
-def test_processors_that_cannot_work_are_refused_where_they_are_added(supplier: Any, words: str) -> None:
+def test_processors_that_cannot_work_are_refused_when_they_are_added(supplier: Any, words: str) -> None:
     """Their supplier, methods and stores are looked at in the call."""
     with pytest.raises(TopologyError, match=words):
         source().add_processor("x", supplier, "in")

@@ -201,6 +201,6 @@ def test_generators_are_welcome_where_their_results_are_taken() -> None:
 
 
 def test_a_good_app_passes() -> None:
-    """What is fitting is taken, a coroutine function for the uncaught handler too."""
+    """A valid one is accepted, a coroutine function for the uncaught handler too."""
     app(topics={"in": 1}, on_state=two, uncaught_handler=later, task_priority=one)
     stream().map_values(call, max_in_flight=5, order="none", timeout_ms=5, retry=Retry(attempts=1, on=(OSError,)))

@@ -1,4 +1,4 @@
-"""What the flights job has to find, computed another way: by polars, from the files, over all rows at once."""
+"""The expected results of the flights job, computed another way: by polars, from the files, over all rows at once."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def rows() -> pl.DataFrame:
 
 @cache
 def expected(limit: int = FLIGHTS) -> Expected:
-    """Compute what comes of the first `limit` flights."""
+    """Compute the results of the first `limit` flights."""
     reported = rows().head(limit)
     parses = pl.col("dep_delay").is_not_null() & pl.col("arr_delay").is_not_null()
     flights = reported.filter(parses)

@@ -1,4 +1,4 @@
-"""Run the flights job as users do, in a process of its own, and look at what it left behind."""
+"""Run the flights job as users do, in a process of its own, and check its files and topics."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def command(directory: Path, *options: str) -> list[str]:
 
 
 def run(directory: Path, *options: str) -> str:
-    """Run the job to its end; return what it printed."""
+    """Run the job to its end; return its output."""
     done = subprocess.run(command(directory, *options), cwd=ROOT, capture_output=True, text=True, check=False, timeout=200, env=ENVIRONMENT)  # noqa: S603 - our own
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
 
 async def results(directory: Path) -> Results:
-    """Read what is committed."""
+    """Read the committed records."""
     async with opened(Options(directory, "exactly_once_v2", 0)) as log:
         return await read(log)
 

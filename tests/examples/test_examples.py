@@ -1,4 +1,4 @@
-"""The examples do what they say."""
+"""The examples do as they say."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ def test_header(name: str) -> None:
 
 
 def test_ping_pong_prints_the_loser() -> None:
-    """An even number of hits ends at the player who was asked first."""
+    """An even number of hits ends at the player that was asked first."""
     assert re.fullmatch(r"the ball fell at /table/left after 10,000 hits, [\d.]+ µs each\n", output_of("ping_pong"))
 
 
 @pytest.mark.parametrize(("hops", "loser"), [(0, "/table/left"), (1, "/table/right"), (7, "/table/right"), (8, "/table/left")])
 async def test_ping_pong_alternates(hops: int, loser: str) -> None:
-    """The ball goes from one player to the other at each hit, and whoever has it last answers the ask."""
+    """The ball goes from one player to the other at each hit, and its last holder answers the ask."""
     assert await load("ping_pong").play(hops) == loser
 
 
 def test_worker_pool_output_is_always_the_same() -> None:
-    """What the pool prints depends neither on time nor on which worker got which job."""
+    """The output of the pool depends neither on time nor on the assignment of jobs to workers."""
     expected = "20 results of 4 workers, 4 failed attempts, 4 restarts\njob 1: ec0850c368e8, job 20: 06cf7c8074c9\n"
     assert {output_of("worker_pool"), output_of("worker_pool")} == {expected}
 
@@ -137,8 +137,8 @@ async def test_app_counts_hits() -> None:
     assert gate.saved == ["home", "news", "home"]
 
 
-async def test_app_refuses_what_it_cannot_queue() -> None:
-    """With a full mailbox POST and GET answer 503 at once, and what was accepted before is done when the store works again."""
+async def test_app_refuses_requests_that_it_cannot_queue() -> None:
+    """With a full mailbox POST and GET answer 503 at once, and accepted requests are done when the store works again."""
     gate = Gate(expected=3)
     async with client_of(load("starlette_app").create_app(save=gate.save, capacity=2)) as client:
         assert (await post(client, "home")).status_code == 202
@@ -167,7 +167,7 @@ async def test_app_outlives_a_failing_store(caplog: pytest.LogCaptureFixture) ->
 
 
 async def test_app_ends_its_actors_with_it() -> None:
-    """When the application has shut down, its actor refuses what comes."""
+    """When the application has shut down, its actor refuses further requests."""
     app = load("starlette_app").create_app()
     async with client_of(app) as client:
         assert (await count(client, "home")).json() == {"count": 0}

@@ -1,4 +1,4 @@
-"""The flights job finds what polars finds in the same files, count for count."""
+"""The flights job gives the same counts as polars from the same files."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ async def test_undisturbed_the_tables_are_the_same_however_it_runs(tmp_path: Pat
 
 
 def tables(printed: str) -> str:
-    """Return what was printed between the lines of progress and the one about speed."""
+    """Return the lines printed between those of progress and the one about speed."""
     return printed[printed.index("Carriers") : printed.rindex("\n", 0, -1)]
 
 
-async def test_dead_letters_tell_where_they_were(tmp_path: Path) -> None:
-    """A row that does not parse is kept as it came, with Kafka Streams' headers: what went wrong, and where it was read."""
+async def test_dead_letters_name_their_source(tmp_path: Path) -> None:
+    """A row that does not parse is kept as it came, with Kafka Streams' headers: the error, and its place."""
     flights_job.run(tmp_path, "--limit", "5000")
     letters = (await flights_job.results(tmp_path)).dead_letters
     assert sorted(letter.row for letter in letters if letter.row) == sorted(expected(5_000).dead_letters)
@@ -93,8 +93,8 @@ def pairs(records: Iterable[TestRecord[K, V]]) -> Iterator[tuple[K, V]]:
     return ((record.key, record.value) for record in records if record.key is not None and record.value is not None)
 
 
-async def test_loading_goes_on_where_it_ended(tmp_path: Path) -> None:
-    """Loaded in two runs of the process, or by slices that did not get everywhere, the topics hold what one run loads."""
+async def test_loading_goes_on_at_its_last_position(tmp_path: Path) -> None:
+    """Loaded in two runs of the process, or by slices that did not get everywhere, the topics hold the same as after one run."""
     whole = Options(tmp_path / "whole", "exactly_once_v2", 5_000)
     parts = Options(tmp_path / "parts", "exactly_once_v2", 5_000)
     async with opened(whole) as log:
@@ -134,7 +134,7 @@ async def contents(log: Log, topic: str) -> dict[int, list[tuple[bytes | None, b
 
 
 async def test_processed_counts_flights_and_dead_letters(tmp_path: Path) -> None:
-    """Before anything is processed nothing is, and in the end all of it, whatever is in the log between the records."""
+    """Before anything is processed nothing is, and in the end all of it, with anything in the log between the records."""
     async with opened(Options(tmp_path, "exactly_once_v2", 0)) as log:
         await load.load(log, 2_000, lambda _: None)
         assert await processed(log) == 0

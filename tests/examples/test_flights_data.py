@@ -58,7 +58,7 @@ def test_the_package_of_the_data_is_not_imported() -> None:
 
 
 def test_progress_without_a_terminal() -> None:
-    """There is a line for the first step and the last, and none for what did not move."""
+    """There is a line for the first step and the last, and none without progress."""
     out = io.StringIO()
     with progress(Console(file=out), seconds=1_000) as show:
         for done in (1, 2, 3, 3):

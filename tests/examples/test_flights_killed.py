@@ -1,4 +1,4 @@
-"""The flights job is killed where it stands, again and again, and finds what it would have found."""
+"""The flights job is killed at any point, again and again, and still gives the right results."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LOADING, PROCESSING = 0.2, 0.95
 
 
 def moments() -> Iterator[tuple[str, int, float]]:
-    """Yield ten random moments in the order of the work: what is done then, how many flights of it, and how many seconds more to wait."""
+    """Yield ten random moments in the order of the work: its phase, the number of flights so far, and further seconds to wait."""
     seed = int(os.environ.get("FLIGHTS_SEED", random.randrange(1 << 32)))
     say(f"FLIGHTS_SEED={seed}")
     source = random.Random(seed)
@@ -65,7 +65,7 @@ def number(text: str) -> int:
 
 
 def say(text: str) -> None:
-    """Tell who looks into a failure."""
+    """Tell the person that looks into a failure."""
     sys.stdout.write(f"{text}\n")
 
 

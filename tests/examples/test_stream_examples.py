@@ -1,4 +1,4 @@
-"""The examples of streams do what they say."""
+"""The examples of streams do as they say."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def output_of(name: str) -> str:
 
 
 def test_word_count_prints_the_most_frequent_words() -> None:
-    """What it prints is always the same: the words that come most often, equal ones by the alphabet."""
+    """Its output is always the same: the most frequent words, equal ones by the alphabet."""
     expected = " 10 it\n 10 of\n 10 the\n 10 was\n  2 age\n  2 epoch\n  2 season\n  2 times\n"
     assert output_of("word_count") == expected
 
@@ -42,7 +42,7 @@ async def test_word_count_counts_all_words(partitions: int, guarantee: str) -> N
     assert await module.count_words(module.TEXT, partitions=partitions, guarantee=guarantee) == expected
 
 
-def test_enrich_tells_what_it_has_saved() -> None:
+def test_enrich_prints_its_savings() -> None:
     """All clicks come out, calls that failed were made again, and all of it took a fraction of the calls' time."""
     lines = output_of("enrich_async").splitlines()
     assert re.fullmatch(r"400 visits from 408 calls, 8 of them failed, at most \d+ at once", lines[0])
@@ -100,7 +100,7 @@ async def test_service_sums_orders() -> None:
         assert (await client.get("/sales/eve")).status_code == 404
 
 
-async def test_service_tells_how_it_is() -> None:
+async def test_service_reports_its_health() -> None:
     """Health is the state of the app with its metrics; when the app has ended it is 503."""
     app = load("fastapi_like_app").create_app()
     async with client_of(app) as client:
@@ -116,7 +116,7 @@ async def test_service_tells_how_it_is() -> None:
         assert (response.status_code, response.json()["state"]) == (503, "NOT_RUNNING")
 
 
-async def test_service_goes_on_where_it_was(tmp_path: Path) -> None:
+async def test_service_goes_on_with_its_earlier_state(tmp_path: Path) -> None:
     """On a log in a directory, orders and sums are there after a restart, and none is counted twice."""
     module = load("fastapi_like_app")
     for expected in (100, 200, 300):

@@ -69,11 +69,11 @@ FEW: Final = 40
 
 
 class Failing(Exception):
-    """What an object raises that is looked at."""
+    """An error of an object that is looked at."""
 
 
 class Acting:
-    """An object that changes what is around it whenever it is looked at, and at its end."""
+    """An object that changes its surroundings whenever it is looked at, and at its end."""
 
     def __init__(self, scene: Scene) -> None:
         self.scene: Scene = scene
@@ -159,7 +159,7 @@ class Scene:
             gc.collect(0)
 
     def call(self, function: Callable[..., Any], arguments: list[Any]) -> None:
-        """Call a function; whatever it raises is good, but a SystemError."""
+        """Call a function; any error of it is good, but a SystemError."""
         self.live = True
         try:
             function(*arguments)

@@ -104,7 +104,7 @@ def compressed(body: bytes, which: int) -> bytes:
 
 
 def new_batch(random: Random) -> bytearray:
-    """Return a batch whose header fits, for the most part, to records that may not."""
+    """Return a batch with a header that fits, for the most part, to records that may not."""
     count, wild = random.choice((1, 1, 2, 3, 5, 8)), random.choice((0, 0, 0.1, 0.5))
     deltas = list(range(count)) if random.random() < 0.7 else sorted(random.sample(range(count * 3), count))
     body = bytearray(b"".join(record(random, delta, wild) for delta in deltas))
@@ -198,7 +198,7 @@ def read(
 
 
 def compare(raw: bytes, aborted: list[tuple[int, int]] | None, position: int, limit: int, memory: int = MAX_DECOMPRESSED) -> None:
-    """Read with the kernel, with its twin, and as without the kernel, when aiokafka reads what it can."""
+    """Read with the kernel, with its twin, and without the kernel, when aiokafka reads the records."""
     misread: list[bool] = []
 
     def by_aiokafka(data: bytes) -> Any:

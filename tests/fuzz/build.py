@@ -35,7 +35,7 @@ def compiler() -> str:
 
 
 def build(to: Path, *flags: str) -> Path:
-    """Build the kernel into a directory, each file by itself, some at a time; return the file. Raises NoSanitizer with what the compiler said."""
+    """Build the kernel into a directory, each file by itself, some at a time; return the file. Raises NoSanitizer with the compiler's message."""
     include = sysconfig.get_paths()["include"]
     objects, running = [], []
     try:

@@ -1,4 +1,4 @@
-"""Functions of columns beside Python: partitions, texts and numbers, what is scattered, what meets, keys of windows, and dicts."""
+"""Column functions beside Python: partitions, texts and numbers, scattering, joining, keys of windows, and dicts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def partitions(random: Random) -> None:
 
 
 def serdes(random: Random) -> None:
-    """Encode and decode, and refuse what is of another type."""
+    """Encode and decode, and refuse other types."""
     texts = [random.choice((None, text(random), text(random))) for _ in range(random.randrange(20))]
     encoded = [None if each is None else each.encode() for each in texts]
     assert _kernel.encode_texts(texts) == encoded

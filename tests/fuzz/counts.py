@@ -38,7 +38,7 @@ class Counted(NamedTuple):
 
 
 def count(to: Counted, keys: list[Any], values: list[Any], times: list[Any], start: int, *, with_old: bool) -> tuple[int, int]:
-    """Do what `count_up` does."""
+    """Do the same as `count_up`."""
     size = 0
     for at in range(start, len(keys)):
         key, time = keys[at], times[at]
@@ -58,7 +58,7 @@ def count(to: Counted, keys: list[Any], values: list[Any], times: list[Any], sta
 
 
 def table_session(random: Random) -> None:
-    """Count, look for what is absent, and take entries apart."""
+    """Count, find absent keys, and take entries apart."""
     view = {any_key(random): entry_of(random) for _ in range(random.choice((0, 1, 5, 12, 40)))}
     if random.random() < 0.3:
         view.update({f"x{number}": (number, number) for number in range(random.choice((5, 200)))})
@@ -96,7 +96,7 @@ class Clock(NamedTuple):
 
 
 def count_windows(store: Any, keys: list[Any], times: list[Any], start: int, out: Any, clock: Clock) -> tuple[int, int, int, int, int]:
-    """Do what the function of the kernel does."""
+    """Do the same as the function of the kernel."""
     panes, dirty, windows, missing = store
     found, changes, stamps, with_old = out
     now, observed, added, length, at = clock.now, clock.observed, 0, 0, start

@@ -23,7 +23,7 @@ def key_of(random: Random) -> bytes:
 
 
 def put(random: Random, pair: Pair) -> None:
-    """Put rows, one of which may be none: what is in front of it is put."""
+    """Put rows, one of which may be none: the rows in front of it are put."""
     rows, plain = pair
     count = random.choice((0, 1, 2, 31, 32, 33, 70, 400))
     keys: list[Any] = [key_of(random) for _ in range(count)]

@@ -123,7 +123,7 @@ class Session:
             assert rows.write(low, high, limit, header) == _kernel.write_records(names, contents, columns[4], None, 0, limit, header)
 
     def plain_key(self, key: Any) -> Any:
-        """Return what a key stands for, None where there can be no rows of it."""
+        """Return the object of a key, None where there can be no rows of it."""
         kind: Any = str if self.texts[0] else bytes
         return kind(key) if isinstance(key, kind) and is_of(kind(key), text=self.texts[0]) else None
 

@@ -1,4 +1,4 @@
-"""Do sessions until the time is over; it is a process of its own, since a sanitizer ends it. What it is at is in a file, for who comes after it."""
+"""Run sessions until the time is over, in a process of its own, since a sanitizer ends it. A file names the current session, for its successor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The forms of a store's entries, for its engine, its changelog and those who ask, beside plain Python."""
+"""The forms of a store's entries, for its engine, its changelog and its readers, beside plain Python."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Store:
             self.entries.setdefault(outer, {})[inner] = self.entry()
 
     def find(self, handle: Any, noted: list[dict[Any, Any]]) -> Any:
-        """Return what is noted of a handle, else what is there, else NOTHING."""
+        """Return the noted value of a handle, else the stored one, else NOTHING."""
         if self.shape != TABLE and (type(handle) is not tuple or len(handle) != 2):
             return NOTHING
         for each in noted:

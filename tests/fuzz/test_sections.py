@@ -1,4 +1,4 @@
-"""The kernel does what Python does, for some random sessions of each kind and all batches that were kept; `python -m tests.fuzz` goes on."""
+"""The kernel does the same as Python, for some random sessions of each kind and for all recorded batches; `python -m tests.fuzz` goes on."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ SESSIONS = 150
 
 
 @pytest.mark.parametrize("section", sections.SECTIONS if HAS_KERNEL else [])
-def test_the_kernel_does_what_python_does(section: str) -> None:
-    """Whatever it is given: the same results and errors, in any order of operations."""
+def test_the_kernel_does_the_same_as_python(section: str) -> None:
+    """For any arguments: the same results and errors, in any order of operations."""
     for seed in range(SESSIONS):
         sections.play(section, seed)
 
 
 @pytest.mark.parametrize("name", batches.BATCHES if HAS_KERNEL else [])
 def test_batches_that_were_kept_are_read_alike(name: str) -> None:
-    """With the kernel and without it, by as many records at a time as there may be; what lies behind is read when one cannot be."""
+    """With the kernel and without it, with any number of records at a time; later ones are read when one cannot be."""
     raw, random = batches.BATCHES[name], Random(name)
     for position, limit in ((0, 1000), (0, 1), (1, 2)):
         for aborted in (None, [(7, 0)]):

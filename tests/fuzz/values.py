@@ -1,4 +1,4 @@
-"""Values that sessions draw: most of them ordinary, some at the edge of what fits, some of classes that the kernel leaves to Python."""
+"""Values that sessions draw: most of them ordinary, some at the limits of their type, some of classes that the kernel leaves to Python."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def any_key(random: Random) -> Any:
 
 
 def outcome(call: Callable[..., Any], *arguments: Any) -> tuple[Any, type[Exception] | None]:
-    """Return what a call returns, or the class of what it raises."""
+    """Return the result of a call, or the class of its error."""
     try:
         return call(*arguments), None
     except Exception as error:  # noqa: BLE001 - which it is, is compared

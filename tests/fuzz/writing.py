@@ -24,7 +24,7 @@ def wrapped(number: int) -> int:
 
 
 def expected(columns: list[list[Any]], start: int, limit: int, header: int) -> tuple[bytearray, int, int, int]:
-    """Do what `write_records` does."""
+    """Do the same as `write_records`."""
     made, written, first, latest = bytearray(header), 0, columns[2][start], columns[2][start]
     for key, value, time, headers in list(zip(*columns, strict=True))[start:]:
         told = b"".join(part(name.encode()) + part(data) for name, data in headers)

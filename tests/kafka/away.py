@@ -32,14 +32,14 @@ _LATER: Final = b"later"
 
 
 class Return(NamedTuple):
-    """How many seconds after the broker's return the first and the last record were processed that were sent after it."""
+    """Seconds from the broker's return to the processing of the first and the last record that were sent after it."""
 
     first: float
     last: float
 
 
 def counting_app(here: Counting, directory: Path, seen: list[float]) -> App:
-    """Return an app with the default settings that counts, and notes when it processes what was sent after the outage."""
+    """Return an app with the default settings that counts, and notes when it processes records that were sent after the outage."""
     builder = StreamsBuilder()
 
     def note(_: bytes, value: bytes) -> None:

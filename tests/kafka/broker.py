@@ -42,7 +42,7 @@ STRANGER, STRANGERS_PASSWORD = "mallory", "mallory-secret"
 
 
 def missing_tools() -> str | None:
-    """Say what Kafka's tests need and this machine does not have."""
+    """List the things that Kafka's tests need and this machine does not have."""
     needed = ["java"] if _jars_are_there() else ["java", "mvn"]
     missing = [tool for tool in needed if shutil.which(tool) is None]
     return f"no {' and no '.join(missing)} on this machine" if missing else None
@@ -75,7 +75,7 @@ def jars() -> Path:
 
 @functools.cache
 def made_classes() -> Path:
-    """Return the file of what a JVM has made of a broker's classes, which the first one leaves: others start the sooner.
+    """Return the file with a JVM's archive of a broker's classes, which the first broker leaves: others start sooner.
 
     A JVM that is another one, or whose jars are others, sees that, and goes without; so does one that finds none, as dumping took too long.
     """
@@ -134,7 +134,7 @@ class Broker:
 
     @property
     def certificate(self) -> Path:
-        """What clients have to trust."""
+        """The certificates that clients have to trust."""
         return self.directory / "ca.pem"
 
     @property
@@ -257,7 +257,7 @@ class Broker:
         return len(answer) == 12 and struct.unpack(">iii", answer)[2] > 0
 
     def log(self) -> str:
-        """Return what the broker had to say."""
+        """Return the broker's output."""
         return (self.directory / "broker.log").read_text(errors="replace")
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""What all tests with a real Kafka share."""
+"""Fixtures of all tests with a real Kafka."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ async def log(kafka_broker: Broker) -> AsyncIterator[KafkaLog]:
 
 @pytest.fixture
 def tampering(monkeypatch: pytest.MonkeyPatch) -> Tampering:
-    """Note what is asked for, and change answers."""
+    """Note requests, and change answers."""
     return Tampering(monkeypatch)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Fetch what is needed before the first test's time runs."""
+    """Fetch all that is needed before the first test's time runs."""
     needed = any("broker" in name for item in session.items for name in getattr(item, "fixturenames", ()))
     if needed and not session.config.option.collectonly and missing_tools() is None:
         jars()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say aloud what was not tested."""
+    """Print the untested parts."""
     missing = missing_tools()
     if missing is not None:
         terminalreporter.write_line(f"KAFKA WAS NOT TESTED: {missing}", red=True, bold=True)

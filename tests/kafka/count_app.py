@@ -15,7 +15,7 @@ _SMALL = ("-Xmx256m", "-XX:+UseSerialGC")
 
 
 def command() -> list[str]:
-    """Return what starts the application, but for its options. Raises RuntimeError when it cannot be compiled."""
+    """Return the command that starts the application, but for its options. Raises RuntimeError when it cannot be compiled."""
     return ["java", *_SMALL, *QUICK, "-cp", f"{_classes()}:{jars()}/*", "CountApp"]
 
 

@@ -1,4 +1,4 @@
-"""A whole app on a real Kafka that counts per key, what it is fed, and what it has to have written."""
+"""A whole app on a real Kafka that counts per key, its input, and its expected output."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PATIENCE_S = 40
 
 
 class Counting:
-    """A pair of topics, what was fed, and apps that count it."""
+    """A pair of topics, their input, and apps that count it."""
 
     def __init__(self, log: KafkaLog, guarantee: str, directory: Path) -> None:
         self.log = log
@@ -80,7 +80,7 @@ class Counting:
         )
 
     async def updates(self) -> list[Update]:
-        """Return what is committed of the output."""
+        """Return the committed output."""
         found: list[Update] = []
         for number in range(PARTITIONS):
             records = await read_all(self.log, TopicPartition(self.sink, number))

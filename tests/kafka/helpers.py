@@ -1,4 +1,4 @@
-"""What tests on a real Kafka share."""
+"""Helpers of tests on a real Kafka."""
 
 from __future__ import annotations
 

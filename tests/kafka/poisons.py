@@ -46,7 +46,7 @@ def record(
 
 
 def sealed(raw: bytearray) -> bytearray:
-    """Set length and checksum to what the rest is."""
+    """Set length and checksum to fit the rest."""
     struct.pack_into(">i", raw, 8, len(raw) - 12)
     struct.pack_into(">I", raw, 17, checksum(raw))
     return raw

@@ -140,7 +140,7 @@ class ScriptedBroker:
     def _find(
         self, number: int, epoch: int, asked: dict[TopicPartition, int], forgotten: list[TopicPartition]
     ) -> tuple[int, int, Session]:  # fmt: skip
-        """Return an error code, the id of the session, and what is known in it by now."""
+        """Return an error code, the id of the session, and its partitions so far."""
         if epoch in FULL:
             self.sessions.pop(number, None)
             session = Session(1, dict(asked))

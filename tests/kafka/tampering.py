@@ -1,4 +1,4 @@
-"""Answers of a real broker that are changed on their way: for what no broker can be made to say."""
+"""Answers of a real broker that are changed on their way: for answers that no real broker gives on demand."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ class Tampering:
             next((faults for kind, faults in self._faults.items() if name.startswith(kind)), []).insert(0, fault)
 
     def add(self, kind: str, *faults: Fault) -> None:
-        """Have the next answers to requests whose class begins with `kind` changed."""
+        """Change the next answers to requests with a class that begins with `kind`."""
         with self._lock:
             self._faults.setdefault(kind, []).extend(faults)
 
     def after(self, number: int) -> asyncio.Event:
-        """Return what is set as soon as so many more requests are made."""
+        """Return an event that is set as soon as so many more requests are made."""
         loop, made = asyncio.get_running_loop(), asyncio.Event()
         with self._lock:
             self._awaited = len(self.asked) + number, lambda: loop.call_soon_threadsafe(made.set)
@@ -76,18 +76,18 @@ class Tampering:
             self._faults.clear()
 
     def count(self, kind: str) -> int:
-        """How many requests were made whose class begins with `kind`."""
+        """The number of requests with a class that begins with `kind`."""
         return sum(name.startswith(kind) for name in self.asked)
 
     @property
     def left(self) -> int:
-        """How many faults have not come to pass."""
+        """The number of faults that have not come to pass."""
         with self._lock:
             return sum(map(len, self._faults.values()))
 
 
 def fetch_answer(change: Callable[[list[Any]], None]) -> Fault:
-    """Change what a fetch says of each partition: number, code, ends, begin, aborted, replica, records."""
+    """Change the fields of each partition in a fetch: number, code, ends, begin, aborted, replica, records."""
 
     def fault(response: Any) -> Any:
         topics = []

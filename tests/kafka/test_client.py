@@ -34,7 +34,7 @@ def plain_client(broker: Broker, options: KafkaOptions | None = None) -> KafkaCl
 
 
 async def test_a_cluster_that_is_not_there_is_waited_for_until_the_deadline() -> None:
-    """Then LogTimeout says where it was looked for, and what was wrong."""
+    """Then LogTimeout names the addresses, and their errors."""
     (port,) = free_ports(1)
     log = KafkaLog(f"127.0.0.1:{port}", options=QUICK)
     with pytest.raises(LogTimeout, match=rf"127.0.0.1:{port}.*cannot be reached"):
@@ -54,7 +54,7 @@ async def test_a_server_that_says_nothing_is_given_up() -> None:
 
 
 def anonymous(protocol: int) -> ssl.SSLContext:
-    """Return what talks TLS without certificates."""
+    """Return a client that talks TLS without certificates."""
     context = ssl.SSLContext(protocol)
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers("AECDH:@SECLEVEL=0")
@@ -64,7 +64,7 @@ def anonymous(protocol: int) -> ssl.SSLContext:
 
 
 async def test_a_server_that_does_not_say_goodbye_is_left_all_the_same() -> None:
-    """Who waits is told when a client is closed while it connects, and it keeps no socket: by TLS both sides say that they close, but not all do."""
+    """A waiting caller gets an error when a client is closed while it connects, and no socket is left, even if the other side keeps TLS open."""
     asked = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -194,7 +194,7 @@ async def test_coordinators_are_found_and_found_again(own_broker: Broker) -> Non
     await client.close()
 
 
-async def test_several_who_want_leaders_are_served_by_one_request(kafka_broker: Broker) -> None:
+async def test_several_lookups_of_leaders_share_one_request(kafka_broker: Broker) -> None:
     """Each gets the topics that it asked for, too; a closed client serves nobody."""
     log = await connect(kafka_broker)
     partitions = [(await new_topic(log))[0] for _ in range(3)]
@@ -282,7 +282,7 @@ async def test_records_go_through_secured_listeners(
         ("SSL", {"tls_ca_file": None}, "not trusted"),
     ],
 )
-async def test_who_is_not_let_in_hears_it_at_once(secure_broker: Broker, protocol: str, changes: dict[str, Any], said: str) -> None:
+async def test_a_refused_login_is_an_error_at_once(secure_broker: Broker, protocol: str, changes: dict[str, Any], said: str) -> None:
     """NotAuthorized, and no waiting for the deadline: it would not get better."""
     log = login(secure_broker, protocol, **changes)
     with pytest.raises(NotAuthorized, match=said):
@@ -298,7 +298,7 @@ async def test_the_wrong_protocol_is_told(secure_broker: Broker) -> None:
     await wrong.close()
 
 
-async def test_what_a_user_may_not_do_is_told(secure_broker: Broker) -> None:
+async def test_forbidden_actions_are_named(secure_broker: Broker) -> None:
     """NotAuthorized names the topic or the transactional id, and nothing hangs."""
     owner = login(secure_broker, "SASL_SSL")
     stranger = login(secure_broker, "SASL_SSL", sasl_username=STRANGER, sasl_password=STRANGERS_PASSWORD)
@@ -351,8 +351,8 @@ def test_a_context_of_ones_own_leaves_no_room_for_files(tmp_path: Path) -> None:
     assert KafkaOptions().ssl_context() is None
 
 
-def test_errors_say_what_kafka_said() -> None:
-    """The code and its name, what was to be done, and what to do."""
+def test_errors_have_the_answer_of_kafka() -> None:
+    """The code and its name, the failed action, and the remedy."""
     error = error_of(29, "failed to read topic a", "no ACL")
     assert isinstance(error, NotAuthorized)
     assert str(error) == (
@@ -375,7 +375,7 @@ def test_a_broker_that_is_too_old_is_told() -> None:
 
 
 def test_an_aiokafka_that_has_moved_on_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the name of what is not as we know it; nothing is found out in the middle of the night."""
+    """By the name of the changed part; nothing is found out in the middle of the night."""
     check_aiokafka()
     with pytest.raises(ConfigError, match=r"longer has aiokafka.conn.gone.away: install aiokafka"):
         check_aiokafka("aiokafka.conn:gone.away")

@@ -10,7 +10,7 @@ import pytest
 
 from ks_actors.log import Outgoing, TopicPartition
 from ks_actors.log.kafka import KafkaOptions
-from ks_actors.log.kafka.producer._send_call import Outbox
+from ks_actors.log.kafka.producer._send_call import SendCall
 from ks_actors.log.kafka.wire._batch_writer import Encoder
 from tests.kafka.helpers import connect, soon
 from tests.log.helpers import batch, new_topic, values_of, write
@@ -38,7 +38,7 @@ class Limits:
 
 
 class Noting:
-    """An encoder that notes which threads finish what it has written."""
+    """An encoder that notes the threads that finish its batches."""
 
     def __init__(self, options: KafkaOptions) -> None:
         self._encoder = Encoder(options, transactional=False)
@@ -55,10 +55,10 @@ class Noting:
 
 @pytest.mark.parametrize(("compression", "count", "elsewhere"), [("gzip", LARGE, True), ("gzip", 1, False), ("none", LARGE, False)])
 async def test_slow_compression_leaves_the_loop(compression: str, count: int, elsewhere: bool) -> None:
-    """Another thread compresses what takes some ms; little, and what is not compressed, is not worth that."""
+    """Another thread compresses batches that take some ms; small ones, and uncompressed ones, are not worth that."""
     encoder = Noting(KafkaOptions(compression=compression))  # type: ignore[arg-type]  # of five words
-    outbox = Outbox(cast("Admin", Limits()), [Outgoing(TopicPartition("t", 0), batch(*[KIB] * count))])
-    await outbox.encode(cast("Encoder", encoder))
+    send_call = SendCall(cast("Admin", Limits()), [Outgoing(TopicPartition("t", 0), batch(*[KIB] * count))])
+    await send_call.encode(cast("Encoder", encoder))
     assert (threading.get_ident() not in encoder.threads) == elsewhere
 
 
@@ -66,9 +66,9 @@ async def test_compression_waits_for_no_thread_of_the_user() -> None:
     """`asyncio.to_thread` of a user's function may have all of its threads busy for long; compression does not queue up behind it."""
     free = threading.Event()
     busy = [asyncio.ensure_future(asyncio.to_thread(free.wait)) for _ in range(64)]
-    outbox = Outbox(cast("Admin", Limits()), [Outgoing(TopicPartition("t", 0), batch(*[KIB] * LARGE))])
+    send_call = SendCall(cast("Admin", Limits()), [Outgoing(TopicPartition("t", 0), batch(*[KIB] * LARGE))])
     try:
-        await soon(outbox.encode(Encoder(KafkaOptions(compression="gzip"), transactional=False)))
+        await soon(send_call.encode(Encoder(KafkaOptions(compression="gzip"), transactional=False)))
     finally:
         free.set()
         await asyncio.gather(*busy)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 async def shout(broker: Broker, state_dir: Path, **settings: Any) -> list[bytes | None]:
-    """Run an app that writes everything in capitals; return what it wrote."""
+    """Run an app that writes everything in capitals; return its output."""
     name = f"app-{uuid.uuid4().hex}"
     builder = StreamsBuilder()
     builder.stream(f"{name}-in", Consumed(STRING, STRING)).map_values(str.upper).to(f"{name}-out", Produced(STRING, STRING))

@@ -1,4 +1,4 @@
-"""Ends of transactions that a broker has not written everywhere, though it says so: whoever may see to it does."""
+"""Ends of transactions that a broker has not written everywhere, though it says so: the next producer completes them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ks_actors.log.kafka.admin._committed_offsets import fetch_committed, fetch_
 from ks_actors.log.kafka.client._client import KafkaClient
 from ks_actors.log.kafka.client._connections import Unavailable
 from ks_actors.log.kafka.group._local_members import LocalMembers
-from ks_actors.log.kafka.producer._send_call import Outbox
+from ks_actors.log.kafka.producer._send_call import SendCall
 from ks_actors.log.kafka.producer._sender import EpochRefused
 from ks_actors.log.kafka.transactions import _transaction_coordinator, _transactional_producer
 from ks_actors.log.kafka.transactions._hanging_transactions import Ended, HangingTransactions
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def believing_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A Kafka that takes what is said to be of a transaction without asking its coordinator: so things can be left pending behind its end."""
+    """A Kafka that accepts transactional requests without asking its coordinator: so parts can stay pending behind its end."""
     require_kafka()
     broker = Broker(tmp_path_factory.mktemp("believing") / "broker", settings={"transaction.partition.verification.enable": "false"})
     broker.start()
@@ -54,7 +54,7 @@ async def log(believing_broker: Broker) -> AsyncIterator[KafkaLog]:
 
 
 class Left:
-    """A transactional id whose last transaction is ended, as its coordinator says, with a record and an offset pending."""
+    """A transactional id with an ended last transaction, as its coordinator says, and a record and an offset pending."""
 
     def __init__(self, log: KafkaLog, name: str, group: str, one: TopicPartition, two: TopicPartition) -> None:
         self.log, self.name, self.group, self.one, self.two = log, name, group, one, two
@@ -65,9 +65,9 @@ class Left:
         await write(producer, self.one, b"seen")
         await producer._commit_offsets(producer._sender.identity, {self.one: OffsetAndMetadata(3)}, group)
         await (producer.commit({}, group) if commit else producer.abort())
-        outbox = Outbox(producer._admin, [outgoing(self.two, b"pending")])
-        await outbox.encode(producer._encoder)
-        await producer._sender.settle(outbox.put(producer._sender))
+        send_call = SendCall(producer._admin, [outgoing(self.two, b"pending")])
+        await send_call.encode(producer._encoder)
+        await producer._sender.settle(send_call.put(producer._sender))
         await producer._coordination.commit_offsets(producer._sender.identity, group, {self.one: OffsetAndMetadata(7)})
         assert await self.unstable() == {self.one}
         assert await self.log.end_offsets([self.two], COMMITTED) != await self.log.end_offsets([self.two], UNCOMMITTED)
@@ -96,7 +96,7 @@ async def left(log: KafkaLog, *, commit: bool) -> Left:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-async def test_whoever_takes_an_id_over_ends_what_is_pending_as_the_rest_was(log: KafkaLog, commit: bool) -> None:
+async def test_a_new_owner_of_an_id_ends_pending_parts_as_the_rest_was(log: KafkaLog, commit: bool) -> None:
     """With the producer's start; topics that are not there, or any more, are no hindrance."""
     found = await left(log, commit=commit)
     await log.transactional_producer(found.name, client_id="t", timeout_ms=60_000, scope=found.scope)
@@ -104,7 +104,7 @@ async def test_whoever_takes_an_id_over_ends_what_is_pending_as_the_rest_was(log
 
 
 @pytest.mark.parametrize("commit", [True, False])
-async def test_neighbours_end_what_is_pending_of_a_process_that_has_died(
+async def test_local_members_end_the_pending_transaction_of_a_dead_process(
     log: KafkaLog, believing_broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commit: bool
 ) -> None:
     """Also of one that was no member any more."""
@@ -134,10 +134,10 @@ async def test_neighbours_end_what_is_pending_of_a_process_that_has_died(
 
 @pytest.mark.parametrize("step", ["add_partitions", "end"])
 @pytest.mark.parametrize("commit", [True, False])
-async def test_who_takes_an_id_over_goes_on_with_what_another_one_has_begun(
+async def test_a_new_owner_of_an_id_goes_on_with_the_completion_of_another(
     log: KafkaLog, monkeypatch: pytest.MonkeyPatch, commit: bool, step: str
 ) -> None:
-    """Who is overtaken at it, or has died at it, has left to the coordinator what it was to be."""
+    """A producer that is overtaken at it, or has died at it, has left the decision to the coordinator."""
     found = await left(log, commit=commit)
     overtaken = TransactionCoordinator(log._client, found.name, 60_000)
     last = await overtaken.look()
@@ -189,9 +189,7 @@ async def test_metadata_that_is_not_told_at_once_is_asked_for_again(log: KafkaLo
 
 
 @pytest.mark.parametrize("answer", ["lost", "refused"])
-async def test_what_could_not_be_ended_and_is_not_pending_any_more_keeps_nobody_from_writing(
-    log: KafkaLog, monkeypatch: pytest.MonkeyPatch, answer: str
-) -> None:
+async def test_a_former_pending_transaction_keeps_no_producer_from_writing(log: KafkaLog, monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
     """It may have been another instance's transaction, which is ended by now: there is nothing to end then."""
     one, two = await new_topic(log, 2)
     producer = await log.transactional_producer(group_name(), client_id="t", timeout_ms=60_000)
@@ -218,7 +216,7 @@ async def test_what_could_not_be_ended_and_is_not_pending_any_more_keeps_nobody_
 
 
 @pytest.mark.parametrize("commit", [True, False])
-async def test_what_is_pending_of_ones_own_is_ended_without_another_transaction(log: KafkaLog, commit: bool) -> None:
+async def test_ones_own_pending_parts_are_ended_without_another_transaction(log: KafkaLog, commit: bool) -> None:
     """Others may wait for it, and there may be nothing to do for a while."""
     found = Left(log, group_name(), group_name(), *await new_topic(log, 2))
     producer = await log.transactional_producer(found.name, client_id="t", timeout_ms=60_000)
@@ -235,7 +233,7 @@ async def test_what_is_pending_of_ones_own_is_ended_without_another_transaction(
 
 
 @pytest.mark.parametrize("commit", [True, False])
-async def test_an_end_in_which_an_answer_was_lost_is_looked_at_once_more(log: KafkaLog, monkeypatch: pytest.MonkeyPatch, commit: bool) -> None:
+async def test_an_end_with_a_lost_answer_is_looked_at_once_more(log: KafkaLog, monkeypatch: pytest.MonkeyPatch, commit: bool) -> None:
     """Whichever end it is: its coordinator may have been away between the request and the markers."""
     (one,) = await new_topic(log)
     producer = await log.transactional_producer(group_name(), client_id="t", timeout_ms=60_000)
@@ -257,8 +255,8 @@ async def test_an_end_in_which_an_answer_was_lost_is_looked_at_once_more(log: Ka
     assert completed == [Ended(frozenset({one}), {}, commit)]
 
 
-async def test_who_is_closed_looks_at_its_last_end_no_more(log: KafkaLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Though it is its own end that was not smooth, and nobody answers who could tell."""
+async def test_a_closed_producer_looks_at_its_last_end_no_more(log: KafkaLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though it is its own end that was not smooth, and no broker answers that could tell."""
     (one,) = await new_topic(log)
     producer = await log.transactional_producer(group_name(), client_id="t", timeout_ms=60_000)
     real = TransactionCoordinator.end
@@ -280,7 +278,7 @@ async def test_who_is_closed_looks_at_its_last_end_no_more(log: KafkaLog, monkey
 
 @pytest.mark.parametrize("then", ["send", "commit offsets", "close"])
 async def test_the_next_transaction_waits_until_the_last_one_is_ended_everywhere(log: KafkaLog, then: str) -> None:
-    """Else what is pending would be ended as that one."""
+    """Else pending parts would be ended as that one."""
     found = Left(log, group_name(), group_name(), *await new_topic(log, 2))
     producer = await log.transactional_producer(found.name, client_id="t", timeout_ms=60_000)
     await found.leave(producer, commit=True)
@@ -295,7 +293,7 @@ async def test_the_next_transaction_waits_until_the_last_one_is_ended_everywhere
     await found.check(commit=True)
 
 
-async def test_what_is_pending_is_looked_for_only_when_the_coordinator_was_away(log: KafkaLog, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pending_parts_are_looked_for_only_when_the_coordinator_was_away(log: KafkaLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """And nothing is ended once more when there is nothing."""
     (one,) = await new_topic(log, 1)
     group = GroupMetadata(group_name(), -1, "")

@@ -1,4 +1,4 @@
-"""How soon is tried again what has failed, and what could not even be asked."""
+"""Backoff after failures, and for calls that were never sent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from actors.testing import VirtualLoop
 from ks_actors import LogTimeout
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
-from ks_actors.log.kafka.client._backoff import LEAST_S, Failures
+from ks_actors.log.kafka.client._backoff import LEAST_S, Backoff
 from ks_actors.log.kafka.client._client import KafkaClient
 from ks_actors.log.kafka.client._connections import Unavailable
 from tests.kafka.tampering import Tampering
@@ -35,14 +35,14 @@ BUSY = Unavailable("not now", refresh=False)
 def test_pauses_double_up_to_their_limit_and_begin_anew_for_another_kind(kinds: list[bool], first: int, most: int) -> None:
     """Each kind by its own two settings; nobody asks again without any."""
     options = KafkaOptions(retry_backoff_ms=first, retry_backoff_max_ms=most, reconnect_backoff_ms=first + 1, reconnect_backoff_max_ms=most + 1)
-    failures = Failures()
+    backoff = Backoff()
     row = 0
     for place, away in enumerate(kinds):
         row = row + 1 if place and kinds[place - 1] == away else 0
-        assert failures.pause_s(options, away=away) == max(1, min(max(1, first + away) * 2 ** min(row, 10), most + away)) / 1000
-        assert failures
-    failures.end()
-    assert not failures
+        assert backoff.pause_s(options, away=away) == max(1, min(max(1, first + away) * 2 ** min(row, 10), most + away)) / 1000
+        assert backoff
+    backoff.end()
+    assert not backoff
 
 
 @pytest.mark.parametrize("count", [1, 30])
@@ -81,7 +81,7 @@ def test_a_broker_that_answers_is_asked_again_by_the_usual_settings() -> None:
 
 
 @pytest.mark.parametrize("fault", [AWAY, BUSY, Unavailable("look again", soon=True)])
-def test_where_no_pause_is_set_there_is_a_short_one(fault: Unavailable) -> None:
+def test_a_pause_of_zero_is_a_short_one(fault: Unavailable) -> None:
     """Settings of 0 are no reason to do nothing else than to ask: time goes by between two attempts."""
     faults = iter([fault] * 30)
 
@@ -131,7 +131,7 @@ def test_records_are_sent_as_soon_as_their_broker_is_back() -> None:
 
 
 async def test_records_are_fetched_as_soon_as_their_broker_is_back(kafka_broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also when nobody could tell for a while who leads."""
+    """Also when for a while no broker knows the leader."""
     tampering = Tampering(monkeypatch)
     async with KafkaLog(kafka_broker.bootstrap) as usual, KafkaLog(kafka_broker.bootstrap, options=KNOCKING) as log:
         partition = await filled(usual)

@@ -1,4 +1,4 @@
-"""Fetching from a real Kafka: what other logs do not have to do."""
+"""Fetching from a real Kafka: the cases that other logs do not have."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def test_records_larger_than_a_fetch_are_read(kafka_broker: Broker) -> Non
         assert all([value[:1] for value in values] == [b"0", b"1", b"2"] for values in found.values())
 
 
-async def test_what_comes_to_be_wanted_does_not_wait_for_what_is_idle(kafka_broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_newly_wanted_partitions_do_not_wait_for_idle_ones(kafka_broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """A request that waits for records of one partition does not keep another one waiting."""
     monkeypatch.setattr(_fetch_broker, "LONG_MS", 10 * PATIENCE_MS)
     async with KafkaLog(kafka_broker.bootstrap) as log:
@@ -109,7 +109,7 @@ async def test_full_buffers_of_paused_partitions_keep_no_other_one_unread(kafka_
         assert all(numbers(values) == list(range(1_000)) for values in found.values())
 
 
-async def test_an_assignment_keeps_what_is_buffered(kafka_broker: Broker) -> None:
+async def test_an_assignment_keeps_buffered_records(kafka_broker: Broker) -> None:
     """Of partitions that stay where they are: a rebalance does not fetch it all again."""
     async with KafkaLog(kafka_broker.bootstrap) as log:
         one, two = await new_topic(log, 2)
@@ -125,7 +125,7 @@ async def test_an_assignment_keeps_what_is_buffered(kafka_broker: Broker) -> Non
 
 @pytest.mark.parametrize("kill", [False, True])
 async def test_a_broker_may_go_and_come_again(own_broker: Broker, kill: bool) -> None:
-    """Whoever waits for records gets them when it is back: all of them, once."""
+    """Waiting readers get records when it is back: all of them, once."""
     async with KafkaLog(own_broker.bootstrap) as log:
         (partition,) = await new_topic(log)
         await (await log.producer(client_id="p")).send([numbered(partition, 0, 100)])
@@ -163,8 +163,8 @@ async def test_a_topic_that_is_created_late_is_waited_for(kafka_broker: Broker) 
         assert len((await soon(fetch_one(fetcher))).batch) == 10
 
 
-async def test_what_is_forbidden_is_said(secure_broker: Broker) -> None:
-    """Who may not read a topic hears which one, each time it tries."""
+async def test_forbidden_requests_are_named(secure_broker: Broker) -> None:
+    """A reader without the right to a topic gets an error that names it, at each attempt."""
     async with KafkaLog(secure_broker.bootstrap) as owner:
         (partition,) = await new_topic(owner)
     options = KafkaOptions(sasl_mechanism="PLAIN", sasl_username=STRANGER, sasl_password=STRANGERS_PASSWORD)

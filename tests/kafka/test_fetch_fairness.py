@@ -1,4 +1,4 @@
-"""No partition is left unread that is wanted, whatever others do: against a broker in memory, in virtual time."""
+"""No wanted partition stays unread, whatever the others do: against a broker in memory, in virtual time."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_full_buffers_of_paused_partitions_keep_nobody_unread() -> None:
     in_virtual_time(test)
 
 
-def test_what_is_buffered_is_bounded() -> None:
+def test_buffered_records_are_bounded() -> None:
     """Nothing is read ahead above fetch_max_bytes; a partition without anything buffered gets one fetch."""
 
     async def test() -> None:
@@ -152,7 +152,7 @@ def test_what_is_buffered_is_bounded() -> None:
 
 
 @pytest.mark.parametrize("how", ["resume", "assign", "seek"])
-def test_whoever_comes_to_be_wanted_does_not_wait_for_a_request_under_way(how: str) -> None:
+def test_a_newly_wanted_partition_does_not_wait_for_a_request_under_way(how: str) -> None:
     """Again and again, while all others are quiet: a resumed, a new and a moved partition are asked for within a bound."""
 
     async def test() -> None:
@@ -193,7 +193,7 @@ STEPS = st.lists(
 
 @settings(deadline=None, max_examples=150)
 @given(STEPS, st.sampled_from([0, 10]), st.booleans(), st.sampled_from([3_000, 1 << 20]))
-def test_whatever_happens_all_is_read_in_order_within_a_bound(steps: list[tuple[str, int, int]], linger_ms: int, slots: bool, room: int) -> None:
+def test_after_any_events_all_is_read_in_order_within_a_bound(steps: list[tuple[str, int, int]], linger_ms: int, slots: bool, room: int) -> None:
     """However partitions are written, paused, resumed and moved: when it ends, all is there soon, and nothing came twice or in another order."""
 
     async def test() -> None:

@@ -1,4 +1,4 @@
-"""What a fetcher makes of errors: those that pass are waited for, those that do not are told."""
+"""A fetcher's errors: it waits for the temporary ones to pass, and raises the others."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def test_errors_that_stay_are_told_once_each_time(log: KafkaLog, tampering
 
 @pytest.mark.parametrize("place", [-2, 8])
 async def test_damaged_records_are_fetched_again(log: KafkaLog, tampering: Tampering, place: int) -> None:
-    """Whether it is the checksum that tells, or the length of the batch."""
+    """Whether the checksum shows it, or the length of the batch."""
     partition = await filled(log)
     tampering.add("Fetch", damaged(place))
     fetcher = reading(log, partition)
@@ -70,7 +70,7 @@ async def test_damaged_records_are_fetched_again(log: KafkaLog, tampering: Tampe
     assert (await soon(fetch_one(fetcher))).batch.values == [b"a", b"b", b"c"]
 
 
-async def test_what_is_in_front_of_damaged_records_is_read(log: KafkaLog, tampering: Tampering) -> None:
+async def test_records_before_damaged_ones_are_read(log: KafkaLog, tampering: Tampering) -> None:
     """And is not read again."""
     partition = await filled(log)
     await write(await log.producer(client_id="p"), partition, b"d")
@@ -107,7 +107,7 @@ async def test_a_broker_that_cannot_be_reached_is_tried_again(log: KafkaLog, tam
     assert "answers again" in said[1]
 
 
-async def test_what_nobody_has_thought_of_is_told(log: KafkaLog, tampering: Tampering) -> None:
+async def test_unexpected_errors_are_reported(log: KafkaLog, tampering: Tampering) -> None:
     """With its cause: a fetcher that is silent for ever would be worse."""
     partition = await filled(log)
     for kind in ("Fetch", "Metadata"):
@@ -122,7 +122,7 @@ async def test_what_nobody_has_thought_of_is_told(log: KafkaLog, tampering: Tamp
         await fetcher.close()
 
 
-async def test_who_leads_may_not_be_told_at_once(log: KafkaLog, tampering: Tampering) -> None:
+async def test_the_leader_may_not_be_known_at_once(log: KafkaLog, tampering: Tampering) -> None:
     """Then it is asked again."""
     partition = await filled(log)
     tampering.add("Metadata", *[Unavailable("no way")] * 4)
@@ -137,7 +137,7 @@ async def test_who_leads_may_not_be_told_at_once(log: KafkaLog, tampering: Tampe
     ("fault", "kind"), [(LogTimeout("late"), OffsetOutOfRange), (NotAuthorized("no"), NotAuthorized), (ZeroDivisionError("oops"), LogError)]
 )
 async def test_the_range_that_there_is_may_not_be_found(log: KafkaLog, tampering: Tampering, fault: Exception, kind: type[LogError]) -> None:
-    """What passes is waited for, what does not is told."""
+    """Temporary errors are waited for, others are raised."""
     partition = await filled(log)
     fetcher = reading(log, partition)
     tampering.add("Offset", fault)
@@ -171,7 +171,7 @@ async def test_errors_of_paused_partitions_wait(log: KafkaLog) -> None:
         await soon(fetch_one(fetcher))
 
 
-async def test_what_was_asked_for_before_a_seek_is_void(log: KafkaLog, tampering: Tampering) -> None:
+async def test_requests_from_before_a_seek_are_void(log: KafkaLog, tampering: Tampering) -> None:
     """Also errors, and also when the partition was given up meanwhile."""
     partition = await filled(log)
     fetcher = log.fetcher(client_id="r", isolation=COMMITTED)
@@ -220,8 +220,8 @@ async def test_a_partition_that_went_while_its_range_was_looked_for(log: KafkaLo
     assert (await soon(fetch_one(fetcher))).batch.values == [b"b", b"c"]
 
 
-async def test_what_cannot_be_an_answer_is_told(log: KafkaLog, tampering: Tampering) -> None:
-    """A broker that speaks of what it was not asked for."""
+async def test_an_invalid_answer_is_an_error(log: KafkaLog, tampering: Tampering) -> None:
+    """A broker that answers about partitions that were not asked for."""
     partition = await filled(log)
     tampering.add("Fetch", setting(topics=[("nowhere", [(0, 0, 0, 0, 0, [], 0, b"")])]))
     fetcher = reading(log, partition)
@@ -262,7 +262,7 @@ async def test_a_partition_without_a_leader_is_waited_for(log: KafkaLog, tamperi
 
 @pytest.mark.parametrize("kind", ["Fetch", "Metadata", "Offset"])
 async def test_a_client_that_is_closed_is_asked_no_more(log: KafkaLog, tampering: Tampering, kind: str) -> None:
-    """Whoever closes it closes its fetchers."""
+    """Closing it closes its fetchers."""
     partition = await filled(log)
     fetcher = log.fetcher(client_id="r", isolation=COMMITTED)
     tampering.add(kind, LogClosed("closed"))
@@ -300,7 +300,7 @@ async def test_a_range_that_is_wanted_no_more_is_no_error(log: KafkaLog, tamperi
     assert (await soon(fetch_one(fetcher))).batch.values == [b"b", b"c"]
 
 
-async def test_what_comes_for_a_paused_partition_is_kept(log: KafkaLog) -> None:
+async def test_records_for_a_paused_partition_are_kept(log: KafkaLog) -> None:
     """It was asked for before the pause."""
     partition = await filled(log)
     fetcher = reading(log, partition)

@@ -1,4 +1,4 @@
-"""How many requests are made, and when: against a broker in memory, in virtual time."""
+"""The number of requests and their times: against a broker in memory, in virtual time."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_lone_record_is_never_put_off() -> None:
 
 @pytest.mark.parametrize(("linger_ms", "least", "most"), [(10, 90, 101), (50, 19, 21), (0, 250, 500)])
 def test_records_that_trickle_are_gathered(linger_ms: int, least: int, most: int) -> None:
-    """There is a request each `linger_ms`, whoever has records; 0 does not put any off."""
+    """There is a request each `linger_ms`, for any partitions with records; 0 does not put any off."""
 
     async def test() -> None:
         every = partitions(4)

@@ -12,7 +12,7 @@ from aiokafka.record.util import calc_crc32c  # type: ignore[import-untyped]
 
 from ks_actors._errors import LogCorrupted, LogError
 from ks_actors.log import TopicPartition
-from ks_actors.log.kafka.consumer._partition_reader import Budget, Source
+from ks_actors.log.kafka.consumer._partition_reader import Budget, PartitionReader
 from ks_actors.log.kafka.wire import _batch_header, _record_reader
 from ks_actors.log.kafka.wire._batch_reader import Chunk, Columns
 
@@ -36,7 +36,7 @@ def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def sealed(raw: bytearray) -> bytes:
-    """Set the checksum to what the rest is."""
+    """Set the checksum to fit the rest."""
     struct.pack_into(">I", raw, 17, calc_crc32c(bytes(raw[21:])))
     return bytes(raw)
 
@@ -103,8 +103,8 @@ def test_batches_of_unknown_formats_are_refused(magic: int) -> None:
 
 
 def test_more_is_asked_for_when_half_is_read() -> None:
-    """One chunk is being read, and one may come behind it: what nobody will read soon takes up room."""
-    source = Source(PARTITION, 0, Budget(1 << 30))
+    """One chunk is being read, and one may come behind it: records that will not be read soon take up room."""
+    source = PartitionReader(PARTITION, 0, Budget(1 << 30))
     wanted = [source.wanted]
     assert source.add(chunk(*(stored(base, b"v" * 100) for base in range(4))))
     wanted.append(source.wanted)
@@ -125,7 +125,7 @@ def test_headers_begin_with_the_first_record_that_has_some() -> None:
     assert batch.values == [b"a", b"b", b"c", b"d"]
 
 
-def test_reading_goes_on_where_it_stopped() -> None:
+def test_reading_goes_on_at_its_last_position() -> None:
     """No more than the limit at a time, within a batch and across."""
     source = chunk(stored(0, b"a", b"b", b"c"), stored(3, b"d"))
     seen = []
@@ -145,7 +145,7 @@ def test_records_before_the_position_are_left_out() -> None:
     assert read(chunk(stored(0, b"a", b"b")), 2)[0].values == []
 
 
-def test_what_was_compacted_away_leaves_gaps() -> None:
+def test_compacted_records_leave_gaps() -> None:
     """Also at the end of a batch: the next offset is behind it all the same."""
     source = chunk(stored(0, b"a", b"c", offsets=[0, 2], last=4), stored(5, b"f"))
     first, more = read(source, 0, 1)
@@ -159,14 +159,14 @@ def test_what_was_compacted_away_leaves_gaps() -> None:
 
 
 def test_markers_are_stepped_over() -> None:
-    """Whoever reads, and whatever they mark."""
+    """For any reader, and any marks."""
     for aborted in (None, ()):
         source = chunk(stored(0, b"a", producer=7, attributes=TRANSACTIONAL), marker(1, 7, COMMIT), marker(2, 7, ABORT), aborted=aborted)
         batch, more = read(source)
         assert (batch.values, more, source.next_offset, source.position) == ([b"a"], False, 3, 3)
 
 
-def test_committed_readers_do_not_see_what_was_aborted() -> None:
+def test_committed_readers_do_not_see_aborted_records() -> None:
     """From the first offset of the transaction to its marker, and only of its producer."""
     batches = (
         stored(0, b"before", producer=7, attributes=TRANSACTIONAL),
@@ -205,7 +205,7 @@ def test_a_batch_that_is_cut_off_comes_the_next_time() -> None:
 
 
 def test_damaged_bytes_are_not_read() -> None:
-    """What is in front of them is; then it is said where they are, each time."""
+    """Records in front of them are read; then an error names their offsets, each time."""
     damaged = bytearray(stored(2, b"c"))
     damaged[-2] ^= 1
     source = chunk(stored(0, b"a", b"b"), bytes(damaged))
@@ -221,7 +221,7 @@ def test_damaged_bytes_are_not_read() -> None:
 
 
 def test_bytes_without_batches_are_no_chunk() -> None:
-    """A length that cannot be would make whoever follows it go round for ever."""
+    """An impossible length would make any reader of it loop for ever."""
     damaged = bytearray(stored(2, b"c"))
     struct.pack_into(">i", damaged, 8, -12)
     with pytest.raises(LogCorrupted, match="topic-0"):
@@ -229,7 +229,7 @@ def test_bytes_without_batches_are_no_chunk() -> None:
 
 
 def test_a_codec_that_is_not_installed_is_named() -> None:
-    """With what to install."""
+    """With the package to install."""
     raw = bytearray(stored(0, b"a"))
     raw[22] |= 5
     with pytest.raises(LogError, match="cramjam"):

@@ -38,7 +38,7 @@ ANSWERS = st.tuples(
 
 
 @given(st.dictionaries(NAMES, st.lists(st.tuples(SMALL, OFFSETS), max_size=4)), st.dictionaries(NAMES, st.lists(SMALL, max_size=4)), SMALL, SMALL)
-def test_a_request_is_what_others_read(asked: dict[str, list[tuple[int, int]]], forgotten: dict[str, list[int]], session: int, epoch: int) -> None:
+def test_a_request_can_be_read_by_others(asked: dict[str, list[tuple[int, int]]], forgotten: dict[str, list[int]], session: int, epoch: int) -> None:
     """Its bytes are those of Kafka's description, as aiokafka has it."""
     raw = FetchRequest(500, 1_000, 100, (session, epoch), asked, forgotten, 1).encode()
     seen = FetchRequest_v11.decode(BytesIO(raw))
@@ -52,7 +52,7 @@ def test_a_request_is_what_others_read(asked: dict[str, list[tuple[int, int]]], 
 
 
 @given(SMALL, st.integers(-1, 120), SMALL, st.lists(st.tuples(NAMES, st.lists(ANSWERS, max_size=3)), max_size=3))
-def test_a_response_is_what_others_write(throttle: int, code: int, session: int, topics: list[tuple[str, list[tuple[object, ...]]]]) -> None:
+def test_a_response_is_read_as_others_write_it(throttle: int, code: int, session: int, topics: list[tuple[str, list[tuple[object, ...]]]]) -> None:
     """All its fields, and empty records for none."""
     raw = FetchResponse_v11(throttle, code, session, topics).encode()
     seen = FetchResponse.decode(BytesIO(raw))
@@ -61,7 +61,7 @@ def test_a_response_is_what_others_write(throttle: int, code: int, session: int,
     assert FetchResponse.decode(BytesIO(nothing)).topics == [("t", [(0, 0, 0, 0, 0, [], -1, b"")])]
 
 
-def test_requests_and_responses_have_what_is_new() -> None:
+def test_requests_and_responses_have_the_new_fields() -> None:
     """Of 60 partitions the one that had records, and those that come or go."""
 
     async def test() -> None:
@@ -156,7 +156,7 @@ def sessions(fetcher: KafkaFetcher) -> list[FetchSession]:
     return [line.session for broker in fetcher._fetching._brokers.values() for line in broker.lines]
 
 
-async def test_sixty_partitions_are_read_by_what_changes(log: KafkaLog, tampering: Tampering) -> None:
+async def test_sixty_partitions_are_read_by_their_changes(log: KafkaLog, tampering: Tampering) -> None:
     """A broker sends one partition of 60 when one has records."""
     every = await new_topic(log, 60)
     producer = await log.producer(client_id="p")
@@ -195,7 +195,7 @@ async def test_a_broker_that_does_not_know_a_session_is_told_all(log: KafkaLog, 
 
 @pytest.mark.timeout(120)
 async def test_a_broker_without_room_for_sessions_is_read(tmp_path: Path) -> None:
-    """It takes each request for what it is."""
+    """It takes each request for its own version."""
     broker = Broker(tmp_path / "broker", settings={"max.incremental.fetch.session.cache.slots": "0"})
     await asyncio.to_thread(broker.start)
     try:

@@ -1,4 +1,4 @@
-"""What a producer asks for before its first records are out: after a start or an outage every answer is waited for."""
+"""A producer's requests before its first records: after a start or an outage, each one delays them."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ NOBODY = GroupMetadata("nobody", -1, "")
 NOT_COORDINATOR = 16
 
 
-async def test_a_transaction_into_described_topics_asks_only_for_what_is_its_own(kafka_broker: Broker, log: KafkaLog, tampering: Tampering) -> None:
-    """Who leads, how large records may be, and where the brokers are was told when the topics were described."""
+async def test_a_transaction_into_described_topics_asks_only_for_its_own_parts(kafka_broker: Broker, log: KafkaLog, tampering: Tampering) -> None:
+    """Leaders, record sizes, and brokers' addresses came with the description of the topics."""
     # A broker that is not ready for a new topic, or for its first transaction, is asked again who is: another client has written before.
     async with KafkaLog(kafka_broker.bootstrap) as other:
         (partition,) = await new_topic(other)
@@ -140,7 +140,7 @@ async def test_the_way_to_leaders_is_open_before_there_are_records(log: KafkaLog
     assert connections.connected(leader, PRODUCE)
 
 
-async def test_a_producer_begins_with_what_is_known_and_learns_what_has_changed(log: KafkaLog, tampering: Tampering) -> None:
+async def test_a_producer_begins_with_known_metadata_and_learns_changes(log: KafkaLog, tampering: Tampering) -> None:
     """A leader that is none any more is looked up anew, also of a topic that this producer has never asked for."""
     (partition,) = await new_topic(log)
     await log.describe_topics([partition.topic])
@@ -159,7 +159,7 @@ async def test_a_producer_begins_with_what_is_known_and_learns_what_has_changed(
 
 
 async def test_a_limit_that_was_described_is_kept_to(log: KafkaLog) -> None:
-    """Batches are as large as the topic takes, by what its description says."""
+    """Batches are as large as the topic's description allows."""
     (partition,) = await new_topic(log)
     await log.set_configs({partition.topic: {"max.message.bytes": "2000"}})
     await log.describe_topics([partition.topic])

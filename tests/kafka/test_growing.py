@@ -28,7 +28,7 @@ GUARANTEES = [EXACTLY_ONCE, AT_LEAST_ONCE]
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_an_input_with_state_that_grows_ends_every_member_committed(kafka_broker: Broker, tmp_path: Path, guarantee: str) -> None:
-    """By one error that names both topics, both numbers and the remedy, whatever the handler wants; all that was fed before is committed."""
+    """By one error that names both topics, both numbers and the remedy, with any handler; all input before is committed."""
     async with counting(kafka_broker, guarantee, tmp_path) as here:
         asked: list[Exception] = []
 
@@ -62,7 +62,7 @@ def passing_on(source: str, sink: str) -> Topology:
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_topics_without_state_grow_under_an_app(kafka_broker: Broker, tmp_path: Path, guarantee: str) -> None:
-    """What is added to the input is read, and what is added to the output written to, by whom the partitioner chooses among all there are."""
+    """Partitions added to the input are read, and those added to the output are written to, by a partitioner that chooses among all."""
     async with (
         counting(kafka_broker, guarantee, tmp_path) as here,
         here.app("app", topology=passing_on(here.source, here.sink), metadata_max_age_ms=100, auto_offset_reset="latest"),

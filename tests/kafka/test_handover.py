@@ -1,4 +1,4 @@
-"""A backfill of what is in a real Kafka, and the stream that goes on from there, give what a stream over everything gives: for every operator.
+"""A backfill from a real Kafka, and the stream after it, give the same results as a stream over all records: for every operator.
 
 The cases are those of the embedded log, all of them, and compared with the same: a stream over everything on the embedded log. So every operation of
 the DSL, every kind of window, join and store, and the Processor API are in at least one. Not here, as there: stream-time punctuators (when one is

@@ -34,7 +34,7 @@ def counting(source: str, sink: str) -> Topology:
 
 
 async def test_history_is_read_handed_over_and_gone_on_from(kafka_broker: Broker, tmp_path: Path) -> None:
-    """A backfill, a snapshot and the live rest count each word once, whatever part it was in; tasks of Spark's would read the same by the address."""
+    """A backfill, a snapshot and the live rest count each word once, in any part; Spark's tasks would read the same by the address."""
     async with KafkaLog(kafka_broker.bootstrap) as log:
         source, sink = (await new_topic(log, 3))[0].topic, (await new_topic(log, 1))[0].topic
         history: list[Input] = [(source, str(number).encode(), f"w{number % 5}".encode(), number) for number in range(2_000)]
@@ -61,8 +61,8 @@ async def test_history_is_read_handed_over_and_gone_on_from(kafka_broker: Broker
         assert {row[0]: int.from_bytes(row[1], "big") for row in live} == {f"w{number}".encode(): 500 for number in range(5)}
 
 
-async def test_a_stream_over_all_records_is_what_it_is_on_the_embedded_log(kafka_broker: Broker, tmp_path: Path) -> None:
-    """Record for record and key for key: so what history and the live tail are compared with is a stream on Kafka, too."""
+async def test_a_stream_over_all_records_is_as_on_the_embedded_log(kafka_broker: Broker, tmp_path: Path) -> None:
+    """Record for record and key for key: so history and the live tail are compared with a stream on Kafka, too."""
     name = group_name()
     log = f"kafka://{kafka_broker.bootstrap}"
     order = Order(what="backfill", log=log, directory=str(tmp_path), application_id=name, prefix=f"{name}-")
@@ -78,7 +78,7 @@ async def test_a_stream_over_all_records_is_what_it_is_on_the_embedded_log(kafka
 
 
 @pytest.mark.timeout(180)
-async def test_what_was_written_is_published_once_by_processes_that_are_killed(kafka_broker: Broker) -> None:
+async def test_the_output_is_published_once_by_killed_processes(kafka_broker: Broker) -> None:
     """Killed between any two of its transactions, or in one: records and markers are in one transaction, so the next run goes on where it was."""
     async with KafkaLog(kafka_broker.bootstrap) as log:
         source, sink = (await new_topic(log, 3))[0].topic, (await new_topic(log, 3))[0].topic

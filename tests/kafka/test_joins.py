@@ -25,7 +25,7 @@ async def test_a_join_of_many_partitions_does_not_stand_still(kafka_broker: Brok
 
 @pytest.mark.timeout(60)
 async def test_a_join_that_takes_too_long_is_told_of(kafka_broker: Broker, tmp_path: Path) -> None:
-    """A run that has not ended in time fails with the number of results, and what the app waits for."""
+    """A run that has not ended in time fails with the number of results, and the reason for which the app waits."""
     async with KafkaLog(kafka_broker.bootstrap) as log:
         with pytest.raises(Stuck, match=r"0 of 20 results after 0 s; the app is"):
             await join(log, tmp_path, 2, merge=False, records=10, patience=0.0)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("point", ["handing over", "handed over", "committed"])
 async def test_a_hand_over_that_is_killed_has_happened_or_not(point: Point, kafka_broker: Broker, tmp_path: Path) -> None:
-    """With a transaction that stays open, and with one that is committed: done again, history and the live tail are what a stream over all is."""
+    """With a transaction that stays open, and with a committed one: repeated, history and the live tail give the results of a stream over all."""
     name = group_name()
     log = f"kafka://{kafka_broker.bootstrap}"
     await handed_over(Order(what="backfill", log=log, directory=str(tmp_path), application_id=name, prefix=f"{name}-", until=UNTIL), point)

@@ -32,7 +32,7 @@ KEYS = [b"k%d" % number for number in range(300)]
 
 
 class Stage:
-    """Topics, what was fed, and who counts it."""
+    """Topics, their input, and the counting members."""
 
     def __init__(self, kind: str, guarantee: str, log: KafkaLog, bootstrap: str, directory: Path) -> None:
         self.kind = kind
@@ -92,7 +92,7 @@ class Stage:
 @pytest.mark.parametrize("guarantee", [EXACTLY_ONCE, AT_LEAST_ONCE])
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_killed_member_a_standby_and_a_lost_disk(kafka_broker: Broker, tmp_path: Path, kind: str, guarantee: str) -> None:
-    """The standby goes on where it was, not from the changelog's start; who has no disk has all of it from there: nothing is lost, or doubled."""
+    """The standby goes on at its position, not at the changelog's start; a member without a disk restores all of it: nothing is lost, or doubled."""
     async with KafkaLog(kafka_broker.bootstrap) as log:
         stage, heard = Stage(kind, guarantee, log, kafka_broker.bootstrap, tmp_path), Heard()
         await log.create_topics([NewTopic(name, PARTITIONS) for name in (stage.source, stage.sink)])

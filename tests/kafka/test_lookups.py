@@ -27,8 +27,8 @@ async def _filled(log: KafkaLog, partitions: int) -> list[TopicPartition]:
     return found
 
 
-async def test_who_asks_for_the_same_at_the_same_time_is_served_by_one_request(log: KafkaLog, tampering: Tampering) -> None:
-    """Each gets what it asked for and no more; begins and ends are two requests."""
+async def test_equal_lookups_at_the_same_time_share_one_request(log: KafkaLog, tampering: Tampering) -> None:
+    """Each gets the offsets that it asked for and no more; begins and ends are two requests."""
     partitions = await _filled(log, 4)
     tampering.asked.clear()
     begins = asyncio.gather(*(log.begin_offsets([partition]) for partition in partitions))
@@ -38,7 +38,7 @@ async def test_who_asks_for_the_same_at_the_same_time_is_served_by_one_request(l
     assert tampering.count("Offset") == 2
 
 
-async def test_what_is_asked_for_in_different_ways_is_asked_for_apart(log: KafkaLog, tampering: Tampering) -> None:
+async def test_different_lookups_are_separate_requests(log: KafkaLog, tampering: Tampering) -> None:
     """Last stable offsets are none of those behind the last record, and times of several kinds are no one question."""
     one, two = await _filled(log, 2)
     former = await log.transactional_producer("former", client_id="t", timeout_ms=60_000)
@@ -54,7 +54,7 @@ async def test_what_is_asked_for_in_different_ways_is_asked_for_apart(log: Kafka
     await former.abort()
 
 
-async def test_who_goes_takes_nobody_with_it(log: KafkaLog) -> None:
+async def test_a_failing_caller_takes_no_other_with_it(log: KafkaLog) -> None:
     """The others of the same request get their answers."""
     one, two = await _filled(log, 2)
     first = asyncio.ensure_future(log.begin_offsets([one]))
@@ -67,7 +67,7 @@ async def test_who_goes_takes_nobody_with_it(log: KafkaLog) -> None:
         await first
 
 
-async def test_a_failure_is_for_those_who_asked_for_what_failed(log: KafkaLog) -> None:
+async def test_a_failure_is_for_the_askers_of_the_failed_call(log: KafkaLog) -> None:
     """A topic that is gone does not keep others from their offsets."""
     one, two = await _filled(log, 2)
     nowhere = TopicPartition("nowhere", 0)

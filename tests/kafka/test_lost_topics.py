@@ -53,7 +53,7 @@ async def test_an_input_topic_that_is_deleted_ends_the_app(kafka_broker: Broker,
 @pytest.mark.parametrize("which", ["sink", "changelog"])
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_a_topic_that_is_written_to_and_deleted_ends_the_app(kafka_broker: Broker, tmp_path: Path, guarantee: str, which: str) -> None:
-    """By ProductionFailed; what could not be written is not committed, and done again by who starts when the topic is there."""
+    """By ProductionFailed; unwritten records are not committed, and are processed again by an app that starts when the topic is there."""
     async with counting(kafka_broker, guarantee, tmp_path) as here:
         topic = here.sink if which == "sink" else here.changelog
         app = here.app("app")

@@ -1,4 +1,4 @@
-"""Groups of a real Kafka: what other logs do not have to do."""
+"""Groups of a real Kafka: the cases that other logs do not have."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def test_a_loop_that_is_blocked_does_not_cost_the_membership(log: KafkaLog
     await settle(member, other)
 
 
-async def test_who_stands_still_for_too_long_is_thrown_out(kafka_broker: Broker, log: KafkaLog) -> None:
+async def test_a_member_that_stands_still_for_too_long_is_removed(kafka_broker: Broker, log: KafkaLog) -> None:
     """Another member has its partitions by then; it hears of that when it goes on, can commit nothing, and may come again."""
     (partition,) = await new_topic(log)
     group = group_name()
@@ -85,7 +85,7 @@ async def test_who_stands_still_for_too_long_is_thrown_out(kafka_broker: Broker,
 
 
 async def test_members_survive_their_coordinator(own_broker: Broker) -> None:
-    """It is the same generation when the broker is back, and what was committed is there."""
+    """It is the same generation when the broker is back, and committed offsets are there."""
     async with KafkaLog(own_broker.bootstrap) as log:
         (partition,) = await new_topic(log)
         member = await enter(log, group_name(), partition.topic, session_timeout_ms=30_000)
@@ -99,7 +99,7 @@ async def test_members_survive_their_coordinator(own_broker: Broker) -> None:
         await asyncio.wait_for(settle(member, other), 20)
 
 
-async def test_whoever_closes_the_log_leaves_at_once(kafka_broker: Broker, log: KafkaLog) -> None:
+async def test_closing_the_log_leaves_the_group_at_once(kafka_broker: Broker, log: KafkaLog) -> None:
     """Others need not wait for the session timeout."""
     (partition,) = await new_topic(log)
     group = group_name()
@@ -111,7 +111,7 @@ async def test_whoever_closes_the_log_leaves_at_once(kafka_broker: Broker, log: 
 
 
 async def test_a_loop_that_ends_without_a_word_leaves(kafka_broker: Broker, log: KafkaLog) -> None:
-    """Whoever has gone must not keep partitions from others, though its heartbeats could go on."""
+    """A member that has gone must not keep partitions from others, though its heartbeats could go on."""
     (partition,) = await new_topic(log)
     group = group_name()
     forgotten: list[KafkaLog] = []
@@ -189,7 +189,7 @@ async def test_an_assignor_that_fails_is_heard_by_its_leader(log: KafkaLog) -> N
 
 
 async def test_the_assignor_does_not_wait_for_the_loop_of_the_leader(log: KafkaLog) -> None:
-    """It is called beside it, so that a leader whose loop stands still keeps nobody waiting; nor does one that takes long hold up the loop."""
+    """It is called beside it, so that a leader with a blocked loop keeps no member waiting; nor does a slow one hold up the loop."""
     (partition,) = await new_topic(log)
     called, go_on = threading.Event(), threading.Event()
 
@@ -254,7 +254,7 @@ class Leader:
         return members
 
 
-async def test_who_is_removed_before_it_is_dealt_anything_hears_of_it(kafka_broker: Broker, log: KafkaLog) -> None:
+async def test_a_member_removed_before_its_assignment_gets_lost(kafka_broker: Broker, log: KafkaLog) -> None:
     """Brokers never answer it, as it is no member any more; its heartbeats tell, and it comes again at once."""
     (partition,) = await new_topic(log)
     leader = Leader(log, group_name(), partition.topic)
@@ -281,7 +281,7 @@ async def test_settings_that_the_group_does_not_take_are_told(log: KafkaLog) -> 
 
 
 async def test_a_group_that_is_forbidden_is_named(secure_broker: Broker) -> None:
-    """By whoever waits for what happens to the membership."""
+    """By the caller that waits for membership events."""
     options = KafkaOptions(sasl_mechanism="PLAIN", sasl_username=STRANGER, sasl_password=STRANGERS_PASSWORD)
     async with KafkaLog(secure_broker.address("SASL_PLAINTEXT"), options=options) as log:
         group = group_name()
@@ -293,7 +293,7 @@ async def test_a_group_that_is_forbidden_is_named(secure_broker: Broker) -> None
 
 
 async def test_offsets_that_are_about_to_change_are_waited_for(log: KafkaLog) -> None:
-    """Whoever takes a partition over begins behind what an open transaction commits, not before it."""
+    """The next owner of a partition starts after the offsets that an open transaction commits, not before."""
     (partition,) = await new_topic(log)
     member = await enter(log, group_name(), partition.topic)
     await assigned(member)

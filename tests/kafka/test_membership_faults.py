@@ -1,4 +1,4 @@
-"""What a member makes of errors: those that pass are waited for, those that do not are told."""
+"""A member's errors: it waits for the temporary ones to pass, and reports the others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ks_actors.log import Lease, NewMember, OffsetAndMetadata, TopicPartition
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
 from ks_actors.log.kafka.client._connections import Unavailable
 from ks_actors.log.kafka.client._loop_thread import LoopThread
-from ks_actors.log.kafka.group._group_member import Coordinator
+from ks_actors.log.kafka.group._group_member import GroupMember
 from ks_actors.log.kafka.group._membership import KafkaMembership
 from tests.kafka.tampering import Tampering, error_code, setting
 from tests.log.helpers import assigned, by_turns, group_name, lost, new_topic, settle, soon
@@ -70,7 +70,7 @@ async def test_a_coordinator_that_cannot_be_reached_is_waited_for(log: KafkaLog,
 
 
 @pytest.mark.parametrize("code", [ILLEGAL_GENERATION, UNKNOWN_MEMBER, FENCED])
-async def test_a_heartbeat_tells_who_is_out(log: KafkaLog, tampering: Tampering, code: int) -> None:
+async def test_a_heartbeat_tells_a_member_that_it_is_out(log: KafkaLog, tampering: Tampering, code: int) -> None:
     """Then the partitions are lost; the member can come again."""
     (partition,) = await new_topic(log)
     member = await enter(log, group_name(), partition.topic)
@@ -82,7 +82,7 @@ async def test_a_heartbeat_tells_who_is_out(log: KafkaLog, tampering: Tampering,
 
 
 async def test_heartbeats_extend_the_lease_until_the_member_is_out(log: KafkaLog, tampering: Tampering) -> None:
-    """It holds before anything is assigned, ends with the membership, which is told, and holds again for who has come back."""
+    """It holds before anything is assigned, ends with the membership, with an event, and holds again after a return."""
     (partition,) = await new_topic(log)
     lease, losses = Lease(), list[bool]()
     lease.lost = lambda: losses.append(lease.holds())
@@ -120,8 +120,8 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0)
 
 
-async def test_who_has_nothing_has_lost_nothing(log: KafkaLog, tampering: Tampering) -> None:
-    """A member that is thrown out before it has read what it was assigned goes back in by itself, and nobody gives up anything."""
+async def test_a_member_without_partitions_loses_none(log: KafkaLog, tampering: Tampering) -> None:
+    """A member that is removed before it has read its assignment rejoins by itself, and no partition is given up."""
     (partition,) = await new_topic(log)
     tampering.add("Heartbeat", error_code(UNKNOWN_MEMBER))
     lease, losses = Lease(), list[bool]()
@@ -136,7 +136,7 @@ async def test_who_has_nothing_has_lost_nothing(log: KafkaLog, tampering: Tamper
 
 
 async def test_an_instance_does_not_fight_for_its_place(log: KafkaLog, tampering: Tampering) -> None:
-    """Who finds it taken hears of that, though it had nothing."""
+    """A member that finds it taken gets an event, though it had no partitions."""
     (partition,) = await new_topic(log)
     tampering.add("JoinGroup", error_code(FENCED))
     member = await enter(log, group_name(), partition.topic)
@@ -146,8 +146,8 @@ async def test_an_instance_does_not_fight_for_its_place(log: KafkaLog, tampering
 
 
 @pytest.mark.parametrize("kind", ["Heartbeat", "JoinGroup"])
-async def test_what_will_not_go_away_is_told(log: KafkaLog, tampering: Tampering, kind: str) -> None:
-    """Whoever waits for events hears of it; a rejoin tries again."""
+async def test_lasting_failures_are_reported(log: KafkaLog, tampering: Tampering, kind: str) -> None:
+    """A caller that waits for events gets it; a rejoin tries again."""
     (partition,) = await new_topic(log)
     if kind == "JoinGroup":
         tampering.add(kind, error_code(FORBIDDEN))
@@ -161,7 +161,7 @@ async def test_what_will_not_go_away_is_told(log: KafkaLog, tampering: Tampering
     await settle(member)
 
 
-async def test_what_nobody_has_thought_of_is_told(log: KafkaLog, tampering: Tampering) -> None:
+async def test_unexpected_errors_are_reported(log: KafkaLog, tampering: Tampering) -> None:
     """With its cause."""
     (partition,) = await new_topic(log)
     tampering.add("SyncGroup", ZeroDivisionError("oops"))
@@ -175,7 +175,7 @@ async def test_what_nobody_has_thought_of_is_told(log: KafkaLog, tampering: Tamp
 async def test_heartbeats_that_do_not_get_through_cost_nothing_by_themselves(
     log: KafkaLog, tampering: Tampering, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is for the group to say who is out: a member that finds it again goes on."""
+    """Only the group removes members: one that finds it again goes on."""
     (partition,) = await new_topic(log)
     member = await enter(log, group_name(), partition.topic)
     before = await assigned(member)
@@ -214,19 +214,19 @@ async def test_a_log_that_cannot_be_entered_leaves_nothing_behind(log: KafkaLog,
     """Neither when it fails nor when nobody waits for it any more."""
     threads = threading.active_count()
 
-    async def refused(_: Coordinator) -> None:
+    async def refused(_: GroupMember) -> None:
         raise NotAuthorized("no")
 
-    async def endless(_: Coordinator) -> None:
+    async def endless(_: GroupMember) -> None:
         await asyncio.Event().wait()
 
     with monkeypatch.context() as patched:
-        patched.setattr(Coordinator, "start", refused)
+        patched.setattr(GroupMember, "start", refused)
         with pytest.raises(NotAuthorized):
             await enter(log, group_name(), "topic")
     assert not log._parts
     with monkeypatch.context() as patched:
-        patched.setattr(Coordinator, "start", endless)
+        patched.setattr(GroupMember, "start", endless)
         joining = asyncio.ensure_future(enter(log, group_name(), "topic"))
         while threading.active_count() == threads:
             await asyncio.sleep(0)
@@ -237,13 +237,13 @@ async def test_a_log_that_cannot_be_entered_leaves_nothing_behind(log: KafkaLog,
     assert not log._parts
 
 
-async def test_who_is_cancelled_when_it_is_in_leaves_nobody_behind(log: KafkaLog, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_join_cancelled_when_it_is_in_leaves_no_member(log: KafkaLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """A member that nobody has would be given partitions that nobody processes."""
     held, let, entered = threading.Event(), threading.Event(), threading.Event()
-    made: list[Coordinator] = []
-    real = Coordinator.start
+    made: list[GroupMember] = []
+    real = GroupMember.start
 
-    async def start(self: Coordinator) -> None:
+    async def start(self: GroupMember) -> None:
         made.append(self)
         held.set()
         assert let.wait(30)
@@ -251,7 +251,7 @@ async def test_who_is_cancelled_when_it_is_in_leaves_nobody_behind(log: KafkaLog
         entered.set()
 
     (partition,) = await new_topic(log)
-    monkeypatch.setattr(Coordinator, "start", start)
+    monkeypatch.setattr(GroupMember, "start", start)
     joining = asyncio.ensure_future(enter(log, group_name(), partition.topic))
     while not held.is_set():
         await asyncio.sleep(0)
@@ -265,16 +265,16 @@ async def test_who_is_cancelled_when_it_is_in_leaves_nobody_behind(log: KafkaLog
 
 
 @pytest.fixture
-def coordinators(monkeypatch: pytest.MonkeyPatch) -> list[Coordinator]:
+def coordinators(monkeypatch: pytest.MonkeyPatch) -> list[GroupMember]:
     """All that are started."""
-    made: list[Coordinator] = []
-    real = Coordinator.start
+    made: list[GroupMember] = []
+    real = GroupMember.start
 
-    async def start(self: Coordinator) -> None:
+    async def start(self: GroupMember) -> None:
         made.append(self)
         await real(self)
 
-    monkeypatch.setattr(Coordinator, "start", start)
+    monkeypatch.setattr(GroupMember, "start", start)
     return made
 
 
@@ -290,8 +290,8 @@ async def cancelled_before_it_begins(log: KafkaLog, group: str, topic: str) -> t
     return joining, let
 
 
-async def test_who_is_cancelled_before_it_is_in_leaves_nobody_behind(log: KafkaLog, coordinators: list[Coordinator]) -> None:
-    """Before Python 3.14 the first step of its thread is not cancelled, and the group would wait for somebody who never answers."""
+async def test_a_join_cancelled_before_it_is_in_leaves_no_member(log: KafkaLog, coordinators: list[GroupMember]) -> None:
+    """Before Python 3.14 the first step of its thread is not cancelled, and the group would wait for a member that never answers."""
     (partition,) = await new_topic(log)
     group = group_name()
     joining, let = await cancelled_before_it_begins(log, group, partition.topic)
@@ -305,8 +305,8 @@ async def test_who_is_cancelled_before_it_is_in_leaves_nobody_behind(log: KafkaL
     assert (await assigned(member)).assignment.partitions == (partition,)
 
 
-async def test_who_is_cancelled_twice_leaves_nobody_behind(log: KafkaLog, coordinators: list[Coordinator]) -> None:
-    """Whoever does not wait for the end does not end it."""
+async def test_a_join_cancelled_twice_leaves_no_member(log: KafkaLog, coordinators: list[GroupMember]) -> None:
+    """A cancelled wait for the end does not cancel the end."""
     (partition,) = await new_topic(log)
     joining, let = await cancelled_before_it_begins(log, group_name(), partition.topic)
     joining.cancel()
@@ -317,7 +317,7 @@ async def test_who_is_cancelled_twice_leaves_nobody_behind(log: KafkaLog, coordi
     assert [each for each in coordinators if each._main is not None] == []
 
 
-async def test_who_is_cancelled_while_the_log_is_closed_hears_that_it_is_cancelled(log: KafkaLog) -> None:
+async def test_a_join_cancelled_while_the_log_is_closed_raises_the_cancellation(log: KafkaLog) -> None:
     """There is nobody left to be ended, and that is no error."""
     joining, let = await cancelled_before_it_begins(log, group_name(), "topic")
     closing = asyncio.ensure_future(log.close())
@@ -400,7 +400,7 @@ async def test_a_thread_that_has_ended_takes_no_work() -> None:
 
 
 async def test_a_thread_that_cannot_be_begun_is_begun_later(log: KafkaLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There may be too many: who joins is told so, each time, and waits for no loop that does not run."""
+    """The group may be full: a joining member gets an error, each time, and waits for no loop that does not run."""
 
     def start(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -415,7 +415,7 @@ async def test_a_thread_that_cannot_be_begun_is_begun_later(log: KafkaLog, monke
     assert (await assigned(member)).assignment.partitions == (partition,)
 
 
-async def test_what_comes_too_late_changes_nothing(log: KafkaLog) -> None:
+async def test_late_records_change_nothing(log: KafkaLog) -> None:
     """Answers to a rebalance that is over, and news for a member that has left."""
     (partition,) = await new_topic(log)
     member = await log.join(
@@ -423,14 +423,14 @@ async def test_what_comes_too_late_changes_nothing(log: KafkaLog) -> None:
         NewMember(client_id="c", topics=[partition.topic], user_data=b"", assignor=by_turns, session_timeout_ms=3_000, rebalance_timeout_ms=30_000),
     )
     event = await assigned(member)
-    coordinator = member._coordinator
+    coordinator = member._member
     assert coordinator is not None
-    member._say(lambda coordinator: coordinator.let_go(-1, b"old"))
+    member._call_member(lambda coordinator: coordinator.let_go(-1, b"old"))
     member.rejoin(b"")
     (after,) = await settle(member)
     assert after.assignment.partitions == event.assignment.partitions
     await member.leave()
-    member._say(lambda coordinator: coordinator.let_go(7))
+    member._call_member(lambda coordinator: coordinator.let_go(7))
     member.post(member.on_lost, 7)
     await asyncio.sleep(0)
     with pytest.raises(LogClosed):
@@ -445,6 +445,6 @@ async def test_a_loop_that_is_gone_is_told_nothing(log: KafkaLog) -> None:
         return KafkaMembership(log._client, log._threads, "group", new, ends=lambda *_: None)
 
     member = await asyncio.to_thread(asyncio.run, make())
-    assert not member.is_there()
+    assert not member.is_open()
     with pytest.raises(LogClosed):
         member.post(member.on_revoke, 1)

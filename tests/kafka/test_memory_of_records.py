@@ -86,7 +86,7 @@ def test_records_that_are_too_large_together_are_read_in_pieces(gaps: bool, skip
 )
 @pytest.mark.parametrize("count", [1, 100, 10_000])
 def test_no_record_takes_more_than_it_is_measured_at(header: Header, count: int) -> None:
-    """Whatever its headers are like, by the measure and by the factor that is used where there is much room."""
+    """With any headers, by the measure and by the factor that is used where there is much room."""
     raw = record(bytes(10), bytes(20), headers=[header] * count)
     batch = made(raw)
     columns = Columns()
@@ -100,7 +100,7 @@ def test_no_record_takes_more_than_it_is_measured_at(header: Header, count: int)
     assert peak < _record_reader._MOST_GROWTH * len(raw) + in_background
 
 
-def test_what_is_measured_is_no_more_than_a_few_times_the_content() -> None:
+def test_measured_sizes_are_no_more_than_a_few_times_the_content() -> None:
     """Large values are not refused for the sake of a few headers."""
     raw = record(bytes(100), bytes(LIMIT // 2), headers=[(b"name", b"value")] * 20)
     columns = Columns()
@@ -109,7 +109,7 @@ def test_what_is_measured_is_no_more_than_a_few_times_the_content() -> None:
 
 
 def test_records_are_measured_up_to_one_that_is_none() -> None:
-    """It is left to who reads it, with those in front of it."""
+    """It is left to its reader, with the records in front of it."""
     good = record(headers=[EMPTY] * 10)
     for bad in (b"", b"\x02\x00", b"\x0e" + b"\x80" * 7, good[:-21] + b"\xc0\x84\x3d" + good[-20:]):
         assert _plain_record_reader.fitting(good + bad, 0, 3, LIMIT)[0] == 2

@@ -52,7 +52,7 @@ def two_brokers(tmp_path: Path) -> Iterator[tuple[Broker, Broker]]:
 
 
 @pytest.mark.timeout(180)
-async def test_what_a_dead_broker_led_goes_on_elsewhere(two_brokers: tuple[Broker, Broker]) -> None:
+async def test_partitions_of_a_dead_broker_go_on_elsewhere(two_brokers: tuple[Broker, Broker]) -> None:
     """Readers, writers and members of groups find the new leaders and coordinators; nothing is lost, nothing comes twice."""
     first, second = two_brokers
     async with KafkaLog(f"{first.bootstrap},{second.bootstrap}", options=KafkaOptions(replication_factor=2)) as log:
@@ -71,7 +71,7 @@ async def test_what_a_dead_broker_led_goes_on_elsewhere(two_brokers: tuple[Broke
                     found[fetched.partition] += map(int, fetched.batch.values)
 
         async def coordinated_by(node: int) -> str:
-            """A group whose coordinator that broker is."""
+            """A group with that broker as its coordinator."""
             while True:
                 name = group_name()
                 await log._client.send_to_coordinator(GROUP, name, offset_fetch(name, []), lambda response: [response.error_code])

@@ -1,4 +1,4 @@
-"""Who of a group is on this machine, and who of them has died."""
+"""The members of a group on this machine, and the dead ones among them."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def process(client_id: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_a_process_that_is_killed_is_found_until_the_group_knows() -> None:
-    """By whoever looks; while one deals with it, nobody else does."""
+    """By any member that looks; while one deals with it, no other does."""
     with process("victim") as victim:
         one, other = entered("one"), entered("other")
         assert dead(one) == dead(other) == []
@@ -121,7 +121,7 @@ def test_a_process_that_is_frozen_keeps_its_place() -> None:
     one.leave(known=True)
 
 
-def test_who_leaves_is_not_dead_but_for_the_group_that_could_not_be_told() -> None:
+def test_a_leaving_member_counts_as_dead_only_if_the_group_could_not_be_told() -> None:
     """Then the others tell it."""
     one, known, unknown = entered("one"), entered("known"), entered("unknown")
     known.leave(known=True)
@@ -132,7 +132,7 @@ def test_who_leaves_is_not_dead_but_for_the_group_that_could_not_be_told() -> No
 
 
 def test_a_process_that_comes_again_is_not_seen_while_its_former_self_is_buried() -> None:
-    """Then it is; what was buried is what the group knew the former self by."""
+    """Then it is; the removed member is the former self as the group knew it."""
     one = entered("one")
     entered("victim").leave(known=False)
     (found,) = one.dead()
@@ -152,7 +152,7 @@ def test_a_process_that_comes_again_is_not_seen_while_its_former_self_is_buried(
     one.leave(known=True)
 
 
-def test_who_has_died_before_the_group_knew_it_was_no_member() -> None:
+def test_a_process_that_died_before_the_group_knew_it_was_no_member() -> None:
     """Its ids are empty, as they are of a file that was cut off."""
     one = entered("one")
     nameless = neighbours("nameless")
@@ -165,7 +165,7 @@ def test_who_has_died_before_the_group_knew_it_was_no_member() -> None:
 
 
 def test_a_file_that_is_taken_away_is_made_anew() -> None:
-    """By whoever tidies up temporary files: who was seen is seen again."""
+    """By a program that cleans up temporary files: a member that was seen is seen again."""
     one, other = entered("one"), entered("other")
     for path in place_of(one).iterdir():
         path.unlink()
@@ -187,7 +187,7 @@ def test_other_groups_and_other_clusters_are_not_looked_at() -> None:
 
 
 def test_a_directory_of_others_is_not_used(place: Path) -> None:
-    """What anybody can write there is not to throw out members: nobody is seen, nobody looked at, and the session timeout decides."""
+    """Files of other users must not remove members: no member is seen, no file is read, and the session timeout decides."""
     entered("victim").leave(known=False)
     directory = place / f"ks-actors-{os.getuid()}"
     directory.chmod(0o777)
@@ -203,7 +203,7 @@ def test_a_directory_of_others_is_not_used(place: Path) -> None:
 
 
 def test_files_of_others_are_nobodys() -> None:
-    """Nor is anything that is no file: a pipe would keep who reads it waiting."""
+    """Nor is anything that is no file: a pipe would keep its reader waiting."""
     one = entered("one")
     victim = entered("victim")
     victim.leave(known=False)
@@ -264,7 +264,7 @@ async def test_tasks_of_a_killed_process_go_to_its_neighbours_at_once(kafka_brok
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-async def test_who_comes_when_all_have_died_has_their_tasks_at_once(kafka_broker: Broker, tmp_path: Path, guarantee: str) -> None:
+async def test_a_member_that_joins_when_all_have_died_has_their_tasks_at_once(kafka_broker: Broker, tmp_path: Path, guarantee: str) -> None:
     """Also in another place, where nothing tells of a former self."""
     async with counting(kafka_broker, guarantee, tmp_path) as here:
         async with victim(here, kafka_broker, tmp_path) as process:

@@ -48,7 +48,7 @@ async def committed(log: KafkaLog, group: str, partition: TopicPartition) -> int
 
 @pytest.fixture
 def held_back(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
-    """Hold back what makes offsets part of transactions, until the event is set."""
+    """Hold back the requests that make offsets part of transactions, until the event is set."""
     opened, real = asyncio.Event(), TransactionCoordinator.add_offsets
 
     async def add_offsets(self: TransactionCoordinator, identity: Identity, group: str) -> None:
@@ -60,7 +60,7 @@ def held_back(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
 
 
 async def exchange(log: KafkaLog, partition: TopicPartition) -> None:
-    """Ask a broker some questions: what anybody was about to ask is asked by then."""
+    """Ask a broker some questions: all requests on their way have arrived by then."""
     for _ in range(5):
         await log.end_offsets([partition], UNCOMMITTED)
 
@@ -73,7 +73,7 @@ def asking() -> list[str]:
 
 
 async def test_offsets_are_part_of_a_transaction_when_its_records_are(log: KafkaLog, tampering: Tampering) -> None:
-    """Who says which group it is for does not wait for that at each commit; a transaction without records has only its offsets."""
+    """A producer with a known group does not wait for that at each commit; a transaction without records has only its offsets."""
     (partition,) = await new_topic(log)
     group = group_name()
     producer = await begun(log, partition, group)
@@ -94,7 +94,7 @@ async def test_offsets_are_part_of_a_transaction_when_its_records_are(log: Kafka
     assert await values_of(log, partition, COMMITTED) == [b"a", b"b", b"a", b"b"]
 
 
-async def test_who_coordinates_the_group_is_known_by_whoever_asked_first(log: KafkaLog, tampering: Tampering) -> None:
+async def test_the_coordinator_of_the_group_is_looked_up_once(log: KafkaLog, tampering: Tampering) -> None:
     """Committed offsets are looked up before there are records: the first commit does not look for the coordinator once more."""
     (partition,) = await new_topic(log)
     group = group_name()
@@ -118,7 +118,7 @@ async def test_who_coordinates_the_group_is_known_by_whoever_asked_first(log: Ka
 async def test_no_transaction_is_ended_before_its_offsets_are_part_of_it(
     log: KafkaLog, tampering: Tampering, held_back: asyncio.Event, end: str
 ) -> None:
-    """What comes after the end would open another one; who is cancelled while it waits for that may call again."""
+    """A request after the end would open another one; a caller that is cancelled while it waits for that may call again."""
     (partition,) = await new_topic(log)
     group = group_name()
     producer = await begun(log, partition, group)
@@ -148,7 +148,7 @@ async def test_no_transaction_is_ended_before_its_offsets_are_part_of_it(
 
 
 @pytest.mark.parametrize("fenced", [True, False])
-async def test_who_closes_asks_no_more(log: KafkaLog, monkeypatch: pytest.MonkeyPatch, held_back: asyncio.Event, fenced: bool) -> None:
+async def test_a_closing_app_asks_no_more(log: KafkaLog, monkeypatch: pytest.MonkeyPatch, held_back: asyncio.Event, fenced: bool) -> None:
     """Whether it would abort its transaction, and has no more time for that, or is fenced and has nothing to abort."""
     monkeypatch.setattr(_transactional_producer, "_CLOSING_S", 0.01)
     (partition,) = await new_topic(log)
@@ -168,10 +168,10 @@ async def test_who_closes_asks_no_more(log: KafkaLog, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("end", ["commit", "abort"])
-async def test_who_waits_for_its_offsets_hears_that_its_producer_is_closed(
+async def test_a_wait_for_offsets_ends_with_its_closed_producer(
     log: KafkaLog, monkeypatch: pytest.MonkeyPatch, held_back: asyncio.Event, end: str
 ) -> None:
-    """It is not whoever waits that is cancelled; nothing of the transaction is seen."""
+    """The cancelled caller is not the one that waits; readers see nothing of the transaction."""
     monkeypatch.setattr(_transactional_producer, "_CLOSING_S", 0.01)
     (partition,) = await new_topic(log)
     group, name = group_name(), group_name()
@@ -191,7 +191,7 @@ async def test_who_waits_for_its_offsets_hears_that_its_producer_is_closed(
 
 
 async def test_a_group_that_cannot_be_part_of_a_transaction_is_told_of_by_the_commit(log: KafkaLog, tampering: Tampering) -> None:
-    """Records are written all the same; what does not last is not even noticed."""
+    """Records are written all the same; short failures are not even noticed."""
     (partition,) = await new_topic(log)
     group = group_name()
     producer = await begun(log, partition, group)
@@ -208,8 +208,8 @@ async def test_a_group_that_cannot_be_part_of_a_transaction_is_told_of_by_the_co
     assert await values_of(log, partition, COMMITTED) == [b"a"]
 
 
-async def test_who_is_fenced_while_it_asks_hears_it_from_its_commit(log: KafkaLog, held_back: asyncio.Event) -> None:
-    """Nothing of it is seen, and whoever came is not disturbed by what was asked for too late."""
+async def test_a_producer_fenced_during_a_request_hears_it_from_its_commit(log: KafkaLog, held_back: asyncio.Event) -> None:
+    """Readers see nothing of it, and the next owner is not disturbed by the late request."""
     (partition,) = await new_topic(log)
     name, group = group_name(), group_name()
     former = await begun(log, partition, group, name)
@@ -224,7 +224,7 @@ async def test_who_is_fenced_while_it_asks_hears_it_from_its_commit(log: KafkaLo
     assert await committed(log, group, partition) is None
 
 
-async def test_what_nobody_has_thought_of_is_told(log: KafkaLog, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unexpected_errors_are_reported(log: KafkaLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is no error of the log, so it is not tried once more in silence; the transaction can be aborted."""
 
     async def add_offsets(_: TransactionCoordinator, identity: Identity, group: str) -> None:

@@ -85,7 +85,7 @@ async def test_an_app_goes_on_when_the_broker_is_back(
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_an_app_that_has_waited_for_task_timeout_ms_ends(own_broker: Broker, tmp_path: Path, guarantee: str) -> None:
-    """By default its handler ends it then; the error tells what the broker was asked in vain."""
+    """By default its handler ends it then; the error names the request that had no answer."""
     async with counting(own_broker, guarantee, tmp_path) as here, KafkaLog(own_broker.bootstrap, options=BRIEF) as log:
         app = here.app("app", log=log, task_timeout_ms=4_000, **SETTINGS)
         await app.start()
@@ -105,7 +105,7 @@ async def test_an_app_that_has_waited_for_task_timeout_ms_ends(own_broker: Broke
 async def test_an_app_that_closes_while_the_broker_is_away(
     own_broker: Broker, tmp_path: Path, guarantee: str, session_ms: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It waits for it, and ends without an error, whether it is a member still or not; who comes then does what is left."""
+    """It waits for it, and ends without an error, whether it is still a member or not; the next owner does the rest."""
     async with counting(own_broker, guarantee, tmp_path) as here:
         app = here.app("app", session_timeout_ms=session_ms)
         await app.start()

@@ -89,8 +89,8 @@ def test_a_broker_that_nobody_asks_any_more_is_forgotten() -> None:
     assert outages.now() == []
 
 
-def test_what_brokers_refuse_for_long_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    """A call that is refused for a while by brokers that answer is told of after 5 s, then each 10 s, with what it wants."""
+def test_calls_refused_for_long_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """A call that brokers refuse for a while is logged after 5 s, then each 10 s, with its purpose."""
     refusals = Refusals("to create orders")
     for tenth in range(360):
         refusals.note(Unavailable("the controller answered NOT_CONTROLLER"), tenth / 10)
@@ -157,7 +157,7 @@ async def test_a_broker_that_never_answers_is_told_of_before_the_request_is_give
         await log.close()
 
 
-async def test_an_app_tells_what_it_waits_for_before_its_log_is_there(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+async def test_an_app_reports_its_wait_before_its_log_is_there(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     """Its one line is about the log, with host and port, and its figure says for how long that has not answered."""
     port = free_port()
     builder = StreamsBuilder()
@@ -204,7 +204,7 @@ async def test_a_broker_that_freezes_under_a_running_app_is_told_of(own_broker: 
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
-async def test_what_transactions_leave_in_a_topic_is_no_record_that_waits(
+async def test_markers_of_transactions_are_no_waiting_records(
     kafka_broker: Broker, caplog: pytest.LogCaptureFixture, tmp_path: Path, guarantee: str
 ) -> None:
     """Markers behind the last record are offsets that no fetch brings records for: an app that has done all waits for records, and tells nothing."""

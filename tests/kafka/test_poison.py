@@ -73,7 +73,7 @@ class Poisoned:
         return codes == [0]
 
     def topology(self) -> Topology:
-        """Read a stream that is counted by windows and joined, a table and a global table; what is read comes out under its key."""
+        """Read a stream that is counted by windows and joined, a table and a global table; each record read comes out under its key."""
         builder = StreamsBuilder()
         strings = Consumed(STRING, STRING, timestamp_extractor=LogAndSkipOnInvalidTimestamp())
         world = builder.global_table(self.world, strings, Materialized("world"))

@@ -22,7 +22,7 @@ RESPONSES = st.lists(st.tuples(st.text(max_size=20), st.lists(ANSWERS, max_size=
 
 
 @given(name=st.none() | st.text(max_size=20), topics=REQUESTS)
-def test_a_request_is_what_aiokafka_would_send(name: str | None, topics: list[tuple[str, list[tuple[int, bytearray]]]]) -> None:
+def test_a_request_equals_that_of_aiokafka(name: str | None, topics: list[tuple[str, list[tuple[int, bytearray]]]]) -> None:
     """The pieces, one after the other, are aiokafka's bytes, but for a request without a topic, which nobody sends."""
     prepared = ProduceRequest(name, -1, 30_000, topics).prepare(VERSIONS)
     wanted = ProduceRequest_v8(name, -1, 30_000, [(topic, [(number, bytes(batch)) for number, batch in numbers]) for topic, numbers in topics])

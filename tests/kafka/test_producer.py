@@ -57,7 +57,7 @@ async def test_records_of_any_codec_come_back(kafka_broker: Broker, codec: str) 
 
 
 def test_batches_are_cut_by_size() -> None:
-    """None is larger than what the topic takes, and no record is lost between two of them."""
+    """None is larger than the topic allows, and no record is lost between two of them."""
     encoder = Encoder(KafkaOptions(batch_bytes=10_000), transactional=False)
     records = batch(*[b"%d" % index * 50 for index in range(1000)])
     for limit in (1_000, 10_000, 1_000_000):
@@ -80,13 +80,13 @@ def test_one_record_may_be_larger_than_a_batch_and_not_than_the_topic_takes() ->
 
 
 def test_a_record_that_compresses_well_is_not_too_large() -> None:
-    """What counts is what the broker gets."""
+    """The size at the broker counts."""
     encoder = Encoder(KafkaOptions(compression="gzip"), transactional=False)
     (made,) = encoder.encode(batch(b"x" * 100_000), 1_000)
     assert made.size < 1_000
 
 
-def test_what_cannot_be_compressed_goes_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_incompressible_records_go_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """A codec that is not installed is told by name."""
     encoder = Encoder(KafkaOptions(compression="gzip"), transactional=False)
     plain = Encoder(KafkaOptions(), transactional=False)
@@ -98,14 +98,14 @@ def test_what_cannot_be_compressed_goes_as_it_is(monkeypatch: pytest.MonkeyPatch
 
 
 def test_stamping_again_is_as_good_as_stamping_once() -> None:
-    """The checksum is right, whoever it is from."""
+    """The checksum is right, from any producer."""
     encoder = Encoder(KafkaOptions(), transactional=True)
     (one,), (two,) = encoder.encode(batch(b"a"), 1000), encoder.encode(batch(b"a"), 1000)
     one.stamped(1, 1, 1)
     assert bytes(one.stamped(7, 8, 9)) == bytes(two.stamped(7, 8, 9))
 
 
-async def test_what_is_no_bytes_is_refused_before_anything_is_sent(log: KafkaLog) -> None:
+async def test_values_that_are_no_bytes_are_refused_before_anything_is_sent(log: KafkaLog) -> None:
     """TypeError, and all of the call is not written."""
     (partition,) = await new_topic(log)
     producer = await log.producer(client_id="p")
@@ -198,7 +198,7 @@ async def test_nothing_is_lost_and_nothing_doubled_when_the_broker_is_killed(own
 
 
 async def test_a_producer_goes_on_after_a_refused_batch(log: KafkaLog) -> None:
-    """What was sent before and behind it is there, at the same time and later, though a sequence number is gone."""
+    """Records sent before and behind it are there, at the same time and later, though a sequence number is gone."""
     one, two = await new_topic(log, 2, cleanup_policy="compact")
     producer = await log.producer(client_id="p")
     await write(producer, one, b"a")
@@ -242,7 +242,7 @@ async def test_a_topic_that_takes_less_than_before_gets_smaller_batches(log: Kaf
 
 
 async def test_a_broker_that_stays_away_ends_in_a_timeout(own_broker: Broker) -> None:
-    """ProduceFailed tells that nobody knows what became of the records; when it is back the producer goes on, and they are not sent again."""
+    """ProduceFailed says that the outcome is unknown; when it is back the producer goes on, and does not send them again."""
     options = KafkaOptions(delivery_timeout_ms=600, request_timeout_ms=300, api_timeout_ms=20_000)
     log = await connect(own_broker, options)
     (partition,) = await new_topic(log)
@@ -276,7 +276,7 @@ async def test_a_topic_that_is_deleted_while_it_is_written_to_is_told(log: Kafka
 
 @pytest.mark.parametrize("name", ["no topic's name", "x" * 250])
 async def test_a_topic_of_a_name_that_none_can_have_is_told_alone(log: KafkaLog, name: str) -> None:
-    """It is the only one that fails; what is sent to others with it is written, the first time and later."""
+    """It is the only one that fails; records for others sent with it are written, the first time and later."""
     (other,) = await new_topic(log)
     nowhere = TopicPartition(name, 0)
     producer = await log.producer(client_id="p")
@@ -302,7 +302,7 @@ async def test_in_a_transaction_a_name_that_no_topic_can_have_is_told_alone(log:
     assert await values_of(log, other) == [b"b"]
 
 
-async def test_closing_ends_those_who_wait(own_broker: Broker) -> None:
+async def test_closing_ends_waiting_callers(own_broker: Broker) -> None:
     """They hear LogClosed, though the broker says nothing."""
     log = await connect(own_broker)
     (partition,) = await new_topic(log)
@@ -323,8 +323,8 @@ async def test_closing_ends_those_who_wait(own_broker: Broker) -> None:
 # --- under a lease --------------------------------------------------------------------------------------------------------
 
 
-async def test_what_is_to_be_sent_waits_for_the_lease(log: KafkaLog) -> None:
-    """As long as nobody is sure whose partitions they are nothing leaves; then all of it, in order."""
+async def test_queued_records_wait_for_the_lease(log: KafkaLog) -> None:
+    """As long as the owner of the partitions is not certain nothing leaves; then all of it, in order."""
     (partition,) = await new_topic(log)
     lease = Lease()
     producer = await log.producer(client_id="p", lease=lease)
@@ -337,8 +337,8 @@ async def test_what_is_to_be_sent_waits_for_the_lease(log: KafkaLog) -> None:
     assert await values_of(log, partition) == [b"meanwhile", b"a", b"b"]
 
 
-async def test_what_is_abandoned_is_not_written_when_the_broker_is_back(own_broker: Broker) -> None:
-    """Those who wait hear of it at once, the broker being away; what comes later is written."""
+async def test_abandoned_records_are_not_written_when_the_broker_is_back(own_broker: Broker) -> None:
+    """Waiting callers get it at once, while the broker is away; later records are written."""
     log = await connect(own_broker)
     (partition,) = await new_topic(log)
     producer = await log.producer(client_id="p")
@@ -363,7 +363,7 @@ async def test_what_is_abandoned_is_not_written_when_the_broker_is_back(own_brok
 
 
 async def test_configs_are_set_one_by_one(log: KafkaLog) -> None:
-    """Others stay as they were; what is no config is told."""
+    """Others stay as they were; an unknown config is named."""
     (partition,) = await new_topic(log, cleanup_policy="compact")
     await log.set_configs({partition.topic: {"retention.ms": "12345"}})
     configs = (await log.describe_topics([partition.topic]))[partition.topic].configs
@@ -445,7 +445,7 @@ async def test_a_producer_that_brokers_have_forgotten_gets_a_new_id(log: KafkaLo
     producer = await log.producer(client_id="p")
     await write(producer, partition, b"a")
     before = producer._sender.identity
-    producer._sender._lanes[partition].next_sequence += 5
+    producer._sender._queues[partition].next_sequence += 5
     with pytest.raises(ProduceFailed, match="OUT_OF_ORDER_SEQUENCE_NUMBER"):
         await soon(write(producer, partition, b"lost"))
     assert await soon(write(producer, partition, b"b")) == 2
@@ -453,19 +453,19 @@ async def test_a_producer_that_brokers_have_forgotten_gets_a_new_id(log: KafkaLo
     assert await values_of(log, partition) == [b"a", b"b"]
 
 
-async def test_what_was_in_flight_behind_a_refused_sequence_is_written_once(log: KafkaLog) -> None:
+async def test_batches_in_flight_behind_a_refused_sequence_are_written_once(log: KafkaLog) -> None:
     """The batches behind it go out by the new id, in their order."""
     (partition,) = await new_topic(log)
     producer = await log.producer(client_id="p")
     await write(producer, partition, b"a")
-    producer._sender._lanes[partition].next_sequence += 5
+    producer._sender._queues[partition].next_sequence += 5
     results = await soon(asyncio.gather(*(write(producer, partition, b"%d" % number) for number in range(8)), return_exceptions=True))
     refused = [number for number, result in enumerate(results) if isinstance(result, ProduceFailed)]
     assert refused == [0]
     assert await values_of(log, partition) == [b"a", *[b"%d" % number for number in range(1, 8)]]
 
 
-async def test_a_bug_in_sending_reaches_those_who_wait(log: KafkaLog, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_bug_in_sending_reaches_waiting_callers(log: KafkaLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """It does not leave them waiting."""
     (partition,) = await new_topic(log)
     producer = await log.producer(client_id="p")

@@ -1,4 +1,4 @@
-"""What committed readers see of a log in which transactions overlap, wherever they begin and however it comes to them; without a broker."""
+"""The view of committed readers on a log with overlapping transactions, from any position and in any chunks; without a broker."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from ks_actors.log import TopicPartition
-from ks_actors.log.kafka.consumer._partition_reader import Budget, Source
+from ks_actors.log.kafka.consumer._partition_reader import Budget, PartitionReader
 from ks_actors.log.kafka.wire._batch_reader import Chunk
 from tests.kafka.test_fetch_records import ABORT, COMMIT, TRANSACTIONAL, marker, stored
 
@@ -25,7 +25,7 @@ class Written(NamedTuple):
 
 
 class Aborted(NamedTuple):
-    """What a broker notes of an aborted transaction."""
+    """A broker's note of an aborted transaction."""
 
     producer: int
     first: int
@@ -46,7 +46,7 @@ class Partition:
 
     @property
     def stable(self) -> int:
-        """The end of what is decided."""
+        """The end of the decided records."""
         return min((first for first, _ in self._open.values()), default=self.end)
 
     def grow(self) -> None:
@@ -77,7 +77,7 @@ class Partition:
         self.end += count
 
     def fetch(self, position: int) -> Chunk | None:
-        """Return what a fetch brings: whole batches from the one on that has `position`, the last one cut off as it may be."""
+        """Return the bytes of a fetch: whole batches from the one on that has `position`, the last one maybe cut off."""
         there = [written for written in self.log if written.end > position and written.base < self.stable]
         if not there:
             return None
@@ -93,14 +93,14 @@ class Partition:
 
 
 @pytest.mark.parametrize("seed", range(150))
-def test_a_committed_reader_sees_what_was_committed_and_nothing_else(seed: int) -> None:
-    """From any offset, be it in the middle of a transaction, and whatever a fetch brings: all of it up to where the reader is, once, in order."""
+def test_a_committed_reader_sees_committed_records_and_nothing_else(seed: int) -> None:
+    """From any offset, also in the middle of a transaction, and in any fetched chunks: all of it up to the reader's position, once, in order."""
     random = Random(seed)
     partition = Partition(random)
     for _ in range(random.randrange(60)):
         partition.grow()
     start = random.randrange(partition.stable + 1)
-    source = Source(PARTITION, start, Budget(1 << 30))
+    source = PartitionReader(PARTITION, start, Budget(1 << 30))
     seen: dict[int, bytes] = {}
     for _ in range(120):
         for _ in range(random.randrange(3)):

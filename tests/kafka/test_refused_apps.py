@@ -1,4 +1,4 @@
-"""Whole apps to which the log says no: what each comes to, within a deadline, and nothing is committed that is not so."""
+"""Whole apps with a log that refuses requests: each ends with its error within a deadline, and commits nothing wrong."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ async def test_a_record_for_a_topic_that_there_is_not(kafka_broker: Broker, tmp_
 
 @pytest.mark.timeout(120)
 async def test_a_producer_that_is_fenced(kafka_broker: Broker, tmp_path: Path) -> None:
-    """The app gives up what is not committed, takes its transactional id back, and goes on."""
+    """The app gives up uncommitted work, takes its transactional id back, and goes on."""
     async with counting(kafka_broker, EXACTLY_ONCE, tmp_path) as here:
         states: list[InstanceState] = []
         async with here.app("app", states) as app:
@@ -118,7 +118,7 @@ async def test_a_producer_that_is_fenced(kafka_broker: Broker, tmp_path: Path) -
 
 @pytest.mark.timeout(120)
 async def test_a_transaction_that_expires(kafka_broker: Broker, tmp_path: Path) -> None:
-    """What was in it is done again, and the app goes on: a function may block for longer than a transaction may be open."""
+    """Its work is done again, and the app goes on: a function may block for longer than a transaction may be open."""
     caught = threading.Event()
 
     def slow(key: bytes, value: bytes) -> None:
@@ -148,7 +148,7 @@ async def test_a_transaction_that_expires(kafka_broker: Broker, tmp_path: Path) 
 
 @pytest.mark.timeout(120)
 async def test_a_changelog_that_forgets(kafka_broker: Broker, tmp_path: Path) -> None:
-    """Made by hand with the broker's own settings it deletes what is old: no app starts on it, and the error tells how to set it right."""
+    """Made by hand with the broker's own settings it deletes old records: no app starts on it, and the error names the remedy."""
     async with counting(kafka_broker, EXACTLY_ONCE, tmp_path) as here:
         await here.log.create_topics([NewTopic(here.changelog, PARTITIONS)])
         app = here.app("app")

@@ -58,7 +58,7 @@ async def forgotten(
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("transactional", [False, True])
-async def test_what_is_there_is_found_though_its_leader_has_forgotten_who_wrote_it(
+async def test_written_batches_are_found_though_their_leader_has_forgotten_the_producer(
     own_broker: Broker, tampering: Tampering, transactional: bool
 ) -> None:
     """It is refused when it is repeated, as if something before it were missing, and yet it is there once, with its offset."""
@@ -76,8 +76,8 @@ async def test_what_is_there_is_found_though_its_leader_has_forgotten_who_wrote_
 
 
 @pytest.mark.timeout(120)
-async def test_where_nobody_may_look_whether_records_are_there_it_is_said(own_broker: Broker, tampering: Tampering) -> None:
-    """Who writes may not be allowed to read: the caller is told, nothing is written twice, and what comes behind is written."""
+async def test_a_missing_right_to_look_for_records_is_reported(own_broker: Broker, tampering: Tampering) -> None:
+    """A writer may lack the right to read: it gets an error, nothing is written twice, and later records are written."""
     log = await connect(own_broker)
     producer = await log.producer(client_id="p")
     partition, sending = await forgotten(log, own_broker, tampering, producer)
@@ -92,12 +92,12 @@ async def test_where_nobody_may_look_whether_records_are_there_it_is_said(own_br
     await log.close()
 
 
-async def test_what_was_repeated_and_is_not_there_is_refused(log: KafkaLog, tampering: Tampering) -> None:
-    """Its leader has lost what was before it: nobody takes it for written, and what was repeated behind it goes out by a new id."""
+async def test_repeated_batches_that_are_not_there_are_refused(log: KafkaLog, tampering: Tampering) -> None:
+    """Its leader has lost the records before it: they do not count as written, and the repeated ones behind them go out by a new id."""
     (partition,) = await new_topic(log)
     producer = await log.producer(client_id="p")
     await soon(write_now(producer, partition, b"a"))
-    producer._sender._lanes[partition].next_sequence += 5
+    producer._sender._queues[partition].next_sequence += 5
     tampering.add("Produce", *[Unavailable("not now")] * 3)
     sending = asyncio.gather(*(write_now(producer, partition, value) for value in (b"lost", b"b", b"c")), return_exceptions=True)
     refused, *ends = await soon(sending)

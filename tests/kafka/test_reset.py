@@ -34,7 +34,7 @@ TIME = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Kafkas(NamedTuple):
-    """What Kafka's tool said: exit code, offsets by partition, and the internal topics that it deletes."""
+    """The output of Kafka's tool: exit code, offsets by partition, and the internal topics that it deletes."""
 
     code: int
     offsets: dict[TopicPartition, int]
@@ -81,7 +81,7 @@ class Case:
         return [int.from_bytes(value or b"") for _, key, value in await read_all(log, self.out) if key == self.id.encode()]
 
     def kafkas(self, *lines: str) -> list[Kafkas]:
-        """Return what Kafka's tool says to each line of options."""
+        """Return the output of Kafka's tool for each line of options."""
         common = f"--application-id {self.id} --bootstrap-server {self.broker.bootstrap}"
         command = ["java", *QUICK, "-cp", f"{jars()}/*", str(SOURCE)]
         given = "".join(f"{common} {line}\n" for line in lines)
@@ -100,7 +100,7 @@ def ours(plan: ResetPlan) -> Kafkas:
 
 @pytest.mark.timeout(180)
 async def test_each_option_gives_the_offsets_and_topics_of_kafkas_own_tool(kafka_broker: Broker, tmp_path: Path) -> None:
-    """For the same group: every option, inside and outside of what the log has, with and without committed offsets."""
+    """For the same group: every option, inside and outside of the log's range, with and without committed offsets."""
     case = Case(kafka_broker, tmp_path)
     one, two = case.inputs
     file = tmp_path / "offsets.csv"
@@ -139,7 +139,7 @@ async def test_each_option_gives_the_offsets_and_topics_of_kafkas_own_tool(kafka
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
-async def test_what_is_left_is_what_kafkas_own_tool_leaves_and_the_app_counts_from_the_start(
+async def test_a_reset_leaves_the_same_as_kafkas_own_tool_and_the_app_counts_from_the_start(
     kafka_broker: Broker, tmp_path: Path, guarantee: str
 ) -> None:
     """Of two equal apps each is reset by one of both: the same offsets and topics are left, and each app counts 1, 2, 3 once more."""

@@ -32,7 +32,7 @@ _LITERAL = 3
 
 
 def settings(broker: Broker, protocol: str, mechanism: str | None, user: str = USER, password: str = PASSWORD) -> dict[str, Any]:
-    """Return what an app has to be told to get in."""
+    """Return the credentials of an app."""
     found = {
         "bootstrap_servers": broker.address(protocol),
         "security_protocol": protocol,
@@ -104,7 +104,7 @@ async def test_apps_share_tasks_behind_tls_and_passwords(secure_broker: Broker, 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_an_app_that_may_nothing_does_not_start(secure_broker: Broker, tmp_path: Path, guarantee: str) -> None:
-    """It is told what is forbidden, as soon as it is found out."""
+    """It gets an error that names the forbidden part, as soon as it is found out."""
     told = settings(secure_broker, "SASL_SSL", "SCRAM-SHA-512", STRANGER, STRANGERS_PASSWORD)
     async with counting(secure_broker, guarantee, tmp_path) as here:
         app = here.app("app", own_log=True, **told)
@@ -121,7 +121,7 @@ async def test_an_app_that_may_nothing_does_not_start(secure_broker: Broker, tmp
 async def test_a_right_that_is_withdrawn_ends_the_app(
     secure_broker: Broker, tmp_path: Path, guarantee: str, kind: str, operation: int, expected: type[Exception]
 ) -> None:
-    """With an error that names the topic; nothing is committed that was not written, and all is done by who starts with the right."""
+    """With an error that names the topic; nothing unwritten is committed, and all is processed by an app that starts with the right."""
     told = settings(secure_broker, "SASL_SSL", "PLAIN", STRANGER, STRANGERS_PASSWORD)
     async with counting(secure_broker, guarantee, tmp_path) as here:
         await invite(here)

@@ -1,4 +1,4 @@
-"""The part of a producer that sends, against a broker whose answers come when the test says."""
+"""The sending part of a producer, against a broker that answers at times that the test chooses."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Refusing(Slow):
 
 
 class Leaderless(Slow):
-    """A cluster of which nobody knows for a while who leads, and that is to be asked without any pause."""
+    """A cluster that for a while knows no leader, and that is to be asked without any pause."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ def sending(client: Slow, *places: TopicPartition) -> tuple[Sender, list[asyncio
 
 
 def test_a_leader_that_nobody_knows_is_not_asked_for_without_any_pause() -> None:
-    """Where settings name none, there is one of a millisecond; the records go out once somebody leads."""
+    """Where settings name none, there is one of a millisecond; the records go out once there is a leader."""
 
     async def test() -> None:
         client = Leaderless()
@@ -141,7 +141,7 @@ def test_a_partition_that_waits_is_not_forgotten_for_another_one() -> None:
         runner.run(test())
 
 
-def test_what_comes_behind_a_batch_that_spoilt_the_transaction_fails_at_once() -> None:
+def test_batches_behind_one_that_voided_the_transaction_fail_at_once() -> None:
     """Nobody waits for it until its time is over: a commit waits for all of its transaction. With a new identity the partition is good again."""
 
     async def test() -> None:
@@ -168,7 +168,7 @@ def test_what_comes_behind_a_batch_that_spoilt_the_transaction_fails_at_once() -
         runner.run(test())
 
 
-def test_what_is_repeated_for_long_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_long_repetitions_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     """With the partition and the reason, every ten seconds; in the end it fails by both."""
 
     async def test() -> None:

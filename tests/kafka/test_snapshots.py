@@ -30,7 +30,7 @@ LIVE = [f"k{number * 7 % KEYS:06d}" for number in range(3_000)]
 
 
 class Told(RestoreListener):
-    """Keep what is told."""
+    """Keep each call."""
 
     def __init__(self) -> None:
         self.snapshots: list[int] = []
@@ -60,7 +60,7 @@ async def beginning(log: KafkaLog) -> int:
 
 
 def history(uri: str, application_id: str, until: int) -> None:
-    """Write what counting history gives, without an app."""
+    """Write the results of counting history, without an app."""
     totals = Counter(HISTORY)
     keys = sorted(totals)
     with SnapshotWriter(uri, application_id, created_ms=1_000) as snapshot:

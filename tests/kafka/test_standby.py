@@ -34,7 +34,7 @@ KEYS = [b"k%d" % number for number in range(2_000)]
 
 
 class Heard(RestoreListener, StandbyUpdateListener):
-    """Where the standbys are, what is restored, and when a standby became a task."""
+    """The places of standbys, restored stores, and the time when a standby became a task."""
 
     def __init__(self) -> None:
         self.followed: set[int] = set()
@@ -74,7 +74,7 @@ class Heard(RestoreListener, StandbyUpdateListener):
 
 
 class Stage:
-    """Topics, what was fed, and who counts it."""
+    """Topics, their input, and the counting members."""
 
     def __init__(self, log: KafkaLog, bootstrap: str, directory: Path) -> None:
         self.log = log
@@ -128,7 +128,7 @@ class Stage:
 
 @pytest.mark.timeout(180)
 async def test_the_standby_of_a_killed_member_takes_over(kafka_broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It reads what came after its last look, not the changelog from its start; each record is counted once, in order."""
+    """It reads the records after its last read, not the changelog from its start; each record is counted once, in order."""
     async with KafkaLog(kafka_broker.bootstrap) as log:
         stage, heard = Stage(log, kafka_broker.bootstrap, tmp_path), Heard()
         await log.create_topics([NewTopic(each[0].topic, PARTITIONS) for each in (stage.sources, stage.sinks)])

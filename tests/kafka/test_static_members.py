@@ -62,7 +62,7 @@ async def test_a_static_member_that_is_restarted_has_its_tasks_again(kafka_broke
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_a_second_process_of_an_instance_id_ends_the_first(kafka_broker: Broker, tmp_path: Path, guarantee: str) -> None:
-    """In ERROR, with FencedInstanceId; the second has the tasks, and what the first had not committed is done again."""
+    """In ERROR, with FencedInstanceId; the second has the tasks, and the first one's uncommitted work is done again."""
     async with counting(kafka_broker, guarantee, tmp_path) as here, KafkaLog(kafka_broker.bootstrap) as elsewhere:
         first = here.app("first", group_instance_id="one")
         await first.start()

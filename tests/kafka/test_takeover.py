@@ -34,7 +34,7 @@ SESSION_BYTES = 16
 
 
 def count(source: str, sink: str, gap_ms: int | None) -> Topology:
-    """What CountApp.java does."""
+    """The work of CountApp.java."""
     builder = StreamsBuilder()
     grouped = builder.stream(source, Consumed(BYTES, BYTES)).group_by_key()
     if gap_ms is None:
@@ -47,7 +47,7 @@ def count(source: str, sink: str, gap_ms: int | None) -> Topology:
 
 
 class Stage:
-    """Topics of an application, what went in, and what came out."""
+    """Topics of an application, its input, and its output."""
 
     def __init__(self, broker: Broker, log: KafkaLog, guarantee: str, directory: Path, gap_ms: int | None) -> None:
         self.gap_ms = gap_ms

@@ -26,7 +26,7 @@ async def transactional(log: KafkaLog, name: str | None = None, timeout_ms: int 
 
 
 async def until_aborted(log: KafkaLog, partition: TopicPartition, end: int) -> None:
-    """Wait until what is open has been aborted by the coordinator."""
+    """Wait until the coordinator has aborted open transactions."""
     fetcher = log.fetcher(client_id="r", isolation=COMMITTED)
     fetcher.assign({partition: 0})
     while fetcher.position(partition) < end:
@@ -38,7 +38,7 @@ async def until_aborted(log: KafkaLog, partition: TopicPartition, end: int) -> N
 
 
 @pytest.mark.parametrize("call", ["send", "send to a new partition", "commit", "commit offsets", "abort"])
-async def test_whoever_was_overtaken_hears_it_from_any_call(log: KafkaLog, call: str) -> None:
+async def test_a_fenced_producer_hears_it_from_any_call(log: KafkaLog, call: str) -> None:
     """Fenced, and from then on from all calls; nothing of its transaction is seen, and the new one is not disturbed."""
     one, two = await new_topic(log, 2)
     name, group = group_name(), group_name()
@@ -64,7 +64,7 @@ async def test_whoever_was_overtaken_hears_it_from_any_call(log: KafkaLog, call:
     assert await values_of(log, two) == []
 
 
-async def test_who_has_nothing_open_is_overtaken_too(log: KafkaLog) -> None:
+async def test_a_producer_without_an_open_transaction_is_fenced_too(log: KafkaLog) -> None:
     """With the first thing that it wants to write."""
     (partition,) = await new_topic(log)
     name = group_name()
@@ -99,7 +99,7 @@ async def test_a_new_producer_that_aborts_is_not_taken_for_a_timeout(log: KafkaL
 
 @pytest.mark.parametrize("call", ["send", "send to a new partition", "commit", "commit offsets", "abort"])
 async def test_a_timeout_is_not_the_end(log: KafkaLog, call: str) -> None:
-    """TransactionAborted, whatever the call; after it was noted the producer goes on."""
+    """TransactionAborted, from any call; afterwards the producer goes on."""
     one, two = await new_topic(log, 2)
     producer = await transactional(log, timeout_ms=1_000)
     await write(producer, one, b"late")
@@ -126,7 +126,7 @@ async def test_a_timeout_is_not_the_end(log: KafkaLog, call: str) -> None:
     assert await values_of(log, two) == []
 
 
-async def test_who_timed_out_and_was_overtaken_is_overtaken(log: KafkaLog) -> None:
+async def test_a_producer_that_timed_out_and_was_fenced_is_fenced(log: KafkaLog) -> None:
     """A newer producer is in charge, also when the transaction was aborted for its time before that."""
     (partition,) = await new_topic(log)
     name = group_name()
@@ -165,7 +165,7 @@ async def test_an_id_has_one_owner_however_many_want_it(log: KafkaLog) -> None:
 
 
 async def test_after_a_refused_batch_the_producer_has_a_new_epoch(log: KafkaLog) -> None:
-    """A sequence number is gone; what was sent with the batch is not seen, and what follows is."""
+    """A sequence number is gone; readers do not see records sent with the batch, and do see later ones."""
     one, two = await new_topic(log, 2, cleanup_policy="compact")
     producer = await transactional(log)
     keyless = Outgoing(one, Batch([None], [b"no key"], [0]))
@@ -221,8 +221,8 @@ async def test_a_cancelled_send_spoils_the_transaction(log: KafkaLog) -> None:
     assert await values_of(log, partition) == [b"good"]
 
 
-async def test_a_commit_waits_for_what_is_being_sent(log: KafkaLog) -> None:
-    """Whatever was sent before it is in."""
+async def test_a_commit_waits_for_records_on_their_way(log: KafkaLog) -> None:
+    """Records sent before it are in."""
     (partition,) = await new_topic(log)
     producer = await transactional(log)
     sends = [asyncio.ensure_future(write(producer, partition, b"%d" % number)) for number in range(50)]
@@ -329,7 +329,7 @@ async def test_a_commit_without_an_answer_is_found_out_about(own_broker: Broker)
 
 
 async def test_closing_does_not_wait_for_a_broker_that_is_away(own_broker: Broker) -> None:
-    """What is open is aborted when the id is taken the next time."""
+    """An open transaction is aborted when the id is taken the next time."""
     log = await connect(own_broker)
     (partition,) = await new_topic(log)
     name = group_name()

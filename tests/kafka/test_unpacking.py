@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ks_actors._errors import LogClosed, LogCorrupted
 from ks_actors.log import IsolationLevel, TopicPartition
 from ks_actors.log.kafka import KafkaOptions
-from ks_actors.log.kafka.consumer._partition_reader import Budget, Source
+from ks_actors.log.kafka.consumer._partition_reader import Budget, PartitionReader
 from ks_actors.log.kafka.wire import _batch_header, _record_reader, _unpacking
 from ks_actors.log.kafka.wire._batch_reader import Chunk, Columns
 from ks_actors.log.kafka.wire._unpacking import Unpacking, unpacked
@@ -52,13 +52,13 @@ def spoiled(raw: bytes) -> bytes:
 
 
 class Partition:
-    """A partition whose chunks are decompressed apart."""
+    """A partition with chunks that are decompressed apart."""
 
     def __init__(self, *chunks: Chunk, position: int = 0) -> None:
-        self.source = Source(PARTITION, position, Budget(1 << 30))
+        self.source = PartitionReader(PARTITION, position, Budget(1 << 30))
         self.tasks: list[asyncio.Task[None]] = []
-        self.news = asyncio.Event()
-        self.unpacking = Unpacking(self._begin, lambda _: self.news.set())
+        self.on_records = asyncio.Event()
+        self.unpacking = Unpacking(self._begin, lambda _: self.on_records.set())
         for chunk in chunks:
             assert self.source.add(chunk)
         self.unpacking.look(self.source)
@@ -72,8 +72,8 @@ class Partition:
         while self.source.chunks:
             if not self.source.ready:
                 assert self.source.read(limit) is None
-                self.news.clear()
-                await soon(self.news.wait())
+                self.on_records.clear()
+                await soon(self.on_records.wait())
             fetched = self.source.read(limit)
             found += [] if fetched is None else fetched.batch.values
             self.unpacking.look(self.source)
@@ -115,7 +115,7 @@ async def test_much_is_decompressed_in_a_thread(codec: int, limit: int, way: str
 
 
 async def test_little_is_read_at_once(threads: set[int]) -> None:
-    """A thread is not worth it for some ms, nor for what is not compressed."""
+    """A thread is not worth it for some ms, nor for uncompressed chunks."""
     little, plain = batches(1, 1_000), batches(4, codec=0)
     for raw in (little, plain):
         assert Partition(apart(raw)).source.ready
@@ -154,7 +154,7 @@ async def test_a_seek_meanwhile_makes_it_void(limit: int) -> None:
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
 @pytest.mark.parametrize("seal", [False, True])
 async def test_spoiled_bytes_are_told_of_at_their_offset(codec: int, limit: int, *, seal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a wrong checksum, and with a right one of bytes that cannot be decompressed: the same error as on the loop, behind what is whole."""
+    """With a wrong checksum, and with a right one of bytes that cannot be decompressed: the same error as on the loop, behind the whole batches."""
     good = batches(8, codec=codec)
     bad = spoiled(good[5])
     if seal:
@@ -170,8 +170,8 @@ async def test_spoiled_bytes_are_told_of_at_their_offset(codec: int, limit: int,
     async def read() -> None:
         while True:
             if not partition.source.ready:
-                partition.news.clear()
-                await soon(partition.news.wait())
+                partition.on_records.clear()
+                await soon(partition.on_records.wait())
             fetched = partition.source.read(limit)
             found.extend([] if fetched is None else fetched.batch.values)
             partition.unpacking.look(partition.source)
@@ -223,7 +223,7 @@ def test_pieces_are_the_whole(kinds: list[int], begin: int, limit: int, most: in
 
 
 def blocking(monkeypatch: pytest.MonkeyPatch) -> tuple[asyncio.Event, Callable[[], None]]:
-    """Have threads wait before they decompress; return what tells that one does, and what lets them go on."""
+    """Have threads wait before they decompress; return an event for the first one, and one that lets them go on."""
     loop, begun, go = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
     body_of = _record_reader.body_of
 

@@ -40,7 +40,7 @@ def chunk(*batches: bytearray, aborted: list[tuple[int, int]] | None = None) -> 
 
 
 def read(source: Chunk, position: int = 0) -> tuple[Batch, LogCorrupted | None]:
-    """Return what can be read, and the error behind it."""
+    """Return the readable records, and the error behind them."""
     columns = Columns()
     try:
         while source.read(position, 100_000, columns):
@@ -86,7 +86,7 @@ def test_header_names_that_are_no_text_are_replaced(name: bytes, text: str) -> N
 @settings(max_examples=300)
 @given(st.lists(st.binary(max_size=12), max_size=5), st.binary(max_size=30), st.integers(-(2**63), 2**63 - 1), st.booleans())
 def test_the_reader_in_python_reads_as_the_kernel(names: list[bytes], spoil: bytes, time: int, append_time: bool) -> None:
-    """Columns, positions and errors are equal, whatever the bytes are."""
+    """Columns, positions and errors are equal, for any bytes."""
     data = record(b"k", None, time=time, headers=[(name, None) for name in names]) + record(delta=-3) + spoil
 
     def outcome(reader: object, name: str, *args: object) -> object:
@@ -157,7 +157,7 @@ def number_of_headers(raw: bytes) -> bytes:
     return raw[:-1] + b"\x50"
 
 
-def test_what_ends_a_batch_too_early_is_an_error_of_that_batch() -> None:
+def test_a_cut_batch_is_an_error_of_that_batch() -> None:
     """Cut off, of unknown codec, with too many or too few records: all the same error."""
     _, error = read(chunk(made(record(), count=2, last=1)))
     assert where(error) == (PARTITION, 1, 2)
@@ -177,7 +177,7 @@ def test_what_ends_a_batch_too_early_is_an_error_of_that_batch() -> None:
 
 @pytest.mark.parametrize("record_that_ends", [b"\x16\0\0\0\1\1" + b"\x80" * 5, b"\x14\0\0\0\1\1" + b"\x80" * 4, b"\x0c\0\0\0\1\x80"])
 def test_a_number_does_not_go_on_behind_its_batch(record_that_ends: bytes) -> None:
-    """Whatever the next byte in memory is, or that of the next batch."""
+    """With any next byte in memory, and any next batch."""
     for raw in ([made(record_that_ends)], [made(record_that_ends), made(record(), base=1)]):
         assert where(outcome(*raw)) == (PARTITION, 0, 1)
 
@@ -192,7 +192,7 @@ def test_records_are_where_their_batch_says(deltas: tuple[int, int]) -> None:
 
 
 def test_many_small_members_of_a_gzip_file_take_no_longer_than_large_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What lies behind a member is not copied for each of them: the work grows with the bytes, and not with their square."""
+    """Bytes behind a member are not copied for each of them: the work grows with the bytes, and not with their square."""
     given: list[int] = []
     member_of = zlib.decompressobj
 
@@ -239,7 +239,7 @@ def test_short_batches_are_no_chunk() -> None:
 
 @pytest.mark.parametrize("key", [None, b"", b"\0", b"\0\0\0"])
 def test_control_records_with_short_keys(key: bytes | None) -> None:
-    """They end in the same error where a reader has to know what they mark."""
+    """They end in the same error where a reader has to know their marks."""
     marker = made(record(key, b""), attributes=0x30, producer=7)
     _, error = read(chunk(marker, aborted=[(7, 0)]))
     assert where(error) == (PARTITION, 0, 1)
@@ -249,7 +249,7 @@ def test_control_records_with_short_keys(key: bytes | None) -> None:
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", [0, GZIP, SNAPPY])
 def test_old_formats_with_bad_lengths(magic: int, codec: int) -> None:
-    """Whatever bytes are changed, they are read, or the error is the same."""
+    """With any changed bytes, they are read, or the error is the same."""
     builder = LegacyRecordBatchBuilder(magic, codec, 1 << 20)
     for index in range(3):
         builder.append(index, 1000 + index, b"k", b"%d" % index)
@@ -272,7 +272,7 @@ def test_old_formats_have_the_limit_too() -> None:
     assert "max_decompressed_bytes" in str(error)
 
 
-def test_a_wrong_checksum_does_not_tell_how_far_to_go() -> None:
+def test_a_wrong_checksum_gives_no_next_offset() -> None:
     """Reading goes on at the next batch: the header of the damaged one may say anything."""
     raw = made(record(), base=3)
     struct.pack_into(">i", raw, 23, 1 << 30)
@@ -283,7 +283,7 @@ def test_a_wrong_checksum_does_not_tell_how_far_to_go() -> None:
 
 @settings(max_examples=300)
 @given(st.data())
-def test_whatever_is_changed_the_error_is_the_same(data: st.DataObject) -> None:
+def test_any_changed_bytes_give_the_same_error(data: st.DataObject) -> None:
     """Bytes of a batch that were changed, with a right checksum, are read, or end in one error that knows partition and offset."""
     codec = data.draw(st.sampled_from([0, *CODECS]))
     raw = made(*(record(b"%d" % at, delta=at, headers=[(b"h", b"1")]) for at in range(5)), base=7, codec=codec)
@@ -299,7 +299,7 @@ def test_whatever_is_changed_the_error_is_the_same(data: st.DataObject) -> None:
 
 
 def test_each_poison_is_read_or_refused() -> None:
-    """None raises anything but the one error, and what is read behind it is right."""
+    """None raises anything but the one error, and records read behind it are right."""
     for poison in poisons():
         error = outcome(poison.raw)
         assert error is None or error.partition == PARTITION, poison.name

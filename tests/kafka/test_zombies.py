@@ -1,4 +1,4 @@
-"""Members that stand still, are overtaken by a new owner of their tasks, and go on: the broker refuses what they did, and nothing of it is seen.
+"""Members that freeze, lose their tasks to a new owner, and go on: the broker refuses their work, and no reader sees any of it.
 
 The zombie is a process of its own, stopped at exactly one point; whoever takes over is an app in the test.
 """
@@ -36,7 +36,7 @@ KEYS = [b"k%d" % number for number in range(6)]
 
 
 class World:
-    """A pair of topics, what was fed, and who counts it."""
+    """A pair of topics, their input, and the counting members."""
 
     def __init__(self, log: KafkaLog, bootstrap: str, guarantee: str, directory: Path, transaction_ms: int) -> None:
         self.log = log
@@ -79,7 +79,7 @@ class World:
                 await asyncio.sleep(0)
 
     async def check(self) -> None:
-        """Check that the output holds what it is to hold."""
+        """Check that the output is as expected."""
         inputs = {key: list(range(count)) for key, count in self.fed.items()}
         assert check_output(inputs, await self.updates(), self.guarantee).violations == []
 
@@ -109,7 +109,7 @@ class Zombie:
         self._log = log
 
     async def heard(self, word: str) -> None:
-        """Wait for what it tells."""
+        """Wait for its report."""
         assert self._process.stdout is not None
         async with asyncio.timeout(PATIENCE_S):
             while (line := await self._process.stdout.readline()).strip() != word.encode():
@@ -221,7 +221,7 @@ async def test_a_member_that_was_overtaken_commits_nothing_more(kafka_broker: Br
 
 @pytest.mark.timeout(120)
 async def test_a_transaction_of_a_former_generation_is_refused(kafka_broker: Broker, tmp_path: Path) -> None:
-    """Thawed while its transaction is still open: the group's generation is what it fails by, and the new owner has waited for that."""
+    """Thawed while its transaction is still open: it fails by the group's generation, and the new owner has waited for that."""
     async with world(kafka_broker, EXACTLY_ONCE, tmp_path, transaction_ms=60_000) as here, zombie(here, "commit", tmp_path) as undead:
         await frozen_at(here, undead)
         taken = Taken()
@@ -267,7 +267,7 @@ async def test_a_member_that_was_thrown_out_in_a_rebalance_has_lost_its_tasks(ka
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("guarantee", [EXACTLY_ONCE, AT_LEAST_ONCE])
 async def test_a_member_that_was_overtaken_while_it_restored_counts_nothing(kafka_broker: Broker, tmp_path: Path, guarantee: str) -> None:
-    """What it restored is of no use any more when it is thawed: it begins anew."""
+    """Its restored state is of no use any more when it is thawed: it begins anew."""
     async with world(kafka_broker, guarantee, tmp_path) as here:
         app = here.heir(Taken())
         await app.start()

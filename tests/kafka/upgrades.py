@@ -127,7 +127,7 @@ CHANGES = ("topic-more", "topic-less", "count-more")
 
 
 def main() -> None:
-    """Run what the command line says."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.kafka.upgrades", description=__doc__)
     parser.add_argument("--change", nargs="+", choices=CHANGES, default=CHANGES)
     parser.add_argument("--order", nargs="+", choices=ORDERS, default=ORDERS)

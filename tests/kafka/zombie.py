@@ -1,4 +1,4 @@
-"""A member that stops itself (SIGSTOP) at one point of its work, as a process whose machine stands still would.
+"""A member that stops itself (SIGSTOP) at one point of its work, as if its machine stood still.
 
 It is the application of the chaos tester, with `--point` beside its options: `commit` (what was processed is written and acknowledged, and not
 committed), `keep` (it is committed, and the stores do not know yet), `revoked` (it has agreed to a rebalance), `restore` (records of a changelog have
@@ -28,7 +28,7 @@ POINTS = ("commit", "keep", "revoked", "restore")
 
 
 class Point:
-    """Where the process stops, once."""
+    """The point where the process stops, once."""
 
     def __init__(self, *, armed: bool) -> None:
         self.armed: bool = armed
@@ -52,7 +52,7 @@ def tell(what: str) -> None:
 
 
 def freeze_at(point: Point, name: str) -> None:
-    """Lay the point into the way of what is done there."""
+    """Put the point into the path of that work."""
     if name in ("commit", "keep"):
         for cls in (KafkaTransactionalProducer, KafkaMembership):
             _wrap(cls, "commit", point, before=name == "commit", when=lambda arguments, _: bool(arguments[1]))

@@ -1,4 +1,4 @@
-"""What is done beside something else."""
+"""Background tasks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def test_the_end_of_the_body_waits_for_the_work() -> None:
     assert done == ["body", "work"]
 
 
-async def test_the_end_of_the_body_raises_what_the_work_raised() -> None:
+async def test_the_end_of_the_body_raises_the_error_of_the_work() -> None:
     """Not before: the body is not interrupted."""
     reached = False
     with pytest.raises(ValueError, match="the work"):
@@ -47,7 +47,7 @@ async def test_the_end_of_the_body_raises_what_the_work_raised() -> None:
 
 
 async def test_a_body_that_fails_ends_the_work() -> None:
-    """Its own error is what is told, and the work has ended by then."""
+    """Its own error is raised, and the work has ended by then."""
     ended: list[str] = []
     with pytest.raises(KeyError, match="the body"):
         async with in_background(_wait(ended), "work"):
@@ -65,7 +65,7 @@ async def test_of_two_errors_that_of_the_body_is_told() -> None:
             raise KeyError("the body")
 
 
-async def test_who_is_cancelled_ends_the_work() -> None:
+async def test_a_cancelled_caller_ends_the_work() -> None:
     """In the body, and while its end waits for the work."""
     for in_body in (True, False):
         ended: list[str] = []

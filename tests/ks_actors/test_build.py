@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def build(out: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Build a wheel of this tree, whatever switches of the kernel the tests have."""
+    """Build a wheel of this tree, with any switches of the kernel that the tests have."""
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(out)]
     here = {name: value for name, value in os.environ.items() if name not in SWITCHES}
     # Its own tree and interpreter, nothing of others.
@@ -54,7 +54,7 @@ def test_looking_ahead_is_left_out_by_a_switch_of_the_build(tmp_path: Path, valu
     assert ("KERNEL_WITHOUT_AHEAD" in told.read_text()) is left_out
 
 
-def test_the_wheel_has_what_is_imported_and_nothing_else(tmp_path: Path) -> None:
+def test_the_wheel_has_the_imported_files_and_nothing_else(tmp_path: Path) -> None:
     """Both packages with their types, the license, and no sources of the kernel."""
     assert build(tmp_path, KS_ACTORS_WITHOUT_KERNEL="1").returncode == 0
     (wheel,) = tmp_path.glob("*.whl")

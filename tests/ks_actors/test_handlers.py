@@ -78,7 +78,7 @@ def test_a_dead_letter_is_the_source_record_with_the_error_in_its_headers() -> N
 
 
 def test_a_dead_letter_can_be_made_of_anything() -> None:
-    """No source record, no valid time, an error that is not built in and says what is no UTF-8."""
+    """No source record, no valid time, an error that is not built in and describes bytes that are no UTF-8."""
     source = context(topic=None, partition=-1, offset=-1, timestamp=-1, headers=(), source_raw_key=None, source_raw_value=None)
     (letter,) = source.dead_letters(OwnError("\ud800"))
     assert (letter.key, letter.value, letter.timestamp) == (None, None, 0)

@@ -1,4 +1,4 @@
-"""The kernel does what the Python code beside it does, and survives whatever it is given."""
+"""The kernel does the same as the Python code beside it, and survives any arguments."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def by_aiokafka(keys: list[Any], values: list[Any], timestamps: list[int], tags:
 
 
 @given(records, st.booleans(), st.integers(70, 700))
-def test_what_is_written_is_what_aiokafka_writes(rows: list[Any], with_headers: bool, limit: int) -> None:
+def test_written_bytes_equal_those_of_aiokafka(rows: list[Any], with_headers: bool, limit: int) -> None:
     """Byte for byte, and as many records as fit: aiokafka thinks of some that they are longer than they are."""
     given_columns = columns(rows, with_headers=with_headers)
     written, count, first, highest = _kernel.write_records(*given_columns, 0, limit, HEADER)
@@ -71,14 +71,14 @@ def test_what_is_written_is_what_aiokafka_writes(rows: list[Any], with_headers: 
 
 @given(records, st.booleans(), st.data())
 def test_writing_begins_anywhere(rows: list[Any], with_headers: bool, draw: st.DataObject) -> None:
-    """What is behind the first batch that was full makes the next one, as if it were all there is."""
+    """The rest after the first full batch makes the next one, as if it were all there is."""
     start = draw.draw(st.integers(0, len(rows) - 1))
     some = _kernel.write_records(*columns(rows, with_headers=with_headers), start, LIMIT, 0)
     assert some == _kernel.write_records(*columns(rows[start:], with_headers=with_headers), 0, LIMIT, 0)
 
 
 @given(records, st.integers(0, 1 << 40), st.data())
-def test_what_is_read_is_what_was_written(rows: list[Any], base: int, draw: st.DataObject) -> None:
+def test_reads_return_the_written_records(rows: list[Any], base: int, draw: st.DataObject) -> None:
     """In pieces of any size, from any record on, with offsets if they are asked for."""
     keys, values, timestamps, tags = columns(rows, with_headers=True)
     stored, _ = by_aiokafka(keys, values, timestamps, tags)
@@ -126,7 +126,7 @@ def test_bytes_that_are_no_records_are_refused(rows: list[Any], changes: list[tu
 
 @given(st.binary(max_size=200), st.integers(-5, 300), st.integers(-5, 300))
 def test_any_bytes_are_safe_to_read(body: bytes, at: int, count: int) -> None:
-    """Whatever they are, and wherever reading begins."""
+    """For any records, and any place where reading begins."""
     for read in (
         lambda: _kernel.read_records(body, at, count, 0, 0, False, False),
         lambda: _kernel.skip_records(body, at, count),
@@ -146,13 +146,13 @@ def test_checksums_are_those_of_aiokafka(content: bytes, start: int) -> None:
 
 @given(st.lists(st.binary(max_size=40)), st.integers(1, 1 << 31))
 def test_partitions_are_those_of_the_default_partitioner(keys: list[bytes], count: int) -> None:
-    """Whatever the lengths of keys."""
+    """For any lengths of keys."""
     assert _kernel.partitions(keys, count) == [partition(key, count) for key in keys]
 
 
 @given(st.integers(1, 20).flatmap(lambda count: st.tuples(st.just(count), st.lists(st.integers(0, count - 1)))))
 def test_columns_are_taken_apart_in_order(drawn: tuple[int, list[int]]) -> None:
-    """Each number gets what was its own; those that do not occur get nothing."""
+    """Each number gets its own records; numbers that do not occur get none."""
     count, numbers = drawn
     first, second = [object() for _ in numbers], [object() for _ in numbers]
     found = _kernel.scatter(numbers, count, [first, second])
@@ -162,7 +162,7 @@ def test_columns_are_taken_apart_in_order(drawn: tuple[int, list[int]]) -> None:
 
 @given(st.lists(st.none() | st.text()))
 def test_texts_are_converted_as_string_does_it(texts: list[str | None]) -> None:
-    """There and back, or an error for what is no UTF-8."""
+    """There and back, or an error for text that is no UTF-8."""
     encode, decode = STRING.serializer("t"), STRING.deserializer("t")
     try:
         expected = [None if text is None else encode(text) for text in texts]
@@ -176,7 +176,7 @@ def test_texts_are_converted_as_string_does_it(texts: list[str | None]) -> None:
 
 @given(st.lists(st.none() | st.integers(-(1 << 64), 1 << 64)))
 def test_longs_are_converted_as_long_does_it(numbers: list[int | None]) -> None:
-    """There and back, or an error for what does not fit."""
+    """There and back, or an error for numbers that do not fit."""
     encode = LONG.serializer("t")
     if any(number is not None and not -(1 << 63) <= number < 1 << 63 for number in numbers):
         with pytest.raises(OverflowError):
@@ -194,7 +194,7 @@ def test_bytes_pass_as_they_are() -> None:
 
 
 def test_a_function_is_called_for_all_but_none() -> None:
-    """And what it raises comes out."""
+    """And its errors come out."""
     assert _kernel.convert(str.__len__, ["abc", None, ""]) == [3, None, 0]
     with pytest.raises(ZeroDivisionError):
         _kernel.convert(lambda number: 1 // number, [1, 0])
@@ -221,7 +221,7 @@ def test_a_function_is_called_for_all_but_none() -> None:
         lambda: _kernel.skip_records(b""),  # type: ignore[call-arg]
     ],
 )
-def test_what_is_of_the_wrong_type_is_refused(call: Callable[[], Any]) -> None:
+def test_values_of_the_wrong_type_are_refused(call: Callable[[], Any]) -> None:
     """With TypeError, before anything is done."""
     with pytest.raises(TypeError):
         call()
@@ -242,14 +242,14 @@ def test_what_is_of_the_wrong_type_is_refused(call: Callable[[], Any]) -> None:
         lambda: _kernel.decode_longs([b"1234567"]),
     ],
 )
-def test_what_does_not_fit_together_is_refused(call: Callable[[], Any]) -> None:
+def test_mismatching_parts_are_refused(call: Callable[[], Any]) -> None:
     """With ValueError."""
     with pytest.raises(ValueError):
         call()
 
 
 class Shrinking:
-    """What empties a list when somebody asks which number it is."""
+    """An object that empties a list when it is asked for its number."""
 
     def __init__(self, *lists: list[Any]) -> None:
         self.lists = lists
@@ -312,7 +312,7 @@ def test_nothing_leaks() -> None:
 
 
 def test_batches_of_aiokafka_are_read_as_it_reads_them() -> None:
-    """With the header that a broker sends: what both say of the same bytes is the same."""
+    """With the header that a broker sends: both give the same for the same bytes."""
     source = random.Random(5)
     rows: list[Any] = [
         (source.randbytes(8), None if source.random() < 0.2 else source.randbytes(source.randint(0, 300)), index, ()) for index in range(500)
@@ -331,7 +331,7 @@ def resident() -> int:
 
 @of_glibc
 def test_memory_that_was_freed_is_given_back() -> None:
-    """What malloc keeps because something behind it is still in use."""
+    """Memory that malloc keeps because a block behind it is still in use."""
     blocks = [bytearray(b"x" * 4_000) for _ in range(10_000)]
     last = blocks[-1]
     full = resident()

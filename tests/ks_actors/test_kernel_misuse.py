@@ -104,7 +104,7 @@ def test_a_pane_is_held_on_to_while_the_window_before_ends() -> None:
 
 @needs_kernel
 @pytest.mark.parametrize("track", [object(), 0, [], "x"])
-def test_what_is_no_dict_is_left_alone(track: Any) -> None:
+def test_objects_that_are_no_dict_are_left_alone(track: Any) -> None:
     """`expire_windows` deletes nothing of it."""
     tracks = {1: track}
     kernel.expire_windows(tracks, [1], 5)
@@ -120,7 +120,7 @@ def test_a_header_that_is_too_long_is_an_error(header: int) -> None:
 
 
 class Ignored(Exception):
-    """What a truth value raises that is asked for."""
+    """An error of a truth value."""
 
 
 class Acting:
@@ -162,7 +162,7 @@ def test_an_int_that_acts_runs_with_no_error_set(error: type[Exception], call: C
         lambda: kernel.count_windows(({}, {}, {}, None), [], [], 0, None, (0,) * 6),
     ],
 )
-def test_what_is_no_tuple_is_of_the_wrong_type(call: Callable[[], Any]) -> None:
+def test_objects_that_are_no_tuple_are_of_the_wrong_type(call: Callable[[], Any]) -> None:
     """It is the caller's mistake, and none of Python itself."""
     with pytest.raises(TypeError, match="takes tuples"):
         call()
@@ -201,7 +201,7 @@ class Columns:
         self.restored.put(self.data, self.data, self.numbers)
 
     def destroy(self) -> None:
-        """Do what makes a pointer into any of it wrong."""
+        """Do things that make a pointer into any of it wrong."""
         for each in (self.texts, self.data, self.numbers, self.windows, self.index, self.entries):
             each.clear()
         self.rows.add_all(["new"] * 9_000, [1] * 9_000, [1] * 9_000, [b""] * 9_000)
@@ -244,7 +244,7 @@ def _collector() -> Iterator[None]:
 @pytest.mark.usefixtures("_collector")
 @pytest.mark.parametrize("name", CALLS)
 def test_finalizers_wait_until_a_call_has_ended(name: str) -> None:
-    """On Python 3.11 whatever takes memory may run the collector, and that a finalizer; there it does not find the kernel at work."""
+    """On Python 3.11 any allocation may run the collector, and that a finalizer; there it does not find the kernel at work."""
     other, columns = Columns(), Columns()
     (function, *arguments), (call, *rest) = CALLS[name](other), CALLS[name](columns)
     expected, given = function(*arguments), tuple(rest)
@@ -394,7 +394,7 @@ def test_memory_is_taken_only_for_numbers_that_are_right() -> None:
 
 
 @needs_kernel
-def test_what_is_shown_in_an_error_is_held_on_to() -> None:
+def test_objects_shown_in_an_error_are_kept_alive() -> None:
     """An object that is no number, and empties the list when it is shown."""
     numbers: list[Any] = []
 
@@ -409,7 +409,7 @@ def test_what_is_shown_in_an_error_is_held_on_to() -> None:
 
 
 @needs_kernel
-def test_each_function_says_where_it_is_described() -> None:
+def test_each_function_names_its_description() -> None:
     """`help()` has a line for each."""
     assert all("_kernel.pyi" in getattr(kernel, name).__doc__ for name in dir(kernel) if callable(getattr(kernel, name)) and name.islower())
 

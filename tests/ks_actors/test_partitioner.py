@@ -57,7 +57,7 @@ def test_the_partition_is_that_of_a_java_producer() -> None:
     assert {key: partition(key, 7) for key in JAVA} == {key: (value & 0x7FFFFFFF) % 7 for key, value in JAVA.items()}
 
 
-def test_a_batch_gives_what_single_keys_give_for_the_keys_of_java() -> None:
+def test_a_batch_gives_the_partitions_of_single_keys_for_the_keys_of_java() -> None:
     """In the order of the keys."""
     keys = list(JAVA) * FEW
     assert partitions_of(keys, 1000) == one_by_one(keys, 1000)
@@ -74,8 +74,8 @@ def test_there_may_be_no_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     st.lists(st.binary(max_size=40)) | st.integers(0, 12).flatmap(lambda size: st.lists(st.binary(min_size=size, max_size=size), min_size=FEW)),
     st.integers(1, 1 << 31),
 )
-def test_a_batch_gives_what_single_keys_give(keys: list[bytes], partitions: int) -> None:
-    """Whatever their lengths, as lists of plain ints."""
+def test_a_batch_gives_the_partitions_of_single_keys(keys: list[bytes], partitions: int) -> None:
+    """For any lengths, as lists of plain ints."""
     found = partitions_of(keys, partitions)
     assert found == one_by_one(keys, partitions)
     assert {type(number) for number in found} <= {int}
@@ -91,7 +91,7 @@ def test_a_few_long_keys_do_no_harm(longest: int) -> None:
 
 
 @given(st.lists(st.lists(st.binary(max_size=3), max_size=3 * FEW), max_size=2 * REST), st.integers(1, 50))
-def test_what_is_remembered_is_what_would_be_computed(batches: list[list[bytes]], partitions: int) -> None:
+def test_remembered_values_equal_computed_ones(batches: list[list[bytes]], partitions: int) -> None:
     """Keys come again, or do not."""
     partitioner, single = Partitioner(partitions), Partitioner(partitions)
     for keys in batches:
@@ -109,7 +109,7 @@ def test_keys_that_do_not_come_again_are_not_remembered(monkeypatch: pytest.Monk
     assert len(partitioner._known) == 2 * FEW
 
 
-def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remembered_rows_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """When it is full, it starts anew."""
     monkeypatch.setattr(_partitioner, "CACHE", 20)
     partitioner = Partitioner(12)

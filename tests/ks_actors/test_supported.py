@@ -26,7 +26,7 @@ def run(directory: Path, code: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("name", ["actors.py", "actors/__init__.py"])
 @pytest.mark.parametrize("content", ["", "import ks_actors\n", "raise RuntimeError('never run')\n"])
 def test_a_module_that_hides_the_package_actors_is_named(tmp_path: Path, name: str, content: str) -> None:
-    """A file or folder of the user's by that name is named by the ImportError, whatever is in it, and is not run."""
+    """A file or folder of the user's by that name is named by the ImportError, with any content, and is not run."""
     hiding = tmp_path / name
     hiding.parent.mkdir(exist_ok=True)
     hiding.write_text(content, encoding="utf-8")

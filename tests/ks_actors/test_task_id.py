@@ -11,7 +11,7 @@ from ks_actors import TaskId
 
 
 @given(st.integers(min_value=0), st.integers(min_value=0))
-def test_a_task_id_reads_back_what_it_writes(subtopology: int, partition: int) -> None:
+def test_a_task_id_reads_back_its_own_text(subtopology: int, partition: int) -> None:
     """str and parse are inverse."""
     task = TaskId(subtopology, partition)
     assert TaskId.parse(str(task)) == task
@@ -24,7 +24,7 @@ def test_task_ids_are_ordered_by_subtopology_then_partition() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "0", "0_", "_0", "0-1", "a_1", "0_1_2", "-1_0"])
-def test_what_is_no_task_id_is_refused(text: str) -> None:
+def test_texts_that_are_no_task_id_are_refused(text: str) -> None:
     """With the form that is expected."""
     with pytest.raises(ValueError, match="expected <subtopology>_<partition>, such as 0_1"):
         TaskId.parse(text)

@@ -26,7 +26,7 @@ def record(timestamp: int) -> InputRecord:
 @pytest.mark.parametrize("extractor", [FailOnInvalidTimestamp(), LogAndSkipOnInvalidTimestamp(), UsePartitionTimeOnInvalidTimestamp()], ids=repr)
 @pytest.mark.parametrize("timestamp", [0, 5])
 def test_a_valid_timestamp_is_taken(extractor: Any, timestamp: int) -> None:
-    """Whatever the partition's time."""
+    """For any time of the partition."""
     assert isinstance(extractor, RecordTimestamp)
     assert extractor(record(timestamp), 100) == timestamp
 
@@ -59,7 +59,7 @@ def test_the_system_time_can_be_taken() -> None:
     assert repr(WallclockTimestampExtractor()) == "WallclockTimestampExtractor()"
 
 
-def test_an_extractor_of_ones_own_says_what_is_invalid() -> None:
+def test_a_custom_extractor_decides_about_invalid_timestamps() -> None:
     """Or cannot be used."""
 
     class Zero(RecordTimestamp):

@@ -160,7 +160,7 @@ class Cluster:
         self._away.discard(broker)
 
     def forget_sessions(self) -> None:
-        """Have all brokers forget whom they serve, as those do that need the room for others."""
+        """Have all brokers forget their sessions, as those do that need the room for others."""
         for sessions in self._sessions.values():
             sessions.clear()
 
@@ -238,7 +238,7 @@ class Cluster:
         return found, 0
 
     def _found(self, node: int, session: Session, fetch: Fetch) -> list[tuple[TopicPartition, tuple[int, bytes]]]:
-        """Return what there is to say of the partitions of a request: an error code, or records."""
+        """Return the answers for the partitions of a request: an error code, or records."""
         found: list[tuple[TopicPartition, tuple[int, bytes]]] = []
         room = fetch.max_bytes
         for partition, (offset, limit) in session.partitions.items():
@@ -281,7 +281,7 @@ def connect(client: KafkaClient, cluster: Cluster, replace: Callable[[str, Any],
 
 
 def learn(client: KafkaClient, cluster: Cluster) -> None:
-    """Have a client know who leads."""
+    """Tell a client the leaders."""
     leaders: defaultdict[str, dict[int, int]] = defaultdict(dict)
     for (topic, number), node in cluster.leaders.items():
         leaders[topic][number] = node

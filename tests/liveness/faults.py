@@ -18,7 +18,7 @@ MOST = 200
 
 
 def find(name: str, seeds: range) -> tuple[int, str] | None:
-    """Return the first seed that fails with a fault, and passes without it, with what it fails by; None when none does."""
+    """Return the first seed that fails with a fault, and passes without it, with its error; None when none does."""
     fault = OLD_FAULTS[name]
     for seed in seeds:
         with pytest.MonkeyPatch.context() as patch:

@@ -44,7 +44,7 @@ class FetchPlan:
 
     @property
     def bound(self) -> float:
-        """How long (s) records may wait that can be read: a broker waits for half a second at most, and not when there are records.
+        """How long (s) readable records may wait: a broker waits for half a second at most, and not when there are records.
 
         Where a response has room for one partition only, each has its turn.
         """
@@ -59,7 +59,7 @@ class FetchPlan:
 
 
 def draw_fetching(seed: int) -> FetchPlan:
-    """Return what a seed stands for."""
+    """Return the plan of a seed."""
     random = Random(seed)
     partitions, pairs = random.choice(_PARTITIONS), random.random() < 0.4
     record_bytes = random.choice((20, 100, 100, 1_000))

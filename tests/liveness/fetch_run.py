@@ -34,7 +34,7 @@ _OPTIONS: Final = frozenset(each.name for each in fields(KafkaOptions))
 
 
 class FetchRun:
-    """One run: records arrive, tasks take what is fetched and pause partitions that have enough, and things happen."""
+    """One run: records arrive, tasks take fetched ones and pause partitions that have enough, and events happen."""
 
     def __init__(self, plan: FetchPlan) -> None:
         self.plan = plan
@@ -55,7 +55,7 @@ class FetchRun:
         self._excused_until: float = 0.0
 
     async def main(self) -> None:
-        """Do it. Raises Standstill, and what fetching fails by."""
+        """Do it. Raises Standstill, and the errors of fetching."""
         plan = self.plan
         self._fetcher.assign(self._position)
         work = [asyncio.ensure_future(self._feed(burst)) for burst in plan.bursts]
@@ -85,7 +85,7 @@ class FetchRun:
                 raise Standstill(f"after {_LONGEST_S:g} s there are records that were not read: {self._left()}")
 
     def _is_done(self, partition: TopicPartition) -> bool:
-        """Return whether all was read, but for what a task has enough of while there is nothing of the other topic."""
+        """Return whether all was read, but for partitions of which a task has enough while the other topic has no records."""
         left = self.cluster.logs[partition].end - self._position[partition]
         return not left or (self.plan.pairs and partition in self._full and not self._takes(partition) and self._is_read(self._other(partition)))
 
@@ -134,7 +134,7 @@ class FetchRun:
             self._pause(partition)
 
     async def _take(self) -> None:
-        """Take what tasks can process, and have partitions read on of which little is left."""
+        """Process available records, and resume partitions with few left."""
         share = max(1, int(self.plan.speed * 0.01))
         while True:
             await asyncio.sleep(0.01)
@@ -204,7 +204,7 @@ class FetchRun:
                 self.cluster.forget_sessions()
 
     def _excuse(self) -> None:
-        """Leave time for finding out what has changed, with the pauses between attempts."""
+        """Leave time for finding out changes, with the pauses between attempts."""
         self._excused_until = asyncio.get_running_loop().time() + _BACK_S
 
     async def _pause_for(self, chosen: list[TopicPartition], seconds: float) -> None:
@@ -239,7 +239,7 @@ class FetchRun:
 
 
 def fetch_all(plan: FetchPlan) -> FetchRun:
-    """Run a plan; return the run. Raises what it fails by, with the plan as a note."""
+    """Run a plan; return the run. Raises its error, with the plan as a note."""
 
     async def main() -> FetchRun:
         run = FetchRun(plan)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def run_app_seed(seed: int) -> None:
-    """Run whole apps on the embedded log. Raises what is wrong."""
+    """Run whole apps on the embedded log. Raises the error found."""
     plan = draw(seed)
     # Members that are killed, or that give up waiting for the log, end in the middle of their work.
     rough = any(fault.kind in {"crash", "outage"} for fault in plan.faults)
@@ -40,7 +40,7 @@ def _delivered() -> Iterator[None]:
 
 
 def run_fetch_seed(seed: int) -> None:
-    """Run the fetcher of Kafka against brokers in this process. Raises what is wrong."""
+    """Run the fetcher of Kafka against brokers in this process. Raises the error found."""
     with _quiet():
         fetch_all(draw_fetching(seed))
 

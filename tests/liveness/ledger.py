@@ -43,7 +43,7 @@ def group_of(value: str) -> str:
 
 
 class Ledger:
-    """Keep what was sent and read. `waiting` counts the records of each place that its first function has not seen, `read` all calls of that."""
+    """Keep sent and read values. `waiting` counts the records of each place that its first function has not seen, `read` all calls of that."""
 
     def __init__(self) -> None:
         self.sent: dict[str, Sent] = {}
@@ -107,7 +107,7 @@ class Ledger:
     # --- results --------------------------------------------------------------------------------------------------------------
 
     def check(self, lane: Lane, out: Iterable[TestRecord[str, str]], *, exactly_once: bool) -> None:
-        """Check what a lane has written. Raises Wrong."""
+        """Check the output of a lane. Raises Wrong."""
         mine = {value: sent for value, sent in self.sent.items() if sent.lane is lane}
         if lane.shape in {"count", "recount"}:
             self._check_counts(lane, mine, out, exactly_once=exactly_once)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ks_actors.log.kafka.consumer._fetch_broker import LONG_MS, FetchBroker
 from ks_actors.log.kafka.consumer._fetch_loop import FetchLoop
-from ks_actors.log.kafka.consumer._partition_reader import Source
+from ks_actors.log.kafka.consumer._partition_reader import PartitionReader
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.commit import _drains
 from ks_actors.runtime.input._poller import Poller
@@ -35,7 +35,7 @@ class OldFault(NamedTuple):
 
 
 def leave_idle_partitions_out(patch: pytest.MonkeyPatch) -> None:
-    """Have two requests take turns, and leave what was idle out of each that goes out while the other one is short."""
+    """Have two requests take turns, and leave idle partitions out of each that goes out while the other one is short."""
     idle: set[TopicPartition] = set()
     take = FetchLoop._take
 
@@ -45,7 +45,7 @@ def leave_idle_partitions_out(patch: pytest.MonkeyPatch) -> None:
             return None
         return next(line for line in broker.lines if not line.out)
 
-    def _to_ask(broker: FetchBroker, out: list[BrokerTurn]) -> dict[TopicPartition, Source]:
+    def _to_ask(broker: FetchBroker, out: list[BrokerTurn]) -> dict[TopicPartition, PartitionReader]:
         asked = out[0].session.told if out else {}
         short = bool(out) and not out[0].long
         return {name: source for name, source in broker.wanted.items() if name not in asked and not (short and name in idle)}
@@ -70,9 +70,9 @@ def leave_idle_partitions_out(patch: pytest.MonkeyPatch) -> None:
 
 
 def ask_for_nothing_without_room(patch: pytest.MonkeyPatch) -> None:
-    """Have what is buffered of paused partitions keep all others from being asked for."""
-    wanted = vars(Source)["wanted"].fget
-    patch.setattr(Source, "wanted", property(lambda source: wanted(source) and source._budget.room))
+    """Have buffered records of paused partitions keep all others from being asked for."""
+    wanted = vars(PartitionReader)["wanted"].fget
+    patch.setattr(PartitionReader, "wanted", property(lambda source: wanted(source) and source._budget.room))
 
 
 def keep_resets_from_tasks(patch: pytest.MonkeyPatch) -> None:
@@ -81,7 +81,7 @@ def keep_resets_from_tasks(patch: pytest.MonkeyPatch) -> None:
 
 
 def stop_empty_partitions(patch: pytest.MonkeyPatch) -> None:
-    """Have a partition of which nothing waits stand still for what others have buffered."""
+    """Have a partition without waiting records stand still because of the buffers of others."""
 
     def consumed(budget: InputBudget, counts: Any) -> tuple[TopicPartition, ...]:
         for partition, count in counts:

@@ -88,7 +88,7 @@ class Plan:
 
     @property
     def exactly_once(self) -> bool:
-        """Whether results are to be there exactly once."""
+        """Whether results must be there exactly once."""
         return bool(self.config["processing_guarantee"] == EOS)
 
     @property
@@ -104,7 +104,7 @@ class Plan:
 
 
 def draw(seed: int) -> Plan:
-    """Return what a seed stands for."""
+    """Return the plan of a seed."""
     random = Random(seed)
     eos = random.random() < 0.4
     lanes = _lanes(random, eos=eos)

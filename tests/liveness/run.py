@@ -60,11 +60,11 @@ class Run:
         self._used: dict[str, int] = {}
 
     def note(self, what: str) -> None:
-        """Remember what has happened, to be told when something is wrong."""
+        """Remember an event, to be reported with an error."""
         self.told.append(f"{asyncio.get_running_loop().time():9.3f} {what}")
 
     async def main(self) -> None:
-        """Do it. Raises Standstill, Wrong, and what an app ends by."""
+        """Do it. Raises Standstill, Wrong, and the final error of an app."""
         plan = self.plan
         topics = {topic: lane.partitions for lane in plan.lanes for topic in (*lane.topics, f"{lane.name}-out")}
         harness = AppHarness(
@@ -259,7 +259,7 @@ class Run:
         self.spent += seconds
 
     def _measure_work(self, harness: AppHarness) -> None:
-        """Have slices end when what their functions spend is a slice long."""
+        """Have slices end when the time that their functions spend is a slice long."""
         kit = harness.kit
         kit.works_by(lambda: self.spent)
 
@@ -274,7 +274,7 @@ class Run:
 
 @contextmanager
 def _in_place(run: Run) -> Iterator[None]:
-    """Have apps use the run's road, and its time for what is done in threads."""
+    """Have apps use the run's log, and its time for work in threads."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_harness, "Connection", partial(RoadConnection, run.road))
         patch.setattr(BlockingLane, "run", lambda _, job: run.in_a_thread(job))
@@ -282,7 +282,7 @@ def _in_place(run: Run) -> Iterator[None]:
 
 
 def live(plan: Plan) -> Run:
-    """Run a plan; return the run. Raises what it fails by, with the plan and what has happened as notes."""
+    """Run a plan; return the run. Raises its error, with the plan and the events as notes."""
 
     async def main() -> Run:
         run = Run(plan)

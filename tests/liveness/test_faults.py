@@ -19,7 +19,7 @@ def test_a_fault_that_is_put_back_in_is_found(name: str) -> None:
     assert found is not None
 
 
-def test_the_command_line_tells_where_a_fault_is_found(capsys: pytest.CaptureFixture[str]) -> None:
-    """It says at which seed, and by what."""
+def test_the_command_line_reports_the_seed_of_a_fault(capsys: pytest.CaptureFixture[str]) -> None:
+    """It names the seed, and the error."""
     assert main(["reset"]) == 0
     assert "reset (a task is not told that a partition was reset): found at seed" in capsys.readouterr().out

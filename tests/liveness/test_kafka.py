@@ -35,13 +35,13 @@ PATIENCE_S = 60
 
 
 def renamed(plan: Plan, prefix: str) -> Plan:
-    """Return a plan whose topics are its own on a broker that others use."""
+    """Return a plan with topics of its own on a broker that others use."""
     lanes = tuple(replace(lane, name=f"{prefix}-{lane.name}") for lane in plan.lanes)
     return replace(plan, lanes=lanes, bursts=tuple(replace(burst, topic=f"{prefix}-{burst.topic}") for burst in plan.bursts))
 
 
 async def written(log: KafkaLog, lane: Lane) -> list[TestRecord[str, str]]:
-    """Return what a lane has written."""
+    """Return the output of a lane."""
     found = [await read_all(log, TopicPartition(f"{lane.name}-out", number)) for number in range(lane.partitions)]
     return [TestRecord((key or b"").decode(), (value or b"").decode(), 0) for partition in found for _, key, value in partition]
 

@@ -17,7 +17,7 @@ AT_ONCE = 10
 
 @pytest.mark.parametrize("first", range(0, SEEDS, AT_ONCE))
 def test_no_task_stands_still_that_has_records(first: int) -> None:
-    """Whatever the topology, the settings, the input and the faults: each task reads on within a bound, in the end all is done, and is done right."""
+    """With any topology, settings, input and faults: each task reads on within a bound, in the end all is done, and is done right."""
     for seed in range(first, first + AT_ONCE):
         outcome = attempt("app", seed, told=True)
         assert outcome.error is None, outcome.error
@@ -45,7 +45,7 @@ def test_a_seed_stands_for_one_plan() -> None:
     assert draw_fetching(7) != draw_fetching(8)
 
 
-def test_the_command_line_tells_how_seeds_went(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_reports_the_seeds(capsys: pytest.CaptureFixture[str]) -> None:
     """It says how many failed, and of one seed all that there is to know."""
     assert main(["--seeds", "2", "--jobs", "1"]) == 0
     assert "2 seeds from 0 on, 0 failed" in capsys.readouterr().out
@@ -55,7 +55,7 @@ def test_the_command_line_tells_how_seeds_went(capsys: pytest.CaptureFixture[str
 
 @pytest.mark.parametrize("first", range(0, FETCH_SEEDS, AT_ONCE))
 def test_no_partition_of_kafka_stays_unread(first: int) -> None:
-    """Whatever arrives and is paused, moved or lost: each partition that is assigned, not paused and has records is read within a bound."""
+    """With any arrivals, pauses, moves and losses: each partition that is assigned, not paused and has records is read within a bound."""
     for seed in range(first, first + AT_ONCE):
         outcome = attempt("fetch", seed, told=True)
         assert outcome.error is None, outcome.error

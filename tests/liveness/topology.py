@@ -97,7 +97,7 @@ def _counted(grouped: Any, lane: Lane, arrived: Callable[[str], None]) -> Any:
 
 
 class Ticking(Processor[str, str, str, str]):
-    """Forward what comes, and take note of each second."""
+    """Forward each record, and take note of each second."""
 
     def __init__(self, lane: Lane, ledger: Ledger) -> None:
         self._lane = lane

@@ -22,7 +22,7 @@ __all__ = ["kafka_broker"]
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Fetch what Kafka needs before the first test's time runs."""
+    """Fetch all that Kafka needs before the first test's time runs."""
     needed = any("kafka" in item.callspec.params.values() for item in session.items if hasattr(item, "callspec"))
     if needed and not session.config.option.collectonly and missing_tools() is None:
         jars()
@@ -45,12 +45,12 @@ async def log(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[L
 
 @pytest.fixture
 def clock() -> Clock:
-    """What the embedded log takes for the time."""
+    """The time of the embedded log."""
     return Clock()
 
 
 @pytest.fixture(params=["memory", "durable"])
 async def embedded(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> AsyncIterator[EmbeddedLog]:
-    """An embedded log that is started, for what the port does not have."""
+    """A started embedded log, for tests beyond the port."""
     async with EmbeddedLog(clock=clock) if request.param == "memory" else EmbeddedLog(tmp_path / "log", clock=clock) as made:
         yield made

@@ -1,4 +1,4 @@
-"""What tests of any log need: everything here goes through the port."""
+"""Helpers for tests of any log: everything here goes through the port."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def values_of(log: Log, partition: TopicPartition, isolation: IsolationLev
 
 
 def by_turns(members: Sequence[MemberInfo], partitions: Mapping[str, int]) -> Mapping[str, MemberAssignment]:
-    """Deal all partitions out, and tell each member what it said itself."""
+    """Deal all partitions out, and return to each member its own data."""
     places = [TopicPartition(topic, number) for topic, count in sorted(partitions.items()) for number in range(count)]
     return {member.member_id: MemberAssignment(tuple(places[index :: len(members)]), member.user_data) for index, member in enumerate(members)}
 
@@ -120,7 +120,7 @@ async def lost(member: Membership) -> Lost:
 
 
 async def settle(*members: Membership) -> list[Assigned]:
-    """Let members go through rebalances until they are of one generation; return what each was assigned in it."""
+    """Let members go through rebalances until they are of one generation; return the assignments of each in it."""
     latest: dict[int, Assigned] = {}
     settled: asyncio.Future[list[Assigned]] = asyncio.get_running_loop().create_future()
 

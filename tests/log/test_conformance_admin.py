@@ -25,7 +25,7 @@ async def joined(log: Log, group: str, topic: str) -> Membership:
 
 
 async def test_offsets_of_a_group_without_members_are_anybodys_to_set(log: Log) -> None:
-    """All that was committed is listed, and what is set takes the place of what was there; a group that nobody has seen has nothing."""
+    """All committed offsets are listed, and set ones replace them; an unknown group has none."""
     assert isinstance(log, ManagesGroups)
     one, two = await new_topic(log, 2)
     group = f"group-{uuid.uuid4().hex}"

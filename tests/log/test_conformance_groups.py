@@ -1,4 +1,4 @@
-"""Groups: what each log has to do."""
+"""Groups: the duties of each log."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def test_one_member_gets_everything(log: Log) -> None:
 
 
 async def test_members_share_partitions(log: Log) -> None:
-    """Who was there lets go first; then all are of one generation, and no partition has two owners."""
+    """The earlier members release first; then all are of one generation, and no partition has two owners."""
     partitions = await new_topic(log, 4)
     group = group_name()
     first = await join(log, group, partitions[0].topic)
@@ -47,7 +47,7 @@ async def test_members_share_partitions(log: Log) -> None:
 
 
 async def test_the_group_waits_until_all_have_let_go(log: Log) -> None:
-    """The newcomer gets nothing before; what was done of the partitions can still be committed."""
+    """The newcomer gets nothing before; work on the partitions can still be committed."""
     (partition,) = await new_topic(log)
     group = group_name()
     first = await join(log, group, partition.topic)
@@ -64,7 +64,7 @@ async def test_the_group_waits_until_all_have_let_go(log: Log) -> None:
 
 
 async def test_a_member_that_has_not_read_its_assignment_holds_up_nobody(log: Log) -> None:
-    """What it was given was never in effect: the next rebalance goes on without asking it to let go."""
+    """Its assignment was never in effect: the next rebalance goes on without asking it to release."""
     partitions = await new_topic(log, 2)
     group = group_name()
     first = await join(log, group, partitions[0].topic)
@@ -97,7 +97,7 @@ async def test_a_member_that_leaves_makes_room(log: Log) -> None:
     assert set(event.assignment.partitions) == set(partitions)
 
 
-async def test_the_leader_hears_what_members_say(log: Log) -> None:
+async def test_the_leader_gets_the_data_of_members(log: Log) -> None:
     """Topics and user data of all, and how many partitions there are; a rejoin brings new user data."""
     partitions = await new_topic(log, 2)
     topic = partitions[0].topic
@@ -153,7 +153,7 @@ async def test_a_member_that_does_not_let_go_is_thrown_out(log: Log) -> None:
 
 
 async def test_offsets_are_committed_by_members_of_the_generation(log: Log) -> None:
-    """All or none; what nobody has committed is left out."""
+    """All or none; partitions without a commit are left out."""
     one, two = await new_topic(log, 2)
     group = group_name()
     member = await join(log, group, one.topic)
@@ -174,7 +174,7 @@ async def test_offsets_are_committed_by_members_of_the_generation(log: Log) -> N
 
 
 async def test_offsets_outlive_their_members(log: Log) -> None:
-    """Whoever comes after all have left finds them; other groups do not."""
+    """Members that come after all have left find them; other groups do not."""
     (partition,) = await new_topic(log)
     group = group_name()
     member = await join(log, group, partition.topic)
@@ -189,7 +189,7 @@ async def test_offsets_outlive_their_members(log: Log) -> None:
 
 
 async def test_a_group_hears_of_its_topics(log: Log) -> None:
-    """When one is created that members wait for, they get its partitions."""
+    """When a topic is created that members wait for, they get its partitions."""
     topic = f"topic-{group_name()}"
     member = await join(log, group_name(), topic)
     assert (await assigned(member)).assignment.partitions == ()
@@ -198,7 +198,7 @@ async def test_a_group_hears_of_its_topics(log: Log) -> None:
     assert set(event.assignment.partitions) == {TopicPartition(topic, 0), TopicPartition(topic, 1)}
 
 
-async def test_who_takes_over_waits_for_nobody_of_its_client_id(log: Log) -> None:
+async def test_a_takeover_waits_for_no_former_self_of_its_client_id(log: Log) -> None:
     """They are thrown out when it comes, without it they stay: they may live."""
     (partition,) = await new_topic(log)
     group = group_name()
@@ -214,7 +214,7 @@ async def test_who_takes_over_waits_for_nobody_of_its_client_id(log: Log) -> Non
 
 
 async def test_a_newcomer_takes_the_place_of_its_instance(log: Log) -> None:
-    """Who had the instance id before hears that its partitions are lost, and why; the newcomer has them in the same generation."""
+    """The earlier member with the instance id gets Lost, with the reason; the newcomer has its partitions in the same generation."""
     (partition,) = await new_topic(log)
     group = group_name()
     old = await join(log, group, partition.topic, instance_id="i")
@@ -233,7 +233,7 @@ async def test_a_newcomer_takes_the_place_of_its_instance(log: Log) -> None:
 
 
 async def test_an_instance_that_closes_keeps_its_place(log: Log) -> None:
-    """Others are not asked for anything; who comes with its instance id has its partitions in the same generation, leader or not."""
+    """Others are not asked for anything; a member that returns with its instance id has its partitions in the same generation, leader or not."""
     partitions = await new_topic(log, 2)
     topic, group = partitions[0].topic, group_name()
     members = {name: await join(log, group, topic, instance_id=name) for name in ("a", "b")}
@@ -253,7 +253,7 @@ async def test_an_instance_that_closes_keeps_its_place(log: Log) -> None:
 
 
 async def test_an_instance_that_leaves_gives_its_partitions_away(log: Log) -> None:
-    """At once, whatever the session timeout is."""
+    """At once, with any session timeout."""
     partitions = await new_topic(log, 2)
     topic, group = partitions[0].topic, group_name()
     stays, goes = await join(log, group, topic, instance_id="a"), await join(log, group, topic, instance_id="b")
@@ -263,8 +263,8 @@ async def test_an_instance_that_leaves_gives_its_partitions_away(log: Log) -> No
     assert set(event.assignment.partitions) == set(partitions)
 
 
-async def test_who_closes_without_an_instance_id_leaves(log: Log) -> None:
-    """Others get what it had."""
+async def test_a_member_without_an_instance_id_leaves_on_close(log: Log) -> None:
+    """Others get its partitions."""
     partitions = await new_topic(log, 2)
     topic, group = partitions[0].topic, group_name()
     stays, goes = await join(log, group, topic), await join(log, group, topic)

@@ -1,4 +1,4 @@
-"""Topics, producing and fetching: what each log has to do."""
+"""Topics, producing and fetching: the duties of each log."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def test_a_topic_begins_anew_after_it_was_deleted(log: Log) -> None:
     assert await read_all(log, partition) == [(0, b"k", b"new")]
 
 
-async def test_what_is_not_there_cannot_be_deleted(log: Log) -> None:
+async def test_missing_topics_cannot_be_deleted(log: Log) -> None:
     """Others of the same call are deleted."""
     (partition,) = await new_topic(log)
     with pytest.raises(UnknownTopicOrPartition, match="nowhere"):
@@ -79,7 +79,7 @@ async def test_records_come_back_as_they_were_sent(log: Log) -> None:
     assert list(got.offsets) == [0, 1, 2]
 
 
-async def test_send_tells_where_each_batch_ends(log: Log) -> None:
+async def test_send_returns_the_end_of_each_batch(log: Log) -> None:
     """Per batch in the order of the call, also when several are for one partition."""
     one, two = await new_topic(log, 2)
     producer = await log.producer(client_id="p")
@@ -134,7 +134,7 @@ async def test_fetch_returns_nothing_when_its_time_is_up(log: Log) -> None:
 
 
 async def test_fetch_takes_no_more_than_it_was_asked_for(log: Log) -> None:
-    """max_records is per partition; what is left comes next."""
+    """max_records is per partition; the rest comes next."""
     one, two = await new_topic(log, 2)
     producer = await log.producer(client_id="p")
     await producer.send([outgoing(one, *[b"%d" % i for i in range(5)]), outgoing(two, b"x")])
@@ -151,7 +151,7 @@ async def test_fetch_takes_no_more_than_it_was_asked_for(log: Log) -> None:
 
 
 async def test_a_cancelled_fetch_loses_nothing(log: Log) -> None:
-    """Positions move with what is returned, and with nothing else."""
+    """Positions move with returned records, and with nothing else."""
     (partition,) = await new_topic(log)
     fetcher = reader(log, partition)
     waiting = asyncio.ensure_future(fetcher.fetch(max_wait_ms=PATIENCE_MS))
@@ -192,7 +192,7 @@ async def test_paused_partitions_are_left_out(log: Log) -> None:
     assert (await soon(waiting)).batch.values == [b"a"]
 
 
-async def test_only_what_is_assigned_is_read(log: Log) -> None:
+async def test_only_assigned_partitions_are_read(log: Log) -> None:
     """The position of another partition cannot be told."""
     one, two = await new_topic(log, 2)
     await (await log.producer(client_id="p")).send([outgoing(one, b"a"), outgoing(two, b"b")])
@@ -234,7 +234,7 @@ async def test_a_partition_that_is_not_there_cannot_be_fetched(log: Log) -> None
 
 
 async def test_fetch_hears_of_a_deleted_topic(log: Log) -> None:
-    """Whoever waits for its records is told."""
+    """A reader that waits for its records gets an error."""
     (partition,) = await new_topic(log)
     waiting = asyncio.ensure_future(fetch_one(reader(log, partition)))
     await asyncio.sleep(0)
@@ -281,7 +281,7 @@ async def test_offsets_are_found_by_time(log: Log) -> None:
     assert await log.offsets_for_times({partition: 65}) == {partition: 7}
 
 
-async def test_what_is_closed_says_so(log: Log) -> None:
+async def test_closed_objects_raise(log: Log) -> None:
     """A waiting fetch ends, and all calls after a close raise LogClosed; closing twice is closing once."""
     (partition,) = await new_topic(log)
     fetcher = reader(log, partition)

@@ -1,4 +1,4 @@
-"""What each log has to refuse: what runs on the embedded log is to run on Kafka."""
+"""The refusals of each log: programs that run on the embedded log are to run on Kafka."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ async def test_numbers_of_partitions_that_cannot_be_are_refused(log: Log) -> Non
 
 
 async def test_a_topic_is_created_once(log: Log) -> None:
-    """Whatever its settings are the second time."""
+    """With any settings the second time."""
     (partition,) = await new_topic(log)
     for again in (NewTopic(partition.topic, 1), NewTopic(partition.topic, 3, {"cleanup.policy": "compact"})):
         with pytest.raises(TopicExists, match=partition.topic):
@@ -150,7 +150,7 @@ async def refused(log: Log, partition: TopicPartition, batch: Batch) -> Exceptio
 
 
 async def test_topics_of_kafka_itself_take_no_records(log: Log) -> None:
-    """Nobody else writes what groups and transactions have committed."""
+    """Only the log itself writes committed offsets of groups and transactions."""
     await join(log, group_name())  # there are none before
     for name in ("__consumer_offsets", "__transaction_state"):
         assert isinstance(await refused(log, TopicPartition(name, 0), Batch([b"k"], [b"v"], [0])), LogError)
@@ -179,7 +179,7 @@ async def test_topics_take_times_within_the_bounds_that_they_are_given(log: Log)
 
 
 async def test_a_topic_may_have_records_take_the_time_at_which_they_are_written(log: Log) -> None:
-    """By message.timestamp.type=LogAppendTime, whatever time they come with."""
+    """By message.timestamp.type=LogAppendTime, with any time of their own."""
     before = time.time_ns() // 1_000_000
     (partition,) = await new_topic(log, message_timestamp_type="LogAppendTime", message_timestamp_before_max_ms="1")
     await (await log.producer(client_id="p")).send([Outgoing(partition, Batch([b"k", b"k"], [b"a", b"b"], [5, -5]))])
@@ -244,7 +244,7 @@ async def test_members_of_other_generations_commit_nothing(log: Log) -> None:
 
 
 async def test_transactional_ids_and_timeouts_that_cannot_be_are_refused(log: Log) -> None:
-    """An id has a name, and a timeout is more than 0. What brokers allow at most (transaction.max.timeout.ms) is for each cluster to say."""
+    """An id has a name, and a timeout is more than 0. The limit of brokers (transaction.max.timeout.ms) is for each cluster to set."""
     for name, timeout_ms in (("", 1_000), ("x", 0), ("x", -1)):
         with pytest.raises(LogError):
             await log.transactional_producer(name, client_id="p", timeout_ms=timeout_ms)
@@ -252,7 +252,7 @@ async def test_transactional_ids_and_timeouts_that_cannot_be_are_refused(log: Lo
 
 
 async def test_a_producer_that_was_overtaken_writes_and_ends_nothing(log: Log) -> None:
-    """The newer one of its id fences it, and voids what it had open."""
+    """The newer one of its id fences it, and voids its open transaction."""
     (partition,) = await new_topic(log)
     name = f"x-{uuid.uuid4().hex}"
     old = await log.transactional_producer(name, client_id="old", timeout_ms=60_000)
@@ -268,7 +268,7 @@ async def test_a_producer_that_was_overtaken_writes_and_ends_nothing(log: Log) -
 
 
 async def test_partitions_that_are_not_there_are_refused(log: Log) -> None:
-    """In whatever one asks for: to write, to look up, to delete records of."""
+    """In any request: to write, to look up, to delete records of."""
     (partition,) = await new_topic(log)
     for nowhere in (TopicPartition(partition.topic, 1), TopicPartition(partition.topic, -1), TopicPartition("nowhere", 0)):
         producer = await log.producer(client_id="p")

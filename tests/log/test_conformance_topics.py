@@ -1,4 +1,4 @@
-"""Topics that grow: what each log has to do."""
+"""Topics that grow: the duties of each log."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def test_a_fetcher_reads_a_partition_that_came_later(log: AnyLog) -> None:
 
 
 async def test_a_group_deals_out_partitions_that_come_later(log: AnyLog) -> None:
-    """Its members are asked for what they have, and get the new ones too; what was committed stays."""
+    """Its members are asked to release, and get the new ones too; committed offsets stay."""
     (first,) = await new_topic(log)
     member = await join(log, group_name(), first.topic)
     assert (await assigned(member)).assignment.partitions == (first,)

@@ -1,4 +1,4 @@
-"""Transactions: what each log has to do."""
+"""Transactions: the duties of each log."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def test_the_end_of_a_transaction_takes_an_offset(log: Log) -> None:
     assert await log.end_offsets([one, two], UNCOMMITTED) == {one: 6, two: 0}
 
 
-async def test_positions_move_behind_what_is_left_out(log: Log) -> None:
+async def test_positions_move_behind_skipped_records(log: Log) -> None:
     """Aborted records and markers are stepped over, so that there is no lag where there is nothing to read."""
     (partition,) = await new_topic(log)
     producer = await transactional(log, group_name())
@@ -97,7 +97,7 @@ async def test_committed_readers_stop_at_the_first_open_transaction(log: Log) ->
 
 
 async def test_aborted_records_are_left_out_between_others(log: Log) -> None:
-    """What others have written meanwhile is not."""
+    """Records of others that were written meanwhile are not."""
     (partition,) = await new_topic(log)
     plain, bad, good = await log.producer(client_id="p"), await transactional(log, group_name()), await transactional(log, group_name())
     for producer, value in ((plain, b"a"), (bad, b"b"), (good, b"c"), (plain, b"d"), (bad, b"e")):
@@ -159,7 +159,7 @@ async def test_a_group_that_has_moved_on_refuses_the_transaction(log: Log) -> No
 
 
 async def test_a_newer_producer_fences_the_older_ones(log: Log) -> None:
-    """What the old one left open is aborted, and each of its calls raises Fenced."""
+    """The old one's open transaction is aborted, and each of its calls raises Fenced."""
     (partition,) = await new_topic(log)
     name = group_name()
     old = await transactional(log, name)
@@ -238,7 +238,7 @@ async def test_a_transaction_with_a_failed_batch_cannot_be_committed(log: Log) -
     assert await values_of(log, partition) == [b"c"]
 
 
-async def test_closing_a_producer_aborts_what_it_has_open(log: Log) -> None:
+async def test_closing_a_producer_aborts_its_open_transaction(log: Log) -> None:
     """Then its calls raise LogClosed."""
     (partition,) = await new_topic(log)
     producer = await transactional(log, group_name())

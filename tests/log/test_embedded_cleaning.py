@@ -101,7 +101,7 @@ async def test_everything_may_be_compacted_away(embedded: EmbeddedLog) -> None:
 
 
 async def test_compaction_knows_transactions(embedded: EmbeddedLog) -> None:
-    """Aborted records and markers go, and count for nothing; what is open, or behind it, is not touched."""
+    """Aborted records and markers go, and count for nothing; open transactions, and records behind them, are not touched."""
     (partition,) = await new_topic(embedded, cleanup_policy="compact")
     plain = await embedded.producer(client_id="p")
     bad, good, slow = [await embedded.transactional_producer(name, client_id=name, timeout_ms=60_000) for name in ("bad", "good", "slow")]
@@ -132,7 +132,7 @@ async def test_a_compacted_topic_takes_no_record_without_a_key(embedded: Embedde
 
 
 async def test_records_and_topics_may_be_deleted_during_a_compaction(embedded: EmbeddedLog) -> None:
-    """It goes on with what is left."""
+    """It goes on with the remaining ones."""
     one, two = await new_topic(embedded, 2, cleanup_policy="compact")
     producer = await embedded.producer(client_id="p")
     keys = [b"%d" % index for index in range(1000)]
@@ -155,7 +155,7 @@ async def test_records_and_topics_may_be_deleted_during_a_compaction(embedded: E
 
 
 async def test_a_compaction_ends_with_its_log(embedded: EmbeddedLog) -> None:
-    """Whoever waits for it is told."""
+    """A caller that waits for it gets an error."""
     (partition,) = await new_topic(embedded, cleanup_policy="compact")
     producer = await embedded.producer(client_id="p")
     await put(producer, partition, a="1")
@@ -167,7 +167,7 @@ async def test_a_compaction_ends_with_its_log(embedded: EmbeddedLog) -> None:
 
 
 async def test_old_records_are_deleted(embedded: EmbeddedLog, clock: Clock) -> None:
-    """Batches whose newest record is older than retention.ms, from the beginning; with the markers among them."""
+    """Batches with a newest record older than retention.ms, from the beginning; with the markers among them."""
     (partition,) = await new_topic(embedded, retention_ms="1000")
     producer = await embedded.transactional_producer("x", client_id="p", timeout_ms=60_000)
     for age in (5000, 2000, 500, 3000):
@@ -193,7 +193,7 @@ async def test_large_partitions_are_cut(embedded: EmbeddedLog) -> None:
 
 
 async def test_open_transactions_are_not_cleaned_away(embedded: EmbeddedLog) -> None:
-    """Nor what is behind their first record."""
+    """Nor records behind their first record."""
     (partition,) = await new_topic(embedded, retention_bytes="1")
     plain, open_ = await embedded.producer(client_id="p"), await embedded.transactional_producer("x", client_id="p", timeout_ms=60_000)
     await write(plain, partition, b"a")
@@ -266,7 +266,7 @@ async def test_closing_leaves_off_cleaning(durable: EmbeddedLog, caplog: pytest.
 
 
 async def test_settings_are_checked_before_anything_is_created(embedded: EmbeddedLog) -> None:
-    """What cannot be a topic is refused, and names the setting and its value."""
+    """An impossible topic is refused, with the setting and its value."""
     good = NewTopic("good", 1)
     for bad, message in (
         (NewTopic("bad", 1, {"cleanup.policy": "burn"}), "cleanup.policy must be 'compact', 'delete' or both, not 'burn'"),
@@ -292,8 +292,8 @@ async def test_aborted_records_may_be_deleted_before_they_are_aborted(embedded: 
     assert await read_all(embedded, partition) == []
 
 
-async def test_what_is_young_is_not_compacted(embedded: EmbeddedLog, clock: Clock) -> None:
-    """Nor what comes behind it: `min.compaction.lag.ms` counts from the newest timestamp of what is written together."""
+async def test_young_records_are_not_compacted(embedded: EmbeddedLog, clock: Clock) -> None:
+    """Nor later records: `min.compaction.lag.ms` counts from the newest timestamp of the records written together."""
     (partition,) = await new_topic(embedded, cleanup_policy="compact", min_compaction_lag_ms="1000")
     producer = await embedded.producer(client_id="p")
     began = clock()

@@ -1,4 +1,4 @@
-"""The embedded log in a directory: what it finds when it is opened again."""
+"""The embedded log in a directory: its content when it is opened again."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 async def test_everything_is_there_again(tmp_path: Path) -> None:
-    """Topics and their settings, records as they were, where partitions begin and end, and what groups have committed."""
+    """Topics and their settings, records as they were, the bounds of partitions, and the committed offsets of groups."""
     headers: list[Headers] = [(("a", b"1"), ("a", None)), ()]
     async with EmbeddedLog(tmp_path) as log:
         await log.create_topics([NewTopic("t", 2, {"cleanup.policy": "compact"}), NewTopic("gone", 1), NewTopic("cut", 1)])
@@ -87,7 +87,7 @@ async def test_nothing_is_taken_over_from_a_deleted_topic(tmp_path: Path) -> Non
     assert len(list(Rdict(str(tmp_path), Options(raw_mode=True)).keys())) == 1
 
 
-async def test_what_was_open_when_the_process_was_killed_stays_open(tmp_path: Path) -> None:
+async def test_a_transaction_of_a_killed_process_stays_open(tmp_path: Path) -> None:
     """Until the next producer of the id comes, which aborts it; older epochs stay fenced."""
     log = EmbeddedLog(tmp_path)
     await log.start()
@@ -114,7 +114,7 @@ async def test_what_was_open_when_the_process_was_killed_stays_open(tmp_path: Pa
 
 
 @pytest.mark.usefixtures("actors_seed")  # this one is in virtual time
-async def test_what_was_open_ends_with_its_time(tmp_path: Path) -> None:
+async def test_an_open_transaction_ends_with_its_time(tmp_path: Path) -> None:
     """Counted anew from when the log was opened: nobody needs to come again for it."""
     log = EmbeddedLog(tmp_path)
     await log.start()
@@ -160,7 +160,7 @@ async def test_records_are_read_from_disk_when_they_are_not_recent(tmp_path: Pat
 
 
 async def test_a_directory_belongs_to_one_log_at_a_time(tmp_path: Path) -> None:
-    """Whoever comes second is told what to do, in this process or in another one."""
+    """The second one gets an error with the remedy, in this process or in another one."""
     async with EmbeddedLog(tmp_path):
         second = EmbeddedLog(tmp_path)
         with pytest.raises(LogError, match="in use by another process, or by another log in this one"):
@@ -177,8 +177,8 @@ async def test_a_directory_belongs_to_one_log_at_a_time(tmp_path: Path) -> None:
         pass
 
 
-async def test_what_is_no_directory_cannot_be_opened(tmp_path: Path) -> None:
-    """The error says what is in the way."""
+async def test_a_file_cannot_be_opened_as_a_log(tmp_path: Path) -> None:
+    """The error names the file in the way."""
     (tmp_path / "file").touch()
     for path in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(LogError, match="could not create the directory"):
@@ -236,7 +236,7 @@ def damage(path: Path, part: float) -> None:
 
 @pytest.mark.parametrize(("kind", "part"), [("*.blob", 0.5), ("*.sst", 0.1), ("*.sst", 0.6)], ids=["large", "small", "index"])
 async def test_damaged_files_are_told(tmp_path: Path, kind: str, part: float) -> None:
-    """RocksDB notices when it reads; nothing is taken for the end of what there is."""
+    """RocksDB notices when it reads; no reader takes damage for the end of the log."""
     async with EmbeddedLog(tmp_path) as log:
         (partition,) = await new_topic(log)
         producer = await log.producer(client_id="p")
@@ -254,7 +254,7 @@ async def read_damaged(directory: Path, partition: TopicPartition) -> None:
         await values_of(log, partition)
 
 
-async def test_what_could_not_be_wiped_is_wiped_later(tmp_path: Path) -> None:
+async def test_records_that_could_not_be_wiped_are_wiped_later(tmp_path: Path) -> None:
     """Entries of deleted topics, and before the begin of a partition, are not left for ever."""
     async with EmbeddedLog(tmp_path) as log:
         (partition,) = await new_topic(log)
@@ -276,7 +276,7 @@ async def test_what_could_not_be_wiped_is_wiped_later(tmp_path: Path) -> None:
 
 
 async def test_a_cancelled_start_leaves_the_directory_to_others(tmp_path: Path) -> None:
-    """What opens in a thread is closed when it is open."""
+    """A log that opens in a thread is closed when it is open."""
     starting = asyncio.ensure_future(EmbeddedLog(tmp_path).start())
     await asyncio.sleep(0)
     starting.cancel()

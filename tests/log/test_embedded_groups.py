@@ -1,4 +1,4 @@
-"""Groups of the embedded log in virtual time: what the port leaves open, and what is hard to bring about on a real one."""
+"""Groups of the embedded log in virtual time: cases that the port leaves open, and that are hard to bring about on a real one."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_an_expired_member_has_lost_everything(embedded: EmbeddedLog) -> N
     assert first.group.member_id != old.member_id
 
 
-async def test_who_was_thrown_out_writes_nothing_more_under_its_lease(embedded: EmbeddedLog) -> None:
+async def test_a_removed_member_writes_nothing_more_under_its_lease(embedded: EmbeddedLog) -> None:
     """Until it is a member again; other producers go on."""
     (partition,) = await new_topic(embedded)
     lease, losses = Lease(), list[bool]()
@@ -78,7 +78,7 @@ async def test_who_was_thrown_out_writes_nothing_more_under_its_lease(embedded: 
     assert await write(producer, partition, b"c") == 3
 
 
-async def test_who_comes_again_without_having_looked_still_hears_of_the_loss(embedded: EmbeddedLog) -> None:
+async def test_a_rejoin_before_reading_still_reports_the_loss(embedded: EmbeddedLog) -> None:
     """Lost, then Assigned."""
     (partition,) = await new_topic(embedded)
     member = await enter(embedded, partition.topic)
@@ -106,7 +106,7 @@ async def test_an_assignment_that_nobody_has_read_need_not_be_revoked(embedded: 
     await assigned(first)
 
 
-async def test_those_who_come_at_once_are_of_one_generation(embedded: EmbeddedLog) -> None:
+async def test_members_that_come_at_once_are_of_one_generation(embedded: EmbeddedLog) -> None:
     """The group is not rebalanced for each of them."""
     (topic, *_) = {partition.topic for partition in await new_topic(embedded, 3)}
     members = [await enter(embedded, topic) for _ in range(3)]
@@ -114,7 +114,7 @@ async def test_those_who_come_at_once_are_of_one_generation(embedded: EmbeddedLo
 
 
 async def test_the_rebalance_timeout_runs_from_the_beginning_of_the_rebalance(embedded: EmbeddedLog) -> None:
-    """Who comes in between does not prolong it; the longest of the members' timeouts counts."""
+    """A member that comes in between does not prolong it; the longest of the members' timeouts counts."""
     (partition,) = await new_topic(embedded)
     loop = asyncio.get_running_loop()
     slow = await enter(embedded, partition.topic, rebalance_timeout_ms=3000)
@@ -130,7 +130,7 @@ async def test_the_rebalance_timeout_runs_from_the_beginning_of_the_rebalance(em
 
 
 async def test_a_group_may_run_out_of_members_in_a_rebalance(embedded: EmbeddedLog) -> None:
-    """By the timeout, or because the last one leaves; it goes on with the next one who comes."""
+    """By the timeout, or because the last one leaves; it goes on with the next member."""
     (partition,) = await new_topic(embedded)
     member = await enter(embedded, partition.topic)
     await assigned(member)
@@ -143,7 +143,7 @@ async def test_a_group_may_run_out_of_members_in_a_rebalance(embedded: EmbeddedL
     assert (await assigned(later)).group.generation == 2
 
 
-async def test_the_rebalance_goes_on_without_who_leaves_in_it(embedded: EmbeddedLog) -> None:
+async def test_the_rebalance_goes_on_without_leaving_members(embedded: EmbeddedLog) -> None:
     """Nobody waits for the timeout."""
     (partition,) = await new_topic(embedded)
     first = await enter(embedded, partition.topic, rebalance_timeout_ms=1_000_000)
@@ -155,7 +155,7 @@ async def test_the_rebalance_goes_on_without_who_leaves_in_it(embedded: Embedded
     assert asyncio.get_running_loop().time() == begin
 
 
-async def test_what_the_assignor_raises_is_the_leaders_business(embedded: EmbeddedLog) -> None:
+async def test_an_error_of_the_assignor_is_raised_on_the_leader(embedded: EmbeddedLog) -> None:
     """It comes out of the leader's event; the group has no assignment then, and gets one with the next rejoin."""
     (partition,) = await new_topic(embedded)
     fail = True
@@ -177,7 +177,7 @@ async def test_what_the_assignor_raises_is_the_leaders_business(embedded: Embedd
     assert (await assigned(follower)).assignment.partitions == ()
 
 
-async def test_members_who_are_not_assigned_anything_hear_so(embedded: EmbeddedLog) -> None:
+async def test_members_without_partitions_get_an_empty_assignment(embedded: EmbeddedLog) -> None:
     """An assignor may leave members out."""
     (partition,) = await new_topic(embedded)
     member = await embedded.join(
@@ -188,7 +188,7 @@ async def test_members_who_are_not_assigned_anything_hear_so(embedded: EmbeddedL
 
 
 async def test_topics_of_others_do_not_disturb_a_group(embedded: EmbeddedLog) -> None:
-    """It rebalances for topics of its own: when they come, and when they go, with what was committed of them."""
+    """It rebalances for topics of its own: when they appear, and when they go, with their committed offsets."""
     (partition,) = await new_topic(embedded)
     member = await enter(embedded, partition.topic)
     await assigned(member)
@@ -206,7 +206,7 @@ async def test_topics_of_others_do_not_disturb_a_group(embedded: EmbeddedLog) ->
     assert await member.committed([partition]) == {}
 
 
-async def test_offsets_of_what_does_not_exist_cannot_be_committed(embedded: EmbeddedLog) -> None:
+async def test_offsets_of_missing_partitions_cannot_be_committed(embedded: EmbeddedLog) -> None:
     """Neither by a member nor with a transaction, which is void then."""
     (partition,) = await new_topic(embedded)
     member = await enter(embedded, partition.topic)
@@ -221,7 +221,7 @@ async def test_offsets_of_what_does_not_exist_cannot_be_committed(embedded: Embe
 
 
 async def test_nobody_may_commit_for_a_group_that_has_members(embedded: EmbeddedLog) -> None:
-    """While it has none, who says to be no member may: so tools set offsets."""
+    """While it has none, a caller that is no member may: so tools set offsets."""
     (partition,) = await new_topic(embedded)
     producer = await embedded.transactional_producer("x", client_id="p", timeout_ms=1000)
     nobody = type(NOBODY)("g", -1, "")
@@ -253,7 +253,7 @@ async def test_only_errors_of_the_log_come_from_the_log(embedded: EmbeddedLog) -
 
 
 async def test_a_place_is_kept_for_a_session_timeout(embedded: EmbeddedLog) -> None:
-    """Then others get its partitions; who comes after that is a new member."""
+    """Then others get its partitions; a later joiner is a new member."""
     (partition,) = await new_topic(embedded)
     loop = asyncio.get_running_loop()
     stays = await enter(embedded, partition.topic, session_timeout_ms=2_000, instance_id="a")
@@ -269,8 +269,8 @@ async def test_a_place_is_kept_for_a_session_timeout(embedded: EmbeddedLog) -> N
     await settle(again, other)
 
 
-async def test_a_rebalance_does_not_wait_for_who_is_away(embedded: EmbeddedLog) -> None:
-    """It is dealt with as if it were there, and has what it was given when it comes."""
+async def test_a_rebalance_does_not_wait_for_absent_members(embedded: EmbeddedLog) -> None:
+    """It counts as present, and gets its assignment when it returns."""
     partitions = await new_topic(embedded, 2)
     topic, loop = partitions[0].topic, asyncio.get_running_loop()
     first = await enter(embedded, topic, session_timeout_ms=60_000, instance_id="a")
@@ -287,8 +287,8 @@ async def test_a_rebalance_does_not_wait_for_who_is_away(embedded: EmbeddedLog) 
     assert loop.time() == begin
 
 
-async def test_who_goes_away_in_a_rebalance_is_not_waited_for(embedded: EmbeddedLog) -> None:
-    """Nor does the group deal anything out when nobody is there: the next one who comes has it done."""
+async def test_a_member_that_leaves_in_a_rebalance_is_not_waited_for(embedded: EmbeddedLog) -> None:
+    """Nor does the group assign anything without members present: the next one that comes triggers it."""
     (partition,) = await new_topic(embedded)
     first = await enter(embedded, partition.topic, session_timeout_ms=60_000, instance_id="a")
     await assigned(first)
@@ -301,8 +301,8 @@ async def test_who_goes_away_in_a_rebalance_is_not_waited_for(embedded: Embedded
     assert event.group.generation == 2
 
 
-async def test_what_happened_to_topics_while_all_were_away_is_noticed(embedded: EmbeddedLog) -> None:
-    """Who comes again gets the partitions that there are now."""
+async def test_changes_of_topics_during_an_absence_are_noticed(embedded: EmbeddedLog) -> None:
+    """A returning member gets the partitions of now."""
     (partition,) = await new_topic(embedded)
     first = await enter(embedded, partition.topic, "later", session_timeout_ms=60_000, instance_id="a")
     await assigned(first)
@@ -313,7 +313,7 @@ async def test_what_happened_to_topics_while_all_were_away_is_noticed(embedded: 
 
 
 async def test_no_place_outlives_its_log(embedded: EmbeddedLog) -> None:
-    """The timer of who is away is not left running."""
+    """The timer of an absent member is not left running."""
     (partition,) = await new_topic(embedded)
     first = await enter(embedded, partition.topic, session_timeout_ms=60_000, instance_id="a")
     await assigned(first)

@@ -32,7 +32,7 @@ async def write_and_be_killed(directory: Path, commits: int) -> int:
 
 
 async def test_transactions_are_whole_when_the_process_is_killed(tmp_path: Path) -> None:
-    """Whatever was acknowledged is there; of the last transaction there is everything, offset and record in each partition, or nothing."""
+    """All acknowledged records are there; of the last transaction there is everything, offset and record in each partition, or nothing."""
     dice = random.Random(4)
     for _ in range(ROUNDS):
         acknowledged = await write_and_be_killed(tmp_path, dice.randrange(1, 60))

@@ -49,7 +49,7 @@ async def test_logs_are_opened_by_url(tmp_path: Path) -> None:
     ],
 )
 def test_other_urls_are_refused(url: str, message: str) -> None:
-    """The error names the URL, and says what can be used."""
+    """The error names the URL, and the possible ones."""
     with pytest.raises(ConfigError, match=message) as raised:
         open_log(url)
     assert repr(url) in str(raised.value)
@@ -115,7 +115,7 @@ async def test_small_batches_come_together(embedded: EmbeddedLog) -> None:
     ],
 )
 async def test_only_bytes_are_written(embedded: EmbeddedLog, wrong: Batch, error: type[Exception], message: str) -> None:
-    """Whoever forgot to serialize hears so at once, and a transaction is void."""
+    """A caller that forgot to serialize gets an error at once, and a transaction is void."""
     (partition,) = await new_topic(embedded)
     producer = await embedded.transactional_producer("x", client_id="p", timeout_ms=60_000)
     with pytest.raises(error, match=message):
@@ -126,7 +126,7 @@ async def test_only_bytes_are_written(embedded: EmbeddedLog, wrong: Batch, error
 
 
 async def test_a_partition_with_a_refused_batch_gets_nothing_of_the_send(embedded: EmbeddedLog) -> None:
-    """So that what ProduceFailed says by partition is all there is to know."""
+    """So the errors of ProduceFailed by partition are complete."""
     one, two = await new_topic(embedded, 2, max_message_bytes="10")
     producer = await embedded.producer(client_id="p")
     with pytest.raises(ProduceFailed, match=f"{one}: record 1 of a batch for {one} has 21 bytes, max.message.bytes is 10"):
@@ -162,7 +162,7 @@ async def test_one_fetch_waits_at_a_time(embedded: EmbeddedLog) -> None:
 
 @pytest.mark.usefixtures("actors_seed")
 async def test_waking_in_vain_does_not_make_a_fetch_wait_longer(embedded: EmbeddedLog) -> None:
-    """Its time is up when it is up, whatever has happened in between."""
+    """It times out at its time, with any events in between."""
     one, two = await new_topic(embedded, 2)
     fetcher = embedded.fetcher(client_id="r", isolation=COMMITTED)
     fetcher.assign({one: 0, two: 0})
@@ -175,7 +175,7 @@ async def test_waking_in_vain_does_not_make_a_fetch_wait_longer(embedded: Embedd
     assert loop.time() - begin == pytest.approx(1)
 
 
-async def test_an_open_transaction_does_not_wake_who_cannot_see_it(embedded: EmbeddedLog) -> None:
+async def test_an_open_transaction_does_not_wake_committed_readers(embedded: EmbeddedLog) -> None:
     """A reader behind the last stable offset waits for the end of the transaction."""
     (partition,) = await new_topic(embedded)
     producer = await embedded.transactional_producer("x", client_id="p", timeout_ms=60_000)
@@ -203,7 +203,7 @@ async def test_only_assigned_partitions_are_sought_paused_and_resumed(embedded: 
 
 
 async def test_a_cancelled_send_may_have_written(embedded: EmbeddedLog) -> None:
-    """As on any log: who does not wait for the answer does not know."""
+    """As on any log: a caller that does not wait for the answer does not know."""
     (partition,) = await new_topic(embedded)
     producer = await embedded.producer(client_id="p")
     sending = asyncio.ensure_future(write(producer, partition, b"a"))
@@ -295,7 +295,7 @@ async def test_a_send_that_was_made_to_fail_makes_its_transaction_void(embedded:
 
 
 async def test_deleting_a_topic_takes_it_out_of_open_transactions(embedded: EmbeddedLog) -> None:
-    """What they have elsewhere is committed; when nothing is left, nothing is open."""
+    """Records elsewhere are committed; without any left, nothing is open."""
     (one,), (two,) = await new_topic(embedded), await new_topic(embedded)
     producer = await embedded.transactional_producer("x", client_id="p", timeout_ms=60_000)
     await producer.send([outgoing(one, b"a"), outgoing(two, b"b")])
@@ -307,7 +307,7 @@ async def test_deleting_a_topic_takes_it_out_of_open_transactions(embedded: Embe
     await producer.commit({}, NOBODY)
 
 
-async def test_unknown_partitions_are_named_with_what_there_is(embedded: EmbeddedLog) -> None:
+async def test_unknown_partitions_are_named_with_the_known_ones(embedded: EmbeddedLog) -> None:
     """So that a wrong number can be told from a wrong name."""
     (partition,) = await new_topic(embedded)
     with pytest.raises(UnknownTopicOrPartition, match=f"no {partition.topic}-5: topic '{partition.topic}' has partitions 0 to 0"):
@@ -316,7 +316,7 @@ async def test_unknown_partitions_are_named_with_what_there_is(embedded: Embedde
         await embedded.begin_offsets([TopicPartition("x", 0)])
 
 
-async def test_a_log_aborts_what_is_open_when_it_is_closed(tmp_path: Path) -> None:
+async def test_a_log_aborts_open_transactions_when_it_is_closed(tmp_path: Path) -> None:
     """Producers that were fenced have nothing to abort."""
     async with EmbeddedLog(tmp_path) as log:
         (partition,) = await new_topic(log)

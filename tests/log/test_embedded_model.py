@@ -35,7 +35,7 @@ records = st.lists(st.tuples(st.sampled_from([b"a", b"b", b"c"]), st.binary(max_
 
 
 class Entry:
-    """A record, or a marker, which has no key; `owner` is who has it in an open transaction."""
+    """A record, or a marker, which has no key; `owner` is the producer with the open transaction."""
 
     def __init__(self, offset: int, key: bytes | None, value: bytes, owner: str | None) -> None:
         self.offset = offset
@@ -81,7 +81,7 @@ class PartitionModel:
 
 
 class LogMachine(RuleBasedStateMachine):
-    """Do the same to the log and to the model, and compare what can be read."""
+    """Do the same to the log and to the model, and compare the readable records."""
 
     durable: ClassVar[bool] = False
 
@@ -252,8 +252,8 @@ class DurableLogMachine(LogMachine):
 
 
 @pytest.mark.parametrize(("machine", "examples"), [(LogMachine, 40), (DurableLogMachine, 12)], ids=["memory", "durable"])
-def test_the_log_does_what_its_model_does(machine: type[LogMachine], examples: int) -> None:
-    """Whatever is produced, committed, aborted, fenced, deleted, compacted, closed, killed and opened again, in whatever order."""
+def test_the_log_does_the_same_as_its_model(machine: type[LogMachine], examples: int) -> None:
+    """With produced, committed, aborted, fenced, deleted, compacted, closed, killed and reopened logs, in any order."""
     run_state_machine_as_test(
         machine, settings=settings(max_examples=examples, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck))
     )

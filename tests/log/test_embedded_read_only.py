@@ -31,7 +31,7 @@ async def read(log: EmbeddedLog, isolation: IsolationLevel = IsolationLevel.READ
     return await fetcher.fetch(max_wait_ms=0)
 
 
-async def test_a_reader_sees_what_was_written_when_it_was_opened(tmp_path: Path) -> None:
+async def test_a_reader_sees_the_records_at_its_opening(tmp_path: Path) -> None:
     """It takes no lock, and the writer does not notice it."""
     async with EmbeddedLog(tmp_path) as log:
         await log.create_topics([NewTopic("t", 1)])
@@ -47,7 +47,7 @@ async def test_a_reader_sees_what_was_written_when_it_was_opened(tmp_path: Path)
 
 
 async def test_a_reader_ends_nobodys_transaction(tmp_path: Path) -> None:
-    """What is open stays so, in the log and for the reader, also when whoever writes it would have ended it by now."""
+    """An open transaction stays so, in the log and for the reader, even past its timeout."""
     async with EmbeddedLog(tmp_path / "log") as log:
         await log.create_topics([NewTopic("t", 1)])
         producer = await log.transactional_producer("id", client_id="p", timeout_ms=2_000)
@@ -103,7 +103,7 @@ async def test_there_has_to_be_something_to_read(tmp_path: Path) -> None:
 
 
 async def test_deleted_records_are_left_out_and_left_alone(tmp_path: Path) -> None:
-    """What the writer could not wipe yet is not the reader's to wipe."""
+    """Records that the writer could not wipe yet are not the reader's to wipe."""
     async with EmbeddedLog(tmp_path) as log:
         await log.create_topics([NewTopic("t", 1)])
         producer = await log.producer(client_id="p")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def full(directory: Path, room: int = 0) -> Iterator[None]:
-    """Let no file of the process grow beyond what the log's files are now, and `room` bytes more."""
+    """Let no file of the process grow beyond the present size of the log's files, and `room` bytes more."""
     with limited(max(path.stat().st_size for path in directory.glob("*.log")) + room):
         yield
 
@@ -43,8 +43,8 @@ async def log(tmp_path: Path) -> AsyncIterator[EmbeddedLog]:
 
 # The second one lets a part of what is written reach the disk.
 @pytest.mark.parametrize("room", [0, 100])
-async def test_what_does_not_fit_is_not_there(log: EmbeddedLog, tmp_path: Path, room: int) -> None:
-    """Nothing is acknowledged, readers see what was there before, and the next send after there is room goes on as if nothing had been."""
+async def test_mismatching_rows_are_absent(log: EmbeddedLog, tmp_path: Path, room: int) -> None:
+    """Nothing is acknowledged, readers see the earlier records, and the next send after there is room goes on as if nothing had been."""
     (partition,) = await new_topic(log)
     producer = await log.producer(client_id="p")
     await write(producer, partition, b"a")
@@ -80,7 +80,7 @@ async def test_a_commit_that_does_not_fit_may_be_repeated(log: EmbeddedLog, tmp_
 
 
 async def test_an_abort_that_does_not_fit_may_be_repeated(log: EmbeddedLog, tmp_path: Path) -> None:
-    """What is void stays so, whatever the producer tries; a new producer of the id cannot come either."""
+    """A void transaction stays so, with any calls of the producer; a new producer of the id cannot come either."""
     (partition,) = await new_topic(log)
     producer = await log.transactional_producer("x", client_id="p", timeout_ms=60_000)
     await write(producer, partition, b"a")
@@ -125,7 +125,7 @@ async def test_a_transaction_whose_time_is_over_is_aborted_when_there_is_room(
 
 
 async def test_a_refused_commit_is_void_even_if_that_cannot_be_written(log: EmbeddedLog, tmp_path: Path) -> None:
-    """IllegalGeneration comes first; closing the producer leaves the rest to whoever has the id next."""
+    """IllegalGeneration comes first; closing the producer leaves the rest to the next owner of the id."""
     (partition,) = await new_topic(log)
     producer = await log.transactional_producer("x", client_id="p", timeout_ms=60_000)
     await write(producer, partition, b"a")
@@ -139,7 +139,7 @@ async def test_a_refused_commit_is_void_even_if_that_cannot_be_written(log: Embe
 
 
 async def test_topics_need_room_as_well(log: EmbeddedLog, tmp_path: Path) -> None:
-    """What could not be created is not there, what could not be deleted still is, and so are records."""
+    """Topics that could not be created are not there, those that could not be deleted still are, and so are records."""
     (partition,) = await new_topic(log, cleanup_policy="compact")
     producer = await log.producer(client_id="p")
     await write(producer, partition, b"a")
@@ -179,7 +179,7 @@ async def test_records_that_could_not_be_wiped_are_not_read(log: EmbeddedLog, tm
 
 
 async def test_a_log_can_be_closed_without_room(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """What was acknowledged is there when it is opened again; without room it cannot be opened, and says so."""
+    """Acknowledged records are there when it is opened again; without room it cannot be opened, and the error says so."""
     log = EmbeddedLog(tmp_path, clock=Clock())
     await log.start()
     (partition,) = await new_topic(log)
@@ -198,7 +198,7 @@ async def test_a_log_can_be_closed_without_room(tmp_path: Path, caplog: pytest.L
 
 @pytest.mark.parametrize(("content", "message"), [("nonsense", "is damaged"), ("MANIFEST-009999\n", "could not be opened")])
 async def test_a_log_that_cannot_be_opened_again_says_so(log: EmbeddedLog, tmp_path: Path, content: str, message: str) -> None:
-    """After a failed write it has to be; until that works it neither reads nor writes, and then it goes on with what was acknowledged."""
+    """After a failed write it must be reopened; until that works it neither reads nor writes, and then it goes on with the acknowledged records."""
     (partition,) = await new_topic(log)
     producer = await log.producer(client_id="p")
     await write(producer, partition, b"a")
@@ -216,7 +216,7 @@ async def test_a_log_that_cannot_be_opened_again_says_so(log: EmbeddedLog, tmp_p
 
 
 async def test_a_log_that_could_not_be_opened_again_can_be_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is not in memory cannot be read meanwhile."""
+    """Records that are not in memory cannot be read meanwhile."""
     monkeypatch.setattr(_rocks, "_RECENT_BYTES", 0)
     async with EmbeddedLog(tmp_path) as log:
         one, two = await new_topic(log, 2)

@@ -1,4 +1,4 @@
-"""How long what a member has is its own."""
+"""The time for which a member may rely on its partitions."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class DictStore(Copies):
 
 
 class DictWindowStore(Copies):
-    """A timestamped window store that forgets what starts `retention_ms` or more before the latest start put into it."""
+    """A timestamped window store that forgets windows that start `retention_ms` or more before the latest start put into it."""
 
     counts = False
 
@@ -113,7 +113,7 @@ class Failure(NamedTuple):
 
 
 class Node:
-    """The context of one node, whose children are the lists `rows` and `batches`."""
+    """The context of one node, with the lists `rows` and `batches` as its children."""
 
     application_id: str = "app"
     task_id: TaskId = TaskId(0, 0)
@@ -203,7 +203,7 @@ class Node:
 
 
 class Outcome(NamedTuple):
-    """What one way of running gave."""
+    """The results of one way of running."""
 
     rows: list[Row]
     dropped: int

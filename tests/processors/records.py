@@ -14,7 +14,7 @@ HEADERS: tuple[tuple[str, bytes | None], ...] = (("h", b"1"),)
 
 
 class Refused(Exception):
-    """What a user's function raises."""
+    """An error of a user's function."""
 
 
 def refuse(value: Any) -> None:

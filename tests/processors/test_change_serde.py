@@ -33,7 +33,7 @@ def test_a_change_comes_back_as_it_went(new: str, old: str) -> None:
     ],
 )
 def test_a_change_is_written_as_kafka_streams_writes_it(change: tuple[str | None, str | None], data: bytes) -> None:
-    """ChangedSerializer of Kafka Streams 3.5 and later, byte for byte: zigzag varint of the new value's length, last byte what there is."""
+    """ChangedSerializer of Kafka Streams 3.5 and later, byte for byte: zigzag varint of the new value's length, last byte the form."""
     assert write(change) == data
     assert read(data) == change
 
@@ -46,7 +46,7 @@ def test_changes_of_versioned_tables_can_be_read() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"x\x06", b"\x7f\x02", b"\xff\xff\xff\xff\xff\xff\x02", b"\x06ne\x02", b"\xff\x82"[:1] + b"\x02"])
-def test_what_is_no_change_is_refused(data: bytes) -> None:
+def test_bytes_that_are_no_change_are_refused(data: bytes) -> None:
     """With an error that shows the bytes."""
     with pytest.raises(SerializationError):
         read(data)
@@ -59,7 +59,7 @@ def test_a_change_from_nothing_to_nothing_cannot_be_written() -> None:
 
 
 def test_the_serde_of_the_values_may_be_the_apps_default() -> None:
-    """It is filled in when the app knows it; until then the serde says what is missing."""
+    """It is filled in when the app knows it; until then the serde's error names the missing part."""
     unknown = ChangeSerde(None)
     with pytest.raises(SerializationError, match="Grouped"):
         unknown.serializer("t")

@@ -1,4 +1,4 @@
-"""The DSL of tables and aggregations: what it builds, beyond the graphs that are compared with Kafka Streams' own."""
+"""The DSL of tables and aggregations: its topologies, beyond the graphs that are compared with Kafka Streams' own."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def test_a_table_that_nobody_asks_for_rows_is_not_stored() -> None:
     assert operator(topology, "KTABLE-SOURCE") == TableSource()
 
 
-def test_what_comes_later_decides_that_a_table_is_stored() -> None:
-    """Grouping needs old values, and these come from a store at the source; what is in between computes."""
+def test_later_operations_decide_that_a_table_is_stored() -> None:
+    """Grouping needs old values, and these come from a store at the source; nodes in between compute."""
     builder = StreamsBuilder()
     source = table(builder)
     source.map_values(lambda value: value + "!").group_by(lambda key, value: (value, key)).count()
@@ -127,7 +127,7 @@ class Kept(ValueTransformer[str, str, str]):
         return value
 
 
-def test_who_reads_an_unstored_transformed_table_gets_its_stores_too() -> None:
+def test_a_reader_of_an_unstored_transformed_table_gets_its_stores_too() -> None:
     """The reading join is connected to the source's store and the transformer's."""
     builder = StreamsBuilder()
     rows = table(builder, "rows").transform_values(Kept, materialized=Materialized(value=STRING))
@@ -335,7 +335,7 @@ def test_a_global_table_can_be_named_or_not() -> None:
     assert set(topology.global_stores) == {"rows", "b-STATE-STORE-0000000002"}
 
 
-def test_sliding_windows_keep_what_new_windows_are_made_of() -> None:
+def test_sliding_windows_keep_the_records_of_new_windows() -> None:
     """Twice the time difference and the grace period; results may come out when windows close."""
     builder = StreamsBuilder()
     stream = builder.stream("in", TEXT).group_by_key().windowed_by(SlidingWindows.of_time_difference_and_grace(10, 5))
@@ -370,7 +370,7 @@ def test_a_count_with_options_but_no_name_lets_a_number_go_to_waste() -> None:
 
 
 def test_a_stream_becomes_a_table_behind_a_repartition_if_its_keys_changed() -> None:
-    """Whoever reads the table is connected to its store; a filter that is not looks behind."""
+    """A reader of the table is connected to its store; a filter without a store is passed over."""
     builder = StreamsBuilder()
     rows = builder.stream("in", TEXT).select_key(lambda _, value: value).to_table(Materialized("rows", STRING, STRING), name="t")
     plain = builder.stream("other", TEXT).to_table()

@@ -84,7 +84,7 @@ CHANGES = [("n", "o"), ("n", None), (None, "o"), (None, None)]
     ],
 )
 def test_a_change_is_joined_with_the_row_of_the_other_table(side: str, with_row: list[Any], without_row: list[Any]) -> None:
-    """What each kind of join makes of a new and an old value, with a row and without, is Kafka Streams'."""
+    """The results of each kind of join for a new and an old value, with a row and without, are Kafka Streams'."""
     mine_optional, theirs_optional = SIDES[side]
     operator = TableJoinSide(other=StoreView("s"), joiner=pair, mine_optional=mine_optional, theirs_optional=theirs_optional, send_old=True)
     for store, expected, timestamp in ((rows(k="t"), with_row, 50), (rows(), without_row, 7)):
@@ -124,7 +124,7 @@ def read(view: Any, **stores: Any) -> dict[str, Any]:
     return found
 
 
-def test_a_view_of_a_filter_shows_what_passes() -> None:
+def test_a_view_of_a_filter_shows_passing_rows() -> None:
     """Either way round."""
     view = FilterView(StoreView("s"), lambda _, value: value == "1", negated=False)
     assert read(view, s=rows(a="1", b="2")) == {"a": ("1", 50), "b": None, "c": None}
@@ -155,7 +155,7 @@ def test_a_view_of_a_map_shows_mapped_values_with_the_rows_times() -> None:
     ],
 )
 def test_a_view_of_a_join_joins_the_views_of_its_sides(left_optional: bool, right_optional: bool, expected: dict[str, Any]) -> None:
-    """With the later time; what is in neither table is in no join of them."""
+    """With the later time; a key that is in neither table is in no join of them."""
     view = JoinView(StoreView("left"), StoreView("right"), pair, left_optional, right_optional)
     right = DictStore()
     right.entries = {"a": ("3", 60), "c": ("4", 60)}

@@ -46,7 +46,7 @@ def node_with_children() -> tuple[Node, list[Row]]:
 
 
 def test_a_processor_forwards_to_all_or_to_one() -> None:
-    """Key, value, time and headers as told; what is not told stays."""
+    """Key, value, time and headers as given; others stay."""
     node, left = node_with_children()
     bound = ProcessorOperator("NODE", Doubling).bind(node)
     assert bound.batch is None
@@ -124,7 +124,7 @@ async def async_punctuator(time: int) -> None:
         (lambda c, r: c.schedule(1, PunctuationType.STREAM_TIME, async_punctuator), TypeError, "of node NODE is 'async def'"),
     ],
 )
-def test_what_cannot_be_is_told(act: Any, error: type[Exception], message: str) -> None:
+def test_impossible_requests_are_errors(act: Any, error: type[Exception], message: str) -> None:
     """With the node's name."""
     node, _ = node_with_children()
     bound = ProcessorOperator("NODE", partial(failing, act)).bind(node)
@@ -189,7 +189,7 @@ class Asynchronous(Processor[str, int, str, Any]):
 
 
 async def test_async_calls_run_side_by_side_and_are_emitted_in_the_order_wanted() -> None:
-    """What a call forwards is its own, also from tasks that it starts, and is handed on by emit only."""
+    """Forwards of a call are its own, also from tasks that it starts, and are handed on by emit only."""
     node, left = node_with_children()
     operator = ProcessorOperator("NODE", Asynchronous)
     assert operator.asynchronous == AsyncOptions()
@@ -265,7 +265,7 @@ async def some(key: object, value: object) -> None:
     """Do nothing."""
 
 
-def test_async_functions_are_found_where_they_hide() -> None:
+def test_hidden_async_functions_are_found() -> None:
     """Behind a partial, and in an object."""
     assert is_async(some)
     assert is_async(partial(some, 1))

@@ -61,7 +61,7 @@ def at(key: str, start: int, end: int) -> Windowed[str]:
 
 
 def drive(operator: Operator, records: Sequence[Batch], *, in_batches: bool) -> tuple[Any, ...]:
-    """Return what an operator makes of records: rows, drops, failures, and what is in the store."""
+    """Return the results of an operator for records: rows, drops, failures, and the content of the store."""
     store = new_store()
     node = Node({"s": store})
     node.snapshot = repr
@@ -84,7 +84,7 @@ def test_sessions_in_batches_are_sessions_one_by_one(records: list[Batch], gap: 
 
 @given(batches(KEYS), st.sampled_from([0, 1, 5, 10]), st.integers(0, 12))
 def test_final_results_are_the_last_updates(records: list[Batch], gap: int, grace: int) -> None:
-    """Of each session that is closed the one result that comes is what the updates have said last, unless it has grown into another since."""
+    """For each closed session the one result is the last update, unless it has grown into another since."""
     final_rows = drive(FinalSessionAggregate(sessions(gap, grace)), records, in_batches=False)[0]
     update_rows, _, _, left = drive(SessionAggregate(sessions(gap, grace)), records, in_batches=False)
     updates = [(row.key, row.value) for row in update_rows]
@@ -132,7 +132,7 @@ def test_a_record_at_the_time_of_a_session_of_one_record_deletes_nothing() -> No
 
 
 def test_a_session_takes_records_up_to_gap_and_grace_behind_stream_time() -> None:
-    """Its own end counts, as long as the record makes it: late is what would end before stream time minus both."""
+    """Its own end counts, as long as the record makes it: a record is late when its session would end before stream time minus both."""
     node = Node({"s": new_store()})
     process = SessionAggregate(sessions(gap=5, grace=3)).bind(node).process
     for key, timestamp in (("a", 10), ("b", 20), ("c", 12), ("d", 11), ("a", 7), ("a", 15)):
@@ -158,8 +158,8 @@ def test_final_results_come_once_and_in_the_order_of_their_ends() -> None:
     assert node.progress == {"s": 98}
 
 
-def test_what_has_come_out_is_remembered() -> None:
-    """Who takes over forwards nothing again, drops what is late for it, and forwards what had not closed yet."""
+def test_emitted_results_are_remembered() -> None:
+    """The next owner forwards nothing again, drops its late records, and forwards sessions that had not closed yet."""
     store = new_store()
     node = Node({"s": store})
     process = FinalSessionAggregate(sessions(gap=2)).bind(node).process

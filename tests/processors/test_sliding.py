@@ -32,7 +32,7 @@ TIMES = st.lists(st.integers(0, 60), min_size=1, max_size=12)
 
 @given(TIMES, st.sampled_from([1, 5, 10]))
 def test_every_window_that_a_record_begins_or_ends_has_just_its_records(times: list[int], length: int) -> None:
-    """Compared with what the definition says, whatever the order the records come in: no window is missing, none has a wrong sum."""
+    """Compared with the definition, in any order of records: no window is missing, none has a wrong sum."""
     node = Node({"s": DictWindowStore()})
     run(node, [("k", index, time) for index, time in enumerate(times)], aggregation(length, aggregator=lambda _, v, a: {*a, v}, initializer=set))
     latest: dict[Window, Any] = {row.key.window: row.value[0] for row in node.rows}
@@ -84,7 +84,7 @@ def test_records_without_key_or_value_and_late_ones_are_dropped() -> None:
 
 
 def test_a_time_has_one_window_that_ends_with_it() -> None:
-    """A second record of the same time changes what is there."""
+    """A second record of the same time changes the present windows."""
     rows = run(Node({"s": DictWindowStore()}), [("k", "x", 20), ("k", "y", 20)], aggregation(aggregator=folded))
     assert rows == [((10, 20), ("x", None), 20), ((10, 20), ("xy", None), 20)]
 
@@ -98,7 +98,7 @@ def test_deleted_results_are_gone() -> None:
 
 
 def test_aggregates_that_are_changed_in_place_do_not_get_into_two_windows() -> None:
-    """A window that begins with what is in another one has a copy of its own."""
+    """A window that begins with records of another one has a copy of its own."""
     store = DictWindowStore()
     run(
         Node({"s": store}),

@@ -111,7 +111,7 @@ OPERATORS: dict[str, Callable[[], Operator]] = {
 
 
 @pytest.mark.parametrize("name", OPERATORS)
-def test_batches_give_what_single_records_give(name: str) -> None:
+def test_batches_give_the_results_of_single_records(name: str) -> None:
     """The same records with the same times, headers and offsets, and the handler is asked about the same ones."""
     single = run(OPERATORS[name](), {}, batches(), in_batches=False)
     assert run(OPERATORS[name](), {}, batches(), in_batches=True) == single
@@ -121,8 +121,8 @@ def rows(operator: Operator) -> list[tuple[Any, Any, int, Headers]]:
     return [row[:4] for row in run(operator, {}, batches()[:1], in_batches=False).rows]
 
 
-def test_filter_keeps_what_holds() -> None:
-    """And filter_not what does not; headers and times stay."""
+def test_filter_keeps_matching_records() -> None:
+    """And filter_not the others; headers and times stay."""
     assert rows(Filter(lambda key, value: key == "a")) == [("a", 1, 10, ()), ("a", 4, 13, TAG)]
     assert [row[0] for row in rows(Filter(lambda key, value: key == "a", negate=True))] == [None, "b", "c", "b"]
 
@@ -194,8 +194,8 @@ class Split:
 
 @pytest.mark.parametrize("default", [True, False])
 @pytest.mark.parametrize("in_batches", [True, False])
-def test_branches_take_what_holds_first(default: bool, in_batches: bool) -> None:
-    """The first predicate that holds, else the default if there is one; what raises goes to the handler."""
+def test_the_first_branch_that_holds_takes_the_record(default: bool, in_batches: bool) -> None:
+    """The first predicate that holds, else the default if there is one; errors go to the handler."""
     branch = Branch()
     branch.branches += [(lambda key, value: value < 2, "low"), (lambda key, value: key == "a", "a"), (lambda key, value: False, "never")]
     branch.default = "rest" if default else None
@@ -244,7 +244,7 @@ ASYNC: dict[str, tuple[Stateless, list[tuple[Any, Any]]]] = {
 
 @pytest.mark.parametrize("name", ASYNC)
 async def test_an_async_function_is_called_and_its_result_emitted(name: str) -> None:
-    """What is handed on is what the plain operator would hand on, with the record's time and headers."""
+    """The results are those of the plain operator, with the record's time and headers."""
     operator, expected = ASYNC[name]
     node = Node({})
     bound = operator.bind_async(node)

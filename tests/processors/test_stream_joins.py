@@ -75,7 +75,7 @@ class Keeper(Node):
 
 
 class Join:
-    """Both sides of a join in one task, and what comes out of it."""
+    """Both sides of a join in one task, and its output."""
 
     def __init__(self, *, left: bool = False, outer: bool = False, before: int = 10, after: int = 10, grace: int = 0, keyed: bool = False) -> None:
         self.stores: dict[str, Any] = {"left": Duplicates(), "right": Duplicates(), "pending": Plain()}
@@ -100,7 +100,7 @@ class Join:
             self.close = bound.close
 
     def get(self, side: bool, key: Any, value: Any, timestamp: int, headers: Headers = ()) -> list[tuple[Any, Any, int]]:
-        """Process a record and return what came out for it."""
+        """Process a record and return its output."""
         before = len(self.node.rows)
         self.process[side](key, value, timestamp, headers)
         return [(row.key, row.value, row.timestamp) for row in self.node.rows[before:]]
@@ -168,7 +168,7 @@ def test_a_late_record_that_meets_none_comes_out_at_once() -> None:
     assert join.get(RIGHT, "k", "c", 30) == [("k", "None-c", 30)]
 
 
-def test_what_waits_comes_out_by_time_right_before_left_then_key() -> None:
+def test_waiting_records_come_out_by_time_right_before_left_then_key() -> None:
     """In one go, with the headers of the record that moved stream time."""
     join = Join(left=True, outer=True)
     for side, key, value, time in ((LEFT, "b", "1", 10), (RIGHT, "c", "2", 10), (LEFT, "a", "3", 10), (LEFT, "a", "4", 9)):
@@ -186,8 +186,8 @@ def test_values_of_one_key_and_time_wait_together() -> None:
     assert join.get(LEFT, "z", "z", 40) == [("k", "a-None", 10), ("k", "b-None", 10)]
 
 
-def test_looking_for_what_waits_ends_where_both_sides_still_wait() -> None:
-    """What is behind is not looked at, and comes out later."""
+def test_looking_for_waiting_records_ends_where_both_sides_still_wait() -> None:
+    """Later records are not scanned, and come out later."""
     join = Join(left=True, outer=True)
     for side, key, time in ((LEFT, "a", 11), (LEFT, "b", 20), (RIGHT, "c", 20), (RIGHT, "d", 21)):
         join.get(side, key, key, time)
@@ -195,8 +195,8 @@ def test_looking_for_what_waits_ends_where_both_sides_still_wait() -> None:
     assert sorted(place.key for place in join.stores["pending"].values) == ["b", "c", "d", "z"]
 
 
-def test_a_task_that_takes_over_lets_out_what_waits() -> None:
-    """What it finds in the store may be due already."""
+def test_a_task_that_takes_over_forwards_waiting_records() -> None:
+    """Records found in the store may be due already."""
     join = Join(left=True)
     join.stores["pending"].put(PendingKey(10, LEFT, "k"), ((LEFT, "a"),))
     assert join.get(RIGHT, "x", "b", 40) == [("k", "a-None", 10)]
@@ -232,7 +232,7 @@ def test_pending_values_are_written_as_kafka_streams_writes_them() -> None:
 
 
 def test_pending_serdes_take_the_apps_defaults() -> None:
-    """Where the user told none."""
+    """Where the user gave none."""
     assert PendingKeySerde(None).or_default(STRING).faithful
     assert not PendingKeySerde(None).faithful
     known = PendingKeySerde(STRING)
@@ -267,7 +267,7 @@ def test_a_named_join_names_its_nodes_stores_and_topics() -> None:
     assert {spec.type for spec in topology.stores.values()} == {"in_memory"}
 
 
-def test_a_left_join_has_a_store_of_what_waits_and_an_inner_one_has_none() -> None:
+def test_a_left_join_has_a_store_of_waiting_records_and_an_inner_one_has_none() -> None:
     """Serdes that are not given are the streams'."""
     windows = JoinWindows.of_time_difference_with_no_grace(5)
     builder = StreamsBuilder()

@@ -67,7 +67,7 @@ class Rig:
         self.process = Suppress(store="s", wait_ms=wait, **options).bind(self.node).process
 
     def change(self, key: Any, new: Any, old: Any, timestamp: int, headers: Headers = ()) -> list[tuple[Any, Any, int]]:
-        """Process a change and return what came out for it."""
+        """Process a change and return its output."""
         before = len(self.node.rows)
         self.process(key, (new, old), timestamp, headers)
         return [(row.key, row.value, row.timestamp) for row in self.node.rows[before:]]
@@ -92,7 +92,7 @@ def test_deletes_go_on_after_a_time_limit() -> None:
 
 
 def test_one_result_of_a_window_goes_on_when_it_has_closed_unless_it_was_deleted() -> None:
-    """The window's end plus the grace period is what stream time has to reach."""
+    """Stream time must reach the window's end plus the grace period."""
     rig = Rig(wait=3, until_close=True)
     early, late = Windowed("k", Window(0, 10)), Windowed("k", Window(10, 20))
     assert rig.change(late, 1, 0, 11) + rig.change(early, 1, 0, 5) + rig.change(early, 2, 1, 6) == []
@@ -123,8 +123,8 @@ def test_a_full_buffer_that_must_not_emit_early_ends_processing() -> None:
         rig.change("b", "1", None, 2)
 
 
-def test_a_task_that_takes_over_goes_on_with_what_waits() -> None:
-    """What is in the store is due as it was."""
+def test_a_task_that_takes_over_goes_on_with_waiting_records() -> None:
+    """Records in the store are due as before."""
     first = Rig(max_bytes=1_000)
     first.change("b", "1", None, 5)
     first.change("a", "1", None, 5)
@@ -159,13 +159,13 @@ OPTIONAL = st.none() | st.text(max_size=5)
     st.lists(st.tuples(st.text(max_size=3), st.none() | st.binary(max_size=3))),
     st.none() | st.tuples(st.text("in.é", min_size=1), st.integers(0, 99), st.integers(0, 1 << 62)),
 )
-def test_what_is_held_comes_back_as_it_went(row: tuple[int, Any, Any, Any, int], headers: list[Any], origin: tuple[str, int, int] | None) -> None:
+def test_held_records_come_back_unchanged(row: tuple[int, Any, Any, Any, int], headers: list[Any], origin: tuple[str, int, int] | None) -> None:
     """Nulls, headers, and where it came from included."""
     held = Held(*row, tuple(headers), origin)
     assert read(write(held)) == held
 
 
-def test_what_is_held_is_written_as_kafka_streams_writes_it() -> None:
+def test_held_records_are_written_as_kafka_streams_writes_them() -> None:
     """BufferValue and buffer time, version 3: context, prior, old (or that it is the prior one), new, time."""
     header, unknown = b"\0\0\0\1" + b"\0\0\0\1h\0\0\0\1v", b"\xff" * 8 + b"\0\0\0\0" + b"\xff" * 4
     values = b"\0\0\0\1p" + b"\xff\xff\xff\xfe" + b"\0\0\0\3new" + b"\0\0\0\0\0\0\0\5"
@@ -178,7 +178,7 @@ def test_what_is_held_is_written_as_kafka_streams_writes_it() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\0" * 20, b"\0" * 24 + b"\0\0\0\1" + b"\0\0\0\x09x", b"\0" * 28 + b"\xff\xff\xff\xf0" * 4])
-def test_what_is_nothing_held_is_refused(data: bytes) -> None:
+def test_bytes_that_are_no_held_record_are_refused(data: bytes) -> None:
     """With an error that shows the bytes."""
     with pytest.raises(SerializationError):
         read(data)
@@ -223,7 +223,7 @@ def test_waiting_for_windows_takes_their_grace_period_from_upstream() -> None:
 
 
 def test_a_suppressed_table_can_be_joined() -> None:
-    """The join reads what was seen last: it is connected to what waits and to what is upstream."""
+    """The join reads the last state: it is connected to the waiting records and to the nodes upstream."""
     builder = StreamsBuilder()
     rows = builder.table("in", Consumed(STRING, STRING), Materialized("rows"))
     buffer = BufferConfig(max_bytes=100, when_full="emit_early", logging=False)
@@ -237,8 +237,8 @@ def test_a_suppressed_table_can_be_joined() -> None:
     assert not suppress_of(builder).shut_down
 
 
-def test_what_makes_no_sense_is_refused() -> None:
-    """Each with what to do instead."""
+def test_senseless_options_are_refused() -> None:
+    """Each with the alternative."""
     with pytest.raises(TopologyError, match="until_time_limit"):
         StreamsBuilder().table("in").suppress(Suppressed.until_window_closes(BufferConfig.unbounded()))
     with pytest.raises(TopologyError, match="0 or more"):

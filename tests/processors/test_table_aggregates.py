@@ -61,14 +61,14 @@ def test_an_aggregate_loses_the_old_value_and_gets_the_new_one() -> None:
 
 
 def test_nothing_is_taken_out_of_no_aggregate() -> None:
-    """A change whose old value was never put in only adds, at its own time."""
+    """A change with an old value that was never put in only adds, at its own time."""
     store = DictStore()
     assert aggregated(store, ((None, "a"), 5), (("b", "a"), 3)) == [((None, None), 5), (("0+b", None), 3)]
     assert store.entries == {"g": ("0+b", 3)}
 
 
 def test_an_aggregate_that_a_subtractor_ends_begins_anew() -> None:
-    """The initial aggregate is made once more for what is added."""
+    """The initial aggregate is made once more for the added value."""
     rows = aggregated(DictStore(), (("a", None), 5), (("b", "all"), 3), ((None, "all"), 9), send_old=False)
     assert rows == [(("0+a", None), 5), (("0+b", None), 5), ((None, None), 9)]
 

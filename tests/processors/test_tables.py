@@ -70,7 +70,7 @@ def test_changes_become_records_in_batches_as_one_by_one(records: list[Batch]) -
     both_ways(TablePassThrough(), False, records)
 
 
-def test_a_stored_table_sends_what_the_store_had_before() -> None:
+def test_a_stored_table_sends_the_earlier_value_of_the_store() -> None:
     """Updates with an older timestamp update all the same; a delete of nothing goes on; keyless records are dropped."""
     store = DictStore()
     records = Batch(["a", "a", "a", "b", None], ["x", "y", None, None, "x"], [5, 3, 7, 8, 9])
@@ -90,7 +90,7 @@ def test_a_filter_with_old_values_does_not_tell_of_nothing_that_stays_nothing() 
 
 
 def test_a_stored_filter_takes_the_old_value_from_its_own_store() -> None:
-    """What came from upstream as the old value is not looked at."""
+    """The old value from upstream is not used."""
     store = DictStore()
     store.entries["a"] = ("was", 1)
     outcome = run(TableFilter(predicate=is_x, store="s", send_old=True), {"s": store}, [Batch(["a"], [("x", "other")], [2])], in_batches=False)

@@ -1,4 +1,4 @@
-"""Tables whose values a user's object computes."""
+"""Tables with values that a user's object computes."""
 
 from __future__ import annotations
 

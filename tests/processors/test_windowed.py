@@ -124,7 +124,7 @@ def final(node: Node, records: Batch, grace: int = 0, **options: Any) -> list[Ro
 
 
 def test_a_window_comes_out_once_when_it_closes_by_start_then_key() -> None:
-    """With the time of its result and the headers of the record that closed it; what is open does not come out."""
+    """With the time of its result and the headers of the record that closed it; open windows do not come out."""
     node = Node({"s": DictWindowStore()})
     headers = (("h", b"1"),)
     rows = final(node, Batch(["b", "a", "b", "a", "c"], ["x"] * 5, [3, 5, 12, 4, 25], [(), (), (), (), headers], range(5)))
@@ -145,7 +145,7 @@ def test_no_result_is_lost_to_a_store_that_keeps_no_more_than_size_and_grace() -
 
 
 def test_results_come_out_once_also_across_a_restart() -> None:
-    """Up to where they came out is committed with the task's offsets: who takes over goes on from there."""
+    """The time up to which they came out is committed with the task's offsets: the next owner goes on from there."""
     store = DictWindowStore()
     first = Node({"s": store})
     assert len(final(first, Batch(["a", "b"], ["x"] * 2, [3, 13]))) == 1

@@ -1,4 +1,4 @@
-"""A topology with a store of each kind, which its records say what to do with."""
+"""A topology with a store of each kind, which its records change."""
 
 from __future__ import annotations
 

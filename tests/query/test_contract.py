@@ -1,4 +1,4 @@
-"""What every store can be asked: each kind, in each engine, at each level of isolation."""
+"""The queries of every store: each kind, in each engine, at each level of isolation."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def run(engine: StoreType, isolation: IsolationLevel, test: Callable[[Any], Awai
 
 
 def table(isolation: IsolationLevel) -> dict[str, str]:
-    """Return what a table is to hold."""
+    """Return the expected rows of a table."""
     if isolation is COMMITTED:
         return {"a": "a1", "b": "b1", "bb": "bb1", "c": "c1"}
     return {"a": "a2", "bb": "bb1", "c": "c1", "d": "d2"}
 
 
 def windows(isolation: IsolationLevel) -> dict[tuple[str, int], str]:
-    """Return what windows are to be there: keys are put one second after the other."""
+    """Return the expected windows: keys are put one second after the other."""
     found = {("a", SECOND): "a1", ("b", 2 * SECOND): "b1", ("bb", 3 * SECOND): "bb1", ("c", 4 * SECOND): "c1"}
     if isolation is not COMMITTED:
         del found["b", 2 * SECOND]
@@ -61,7 +61,7 @@ def windows(isolation: IsolationLevel) -> dict[tuple[str, int], str]:
 
 
 def history(isolation: IsolationLevel) -> dict[str, list[tuple[int, list[str] | None]]]:
-    """Return the values that each key is to have had, by the time from which on it had it; what is put later has the earlier times here."""
+    """Return the expected values of each key, by the time from which on it had them; later puts have the earlier times here."""
     found: dict[str, list[tuple[int, list[str] | None]]] = {
         "a": [(SECOND + 5, ["a1"])],
         "b": [(2 * SECOND + 5, ["b1"])],
@@ -80,7 +80,7 @@ async def streamed(scan: StoreScan[Any]) -> list[Any]:
 
 @pytest.mark.parametrize("name", ["plain", "timed", "lists"])
 def test_a_key_value_store_is_read_by_key(engine: StoreType, isolation: IsolationLevel, name: str) -> None:
-    """`get` returns the value, without its timestamp, and None for what is not there."""
+    """`get` returns the value, without its timestamp, and None for a missing key."""
 
     async def test(store: Callable[..., StoreQueries]) -> None:
         expected = table(isolation)
@@ -151,7 +151,7 @@ def test_a_window_store_is_scanned(engine: StoreType, isolation: IsolationLevel)
 
 
 def duplicates(isolation: IsolationLevel) -> list[tuple[tuple[str, int], str]]:
-    """Return what a store that keeps all is to hold, by key, then by time, then as they were put; there are no deletes."""
+    """Return the expected content of a store that keeps all, by key, then by time, then as they were put; there are no deletes."""
     found = [(("a", SECOND), "a1"), (("b", 2 * SECOND), "b1"), (("bb", 3 * SECOND), "bb1"), (("c", 4 * SECOND), "c1")]
     return found if isolation is COMMITTED else [found[0], (("a", SECOND), "a2"), *found[1:], (("d", 3 * SECOND), "d2")]
 
@@ -178,7 +178,7 @@ def test_a_window_store_with_duplicates_is_read(engine: StoreType, isolation: Is
 
 
 def test_a_versioned_store_is_read_as_of_a_time(engine: StoreType, isolation: IsolationLevel) -> None:
-    """`get` returns the latest version, or that of `as_of`; `versions` all of a span. What is handed out is the caller's own."""
+    """`get` returns the latest version, or that of `as_of`; `versions` all of a span. Returned objects are the caller's own."""
 
     async def test(store: Callable[..., StoreQueries]) -> None:
         versioned = store("versioned")
@@ -204,7 +204,7 @@ def test_a_versioned_store_is_read_as_of_a_time(engine: StoreType, isolation: Is
 
 
 def sessions(isolation: IsolationLevel) -> dict[Windowed[str], str]:
-    """Return what sessions are to be there: of five milliseconds, one second after the other."""
+    """Return the expected sessions: of five milliseconds, one second after the other."""
     return {Windowed(key, Window(start, start + 5)): value for (key, start), value in windows(isolation).items()}
 
 
@@ -262,8 +262,8 @@ def test_timestamps_are_had_by_asking(engine: StoreType, isolation: IsolationLev
     run(engine, isolation, test)
 
 
-def test_what_is_handed_out_is_the_callers_own(engine: StoreType, isolation: IsolationLevel) -> None:
-    """A value that can be changed in place is a copy: what the caller does to it is of no consequence."""
+def test_returned_objects_are_the_callers_own(engine: StoreType, isolation: IsolationLevel) -> None:
+    """A value that can be changed in place is a copy: the caller's changes to it have no effect."""
 
     async def test(store: Callable[..., StoreQueries]) -> None:
         for _ in range(2):

@@ -25,7 +25,7 @@ OPTIONS: dict[str, Any] = {"topics": {"in": 1}, "commit_interval_ms": 5_000, "wa
 
 
 def counts(store: Any = "rocksdb", **options: Any) -> Topology:
-    """Count by key what has a value other than `-`."""
+    """Count by key the values other than `-`."""
     builder = StreamsBuilder()
     kept = builder.stream("in", STRINGS).filter(lambda _, value: value != "-")
     kept.group_by_key().count(Materialized("counts", serdes.STRING, serdes.LONG, store_type=store, **options))
@@ -50,8 +50,8 @@ async def anew(harness: AppHarness) -> None:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("store", STORES)
-def test_a_standby_knows_how_far_it_is(store: str, guarantee: str) -> None:
-    """What the changelog tells is its position: it meets the bounds up to there, and says of others that it is not up to them."""
+def test_a_standby_knows_its_position(store: str, guarantee: str) -> None:
+    """The changelog gives its position: it meets the bounds up to there, and answers NOT_UP_TO_BOUND to others."""
 
     async def test(harness: AppHarness) -> None:
         async with other(harness) as second:
@@ -86,7 +86,7 @@ def test_a_standby_knows_how_far_it_is(store: str, guarantee: str) -> None:
 
 @pytest.mark.parametrize("store", STORES)
 def test_a_position_is_handed_over(store: str) -> None:
-    """A standby that takes over, and a task that becomes a standby, are never behind what was told of their last commit."""
+    """A standby that takes over, and a task that becomes a standby, are never behind the reported position of their last commit."""
 
     async def test(harness: AppHarness) -> None:
         await harness.produce("in", "a", "v")
@@ -117,7 +117,7 @@ def test_a_position_is_handed_over(store: str) -> None:
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("crash", [False, True])
 def test_a_bound_holds_after_a_restart(crash: bool, guarantee: str) -> None:
-    """What was committed is met at once, what was not is not, until it is done again; while it restores, a store is where its database is."""
+    """A committed position is met at once, another one is not, until its work is done again; while it restores, a store is where its database is."""
     seen: list[int | None] = []
 
     class Looks(RestoreListener):
@@ -126,7 +126,7 @@ def test_a_bound_holds_after_a_restart(crash: bool, guarantee: str) -> None:
         def on_restore_start(self, partition: TopicPartition, store: str, start: int | None) -> None:
             setup = run[0].app._setup
             assert setup is not None
-            seen.extend(resident.position("counts", committed=True).get(("in", 0)) for resident in setup.residents)
+            seen.extend(registered.position("counts", committed=True).get(("in", 0)) for registered in setup.store_registry)
 
     run: list[AppHarness] = []
 
@@ -165,8 +165,8 @@ def test_a_bound_holds_after_a_restart(crash: bool, guarantee: str) -> None:
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_what_has_no_changelog_does_not_claim_what_it_has_lost(store: str) -> None:
-    """A store on disk has its position there; one in memory has none after a restart, until it changes, whatever the group has committed."""
+def test_stores_without_a_changelog_do_not_claim_lost_positions(store: str) -> None:
+    """A store on disk has its position there; one in memory has none after a restart, until it changes, with any committed offsets of the group."""
 
     async def test(harness: AppHarness) -> None:
         await harness.produce("in", "a", "v")
@@ -189,7 +189,7 @@ def test_what_has_no_changelog_does_not_claim_what_it_has_lost(store: str) -> No
     run_app(test, counts(store, logging=False), **OPTIONS)
 
 
-def test_what_a_cache_holds_back_is_not_part_of_a_position() -> None:
+def test_cached_updates_are_not_part_of_a_position() -> None:
     """A store behind a cache is where the last commit was as long as the cache holds something; the store of the cache has it all."""
     builder = StreamsBuilder()
     table = builder.stream("in", STRINGS).group_by_key().count(Materialized("counts", serdes.STRING, serdes.LONG))

@@ -45,7 +45,7 @@ OPTIONS: dict[str, Any] = {"topics": {"in": 3}, "commit_interval_ms": 600_000}
 
 
 def test_positions_are_values() -> None:
-    """Positions are merged to the higher offset of each partition, compared by what they say, and travel as JSON."""
+    """Positions are merged to the higher offset of each partition, compared by content, and travel as JSON."""
     one, other = Position.of({"a": {0: 5, 1: 2}}), Position.of({"a": {0: 3, 2: 1}, "b": {0: 9}})
     merged = one.merge(other)
     assert merged == Position.of({"a": {0: 5, 1: 2, 2: 1}, "b": {0: 9}}) == other.merge(one)
@@ -78,7 +78,7 @@ def test_bounds_speak_of_their_own_partitions() -> None:
     assert repr(bound) == "PositionBound.at(Position.of({'a': {0: 5, 1: 2}}))"
 
 
-def test_results_say_what_they_are() -> None:
+def test_results_have_a_readable_repr() -> None:
     """A failed result has no value, and a request that is to match in one partition has one result."""
     found, nothing = QueryResult("v", position=Position.of({"a": {0: 1}})), QueryResult[str](None)
     failed = QueryResult[str](None, FailureReason.NOT_PRESENT, "it is elsewhere")
@@ -144,7 +144,7 @@ def test_each_query_is_answered_by_partition(engine: StoreType) -> None:
 
 
 def test_a_query_of_another_kind_is_unknown() -> None:
-    """A store that cannot be asked that answers UNKNOWN_QUERY_TYPE, whoever made the query."""
+    """A store that does not support a query answers UNKNOWN_QUERY_TYPE, for any author of the query."""
 
     class Riddle(Query[str]):
         """Not known to any store."""
@@ -186,7 +186,7 @@ def test_partitions_that_are_asked_for_answer_each_for_itself() -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_bound_is_held_against_the_position_of_the_level(engine: StoreType) -> None:
-    """What is not committed counts for READ_UNCOMMITTED only; a commit makes it count for both. A position that was told is one that is met."""
+    """Uncommitted changes count for READ_UNCOMMITTED only; a commit makes them count for both. A reported position is met."""
 
     async def test(harness: AppHarness) -> None:
         async def ask(isolation: Any, bound: PositionBound, **options: Any) -> QueryResult[Any]:
@@ -215,7 +215,7 @@ def test_a_bound_is_held_against_the_position_of_the_level(engine: StoreType) ->
 
 
 def test_a_position_outlives_a_restart_and_a_rollback() -> None:
-    """What is committed stays part of the position when the app is started anew, and what is rolled back does not."""
+    """Committed changes stay part of the position when the app is started anew, and rolled-back ones do not."""
 
     async def test(harness: AppHarness) -> None:
         async def position(level: Any) -> Any:
@@ -249,7 +249,7 @@ def test_a_global_store_answers_as_a_whole() -> None:
         assert dict(result.position.partitions("names")) == {0: 4}
         assert (await harness.app.query(StateQueryRequest(store="names", query=RangeQuery()))).global_result.value[0] == ("n0", "0")  # type: ignore[union-attr,index]  # it is there
         assert await harness.app.store_lags() == {}
-        harness.app._setup.residents.leave(next(iter(harness.app._setup.residents)).task)  # type: ignore[union-attr]  # it is there
+        harness.app._setup.store_registry.leave(next(iter(harness.app._setup.store_registry)).task)  # type: ignore[union-attr]  # it is there
         gone = (await harness.app.query(StateQueryRequest(store="names", query=KeyQuery("n3")))).global_result
         assert gone is not None
         assert gone.failure is FailureReason.NOT_PRESENT
@@ -275,7 +275,7 @@ def test_an_app_that_closes_answers_no_request(monkeypatch: pytest.MonkeyPatch) 
     run("in_memory", test)
 
 
-def test_what_cannot_be_asked_is_part_of_the_result() -> None:
+def test_an_unsupported_query_is_part_of_the_result() -> None:
     """A key that its serde cannot write fails the query in each partition, not the caller."""
 
     async def test(harness: AppHarness) -> None:

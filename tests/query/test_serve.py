@@ -1,4 +1,4 @@
-"""Stores that an app serves to other processes: what is read, and who is turned away."""
+"""Stores that an app serves to other processes: their rows, and the refused clients."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ async def test_rows_are_those_of_the_changelog(kind: str, tmp_path: Path) -> Non
             assert (described.partitions, described.count, described.changelog) == ([0, 1], 2, f"app-{store}-changelog")
 
 
-async def test_some_keys_are_looked_for_where_they_are(tmp_path: Path) -> None:
+async def test_some_keys_are_looked_up_in_their_partitions(tmp_path: Path) -> None:
     """One after the other in a key-value store, all windows and sessions of them in others; a global store is one partition."""
     async with served(tmp_path) as (_, endpoint):
         whole = [await asyncio.to_thread(reading, endpoint, rows_of(ReadRows("counts", number))) for number in range(2)]
@@ -113,7 +113,7 @@ def sizes_of(request: ReadRows) -> Callable[[LiveStores], list[tuple[int, int]]]
 
 
 async def test_a_long_search_shows_signs_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As long as nothing is found there are frames without rows, so that whoever asked goes on waiting."""
+    """As long as nothing is found there are frames without rows, so that the client goes on waiting."""
     monkeypatch.setattr(_serve, "_SIGN_SECONDS", 0)
     monkeypatch.setattr(_scan, "SLICE_SECONDS", 0)
     async with served(tmp_path) as (_, endpoint):
@@ -138,7 +138,7 @@ async def test_frames_are_bounded_by_bytes(tmp_path: Path, monkeypatch: pytest.M
 
 
 async def test_strangers_are_told_nothing(tmp_path: Path) -> None:
-    """The endpoint is on this machine only; without its token there is no answer, and what is no request ends the connection."""
+    """The endpoint is on this machine only; without its token there is no answer, and bytes that are no request end the connection."""
     async with served(tmp_path) as (_, endpoint):
         assert endpoint.address.startswith("127.0.0.1:")
         with pytest.raises(ConfigError, match="this is not the token"):
@@ -170,7 +170,7 @@ def tell(address: str, said: bytes) -> bytes:
         return answer
 
 
-async def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
+async def test_unreadable_records_are_errors(tmp_path: Path) -> None:
     """The error that the app would raise, where it is asked from; the connection can be used on."""
     async with served(tmp_path) as (_, endpoint):
 
@@ -189,7 +189,7 @@ async def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
 
 
 async def test_an_instance_that_has_nothing_of_a_store_says_so(tmp_path: Path) -> None:
-    """Another one has it: whoever reads asks them all."""
+    """Another one has it: a reader asks them all."""
     async with served(tmp_path / "one") as (app, endpoint):
         async with App(counting("rocksdb"), StreamsConfig(application_id="app", client_id="two", state_dir=tmp_path / "two"), log=app.log) as other:
             for each in (app, other, app):

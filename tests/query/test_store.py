@@ -1,4 +1,4 @@
-"""Where a store is when it is asked: not started yet, restoring, in a thread, moved, closed."""
+"""The place of a queried store: not started yet, restoring, in a thread, moved, closed."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_name_that_the_topology_does_not_have_is_told_at_once() -> None:
 
 
 def test_before_the_start_and_after_the_end_there_is_nothing_to_read() -> None:
-    """An app that is not started, is closed, or has ended by an error says that it is NotRunning, whatever it is asked."""
+    """An app that is not started, is closed, or has ended by an error raises NotRunning for any query."""
     bomb = Bomb()
 
     async def refused(app: App, match: str) -> None:
@@ -103,7 +103,7 @@ def test_before_the_start_and_after_the_end_there_is_nothing_to_read() -> None:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_the_level_of_isolation_is_a_setting(guarantee: str) -> None:
-    """Exactly once queries see what is committed, at least once all there is; the setting says otherwise, and each query may."""
+    """Exactly once queries see committed rows, at least once all rows; the setting changes that, and so may each query."""
 
     async def test(harness: AppHarness) -> None:
         await put(harness, a="a1")
@@ -127,7 +127,7 @@ def test_the_level_of_isolation_is_a_setting(guarantee: str) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_key_of_another_instance_is_an_error(engine: StoreType) -> None:
-    """A key whose partition is elsewhere is NOT_PRESENT here, and found there; a scan has the rows of the partitions that are here."""
+    """A key of a partition elsewhere is NOT_PRESENT here, and found there; a scan has the rows of the partitions that are here."""
 
     async def test(harness: AppHarness) -> None:
         expected = await fill(harness)
@@ -233,7 +233,7 @@ def test_a_scan_does_not_keep_an_app_from_closing(engine: StoreType, monkeypatch
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_task_that_restores_is_not_up_to_date(engine: StoreType) -> None:
-    """While a task restores, its store is NOT_ACTIVE; who allows what is stale reads what is there so far; lags tell how much is missing."""
+    """While a task restores, its store is NOT_ACTIVE; a query that allows stale reads gets the rows so far; lags tell how much is missing."""
     seen: dict[str, Any] = {"reasons": set(), "stale": [], "lags": []}
     looking: set[asyncio.Future[None]] = set()
 
@@ -290,14 +290,14 @@ def test_a_task_that_restores_is_not_up_to_date(engine: StoreType) -> None:
 
 
 def test_a_standby_is_stale() -> None:
-    """A store that is kept as a standby is NOT_ACTIVE, unless what is stale is allowed."""
+    """A standby store is NOT_ACTIVE, unless stale reads are allowed."""
 
     async def test(harness: AppHarness) -> None:
         await fill(harness)
         setup = harness.app._setup
         assert setup is not None
-        for resident in setup.residents:
-            setup.residents.standby(resident.task, resident.stores)
+        for registered in setup.store_registry:
+            setup.store_registry.standby(registered.task, registered.stores)
         with pytest.raises(QueryFailed, match=r"may be stale: \d \(standby\)") as failed:
             await harness.app.store("counts").get("k0001")
         assert failed.value.reason is FailureReason.NOT_ACTIVE
@@ -309,15 +309,15 @@ def test_a_standby_is_stale() -> None:
 
 
 def test_a_store_that_is_closed_behind_the_scenes_is_gone() -> None:
-    """Whatever closes a store, whoever reads it is told that it is not here; what was committed of a task that has left is nobody's business."""
+    """When a store is closed, for any reason, its reader gets NOT_PRESENT; committed rows of a task that has left are not readable here."""
 
     async def test(harness: AppHarness) -> None:
         await fill(harness)
         setup = harness.app._setup
         assert setup is not None
-        setup.residents.committed(TaskId(7, 7), Frozen({}, {}, {}))
-        for resident in setup.residents:
-            resident.stores.close(clean=False)
+        setup.store_registry.committed(TaskId(7, 7), Frozen({}, {}, {}))
+        for registered in setup.store_registry:
+            registered.stores.close(clean=False)
         for ask in (lambda: harness.app.store("counts").get("k0001"), harness.app.store("counts").all):
             with pytest.raises(QueryFailed, match="has left this instance") as failed:
                 await ask()
@@ -370,8 +370,8 @@ def test_a_scan_lets_others_have_their_turn(engine: StoreType, name: str) -> Non
     run_app(test, everything(engine), topics={"in": 2})
 
 
-def test_a_reader_who_never_ends_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What commits replace is remembered for a scan only up to a limit: then the scan raises, and says why."""
+def test_a_reader_that_never_ends_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows replaced by commits are remembered for a scan only up to a limit: then the scan raises, with the reason."""
     monkeypatch.setattr(_scan, "SLICE_SECONDS", 0.0)
     monkeypatch.setattr(_scan, "GLANCES", 1)
     monkeypatch.setattr(_row_scan, "MOST_NOTES", 300)
@@ -390,7 +390,7 @@ def test_a_reader_who_never_ends_is_left_behind(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_bytes_that_no_serde_reads_are_told_of() -> None:
-    """What the serde cannot read is a SerializationError to who reads, and STORE_EXCEPTION in the result of a request."""
+    """Bytes that the serde cannot read are a SerializationError to the reader, and STORE_EXCEPTION in the result of a request."""
     builder = StreamsBuilder()
     picky = serdes.Serde.of(str.encode, lambda data: data.decode("ascii"))
     builder.stream("in", STRINGS).to_table(Materialized("table", serdes.STRING, picky, store_type="rocksdb"))
@@ -481,7 +481,7 @@ async def send(log: EmbeddedLog, *values: str) -> None:
 
 
 async def test_a_task_in_a_thread_is_visited_between_two_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A query of a task whose functions block waits for its thread, until the deadline; what waits is answered when the thread is back."""
+    """A query of a task with blocking functions waits for its thread, until the deadline; waiting queries are answered when the thread is back."""
     monkeypatch.setattr(_scan, "SLICE_SECONDS", 0.0)
     gate = Gate()
     config = StreamsConfig(application_id="app", state_dir=tmp_path, poll_ms=5)
@@ -506,14 +506,14 @@ async def test_a_task_in_a_thread_is_visited_between_two_slices(tmp_path: Path, 
         given_up = asyncio.ensure_future(app.store("table").get("k0"))
         await asyncio.sleep(0)
         given_up.cancel()
-        app._metrics.tasks[TaskId(0, 0)].absence.visits[-1]()  # nobody waits for it any more
+        app._metrics.tasks[TaskId(0, 0)].thread_guard.on_return[-1]()  # nobody waits for it any more
         gate.open.set()
         assert (await behind).partition_results[0].failure is FailureReason.NOT_UP_TO_BOUND
         assert await one in {"v0", "hold"}
         found = (await all_of_it).partition_results[0].value
         assert found is not None
         assert [key for key, _ in found] == ["k0", "k1"]
-        assert app._metrics.tasks[TaskId(0, 0)].absence.visits == []
+        assert app._metrics.tasks[TaskId(0, 0)].thread_guard.on_return == []
 
 
 async def test_stores_are_read_from_another_thread(tmp_path: Path) -> None:
@@ -540,7 +540,7 @@ async def test_stores_are_read_from_another_thread(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_real_standby_answers_who_allows_it(engine: StoreType) -> None:
+def test_a_real_standby_answers_queries_that_allow_it(engine: StoreType) -> None:
     """With a standby replica each instance has all partitions: half of them NOT_ACTIVE, read with `stale`, and up to date when it has taken over."""
 
     async def test(harness: AppHarness) -> None:
@@ -573,8 +573,8 @@ def test_a_real_standby_answers_who_allows_it(engine: StoreType) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_what_a_cache_holds_back_is_read_all_the_same(engine: StoreType) -> None:
-    """A cache holds back what goes downstream, not what queries see."""
+def test_cached_updates_are_visible_to_queries(engine: StoreType) -> None:
+    """A cache holds back updates from nodes downstream, not from queries."""
 
     async def test(harness: AppHarness) -> None:
         for number in range(1, 4):
@@ -591,13 +591,13 @@ def test_what_a_cache_holds_back_is_read_all_the_same(engine: StoreType) -> None
 
 def test_nobody_visits_a_task_whose_thread_goes_on() -> None:
     """Visits wait until a thread has come to its end; one that is not waited for any more may not have."""
-    absence = ThreadGuard()
+    thread_guard = ThreadGuard()
     visited: list[int] = []
-    for quiet, visits in ((False, []), (True, [1])):
-        absence.begin()
-        if not visited and not absence.visits:
-            absence.visits.append(lambda: visited.append(1))
-        assert absence.since is not None
-        absence.end(quiet=quiet)
-        assert visited == visits
-        assert len(absence.visits) == 1 - len(visits)
+    for quiet, on_return in ((False, []), (True, [1])):
+        thread_guard.begin()
+        if not visited and not thread_guard.on_return:
+            thread_guard.on_return.append(lambda: visited.append(1))
+        assert thread_guard.since is not None
+        thread_guard.end(quiet=quiet)
+        assert visited == on_return
+        assert len(thread_guard.on_return) == 1 - len(on_return)

@@ -83,7 +83,7 @@ async def feed(harness: AppHarness, random: Random, number: int) -> None:
 
 
 class Watch:
-    """Read all there is, again and again, and keep what was seen."""
+    """Read all rows, again and again, and keep them."""
 
     def __init__(self, random: Random) -> None:
         self.seen: dict[str, list[str]] = {}
@@ -123,7 +123,7 @@ class Watch:
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("seed", range(4))
-def test_what_is_read_as_committed_is_never_taken_back(engine: StoreType, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_committed_reads_are_never_taken_back(engine: StoreType, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """While transactions abort, every value that a READ_COMMITTED query has seen is in the committed output, and none comes back that was replaced.
 
     A scan sees one moment of each partition: no coin is ever missing, though others run between any two rows.
@@ -155,7 +155,7 @@ def test_what_is_read_as_committed_is_never_taken_back(engine: StoreType, seed: 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_all_partitions_are_seen_at_one_moment(engine: StoreType, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A scan over all partitions sees what one commit has made of all of them, however many come while it is read."""
+    """A scan over all partitions sees the state of one commit in all of them, with any number of commits while it is read."""
     monkeypatch.setattr(_scan, "SLICE_SECONDS", 0.0)
     monkeypatch.setattr(_scan, "GLANCES", 1)
     monkeypatch.setattr(Stamps, "armed", 0)
@@ -213,8 +213,8 @@ def test_queries_go_on_while_a_commit_does(engine: StoreType, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_rollback_takes_back_what_was_uncommitted(engine: StoreType, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is put is read as uncommitted at once; when it is rolled back nothing of it is left."""
+def test_a_rollback_takes_back_uncommitted_changes(engine: StoreType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A put is read as uncommitted at once; when it is rolled back nothing of it is left."""
     monkeypatch.setattr(Stamps, "armed", 0)
 
     async def test(harness: AppHarness) -> None:

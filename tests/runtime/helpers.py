@@ -1,4 +1,4 @@
-"""Topologies that the tests of the runtime run, and how what comes out is looked at."""
+"""Topologies of the runtime's tests, and the checks of their output."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class Bomb:
 
 
 def nothing(key: Any, value: Any) -> None:
-    """Do what most records do to a bomb."""
+    """Do the same as most records do to a bomb."""
 
 
 def echo(bomb: Callable[[Any, Any], None] = nothing) -> Topology:
-    """Write what is read."""
+    """Write the records read."""
     builder = StreamsBuilder()
     builder.stream("in", STRINGS).peek(bomb).to("out", STRINGS_OUT)
     return builder.build()

@@ -1,4 +1,4 @@
-"""A log that goes away and comes back, as its clients see it; and what stores have to hold all the while."""
+"""A log that goes away and comes back, as its clients see it; and the state that stores must keep meanwhile."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class Weather:
-    """Whether the log is there for its clients: from `down` to `up` nobody gets an answer.
+    """Whether the log is there for its clients: from `down` to `up` no call gets an answer.
 
     What is asked for meanwhile is done when the log is back, as clients repeat it; or had been done before it went. The end of a transaction may be
     given up as well, after `patience` seconds: done or not, which the producer finds out with an `abort`, as that of Kafka does. `fates` counts what
@@ -61,7 +61,7 @@ class Weather:
 
     @property
     def reads(self) -> bool:
-        """Whether there are records to be had: what was fetched ahead is there a little longer than the log."""
+        """Whether there are records to return: those fetched ahead are there a little longer than the log."""
         return not self.is_down or asyncio.get_running_loop().time() < self._reads_until
 
     def down(self) -> None:
@@ -70,7 +70,7 @@ class Weather:
         self._reads_until = asyncio.get_running_loop().time() + self._random.choice((0.0, 0.25, 0.25))
 
     def down_at(self, call: str) -> None:
-        """Be away from the next call of this name on, whoever makes it."""
+        """Be away from the next call of this name on, from any caller."""
         self._breaks_at = call
 
     def up(self) -> None:
@@ -153,9 +153,9 @@ class Line(Connection):
 # --- what must hold -----------------------------------------------------------------------------------------------------------
 
 
-def committed_counts(resident: RegisteredStores) -> Counter[str]:
-    """Return the counts that a task's store holds as committed, whatever is open or being committed."""
-    store: Any = resident.stores._stores[STORE]
+def committed_counts(registered: RegisteredStores) -> Counter[str]:
+    """Return the committed counts of a task's store, during any transaction or commit."""
+    store: Any = registered.stores._stores[STORE]
     codec, engine, prefix = store._codec, store.engine, store.prefix
     found: dict[bytes, Any] = {}
     if engine is not None:
@@ -172,14 +172,14 @@ def committed_counts(resident: RegisteredStores) -> Counter[str]:
 def check_memory(harness: AppHarness) -> None:
     """Each task that is processed holds as many counts as its committed position says that it has read records."""
     setup = None if harness._app is None else harness._app._setup
-    for resident in () if setup is None else setup.residents:
-        if resident.role is Role.ACTIVE:
-            total, position = committed_counts(resident).total(), sum(resident.positions.values())
-            assert total == position, f"task {resident.task} of {harness.config.client_id}: {total} counts, {position} records committed"
+    for registered in () if setup is None else setup.store_registry:
+        if registered.role is Role.ACTIVE:
+            total, position = committed_counts(registered).total(), sum(registered.positions.values())
+            assert total == position, f"task {registered.task} of {harness.config.client_id}: {total} counts, {position} records committed"
 
 
 async def check_disk(harness: AppHarness) -> int:
-    """What is on disk of each task, with what the changelog has behind it, is what the changelog has; return how many tasks have something there."""
+    """The rows on disk of each task, with the rest of the changelog, equal the changelog; return how many tasks have rows there."""
     shared = SharedResources()
     checked = 0
     for directory in sorted(harness.state_dir.glob("*_*")):

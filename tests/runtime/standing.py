@@ -1,4 +1,4 @@
-"""What tests of standbys look at, and how they hear what goes on."""
+"""Helpers of tests of standbys, and their listeners."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Heard(RestoreListener, StandbyUpdateListener):
-    """Keep what one instance is told, in order."""
+    """Keep the calls to one instance's listener, in order."""
 
     def __init__(self) -> None:
         self.told: list[tuple[Any, ...]] = []
@@ -46,11 +46,11 @@ class Heard(RestoreListener, StandbyUpdateListener):
         self.told.append((reason.value, partition.partition, offset))
 
     def take(self, what: str) -> dict[int, Any]:
-        """Return what was told last of that kind, by partition."""
+        """Return the last call of that kind, by partition."""
         return {partition: value for kind, partition, value in self.told if kind == what}
 
     def count(self, what: str) -> int:
-        """Return the sum of what was told of that kind."""
+        """Return the sum of the calls of that kind."""
         return sum(value for kind, _, value in self.told if kind == what)
 
 
@@ -65,7 +65,7 @@ def keeper(harness: AppHarness) -> StateManager:
     """Return the owner of the stores."""
     instance = harness.app._instance
     assert instance is not None
-    found = instance._parts._keeper
+    found = instance._wiring._state_manager
     assert found is not None
     return found
 
@@ -99,11 +99,11 @@ def check_places(*harnesses: AppHarness) -> None:
     """Check that each task is in one place at most: processed once, and nowhere both processed and a standby."""
     seen: set[str] = set()
     for harness in harnesses:
-        if harness._app is None or harness.app._instance is None or harness.app._instance._parts._keeper is None:
+        if harness._app is None or harness.app._instance is None or harness.app._instance._wiring._state_manager is None:
             continue
         mine = active(harness)
         assert not mine & standing(harness)
-        lent = {str(task) for task, held in keeper(harness)._held.items() if held.lent}
+        lent = {str(task) for task, held in keeper(harness)._entries.items() if held.lent}
         assert mine <= lent
         assert not mine & seen
         seen |= mine

@@ -99,7 +99,7 @@ def test_a_rebalance_leads_back_to_running() -> None:
 
 
 def start_fails(topology: Topology, topics: dict[str, int], **options: Any) -> Exception:
-    """Return what a start fails by; check that it leaves nothing behind, and that nothing can be asked of the app."""
+    """Return the error of a start; check that it leaves nothing behind, and that nothing can be asked of the app."""
     errors: list[Exception] = []
 
     async def main() -> None:
@@ -134,7 +134,7 @@ def test_joined_topics_need_equal_numbers_of_partitions() -> None:
 
 
 def test_internal_topics_of_another_size_are_not_touched() -> None:
-    """A changelog with the wrong number of partitions fails the start, and the message says what to do."""
+    """A changelog with the wrong number of partitions fails the start, and the message gives the remedy."""
     error = start_fails(counting(), {"in": 2, "out": 1, "app-counts-changelog": 5})
     assert isinstance(error, TopologyError)
     assert "app-counts-changelog has 5 partitions and needs 2" in str(error)
@@ -174,7 +174,7 @@ def test_a_state_directory_that_is_in_use_is_left_alone() -> None:
 
 
 def test_a_state_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
-    """When the state directory cannot be used the start fails, and names it."""
+    """An unusable state directory fails the start, with an error that names it."""
     (tmp_path / "file").write_text("no directory")
 
     async def main() -> None:
@@ -222,7 +222,7 @@ async def test_nothing_can_be_asked_of_an_app_that_was_not_started(tmp_path: Pat
 
 @pytest.mark.parametrize("step", ["describe_topics", "create_topics", "producer", "join", "end_offsets"])
 def test_a_start_that_the_log_fails_leaves_nothing(step: str) -> None:
-    """Whatever call of the log fails during the start: its error comes out of it, nothing is left, and the next start works."""
+    """With any failing call of the log during the start: its error comes out of it, nothing is left, and the next start works."""
 
     async def main() -> None:
         builder = StreamsBuilder()
@@ -248,7 +248,7 @@ def test_a_start_that_the_log_fails_leaves_nothing(step: str) -> None:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_closing_commits(guarantee: str) -> None:
-    """What was processed before the close is committed by it: the next app does not see it again."""
+    """Records processed before the close are committed by it: the next app does not see them again."""
 
     async def test(harness: AppHarness) -> None:
         await harness.produce_all("in", [TestRecord(f"k{number}", "v", 0) for number in range(100)])
@@ -264,7 +264,7 @@ def test_closing_commits(guarantee: str) -> None:
     run_app(test, counting(), topics=IN_AND_OUT, processing_guarantee=guarantee, commit_interval_ms=10_000)
 
 
-async def test_leaving_the_block_raises_what_the_app_ended_by(tmp_path: Path) -> None:
+async def test_leaving_the_block_raises_the_final_error_of_the_app(tmp_path: Path) -> None:
     """The block of an app that ended in ERROR raises its error, unless the block raises one itself; nothing is left on a loop of the real world."""
     for own in (False, True):
         bomb = Bomb()
@@ -314,7 +314,7 @@ def test_run_ends_when_it_is_cancelled() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_run_returns_behind_the_end_of_a_close_in_another_task(seed: int, caplog: pytest.LogCaptureFixture) -> None:
-    """As a signal handler calls it: a program whose main task is `run` would end in the middle of closing. No message is undelivered."""
+    """As a signal handler calls it: a program with `run` as its main task would end in the middle of closing. No message is undelivered."""
 
     async def test(harness: AppHarness) -> None:
         app = App(echo(), harness.config, log=harness.log, system=harness.kit)
@@ -333,7 +333,7 @@ def test_run_returns_behind_the_end_of_a_close_in_another_task(seed: int, caplog
 
 @pytest.mark.parametrize("turns", range(0, 60, 3))
 def test_a_close_that_is_cancelled_comes_to_its_end_in_quiet(turns: int, caplog: pytest.LogCaptureFixture) -> None:
-    """At whatever moment: the app is closed, committed, and no message is told to be undelivered."""
+    """At any moment: the app is closed, committed, and no message is reported as undelivered."""
 
     async def test(harness: AppHarness) -> None:
         app = App(echo(), harness.config, log=harness.log, system=harness.kit)
@@ -353,7 +353,7 @@ def test_a_close_that_is_cancelled_comes_to_its_end_in_quiet(turns: int, caplog:
     assert "undelivered" not in caplog.text
 
 
-def test_run_raises_what_the_app_ends_by() -> None:
+def test_run_raises_the_final_error_of_the_app() -> None:
     """`run` returns when the app ends by itself, with its error."""
     bomb = Bomb()
 

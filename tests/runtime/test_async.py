@@ -1,4 +1,4 @@
-"""Asynchronous user code in a running app: how many calls at once, in what order, what fails, and how long it takes."""
+"""Asynchronous user code in a running app: calls at once, order, failures and timeouts."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_results_come_as_they_come(seed: int) -> None:
 
 
 def operations(kind: Callable[[Callable[..., Any]], Callable[..., Any]], seen: list[Any]) -> Topology:
-    """Return a topology that has every operation which takes an async function; `kind` makes plain functions what they are to be."""
+    """Return a topology with every operation that takes an async function; `kind` turns plain functions into its kind."""
     builder = StreamsBuilder()
     stream = builder.stream("in", STRINGS)
     stream.foreach(kind(lambda key, value: seen.append((key, value))))
@@ -173,7 +173,7 @@ def later(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def test_every_operation_takes_async_functions() -> None:
-    """Operations do with async functions what they do with plain ones, in the driver."""
+    """Operations give the same results with async functions as with plain ones, in the driver."""
     found = []
     for kind in (lambda function: function, later):
         seen: list[Any] = []
@@ -187,7 +187,7 @@ def test_every_operation_takes_async_functions() -> None:
 
 
 def test_the_async_driver_runs_async_functions() -> None:
-    """The asynchronous driver runs them on the loop there is: a call may wait for what the test does."""
+    """The asynchronous driver runs them on the present loop: a call may wait for actions of the test."""
 
     async def main() -> list[Any]:
         may = asyncio.Event()
@@ -211,7 +211,7 @@ def test_the_async_driver_runs_async_functions() -> None:
 
 
 class Spread(Processor[str, str, str, str]):
-    """Forwards twice, before and after it has waited, and tells what it knows of its record each time."""
+    """Forwards twice, before and after a wait, and reports the metadata of its record each time."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -242,8 +242,8 @@ class Told(Processor[str, str, str, str]):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_a_processor_forwards_knows_where_it_comes_from(seed: int) -> None:
-    """Forwards of one call come together and in order, with the metadata of its record, and so does what a processor behind sees."""
+def test_forwards_of_a_processor_know_their_source(seed: int) -> None:
+    """Forwards of one call come together and in order, with the metadata of its record, and a processor behind sees the same."""
     seen: list[tuple[str, int, RecordMetadata | None]] = []
 
     async def test(harness: AppHarness) -> None:
@@ -277,7 +277,7 @@ class Remember(Processor[str, str, str, str]):
 
 
 def test_a_put_has_the_time_of_its_own_record() -> None:
-    """What an async processor puts goes to the changelog with the timestamp of its record, whatever the task has come to meanwhile."""
+    """A put of an async processor goes to the changelog with the timestamp of its record, wherever the task is meanwhile."""
 
     async def test(harness: AppHarness) -> None:
         await harness.produce_all("in", [TestRecord(f"k{index}", "v", index) for index in range(10)])
@@ -323,7 +323,7 @@ def test_punctuators_run_while_calls_are_in_flight() -> None:
 
 
 class Clockwork:
-    """A function for `map_values` that notes when it is called, and does what is ordered for that call: a number is how long it takes in s."""
+    """A function for `map_values` that notes its calls, and does as ordered for each: a number is its duration in s."""
 
     def __init__(self, *orders: float | Exception) -> None:
         self.at: list[float] = []
@@ -364,7 +364,7 @@ def test_a_backoff_is_no_part_of_the_call(backoff_ms: int) -> None:
 
 
 def ends_by(calls: Any, seed: int, **options: Any) -> Exception:
-    """Return what an app ends by, whose record at offset 2 of partition 1 is the only one that reaches `calls`."""
+    """Return the final error of an app in which only the record at offset 2 of partition 1 reaches `calls`."""
 
     async def test(harness: AppHarness) -> Exception | None:
         for value in ("skip", "skip", "v"):
@@ -457,8 +457,8 @@ class Twice(Processor[str, str, str, str]):
             raise ConnectionError("away")
 
 
-def test_what_failed_attempts_have_written() -> None:
-    """What an attempt that failed has forwarded is dropped; what it has written to a store is there for the next one."""
+def test_the_output_of_failed_attempts() -> None:
+    """Forwards of a failed attempt are dropped; its writes to a store are there for the next one."""
     builder = StreamsBuilder()
     builder.add_state_store(stores.key_value("attempts", serdes.STRING, serdes.STRING))
     builder.stream("in", STRINGS).process(Twice, "attempts", retry=Retry(attempts=3)).to("out", STRINGS_OUT)

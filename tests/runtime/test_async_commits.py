@@ -37,7 +37,7 @@ pytestmark = pytest.mark.unmeasured
 
 
 class Watch:
-    """What the calls of a test report to: it fails when an offset is committed while the call of the record in front of it has not ended."""
+    """The monitor of a test's calls: it fails when an offset is committed while the call of the record in front of it has not ended."""
 
     def __init__(self, seed: int, longest: float = 0.05) -> None:
         self.harness: AppHarness | None = None
@@ -64,14 +64,14 @@ class Watch:
                 self.wrong.append(f"{topic}-{partition}: {committed} is committed, and the call for {offset} ends only now")
 
     def committed(self, topic: str, partition: int) -> int:
-        """Return what the log has as committed right now."""
+        """Return the committed records of the log right now."""
         assert self.harness is not None
         found = self.harness.log._groups.get("app").committed().get(TopicPartition(topic, partition))
         return 0 if found is None else found.offset
 
 
 class Slow(FixedKeyProcessor[str, str, str]):
-    """Takes its time, and forwards what comes."""
+    """Takes its time, and forwards its record."""
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
@@ -208,8 +208,8 @@ def test_a_store_used_by_calls_survives_crashes(seed: int, guarantee: str) -> No
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(6))
-def test_a_rollback_redoes_what_is_in_flight(seed: int, guarantee: str) -> None:
-    """Commits that the log refuses cancel what is in flight and do it again; what cancelled calls still write to a store on their way out is void."""
+def test_a_rollback_redoes_records_in_flight(seed: int, guarantee: str) -> None:
+    """Commits that the log refuses cancel records in flight and do them again; late writes of cancelled calls to a store are void."""
     random, watch = Random(seed), Watch(seed)
 
     async def test(harness: AppHarness) -> None:
@@ -240,7 +240,7 @@ def test_a_rollback_redoes_what_is_in_flight(seed: int, guarantee: str) -> None:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(3))
-def test_a_worker_that_dies_takes_what_is_in_flight_with_it(seed: int, guarantee: str) -> None:
+def test_a_worker_that_dies_takes_its_calls_in_flight_with_it(seed: int, guarantee: str) -> None:
     """A record that fails while others are in flight: these are cancelled and done again."""
     watch, failures = Watch(seed), {"v3", "v40", "v41", "v77"}
 
@@ -275,7 +275,7 @@ def test_a_worker_that_dies_takes_what_is_in_flight_with_it(seed: int, guarantee
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_the_end_of_the_app_waits_for_what_is_in_flight(guarantee: str) -> None:
+def test_the_end_of_the_app_waits_for_calls_in_flight(guarantee: str) -> None:
     """Closing lets calls end, hands their results on and commits them; nothing is done again by the next app."""
     watch = Watch(0, longest=1.0)
 
@@ -345,7 +345,7 @@ def test_calls_that_do_not_end_fail_the_commit(seed: int, guarantee: str) -> Non
 
 
 def stubborn_calls() -> tuple[Topology, asyncio.Event]:
-    """Return a topology whose calls go on although they are cancelled, until the event is set."""
+    """Return a topology with calls that go on although they are cancelled, until the event is set."""
     let_go = asyncio.Event()
 
     async def stubborn(value: str) -> str:
@@ -380,7 +380,7 @@ def test_calls_that_do_not_let_go_end_the_app(guarantee: str) -> None:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_an_app_may_go_on_beside_calls_that_do_not_let_go(guarantee: str) -> None:
-    """When the handler wants to go on the tasks begin anew with new stores, after longer and longer rests; what calls of before return is void."""
+    """When the handler decides to go on the tasks begin anew with new stores, after longer and longer rests; results of earlier calls are void."""
     topology, let_go = stubborn_calls()
     asked: list[Exception] = []
 
@@ -408,7 +408,7 @@ def test_an_app_may_go_on_beside_calls_that_do_not_let_go(guarantee: str) -> Non
 
 
 def test_a_task_that_moves_takes_nothing_in_flight_with_it() -> None:
-    """When a second instance takes over a task, what the first one has in flight is done and committed before."""
+    """When a second instance takes over a task, the first one's records in flight are done and committed before."""
     watch = Watch(3)
 
     async def test(harness: AppHarness) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class _Work:
-    """What a node needs of its task: where results go, and failures."""
+    """The parts of a task that a node needs: the places for results and failures."""
 
     def __init__(self) -> None:
         self.node: str = "node"
@@ -51,7 +51,7 @@ class _Node(AsyncNode):
         self.wakes += 1
 
     async def finish(self) -> list[tuple[Any, Any]]:
-        """Let all calls end, and return what was handed on."""
+        """Let all calls end, and return the results that were handed on."""
         while self.in_flight:
             await asyncio.sleep(0.001)
             self.emit()
@@ -85,7 +85,7 @@ def test_calls_do_not_see_the_context_of_those_before_them() -> None:
 
 
 def test_keys_that_cannot_be_hashed_follow_each_other() -> None:
-    """By key: records whose key has no hash keep their order, beside those that have one."""
+    """By key: records with unhashable keys keep their order, beside the others."""
     running: list[int] = []
 
     async def call(value: int) -> int:
@@ -107,7 +107,7 @@ def test_keys_that_cannot_be_hashed_follow_each_other() -> None:
 
 @pytest.mark.parametrize("order", ["key", "partition", "none"])
 def test_nothing_comes_of_calls_that_were_given_up(order: str) -> None:
-    """Results of calls that end although they were cancelled are void, whatever they return or raise; they are leaving until then."""
+    """Results of calls that end although they were cancelled are void, for any result or error; they are leaving until then."""
     may = asyncio.Event()
 
     async def call(value: str) -> str:

@@ -28,7 +28,7 @@ def asked(awaited: AwaitedCommits, *left_out: TaskId, **options: Any) -> Answer:
     return answer
 
 
-def test_a_request_is_served_when_later_commits_have_taken_what_was_left_out() -> None:
+def test_a_request_is_served_when_later_commits_have_taken_the_other_tasks() -> None:
     """It need not be one commit for all."""
     awaited = AwaitedCommits(lambda: None)
     answer = asked(awaited, SLOW, QUICK)

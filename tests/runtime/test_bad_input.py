@@ -1,4 +1,4 @@
-"""What cannot be processed, and what the app says about it: every error names where it happened."""
+"""Records that cannot be processed, and the app's errors about them: each one names its place."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def processing(supplier: Callable[[], Processor[Any, Any, Any, Any]], *store_nam
 
 
 def error_of(topology: Topology, *records: TestRecord[Any, Any], topics: dict[str, int] | None = None, **config: Any) -> Exception:
-    """Return what the app ends by when it reads these records."""
+    """Return the final error of the app when it reads these records."""
 
     async def test(harness: AppHarness) -> Exception:
         await harness.produce_all("in", records)
@@ -131,7 +131,7 @@ def test_only_malformed_records() -> None:
 
 
 def test_a_handler_that_fails_is_told_of() -> None:
-    """What an exception handler itself raises, or answers nonsense, ends the app with an error that tells both."""
+    """An exception handler that raises, or answers nonsense, ends the app with an error that names both."""
 
     def broken(context: ErrorContext, record: FailedRecord, error: Exception) -> HandlerResponse:
         raise LookupError("handler broken")
@@ -182,7 +182,7 @@ def test_an_extractor_that_raises() -> None:
 
 
 class Raising(Processor[str, str, str, str]):
-    """Raise at what is asked for."""
+    """Raise at each request."""
 
     def process(self, record: Record[str, str]) -> None:
         if record.value == "bad":
@@ -191,7 +191,7 @@ class Raising(Processor[str, str, str, str]):
 
 
 def test_a_processor_that_raises() -> None:
-    """The error names node, task and record, and has what the processor raised as its cause."""
+    """The error names node, task and record, and has the processor's error as its cause."""
     error = error_of(processing(Raising), TestRecord("a", "good", 0), TestRecord("a", "bad", 0))
     assert isinstance(error, ProcessingFailed)
     assert (error.task, error.node, error.topic, error.partition, error.offset) == (TaskId(0, 0), "mine", "in", 0, 1)
@@ -245,7 +245,7 @@ class BadStart(Raising):
 
 
 def test_a_processor_that_cannot_be_made_ready() -> None:
-    """What `init` raises fails the start."""
+    """An error of `init` fails the start."""
     with pytest.raises(OSError, match="no such device"):
         run_app(lambda _: pytest.fail("it started"), processing(BadStart), topics=TOPICS)
 
@@ -256,7 +256,7 @@ class BadEnd(Raising):
 
 
 def test_a_processor_that_cannot_be_closed() -> None:
-    """What `close` raises comes out of closing the app, after everything was committed and closed."""
+    """An error of `close` comes out of closing the app, after everything was committed and closed."""
 
     async def test(harness: AppHarness) -> None:
         await harness.produce("in", "a", "1")
@@ -332,7 +332,7 @@ def test_a_partitioner_that_answers_nonsense(chosen: Any) -> None:
 
 
 def test_a_partitioner_that_raises() -> None:
-    """What a partitioner raises is the cause of an error that names topic, node and record."""
+    """An error of a partitioner is the cause of an error that names topic, node and record."""
     topology = Topology()
     topology.add_source("source", "in", key=serdes.STRING, value=serdes.STRING)
     topology.add_sink("sink", "out", "source", key=serdes.STRING, value=serdes.STRING, partitioner=lambda topic, key, value, count: 1 // 0)
@@ -365,7 +365,7 @@ def test_a_partitioner_may_choose_several_or_none() -> None:
 
 @pytest.mark.parametrize("nonsense", ["", None, 5])
 def test_a_topic_extractor_that_answers_nonsense(nonsense: Any) -> None:
-    """A topic name extractor has to name a topic; the error says what it gave, and which node it is of."""
+    """A topic name extractor has to name a topic; the error has its answer, and its node."""
     builder = StreamsBuilder()
     builder.stream("in", STRINGS).to(lambda key, value, context: nonsense, STRINGS_OUT)
     error = error_of(builder.build(), TestRecord("a", "1", 0))
@@ -375,7 +375,7 @@ def test_a_topic_extractor_that_answers_nonsense(nonsense: Any) -> None:
 
 
 def test_a_topic_extractor_that_raises() -> None:
-    """What a topic name extractor raises is the cause of an error that names node and record."""
+    """An error of a topic name extractor is the cause of an error that names node and record."""
     builder = StreamsBuilder()
     builder.stream("in", STRINGS).to(lambda key, value, context: str(1 // 0), STRINGS_OUT)
     error = error_of(builder.build(), TestRecord("a", "1", 0))
@@ -400,7 +400,7 @@ def wrong_type() -> Topology:
 
 
 def test_a_value_that_cannot_be_written() -> None:
-    """What a serde cannot write ends the app; the error names the record that it came from."""
+    """A value that a serde cannot write ends the app; the error names the record that it came from."""
     error = error_of(wrong_type(), TestRecord("a", b"1", 0), TestRecord("a", b"bad", 0))
     assert isinstance(error, ProductionFailed)
     assert (error.topic, error.partition) == ("in", 0)
@@ -430,7 +430,7 @@ def test_a_record_that_is_too_large_for_its_topic() -> None:
 
 
 def test_records_that_are_too_large_may_be_left_out() -> None:
-    """With `continue`, at least once, the batch is left out, and counted; what the handler is asked about is each record of it."""
+    """With `continue`, at least once, the batch is dropped, and counted; the handler is asked about each record of it."""
     asked: list[tuple[str, Any]] = []
 
     def handler(context: ErrorContext, record: FailedRecord, error: Exception) -> Response:
@@ -501,7 +501,7 @@ def test_a_full_disk_under_the_log(tmp_path: Path, guarantee: str) -> None:
 
 
 def test_a_full_disk_under_the_state() -> None:
-    """When state cannot be written the app ends with an error that names the task and its directory; the next one restores what is missing."""
+    """When state cannot be written the app ends with an error that names the task and its directory; the next one restores the missing rows."""
 
     async def test(harness: AppHarness) -> None:
         await harness.produce_all("in", [TestRecord(f"k{number}", "v", 0) for number in range(5000)])
@@ -521,7 +521,7 @@ def test_a_full_disk_under_the_state() -> None:
 
 
 def test_a_position_that_is_gone_follows_the_reset_policy() -> None:
-    """When records were deleted that were not read yet, reading goes on where `auto_offset_reset` says; with `none` that is an error."""
+    """When unread records were deleted, reading goes on where `auto_offset_reset` says; with `none` that is an error."""
 
     def run(policy: str) -> list[Any]:
         async def test(harness: AppHarness) -> list[Any]:
@@ -554,7 +554,7 @@ def test_a_position_that_is_gone_follows_the_reset_policy() -> None:
 
 
 def test_offsets_out_of_range_while_the_app_was_away() -> None:
-    """Likewise at the start: what was deleted meanwhile is skipped, from the earliest record there is, or to the end; or it is an error."""
+    """Likewise at the start: deleted records are skipped, from the earliest record there is, or to the end; or it is an error."""
 
     def run(policy: str) -> list[Any]:
         async def test(harness: AppHarness) -> list[Any]:
@@ -583,8 +583,8 @@ def test_offsets_out_of_range_while_the_app_was_away() -> None:
     assert run("none") == []
 
 
-def test_where_to_begin_without_a_committed_offset() -> None:
-    """Without one, `latest` begins at the end, and `none` is an error that says what to do."""
+def test_the_start_without_a_committed_offset() -> None:
+    """Without one, `latest` begins at the end, and `none` is an error with the remedy."""
 
     async def latest(harness: AppHarness) -> None:
         await harness.produce("in", "a", "early")

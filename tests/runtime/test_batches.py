@@ -1,4 +1,4 @@
-"""A function of many records at once in a running app: what goes together, what comes back, and when it is committed."""
+"""A function of many records at once in a running app: its batches, its results, and their commits."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Texts = list[Record[str, str]]
 
 
 class Lots:
-    """A function for `batch` that takes its time, and notes what it is given."""
+    """A function for `batch` that takes its time, and notes its batches."""
 
     def __init__(self, seconds: float = 0.0, seed: int | None = None) -> None:
         self.given: list[list[str]] = []
@@ -122,7 +122,7 @@ def test_records_wait_for_others_for_so_long() -> None:
 
 
 def test_a_commit_waits_for_no_more_records() -> None:
-    """What waits for others goes when a commit begins, and the commit waits for it."""
+    """Waiting records go when a commit begins, and the commit waits for them."""
     lots = Lots(0.2)
 
     async def test(harness: AppHarness) -> None:
@@ -204,7 +204,7 @@ def test_rows_may_be_many_or_none() -> None:
     assert run_through(nothing, numbered(50)) == []
 
 
-def test_what_a_function_does_to_its_list_is_its_own_business() -> None:
+def test_a_function_may_change_its_list() -> None:
     """The records of a lot are its own list."""
 
     async def emptied(records: Texts) -> Texts:
@@ -317,7 +317,7 @@ def test_a_call_has_its_time() -> None:
     ],
 )
 @pytest.mark.parametrize("plain", [True, False])
-def test_what_are_no_rows_is_a_failure(rows: Any, said: str, plain: bool) -> None:
+def test_results_that_are_no_rows_are_a_failure(rows: Any, said: str, plain: bool) -> None:
     """It is said before any row is handed on."""
     told: list[str] = []
 
@@ -375,7 +375,7 @@ def test_nothing_is_committed_that_is_not_back(guarantee: str) -> None:
 
 
 def test_a_call_that_does_not_come_back_fails_the_commit() -> None:
-    """Within max_drain_ms, by the name of the node, and with what to do."""
+    """Within max_drain_ms, by the name of the node, and with the remedy."""
 
     async def never(records: Texts) -> Texts:
         await asyncio.Event().wait()
@@ -391,7 +391,7 @@ def test_a_call_that_does_not_come_back_fails_the_commit() -> None:
 
 
 def counted(seed: int) -> Topology:
-    """Give records to an async function, to one of many, and count what comes back, by another key."""
+    """Give records to an async function, to one of many, and count its results, by another key."""
 
     async def slow(value: str) -> str:
         await asyncio.sleep(random.random() * 0.02)
@@ -426,7 +426,7 @@ def test_after_a_crash_the_lot_is_given_again(seed: int, guarantee: str) -> None
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_what_caches_hold_goes_through_a_commit(seed: int) -> None:
+def test_cached_updates_go_through_a_commit(seed: int) -> None:
     """Updates that are held back go to the function when a commit sends them, and that commit waits for them."""
     lots = Lots(0.2, seed)
     builder = StreamsBuilder()
@@ -444,7 +444,7 @@ def test_what_caches_hold_goes_through_a_commit(seed: int) -> None:
 
 
 def test_it_is_a_node_of_its_own_in_descriptions() -> None:
-    """Named like the others, or as one likes; what comes behind is repartitioned before it is grouped by key."""
+    """Named like the others, or freely; results are repartitioned before they are grouped by key."""
     builder = StreamsBuilder()
     stream = builder.stream("in", STRINGS).batch(Lots()).batch(Lots(), name="scored")
     stream.group_by_key(Grouped(serdes.STRING, serdes.STRING, name="by-key")).count()
@@ -486,7 +486,7 @@ class Asks:
         return records
 
 
-def test_what_functions_need_is_open_while_the_app_is() -> None:
+def test_services_of_functions_are_open_while_the_app_is() -> None:
     """Entered once before the start, however many functions have it, and left when all has ended, be it by a crash."""
     service = Service()
     builder = StreamsBuilder()

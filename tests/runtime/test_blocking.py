@@ -67,7 +67,7 @@ class Held(Processor[str, str, str, str]):
 
 
 class HeldMethod(Held):
-    """A processor whose process is declared."""
+    """A processor with a declared process."""
 
     @blocking
     def process(self, record: Record[str, str]) -> None:
@@ -116,14 +116,14 @@ def shapes() -> dict[str, Callable[[Any], Any]]:
 
 
 @pytest.mark.parametrize("shape", shapes())
-def test_what_is_declared_is_found(shape: str) -> None:
+def test_declared_functions_are_found(shape: str) -> None:
     """A function, an object's call, a processor class or its process is known to block, however the topology comes by it."""
     builder = StreamsBuilder()
     shapes()[shape](builder.stream("in", STRINGS))
     assert blocks(builder.build())
 
 
-def test_what_is_not_declared_does_not_block() -> None:
+def test_undeclared_functions_do_not_block() -> None:
     """Plain functions and processors run on the loop."""
     builder = StreamsBuilder()
     builder.stream("in", STRINGS).map_values(str.upper).process(Free).filter(lambda _, value: bool(value)).to("out", STRINGS_OUT)
@@ -271,7 +271,7 @@ def test_the_loop_is_free_while_code_blocks(guarantee: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_errors_out_of_a_thread_are_handled(guarantee: str, tmp_path: Path) -> None:
-    """What blocking code raises goes the way of all errors: the handler, the end of the worker, the rollback, and a new worker."""
+    """An error of blocking code goes the way of all errors: the handler, the end of the worker, the rollback, and a new worker."""
     gate, errors = Gate(), []
     gate.may.set()
 
@@ -328,7 +328,7 @@ def named_by(function: Any) -> Topology:
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("kind", ["partitioner", "topic"])
 def test_sinks_may_block(kind: str, guarantee: str, tmp_path: Path) -> None:
-    """A partitioner, and what names the topic of a sink, have a thread when they are declared; the loop stays free."""
+    """A partitioner, and a function that names the topic of a sink, have a thread when they are declared; the loop stays free."""
     gate = Gate()
 
     @blocking

@@ -46,7 +46,7 @@ def processing(supplier: Callable[[], Processor[Any, Any, Any, Any]]) -> Topolog
 
 
 def test_a_restore_listener_that_raises_ends_the_app() -> None:
-    """What a restore listener raises is what the start fails by."""
+    """An error of a restore listener fails the start."""
 
     class Broken(RestoreListener):
         def on_restore_start(self, partition: TopicPartition, store: str, start: int | None) -> None:
@@ -57,7 +57,7 @@ def test_a_restore_listener_that_raises_ends_the_app() -> None:
 
 
 def test_a_state_listener_that_raises_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """What a state listener raises is logged, and the app goes on."""
+    """An error of a state listener is logged, and the app goes on."""
 
     def broken(new: InstanceState, old: InstanceState) -> None:
         raise LookupError("listener broken")
@@ -75,7 +75,7 @@ def test_a_state_listener_that_raises_changes_nothing(caplog: pytest.LogCaptureF
 
 
 def test_a_rollback_that_fails_ends_the_app() -> None:
-    """When what a dead worker wrote cannot be aborted, nothing is certain: the app ends by that, with a note about what came first."""
+    """When the output of a dead worker cannot be aborted, nothing is certain: the app ends by that, with a note about the first error."""
     bomb = Bomb()
 
     async def test(harness: AppHarness) -> None:
@@ -110,7 +110,7 @@ class Stubborn(Processor[str, str, str, str]):
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_a_processor_that_cannot_be_closed_when_going_back(guarantee: str) -> None:
-    """When `close` raises while the task goes back to its last commit the app ends by that; the next one does all that is left."""
+    """When `close` raises while the task goes back to its last commit the app ends by that; the next one does all remaining work."""
 
     async def test(harness: AppHarness) -> None:
         Stubborn.failures[0][:] = ["at a record"]
@@ -128,7 +128,7 @@ def test_a_processor_that_cannot_be_closed_when_going_back(guarantee: str) -> No
 
 
 def test_processors_are_closed_when_the_app_ends_in_error() -> None:
-    """An app that ends in ERROR closes its processors all the same; what they raise then is only logged."""
+    """An app that ends in ERROR closes its processors all the same; their errors then are only logged."""
 
     async def test(harness: AppHarness) -> None:
         Stubborn.failures[0][:] = ["at a record"]
@@ -176,7 +176,7 @@ def test_a_worker_may_die_while_it_is_removed(seed: int, guarantee: str) -> None
 
 
 def test_the_app_may_be_closed_while_a_worker_dies() -> None:
-    """Closing an app whose worker has just died closes it, with or without that error."""
+    """Closing an app just after a worker has died closes it, with or without that error."""
     for seed in range(24):
         bomb = Bomb()
 
@@ -221,7 +221,7 @@ def remembering() -> Topology:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_a_store_without_a_changelog_survives_a_crash(guarantee: str) -> None:
-    """What a store without a changelog holds is on disk when the commit has ended."""
+    """The content of a store without a changelog is on disk when the commit has ended."""
 
     async def test(harness: AppHarness) -> None:
         for _ in range(3):
@@ -236,7 +236,7 @@ def test_a_store_without_a_changelog_survives_a_crash(guarantee: str) -> None:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_a_store_without_a_changelog_on_a_full_disk(guarantee: str) -> None:
-    """When it cannot be written the commit fails, or, if the log has committed, the tasks begin anew from what the log has; nothing is doubled."""
+    """When it cannot be written the commit fails, or, if the log has committed, the tasks begin anew from the log; nothing is doubled."""
 
     async def test(harness: AppHarness) -> None:
         await harness.produce("in", "a", "v")
@@ -258,7 +258,7 @@ def test_a_store_without_a_changelog_on_a_full_disk(guarantee: str) -> None:
 
 
 def test_idle_time_is_used_to_write_to_disk() -> None:
-    """When there is nothing to commit, what is committed is written to disk: a crash after that restores nothing."""
+    """When there is nothing to commit, committed changes are written to disk: a crash after that restores nothing."""
     starts: list[int | None] = []
     restored: list[int] = []
 
@@ -313,7 +313,7 @@ def test_a_disk_that_is_full_when_there_is_time_to_write() -> None:
 
 
 def test_state_that_is_ahead_of_its_changelog_is_wiped() -> None:
-    """When the changelog was made anew the local state is not its state any more: it is deleted, and restored from what there is."""
+    """When the changelog was made anew the local state is not its state any more: it is deleted, and restored from the new one."""
 
     async def test(harness: AppHarness) -> None:
         await harness.produce_all("in", [TestRecord("a", "v", 0)] * 3)
@@ -332,7 +332,7 @@ def test_state_that_is_ahead_of_its_changelog_is_wiped() -> None:
 
 
 def test_the_size_of_a_late_topic_that_cannot_be_found_out() -> None:
-    """When the log cannot say how many partitions a topic has, the commit fails by that, and is done again."""
+    """When the log cannot say how many partitions a topic has, the commit fails by that, and is repeated."""
     asked: list[Exception] = []
 
     def handler(error: Exception) -> UncaughtResponse:

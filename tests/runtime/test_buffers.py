@@ -1,4 +1,4 @@
-"""How much input waits in memory, and which partitions are not fetched meanwhile."""
+"""The limit of input in memory, and the partitions that are not fetched meanwhile."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def merged() -> Topology:
 
 
 @given(st.lists(st.tuples(st.sampled_from(PARTITIONS), st.sampled_from(["add", "consume", "forget"]), st.integers(0, 12), st.integers(0, 40))))
-def test_the_budget_is_what_waits(steps: list[tuple[TopicPartition, str, int, int]]) -> None:
+def test_the_budget_is_for_waiting_records(steps: list[tuple[TopicPartition, str, int, int]]) -> None:
     """The running sums equal those over all partitions; only partitions with records are stopped, and none when nothing waits."""
     budget = InputBudget(10, 1_000)
     counts = dict.fromkeys(PARTITIONS, 0)
@@ -61,7 +61,7 @@ def test_the_budget_is_what_waits(steps: list[tuple[TopicPartition, str, int, in
     assert stopped == set(budget.consumed([(partition, 0) for partition in PARTITIONS]))
 
 
-def test_an_empty_partition_is_fetched_whatever_others_hold() -> None:
+def test_an_empty_partition_is_fetched_with_any_buffers_of_others() -> None:
     """A task that waits for a partition gets it, though another of its partitions has used up input_buffer_max_bytes."""
 
     async def test(harness: AppHarness) -> None:

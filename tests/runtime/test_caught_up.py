@@ -1,4 +1,4 @@
-"""An app is caught up when all is processed that its topology reads, whoever has it; partitions that nobody reads are told of."""
+"""An app is caught up when all records that its topology reads are processed, on any member; unread partitions are reported."""
 
 from __future__ import annotations
 
@@ -114,8 +114,8 @@ def test_partitions_of_other_members_count_until_these_have_committed(guarantee:
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_what_is_never_processed_is_not_waited_for(guarantee: str) -> None:
-    """Markers of transactions hold no records, and what lies before the latest is not read: another member commits nothing of either."""
+def test_unprocessed_records_are_not_waited_for(guarantee: str) -> None:
+    """Markers of transactions hold no records, and records before the latest are not read: another member commits nothing of either."""
 
     async def test(harness: AppHarness) -> None:
         await harness.close()

@@ -72,7 +72,7 @@ class Leader:
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(10))
 def test_an_app_may_be_closed_at_any_moment(seed: int, guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
-    """In the middle of a rebalance, a commit or a restore: without an error, without a word to those who have ended, and results are exact."""
+    """In the middle of a rebalance, a commit or a restore: without an error, without a message to ended actors, and results are exact."""
     random = Random(seed)
 
     async def test(harness: AppHarness) -> None:
@@ -97,8 +97,8 @@ def test_an_app_may_be_closed_at_any_moment(seed: int, guarantee: str, caplog: p
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_who_closes_does_not_wait_for_a_group_that_waits_for_others(guarantee: str) -> None:
-    """A group that has moved on, and whose leader has died before it dealt anything out, takes no commits: the app leaves it at once all the same."""
+def test_a_closing_app_does_not_wait_for_a_group_that_waits_for_others(guarantee: str) -> None:
+    """A group in a new generation, with a leader that died before it assigned anything, takes no commits: the app leaves it at once all the same."""
 
     async def test(harness: AppHarness) -> None:
         leader = Leader(harness, turns=3)
@@ -126,7 +126,7 @@ def test_who_closes_does_not_wait_for_a_group_that_waits_for_others(guarantee: s
 
 
 class Gated:
-    """A membership that tells what is committed when the test says."""
+    """A membership that returns committed offsets when the test says."""
 
     def __init__(self, real: Membership) -> None:
         self._real = real
@@ -158,7 +158,7 @@ class Polling:
         bury: Callable[[frozenset[str]], Awaitable[None]] = lambda _: asyncio.sleep(0)  # noqa: E731 - nobody is gone
         poller = Poller(
             log, fetcher, cast("Membership", self.membership), group, poll_ms=10, isolation=IsolationLevel.READ_COMMITTED,
-            reset=lambda _: "earliest", bury=bury,
+            reset=lambda _: "earliest", end_transactions=bury,
             instance=self.probe, manager=self.probe, state=self.probe, committer=self.probe,
         )  # fmt: skip
         self.ref = await self.kit.spawn(Spec(lambda: poller), "the-poller")
@@ -173,7 +173,7 @@ class Polling:
 
 
 @pytest.mark.parametrize("closing", [False, True])
-def test_who_closes_begins_no_tasks(closing: bool) -> None:
+def test_a_closing_app_begins_no_tasks(closing: bool) -> None:
     """An assignment that comes in the middle of it is followed, as the last commit needs its generation; its stores are opened for nobody."""
 
     async def test(harness: AppHarness) -> None:
@@ -191,8 +191,8 @@ def test_who_closes_begins_no_tasks(closing: bool) -> None:
     run_app(test, counting("in_memory"), topics={"in": 2, "out": 1}, start=False)
 
 
-def test_who_closes_fetches_nothing_more() -> None:
-    """What is read then nobody will process, and others may need the machine."""
+def test_a_closing_app_fetches_nothing_more() -> None:
+    """No task will process records read then, and others may need the machine."""
 
     async def test(harness: AppHarness) -> None:
         here = Polling()
@@ -214,8 +214,8 @@ def test_who_closes_fetches_nothing_more() -> None:
     run_app(test, counting("in_memory"), topics={"in": 2, "out": 1}, start=False)
 
 
-def test_who_closes_too_late_for_its_transaction_closes_without_an_error(caplog: pytest.LogCaptureFixture) -> None:
-    """A broker was away for longer than the transaction could wait: what was in it is told, and is done by whoever processes it next."""
+def test_a_close_too_late_for_its_transaction_raises_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    """A broker was away for longer than the transaction could wait: its content is reported, and processed again by the next owner."""
 
     async def test(harness: AppHarness) -> None:
         load = Load(harness, Random(1))

@@ -1,4 +1,4 @@
-"""An app that closes while its log does not answer: it gives up in time, tells what is not committed, and leaves nothing behind."""
+"""An app that closes while its log does not answer: it gives up in time, reports uncommitted tasks, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def closed(harness: AppHarness, seconds: float, timeout_ms: int | None = N
 
 
 async def check_next(harness: AppHarness, load: Load, guarantee: str) -> None:
-    """See that the next app does what this one has left."""
+    """Check that the next app does the work that this one has left."""
     await harness.restart()
     await harness.caught_up()
     check_counts(await harness.read("out"), load.sent, guarantee)
@@ -91,7 +91,7 @@ def test_a_last_commit_without_an_answer_is_given_up(guarantee: str, operation: 
 @pytest.mark.parametrize("operation", OTHERS)
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_other_calls_without_an_answer_do_not_hold_up_the_end(guarantee: str, operation: Operation, caplog: pytest.LogCaptureFixture) -> None:
-    """Nothing is lost or doubled by them, and what can be committed is."""
+    """Nothing is lost or doubled by them, and all work that can be committed is."""
 
     async def test(harness: AppHarness) -> None:
         load = Load(harness, Random(1))
@@ -143,7 +143,7 @@ def test_an_answer_in_time_commits(guarantee: str, operation: Operation, caplog:
         held.set()
         await closing
         assert GIVEN_UP not in caplog.text
-        assert await harness._behind() == ""
+        assert await harness._lag() == ""
         check_counts(await harness.read("out"), load.sent, guarantee)
 
     run_app(test, counting(), topics=TOPICS, processing_guarantee=guarantee, commit_interval_ms=100, transaction_timeout_ms=60_000)
@@ -151,7 +151,7 @@ def test_an_answer_in_time_commits(guarantee: str, operation: Operation, caplog:
 
 @pytest.mark.parametrize(("guarantee", "operation"), COMMITS)
 def test_a_second_close_may_hurry_the_first(guarantee: str, operation: Operation) -> None:
-    """The sooner end counts for both, whatever the first one waits for."""
+    """The sooner end counts for both, wherever the first one waits."""
 
     async def test(harness: AppHarness) -> None:
         load = Load(harness, Random(1))
@@ -226,7 +226,7 @@ async def test_a_bound_is_not_negative() -> None:
 
 
 async def test_a_bound_gets_only_sooner() -> None:
-    """Closing once more with more time changes nothing, with less it does, also for those who wait by then."""
+    """Closing once more with more time changes nothing, with less it does, also for callers that wait by then."""
     closing = Closing()
     assert not closing.begun
     assert closing.end(7.0) == 7.0

@@ -50,7 +50,7 @@ async def feed(harness: AppHarness, count: int) -> None:
 
 
 def check_gone(harness: AppHarness, app: App) -> None:
-    """Nothing of an app is there any more: actors, what it has made from the log, members, threads."""
+    """Nothing of an app is there any more: actors, parts of the log, members, threads."""
     assert app.state is InstanceState.NOT_RUNNING
     assert app.error is None
     assert [info.path for info in harness.kit.tree()] == []
@@ -96,7 +96,7 @@ def test_an_app_may_be_closed_at_any_moment_of_its_start(seed: int, guarantee: s
 
 @pytest.mark.parametrize("call", ["describe_topics", "transactional_producer", "begin_offsets", "end_offsets", "join", "fetch"])
 def test_a_start_that_waits_for_the_log_is_closed_at_once(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the start asks of a log that does not answer: `close` does not wait for that."""
+    """At any request of the start to a log that does not answer: `close` does not wait for that."""
     weather = Weather(Random(0), 60.0)
     monkeypatch.setattr(_harness, "Connection", partial(Line, weather))
 
@@ -121,7 +121,7 @@ def test_a_start_that_waits_for_the_log_is_closed_at_once(call: str, monkeypatch
 
 
 class NoRestoring(Connection):
-    """Nothing is to be had for those who restore."""
+    """A restore gets no records."""
 
     def __init__(self, log: Log) -> None:
         super().__init__(log)
@@ -140,8 +140,8 @@ class NoRestoring(Connection):
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_what_runs_while_others_are_restored_is_committed_when_the_start_is_closed(guarantee: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Closed before all tasks run, it is closed in order: what those that do have done is there, and is not done again."""
+def test_tasks_that_run_while_others_restore_are_committed_when_the_start_is_closed(guarantee: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Closed before all tasks run, it is closed in order: work of running tasks is committed, and is not done again."""
     seen: list[tuple[InstanceState, InstanceState]] = []
 
     async def test(harness: AppHarness) -> None:
@@ -178,7 +178,7 @@ def test_what_runs_while_others_are_restored_is_committed_when_the_start_is_clos
 
 
 def test_a_start_that_is_cancelled_leaves_the_group() -> None:
-    """Who cancels a start, as a signal does, gets an app that is closed in order: its place in the group is free at once."""
+    """A cancelled start, as by a signal, gives an app that is closed in order: its place in the group is free at once."""
 
     async def test(harness: AppHarness) -> None:
         for turns in range(1, 200, 7):
@@ -267,7 +267,7 @@ def test_a_static_member_that_is_closed_while_it_starts_leaves_only_when_told(le
     run_app(test, counting(), topics=IN_AND_OUT, start=False, group_instance_id="one")
 
 
-def test_who_waits_for_an_app_whose_start_fails_waits_no_longer() -> None:
+def test_a_wait_for_an_app_that_fails_to_start_ends() -> None:
     """`run` in one task, while another task's start of the same app fails: it returns."""
 
     async def test(harness: AppHarness) -> None:

@@ -1,4 +1,4 @@
-"""When the app commits, what it commits, and what becomes of a commit that fails."""
+"""The times and contents of an app's commits, and failed commits."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_processor_may_ask_for_a_commit(guarantee: str) -> None:
 
 
 def test_a_full_overlay_is_committed() -> None:
-    """When the stores hold more than statestore_uncommitted_max_bytes uncommitted, a commit comes without being asked for."""
+    """When the stores hold more than statestore_uncommitted_max_bytes uncommitted, a commit comes without a request."""
 
     async def test(harness: AppHarness) -> None:
         await harness.produce("in", "a", "1")
@@ -121,7 +121,7 @@ def test_a_full_overlay_is_committed() -> None:
 
 @pytest.mark.parametrize("partitions", [1, 4])
 def test_the_overlay_is_committed_before_it_is_full(partitions: int) -> None:
-    """When what came with one slice of work says that the next one would cross the limit, which all tasks have together; with -1 there is none."""
+    """When the growth in one slice of work predicts that the next one would cross the limit, which all tasks share; with -1 there is none."""
     limit = 200_000
 
     def test(unlimited: bool) -> Callable[[AppHarness], Awaitable[None]]:
@@ -160,7 +160,7 @@ class SlowCommits(Connection):
 
 @pytest.mark.parametrize("partitions", [1, 4])
 def test_the_overlay_is_bounded_while_a_commit_is_under_way(partitions: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What comes while a transaction is being ended is of the next one, which has to wait: processing does, too, before the limit is crossed."""
+    """Output during the end of a transaction belongs to the next one, which has to wait: processing does, too, before the limit is crossed."""
     monkeypatch.setattr("ks_actors.testing._harness.Connection", SlowCommits)
     limit, count = 200_000, 6_000
 
@@ -235,7 +235,7 @@ def test_the_time_of_a_partition_is_committed_with_its_offset(guarantee: str) ->
     run_app(test, echo(), topics={"in": 1, "out": 1}, processing_guarantee=guarantee)
 
 
-def test_a_transaction_holds_what_its_offsets_say() -> None:
+def test_a_transaction_holds_the_records_of_its_offsets() -> None:
     """Exactly once, input, output and state become visible together: at any moment the output that is committed is that of the input that is."""
     bomb = Bomb()
 
@@ -295,7 +295,7 @@ def test_a_commit_that_fails_is_rolled_back(operation: Operation, guarantee: str
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_a_commit_that_fails_ends_the_app_unless_told_otherwise(guarantee: str) -> None:
-    """Without a handler the app ends in ERROR with what the log said; what was not committed is done by the next app."""
+    """Without a handler the app ends in ERROR with the log's error; uncommitted work is done by the next app."""
 
     async def test(harness: AppHarness) -> None:
         harness.fail("send", LogError("away"))
@@ -456,7 +456,7 @@ class Punctuating(Processor[str, str, str, str]):
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_what_punctuators_write_is_committed(guarantee: str) -> None:
+def test_the_output_of_punctuators_is_committed(guarantee: str) -> None:
     """Output without input is committed like any other."""
 
     async def test(harness: AppHarness) -> None:

@@ -1,4 +1,4 @@
-"""What costs a task its state, and what does not (KIP-892): each case wipes and restores what it is about, and nothing else."""
+"""The faults that cost a task its state, and those that do not (KIP-892): each case wipes and restores its own store, and nothing else."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def replace(_: Exception) -> UncaughtResponse:
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("operation", ["send", "commit", "commit_offsets"])
 def test_a_timeout_wipes_nothing(operation: Operation, after: bool) -> None:
-    """Under exactly once a write or a commit that comes to no end costs what was not committed, at most a look at the changelog's tail."""
+    """Under exactly once a write or a commit without an end costs the uncommitted work, and at most a read of the changelog's tail."""
     heard = Heard()
 
     async def test(harness: AppHarness) -> None:
@@ -55,7 +55,7 @@ def test_a_timeout_wipes_nothing(operation: Operation, after: bool) -> None:
 
 
 def without_offset(database: Path) -> None:
-    """Take away what a store knows of its changelog, in the database and beside it."""
+    """Take away a store's knowledge of its changelog, in the database and beside it."""
     engine = RocksEngine("0", database, SharedResources())
     engine.write([(b"\0offset:counts", None)])
     engine.flush(wait=True)
@@ -77,7 +77,7 @@ def damaged(database: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", [without_offset, beyond, damaged])
-def test_what_cannot_be_trusted_is_restored_alone(harm: Callable[[Path], None]) -> None:
+def test_untrusted_stores_are_restored_alone(harm: Callable[[Path], None]) -> None:
     """No offset, one that is out of range, or damage: that task is restored from the beginning of its changelog, the other one from where it is."""
     heard = Heard()
 

@@ -68,7 +68,7 @@ def test_a_crash_loses_nothing_and_doubles_nothing(seed: int, guarantee: str, st
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(6))
 def test_failures_of_the_log_lose_nothing_and_double_nothing(seed: int, guarantee: str) -> None:
-    """Whatever call of the log fails, before or after it was done, and the app crashing besides: results are as exact as promised."""
+    """With any failing call of the log, before or after its effect, and a crash besides: results are as exact as promised."""
     random = Random(seed)
 
     async def test(harness: AppHarness) -> None:

@@ -108,7 +108,7 @@ def test_at_least_once_nothing_is_lost(kind: type[InMemory]) -> None:
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_failing_processor_rolls_its_store_back(guarantee: str, kind: type[InMemory]) -> None:
-    """What the store had of records that are processed again is not there any more, whether it can go back itself or is restored."""
+    """Changes of records that are processed again are gone from the store, whether it can roll back itself or is restored."""
 
     async def test(harness: AppHarness) -> None:
         for value in "xyz":
@@ -130,7 +130,7 @@ def test_a_failing_processor_rolls_its_store_back(guarantee: str, kind: type[InM
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_after_failures_the_app_goes_on_with_all_its_tasks(guarantee: str, kind: type[InMemory]) -> None:
-    """Each task's processor fails once, in the middle of what is not committed: all records are counted, and the stores agree."""
+    """Each task's processor fails once, in the middle of uncommitted work: all records are counted, and the stores agree."""
     failed: set[str] = set()
 
     class FailsOnce(Counts):
@@ -186,7 +186,7 @@ def test_a_commit_that_fails_while_records_come_is_done_again_soon(seed: int, ki
     run_app(test, counting(kind), seed=seed, processing_guarantee=EOS, **options)
 
 
-def test_only_what_has_changed_is_restored() -> None:
+def test_only_changed_rows_are_restored() -> None:
     """A persistent store is read from its changelog from where it is, a transactional one also after a crash under exactly once."""
 
     async def test(harness: AppHarness) -> None:
@@ -211,7 +211,7 @@ def test_only_what_has_changed_is_restored() -> None:
 
 
 class Count(Query[int]):
-    """How many keys there are."""
+    """The number of keys."""
 
 
 class Asked(Transactional):
@@ -229,7 +229,7 @@ class Asked(Transactional):
 
 
 def test_a_store_answers_queries_of_its_own() -> None:
-    """With the position of its last commit, or that of the task when it has changed since; what it raises, and does not know, is a typed result."""
+    """With the position of its last commit, or that of the task when it has changed since; errors and unknown queries are typed results."""
 
     async def ask(harness: AppHarness, query: Query[Any], **options: Any) -> Any:
         request = StateQueryRequest(store="custom", query=query, partitions=frozenset({0}), **{"isolation": UNCOMMITTED, **options})
@@ -275,7 +275,7 @@ def test_a_store_answers_queries_of_its_own() -> None:
     )
 
 
-def test_nobody_knows_how_to_query_it() -> None:
+def test_a_custom_store_cannot_be_queried() -> None:
     """Queries say so, typed."""
 
     async def test(harness: AppHarness) -> None:

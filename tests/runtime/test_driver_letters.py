@@ -1,4 +1,4 @@
-"""What the test driver shows of records that fail is what an app has written."""
+"""The test driver shows the same dead letters of failed records as an app writes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ RECORDS: dict[str, tuple[bytes, bytes]] = {
 
 
 def dividing() -> Topology:
-    """Divide by what comes; what one gives is more than a long can be."""
+    """Divide by the value; one result is more than a long can be."""
     builder = StreamsBuilder()
     builder.stream("in", Consumed(STRING, LONG)).map_values(lambda value: 7 // value if value != 1 else 1 << 70).to("out", Produced(STRING, LONG))
     return builder.build()
@@ -44,7 +44,7 @@ def dividing() -> Topology:
 
 @pytest.mark.parametrize("kind", [NO_KEY, NO_VALUE, RAISES, TOO_LARGE])
 def test_a_dead_letter_is_there_when_the_call_returns(kind: str) -> None:
-    """Whatever the record fails at: nobody has to pipe another one first; the asynchronous driver does as the other one."""
+    """At any place where the record fails: no other record has to be piped first; the asynchronous driver does as the other one."""
     key, value = RECORDS[kind]
     with TopologyTestDriver(dividing(), CONTINUE) as driver:
         driver.create_input_topic("in", BYTES, BYTES).pipe_raw(key, value, 5)
@@ -63,7 +63,7 @@ def test_a_dead_letter_is_there_when_the_call_returns(kind: str) -> None:
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @given(kinds=st.lists(st.sampled_from(sorted(RECORDS)), max_size=12))
 @settings(max_examples=15, deadline=None)
-def test_the_driver_shows_what_an_app_writes(guarantee: str, kinds: list[str]) -> None:
+def test_the_driver_shows_the_output_of_an_app(guarantee: str, kinds: list[str]) -> None:
     """After each record: as many results and dead letters, of the same bytes, as an app has written when it has caught up with that record."""
     steps: list[tuple[int, list[bytes | None]]] = []
     with TopologyTestDriver(dividing(), CONTINUE) as driver:
@@ -89,7 +89,7 @@ def test_the_driver_shows_what_an_app_writes(guarantee: str, kinds: list[str]) -
 @pytest.mark.parametrize("kind", [NO_KEY, NO_VALUE, RAISES, TOO_LARGE])
 @pytest.mark.parametrize("before", [0, 1, 70])
 def test_the_letter_of_a_record_that_ends_processing(kind: str, guarantee: str, before: int) -> None:
-    """At least once it is written, once per attempt; exactly once it is void with the transaction. Drivers show what an app writes."""
+    """At least once it is written, once per attempt; exactly once it is void with the transaction. Drivers show the same as an app writes."""
     handling: dict[str, Any] = {"errors_dead_letter_queue_topic_name": "letters", "processing_guarantee": guarantee}
     expected = [] if guarantee == "exactly_once_v2" else [RECORDS[kind]]
     with TopologyTestDriver(dividing(), handling) as driver:

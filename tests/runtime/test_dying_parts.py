@@ -39,7 +39,7 @@ def replace(_: Exception) -> UncaughtResponse:
 
 
 class Strange:
-    """A message that no actor knows: whoever is told it dies."""
+    """A message that no actor knows: each actor that gets it dies."""
 
 
 # --- actors ---------------------------------------------------------------------------------------------------------------------
@@ -98,7 +98,7 @@ def test_a_part_that_dies_while_the_app_closes(part: str, guarantee: str) -> Non
 @pytest.mark.parametrize("handler", [None, replace])
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_a_log_that_is_closed_ends_the_app(guarantee: str, handler: Callable[[Exception], UncaughtResponse] | None) -> None:
-    """A log that is closed under an app ends it, whatever the handler wants: it does not come back."""
+    """A log that is closed under an app ends it, with any handler: it does not come back."""
 
     async def test(harness: AppHarness) -> None:
         await harness.log.close()
@@ -112,7 +112,7 @@ def test_a_log_that_is_closed_ends_the_app(guarantee: str, handler: Callable[[Ex
 
 
 def named() -> Topology:
-    """Join what is read with a global table of numbers."""
+    """Join each record with a global table of numbers."""
     builder = StreamsBuilder()
     table = builder.global_table("names", Consumed(serdes.STRING, serdes.INTEGER))
     builder.stream("in", STRINGS).join(table, lambda key, _: key, lambda left, right: f"{left}{right}").to("out", STRINGS_OUT)
@@ -120,7 +120,7 @@ def named() -> Topology:
 
 
 def test_a_global_table_that_cannot_be_filled() -> None:
-    """A record of a global topic that cannot be read is what the start fails by, when it is there before the app."""
+    """A record of a global topic that cannot be read fails the start, when it is there before the app."""
 
     async def test(harness: AppHarness) -> None:
         await harness.produce("names", "a", b"bad")
@@ -167,7 +167,7 @@ class Broken:
 @pytest.mark.parametrize("method", ["keep", "changelog", "open", "restore", "persist_unlogged", "give_up"])
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_state_that_cannot_be_written(guarantee: str, method: str, times: int, goes_on: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What cannot be stored ends the app, or has its tasks begin anew from the log, as the handler says; results are those of the guarantee."""
+    """Unwritable state ends the app, or its tasks begin anew from the log, as the handler says; results are those of the guarantee."""
     broken = Broken(monkeypatch, method)
     asked: list[Exception] = []
 

@@ -28,8 +28,8 @@ def expire_offsets(harness: AppHarness) -> None:
     del harness.log._broker.offsets["app"]
 
 
-def test_a_task_goes_on_behind_what_its_stores_have(caplog: pytest.LogCaptureFixture) -> None:
-    """Nothing is counted twice, and a warning names task, partition, both positions and what to do."""
+def test_a_task_goes_on_behind_the_records_of_its_stores(caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing is counted twice, and a warning names task, partition, both positions and the remedy."""
 
     async def test(harness: AppHarness) -> None:
         await count_and_close(harness)
@@ -54,7 +54,7 @@ def test_a_task_goes_on_behind_what_its_stores_have(caplog: pytest.LogCaptureFix
 
 
 def test_latest_leaves_no_record_out_that_the_stores_do_not_have() -> None:
-    """With `auto_offset_reset` latest, too, a task goes on behind what its stores have."""
+    """With `auto_offset_reset` latest, too, a task goes on behind the records of its stores."""
 
     async def test(harness: AppHarness) -> None:
         await count_and_close(harness)

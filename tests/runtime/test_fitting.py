@@ -26,7 +26,7 @@ def of(*topics: str, number: int = 0) -> tuple[TopicPartition, ...]:
 
 
 def fitting_of(*matched: str) -> AssignmentCheck:
-    """Return that of an app that reads a and b, and has read what `matched` a pattern."""
+    """Return the check of an app that reads a and b, and topics that `matched` a pattern."""
 
     def matched_of(partitions: Iterable[TopicPartition]) -> frozenset[str]:
         return frozenset(matched).intersection(one.topic for one in partitions)
@@ -41,37 +41,37 @@ def test_tasks_that_fit_are_begun() -> None:
 
 
 def test_foreign_partitions_are_asked_for_again_and_then_refused() -> None:
-    """A static member that comes back with a new version is given what the old one had; a leader that insists runs another version."""
-    fitting = fitting_of()
+    """A static member that comes back with a new version gets the old one's tasks; a leader that insists runs another version."""
+    assignment_check = fitting_of()
     good = {SECOND: of("a", number=1)}
-    assert fitting.fit({FIRST: of("a", "b", "old"), **good}) == (good, True)
-    assert fitting.fit({FIRST: of("a", "b"), **good}) == ({FIRST: of("a", "b"), **good}, False)
-    assert fitting.fit({FIRST: of("old"), TaskId(3, 0): of("a")}) == ({}, True)
+    assert assignment_check.fit({FIRST: of("a", "b", "old"), **good}) == (good, True)
+    assert assignment_check.fit({FIRST: of("a", "b"), **good}) == ({FIRST: of("a", "b"), **good}, False)
+    assert assignment_check.fit({FIRST: of("old"), TaskId(3, 0): of("a")}) == ({}, True)
     with pytest.raises(TopologyError, match=r"old-0 \(task 0_0\).*stop all members"):
-        fitting.fit({FIRST: of("old")})
+        assignment_check.fit({FIRST: of("old")})
 
 
 def test_the_group_is_asked_about_each_topic_that_is_foreign() -> None:
     """Topics that a pattern matched may go one behind the other, faster than the group assigns: an app does not end by that."""
-    fitting = fitting_of()
-    assert fitting.fit({FIRST: of("a", "b", "gone")}) == ({}, True)
-    assert fitting.fit({FIRST: of("a", "b", "gone-later")}) == ({}, True)
-    assert fitting.fit({FIRST: of("a")}) == ({FIRST: of("a")}, True)
+    assignment_check = fitting_of()
+    assert assignment_check.fit({FIRST: of("a", "b", "gone")}) == ({}, True)
+    assert assignment_check.fit({FIRST: of("a", "b", "gone-later")}) == ({}, True)
+    assert assignment_check.fit({FIRST: of("a")}) == ({FIRST: of("a")}, True)
     with pytest.raises(TopologyError, match=r"does not read: gone-0 \(task 0_0\)\."):
         for _ in range(2):
-            fitting.fit({FIRST: of("a", "b", "gone")})
+            assignment_check.fit({FIRST: of("a", "b", "gone")})
 
 
 def test_topics_that_are_gone_may_be_assigned_again_and_again() -> None:
     """A leader that learns later than its members that a topic which matched a pattern is gone gives it to them until it does."""
-    fitting = fitting_of("gone")
+    assignment_check = fitting_of("gone")
     for _ in range(3):
-        assert fitting.fit({FIRST: of("a", "b", "gone")}) == ({FIRST: of("a", "b", "gone")}, False)
+        assert assignment_check.fit({FIRST: of("a", "b", "gone")}) == ({FIRST: of("a", "b", "gone")}, False)
 
 
 def test_partitions_that_are_lacking_are_asked_for_once_and_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     """The task begins without them: a leader of an earlier release knows its own topology only."""
-    fitting = fitting_of()
-    assert fitting.fit({FIRST: of("a")}) == ({FIRST: of("a")}, True)
-    assert fitting.fit({FIRST: of("a")}) == ({FIRST: of("a")}, False)
+    assignment_check = fitting_of()
+    assert assignment_check.fit({FIRST: of("a")}) == ({FIRST: of("a")}, True)
+    assert assignment_check.fit({FIRST: of("a")}) == ({FIRST: of("a")}, False)
     assert "nobody reads b-0 (task 0_0) for now" in caplog.text

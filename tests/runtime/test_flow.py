@@ -1,4 +1,4 @@
-"""What is processed when: waiting for other inputs, standing still, full buffers, priorities, time."""
+"""The order of processing: waits for other inputs, pauses, full buffers, priorities, time."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LEFT_AND_RIGHT = {"left": 1, "right": 1, "out": 1}
 
 
 def test_records_of_several_topics_come_by_their_time() -> None:
-    """A task takes the record with the smallest timestamp of all its partitions, whatever order they were written in."""
+    """A task takes the record with the smallest timestamp of all its partitions, in any order of writing."""
 
     async def test(harness: AppHarness) -> None:
         await harness.app.pause()
@@ -53,7 +53,7 @@ def test_records_of_several_topics_come_by_their_time() -> None:
 
 @pytest.mark.parametrize(("idle_ms", "waits"), [(-1, 0), (0, 0), (5_000, 5)])
 def test_a_task_waits_for_its_other_inputs(idle_ms: int, waits: int) -> None:
-    """With max_task_idle_ms a partition without data is waited for so long; what comes late after that is processed out of order."""
+    """With max_task_idle_ms a partition without data is waited for so long; later records of it are processed out of order."""
 
     async def test(harness: AppHarness) -> None:
         await harness.kit.clock.advance(1)
@@ -71,7 +71,7 @@ def test_a_task_waits_for_its_other_inputs(idle_ms: int, waits: int) -> None:
 
 
 def test_a_task_that_waits_goes_on_when_the_data_comes() -> None:
-    """What comes within max_task_idle_ms is processed in its order."""
+    """Records within max_task_idle_ms are processed in their order."""
 
     async def test(harness: AppHarness) -> None:
         await harness.produce("left", "a", "l10", 10)
@@ -97,7 +97,7 @@ def test_a_clock_that_is_set_back_does_not_make_a_task_wait_for_longer() -> None
 
 
 def test_a_task_that_has_waited_for_empty_partitions_rests_when_it_has_no_records() -> None:
-    """The end of a wait wakes an app once: without records it handles few messages, whatever max_task_idle_ms is."""
+    """The end of a wait wakes an app once: without records it handles few messages, with any max_task_idle_ms."""
 
     async def test(harness: AppHarness) -> None:
         await harness.produce("left", "a", "l10", 10)
@@ -113,7 +113,7 @@ def test_a_task_that_has_waited_for_empty_partitions_rests_when_it_has_no_record
 
 
 class Ticking(Processor[str, str, str, str]):
-    """Forward records, and what time it is every second of the wall clock, and every ten of stream time."""
+    """Forward records, and the time every second of the wall clock, and every ten of stream time."""
 
     def init(self, context: Any) -> None:
         super().init(context)
@@ -175,7 +175,7 @@ def test_punctuators_follow_their_clocks() -> None:
 
 @pytest.mark.parametrize("limits", [{"buffered_records_per_partition": 20}, {"input_buffer_max_bytes": 20 * 130}])
 def test_fetching_pauses_when_the_buffers_are_full(limits: dict[str, int]) -> None:
-    """What is not processed waits in the log, not in memory; when the buffers have drained, fetching goes on by itself."""
+    """Unprocessed records wait in the log, not in memory; when the buffers have drained, fetching goes on by itself."""
 
     async def test(harness: AppHarness) -> None:
         app = harness.app
@@ -194,7 +194,7 @@ def test_fetching_pauses_when_the_buffers_are_full(limits: dict[str, int]) -> No
 
 
 def test_a_buffer_that_goes_away_makes_room() -> None:
-    """When a task that filled the buffers is given up, those that waited for room are fetched again."""
+    """When a task that filled the buffers is given up, partitions that waited for room are fetched again."""
 
     async def test(harness: AppHarness) -> None:
         await harness.app.pause()
@@ -252,7 +252,7 @@ def test_the_fullest_task_comes_first() -> None:
 # --- repartition topics ---------------------------------------------------------------------------------------------------------
 
 
-def test_repartition_topics_keep_only_what_is_not_processed() -> None:
+def test_repartition_topics_keep_only_unprocessed_records() -> None:
     """Records of a repartition topic are deleted once they are processed and committed; failing that, it is tried again."""
 
     async def test(harness: AppHarness) -> None:

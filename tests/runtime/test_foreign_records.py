@@ -48,7 +48,7 @@ STORES: dict[str, tuple[Callable[[str], Topology], str]] = {
 @pytest.mark.parametrize("kind", STORES)
 @pytest.mark.parametrize("foreign", FOREIGN)
 def test_a_record_that_is_none_of_a_store_is_named(kind: str, foreign: tuple[bytes | None, bytes | None], standby: bool) -> None:
-    """The error of the restore, or of the standby, says at which offset it is and what to do; the records before it are none of the fault."""
+    """The error of the restore, or of the standby, names the offset and the remedy; the records before it are not at fault."""
     build, changelog = STORES[kind]
 
     async def test(harness: AppHarness) -> None:
@@ -81,7 +81,7 @@ def test_a_record_that_is_none_of_a_store_is_named(kind: str, foreign: tuple[byt
     "foreign", [*FOREIGN, (None, b"v"), (None, None), (b"k", b"v"), (b"k", b"\0\0\0\1x\1"), (b"k", b"\0\0\0\1x\2"), (None, b"\0\0\0\1x\1")]
 )
 def test_no_record_of_a_repartition_topic_stops_it(foreign: tuple[bytes | None, bytes | None], guarantee: str) -> None:
-    """The handlers are asked about what is no change of the table, with its topic and offset; those behind it are processed."""
+    """The handlers are asked about records that are no change of the table, with topic and offset; later ones are processed."""
     builder = StreamsBuilder()
     table = builder.table("in", STRINGS, Materialized("rows", STRING, STRING))
     counts = table.group_by(lambda _, value: (value, value), GROUPED).count(Materialized("counts", STRING, serdes.LONG))

@@ -47,7 +47,7 @@ def is_free(path: Path) -> bool:
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
 async def test_the_directory_of_an_app_is_free_when_its_process_ends(tmp_path: Path, end: signal.Signals) -> None:
-    """Whether it is killed or closes, with a child that lives on: state directory, databases and log are for whoever comes next."""
+    """Whether it is killed or closes, with a child that lives on: state directory, databases and log are free for the next app."""
     command = [sys.executable, "-W", "ignore", "-m", "tests.runtime.forking", str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:  # noqa: ASYNC220, S603 - our own, and nobody else is on the loop
         assert process.stdin is not None
@@ -62,7 +62,7 @@ async def test_the_directory_of_an_app_is_free_when_its_process_ends(tmp_path: P
 
 
 async def test_an_app_keeps_its_directory_when_a_child_ends(tmp_path: Path) -> None:
-    """The end of a child that was forked does not unlock what its parent has."""
+    """The end of a child that was forked does not unlock its parent's files."""
     async with EmbeddedLog() as log, counting_app(tmp_path, log):
         in_a_fork(lambda: None)
         with pytest.raises(StateLocked):

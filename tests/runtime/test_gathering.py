@@ -1,4 +1,4 @@
-"""When a commit that is due waits for tasks that have just begun."""
+"""The cases in which a due commit waits for tasks that have just begun."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from ks_actors import TaskId
 from ks_actors.log import TopicPartition
-from ks_actors.runtime.commit._first_commit import GATHERING_S, LOOK_AGAIN_S, FirstCommit
+from ks_actors.runtime.commit._first_commit import CHECK_AGAIN_S, LONGEST_DELAY_S, FirstCommit
 from ks_actors.testing import run_app
 from tests.runtime.helpers import ALOS, EOS, echo
 
@@ -35,7 +35,7 @@ def gathering(**tasks: Begun) -> tuple[FirstCommit, dict[TaskId, Begun]]:
 
 
 def test_it_waits_until_all_that_begin_together_have_something_to_commit() -> None:
-    """And then no more for these, whatever they have to commit."""
+    """And then no more for these, with any further work to commit."""
     looked, tasks = gathering(one=Begun(commit_needed=True), two=Begun())
     assert looked.waits(5.0)
     tasks[TWO].commit_needed = True
@@ -69,13 +69,13 @@ def test_it_does_not_wait_for_long() -> None:
     """A partition may have no records; once that was found out nobody waits for its task again."""
     looked, _ = gathering(one=Begun(commit_needed=True), two=Begun())
     assert looked.waits(1.0)
-    assert looked.waits(1.0 + GATHERING_S - 0.01)
-    assert not looked.waits(1.0 + GATHERING_S)
+    assert looked.waits(1.0 + LONGEST_DELAY_S - 0.01)
+    assert not looked.waits(1.0 + LONGEST_DELAY_S)
     assert not looked.waits(9.0)
 
 
 def test_it_does_not_wait_when_nothing_of_those_that_begin_is_to_be_committed() -> None:
-    """What others have to commit is not held up by them."""
+    """Work of others is not held up by them."""
     looked, tasks = gathering(one=Begun(commit_needed=True))
     assert not looked.waits(0.0)
     tasks[TWO] = Begun()
@@ -86,7 +86,7 @@ def test_it_does_not_wait_when_nothing_of_those_that_begin_is_to_be_committed() 
 
 
 def test_it_does_not_wait_for_another_subtopology() -> None:
-    """What that reads may be what is to be committed; when its turn comes it is waited for like any other."""
+    """Its input may be the very output of this commit; when its turn comes it is waited for like any other."""
     looked, tasks = gathering(one=Begun(commit_needed=True), two=Begun(commit_needed=True))
     tasks |= {BEHIND: Begun(), BESIDE: Begun()}
     assert not looked.waits(1.0)
@@ -97,13 +97,13 @@ def test_it_does_not_wait_for_another_subtopology() -> None:
 
 
 def test_it_waits_for_the_whole_time_after_commits_were_held() -> None:
-    """When it had waited before is of no meaning any more."""
+    """Its earlier waits do not count any more."""
     looked, tasks = gathering(one=Begun(commit_needed=True), two=Begun())
     assert looked.waits(1.0)
     looked.forget()
     assert looked.waits(9.0)
-    assert looked.waits(9.0 + GATHERING_S - 0.01)
-    assert not looked.waits(9.0 + GATHERING_S)
+    assert looked.waits(9.0 + LONGEST_DELAY_S - 0.01)
+    assert not looked.waits(9.0 + LONGEST_DELAY_S)
     assert tasks[ONE].commit_needed
 
 
@@ -127,7 +127,7 @@ def test_one_transaction_holds_the_first_records_of_all_tasks() -> None:
         await harness.kit.clock.advance(0.105)
         assert committed() == 0
         await harness.produce("in", "b", "1", partition=1)
-        await harness.kit.clock.advance(2 * LOOK_AGAIN_S)
+        await harness.kit.clock.advance(2 * CHECK_AGAIN_S)
         assert committed() == 2
         # From now on neither is waited for.
         await harness.produce("in", "a", "2", partition=0)
@@ -138,7 +138,7 @@ def test_one_transaction_holds_the_first_records_of_all_tasks() -> None:
 
 
 def test_a_partition_without_records_holds_the_first_commit_up_for_a_moment() -> None:
-    """Without transactions not even that: what is written is seen at once there."""
+    """Without transactions not even that: records are visible there as soon as they are written."""
 
     async def test(harness: AppHarness) -> None:
         await harness.produce("in", "a", "1", partition=0)
@@ -146,7 +146,7 @@ def test_a_partition_without_records_holds_the_first_commit_up_for_a_moment() ->
         transactional = harness.config.processing_guarantee.value == EOS
         found = harness.log._groups.get("app").committed()
         assert (TopicPartition("in", 0) in found) is not transactional
-        await harness.kit.clock.advance(GATHERING_S + LOOK_AGAIN_S)
+        await harness.kit.clock.advance(LONGEST_DELAY_S + CHECK_AGAIN_S)
         assert harness.log._groups.get("app").committed()[TopicPartition("in", 0)].offset == 1
 
     for guarantee in (EOS, ALOS):

@@ -233,7 +233,7 @@ def test_a_damaged_database_with_the_only_copy_of_a_store_is_kept(
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_a_store_of_another_kind_begins_from_its_changelog_alone(guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
-    """The next version of the topology keeps what it can: the other store counts on."""
+    """The next version of the topology keeps the stores that it can: the other store counts on."""
 
     async def test(harness: AppHarness) -> None:
         await counted(harness)
@@ -269,7 +269,7 @@ def test_the_only_copy_of_a_store_whose_kind_has_changed_is_kept() -> None:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_a_changelog_that_retention_has_emptied_costs_no_state_exactly_once(guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Between what the store has and the begin of the changelog lies the marker of the commit, which is no record."""
+    """Between the store's last record and the begin of the changelog lies the marker of the commit, which is no record."""
 
     async def test(harness: AppHarness) -> None:
         for _ in range(3):
@@ -363,7 +363,7 @@ def test_a_store_is_not_given_up_twice_for_nothing() -> None:
 
 
 class Noting(StateStore):
-    """A persistent store of the user's own, which notes what it is asked and told."""
+    """A persistent store of the user's own, which notes its calls."""
 
     persistent = True
     manages_offsets = True

@@ -48,7 +48,7 @@ RECORDS: dict[str, tuple[bytes, bytes]] = {
 
 
 class Keeps(Processor[str, str, None, None]):
-    """Put what comes into the store; a bad value raises."""
+    """Put each record into the store; a bad value raises."""
 
     came: ClassVar[list[str]] = []
 
@@ -267,7 +267,7 @@ def test_a_table_of_the_dsl_has_letters_too() -> None:
 
 @pytest.mark.parametrize("kind", [NO_KEY, NO_VALUE, RAISES])
 def test_the_drivers_show_letters_of_global_stores_at_once(kind: str) -> None:
-    """When the call returns that pipes the record; the asynchronous driver does as the other one."""
+    """When the call that pipes the record returns; the asynchronous driver does as the other one."""
     key, value = RECORDS[kind]
     with TopologyTestDriver(keeping(), handling()) as driver:
         driver.create_input_topic("names", serdes.BYTES, serdes.BYTES).pipe_raw(key, value, 5)

@@ -26,7 +26,7 @@ TOPICS = {"in": 1, "out": 1, "names": 3}
 
 
 class Keeps(Processor[str, str, None, None]):
-    """Put what comes into the store, and note that it came."""
+    """Put each record into the store, and note it."""
 
     came: ClassVar[list[str]] = []
     store: ClassVar[Any] = None
@@ -60,7 +60,7 @@ async def names(harness: AppHarness, keys: Iterable[int], value: str | None = "n
 
 
 async def held(harness: AppHarness) -> dict[str, str]:
-    """Return what is in the store."""
+    """Return the content of the store."""
     return dict(await harness.app.store("names").all())
 
 
@@ -73,8 +73,8 @@ async def until_came(harness: AppHarness, count: int) -> None:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("store", ["rocksdb", "in_memory"])
-def test_a_start_goes_on_from_what_is_on_disk(store: StoreType, guarantee: str) -> None:
-    """After a clean end only what has come since is read, deletes too; a store in memory is filled from the beginning."""
+def test_a_start_goes_on_from_the_state_on_disk(store: StoreType, guarantee: str) -> None:
+    """After a clean end only later records are read, deletes too; a store in memory is filled from the beginning."""
 
     async def test(harness: AppHarness) -> None:
         await names(harness, range(300))
@@ -98,7 +98,7 @@ def test_a_start_goes_on_from_what_is_on_disk(store: StoreType, guarantee: str) 
 
 
 def test_a_crash_leaves_a_tail(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was written before a crash is not read again; the table is whole, whatever of it had come to disk."""
+    """Records written before a crash are not read again; the table is complete, with any part of it on disk."""
     assert SharedResources.__init__.__kwdefaults__ is not None
     monkeypatch.setitem(SharedResources.__init__.__kwdefaults__, "tail_records", 100)
 
@@ -123,7 +123,7 @@ def test_a_crash_leaves_a_tail(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_topic_that_was_made_anew_fills_the_store_anew() -> None:
-    """Where what is on disk goes further than the topic, or begins before it, all is read from the beginning: nothing of the old one stays."""
+    """Where the state on disk goes further than the topic, or begins before it, all is read from the beginning: nothing of the old one stays."""
 
     async def test(harness: AppHarness) -> None:
         await names(harness, range(300))
@@ -146,7 +146,7 @@ def test_a_topic_that_was_made_anew_fills_the_store_anew() -> None:
 
 
 def test_a_store_that_is_damaged_is_filled_anew() -> None:
-    """What cannot be trusted is deleted, and comes again from the topic, without a word from the user."""
+    """State that cannot be trusted is deleted, and comes again from the topic, without an action of the user."""
 
     async def test(harness: AppHarness) -> None:
         await names(harness, range(100))
@@ -161,7 +161,7 @@ def test_a_store_that_is_damaged_is_filled_anew() -> None:
     run_app(test, keeping(), topics=TOPICS, start=False)
 
 
-def test_where_threads_read_it_a_store_is_in_memory() -> None:
+def test_a_store_that_threads_read_is_in_memory() -> None:
     """Functions that block are processed in threads, which may read any global store at any time."""
 
     async def test(harness: AppHarness) -> None:
@@ -193,7 +193,7 @@ def test_a_store_need_not_fit_into_memory() -> None:
 
 
 def test_a_disk_that_is_full_ends_the_app(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What cannot be written any more is an error; the next start, with room, has it all."""
+    """A failed write is an error; the next start, with room, has it all."""
     assert SharedResources.__init__.__kwdefaults__ is not None
     monkeypatch.setitem(SharedResources.__init__.__kwdefaults__, "tail_records", 100)
     write = RocksEngine.write
@@ -218,7 +218,7 @@ def test_a_disk_that_is_full_ends_the_app(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_global_table_of_the_dsl_is_on_disk_too() -> None:
-    """With the app's default for stores, which is RocksDB; joins find what was there before."""
+    """With the app's default for stores, which is RocksDB; joins find the earlier rows."""
     builder = StreamsBuilder()
     table = builder.global_table("names", Consumed(serdes.STRING, serdes.STRING))
     builder.stream("in", STRINGS).join(table, lambda key, _: key, lambda left, right: f"{left}+{right}").to("out", STRINGS_OUT)

@@ -34,7 +34,7 @@ async def committed(harness: AppHarness) -> dict[TopicPartition, int]:
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("reset", ["earliest", "latest"])
 def test_a_partition_that_is_added_is_read_from_its_first_record(guarantee: str, reset: str) -> None:
-    """Where there is no state the app goes on, and nothing of the new partition is left out, whatever auto_offset_reset is."""
+    """Where there is no state the app goes on, and nothing of the new partition is left out, with any auto_offset_reset."""
 
     async def test(harness: AppHarness) -> None:
         async with harness.another():

@@ -26,7 +26,7 @@ GROW_A, GROW_B, GROW_OUT, FEED, CRASH, RESTART, WAIT = "grow a", "grow b", "grow
 
 
 def topology() -> Topology:
-    """Pass on what two topics have, and count it by key, in a repartition topic that is told its size."""
+    """Pass on the records of two topics, and count them by key, in a repartition topic with a given size."""
     builder = StreamsBuilder()
     stream = builder.stream(["a", "b"], Consumed(STRING, STRING))
     stream.to("out", STRINGS_OUT)
@@ -42,7 +42,7 @@ def topology() -> Topology:
 )
 @settings(max_examples=8, deadline=None)
 def test_every_record_of_every_partition_is_processed(guarantee: str, steps: list[tuple[str, int]], seed: int) -> None:
-    """Whenever partitions are added, and whatever happens to the instances: exactly once, each record once, and all are counted."""
+    """At any time of added partitions, and with any fate of the instances: exactly once, each record once, and all are counted."""
     sent: Counter[str] = Counter()
 
     async def test(harness: AppHarness) -> None:

@@ -73,7 +73,7 @@ def test_records_are_written_with_the_serdes_of_the_topology() -> None:
     run_app(test, counting(), topics={"in": NewTopic("in", 2), "out": 1})
 
 
-def test_a_crash_leaves_what_a_process_leaves() -> None:
+def test_a_crash_leaves_the_state_of_a_killed_process() -> None:
     """After a crash the transaction is open and the member in its group, as nobody has said good-bye; nothing uncommitted is to be seen."""
 
     async def test(harness: AppHarness) -> None:
@@ -105,8 +105,8 @@ def test_a_crash_leaves_what_a_process_leaves() -> None:
     run_app(test, counting(), topics=TOPICS, processing_guarantee=EOS, commit_interval_ms=5_000)
 
 
-def test_what_is_ordered_to_fail_fails_for_the_app_alone() -> None:
-    """The harness itself writes and reads whatever is ordered to fail."""
+def test_ordered_failures_are_for_the_app_alone() -> None:
+    """The harness itself writes and reads, with any ordered failures."""
 
     async def test(harness: AppHarness) -> None:
         await harness.close()
@@ -120,7 +120,7 @@ def test_what_is_ordered_to_fail_fails_for_the_app_alone() -> None:
     run_app(test, echo(), topics=TOPICS)
 
 
-def test_what_the_app_ends_by_is_raised_at_the_end() -> None:
+def test_the_final_error_of_the_app_is_raised_at_the_end() -> None:
     """An app that has ended by an error fails the test, unless the test has looked at it, or fails by itself."""
     bomb = Bomb()
 
@@ -141,7 +141,7 @@ def test_what_the_app_ends_by_is_raised_at_the_end() -> None:
 
 
 def test_waiting_has_its_limits() -> None:
-    """Waiting for what does not come is TaskTimeout, in virtual time."""
+    """A wait for an event that does not come is TaskTimeout, in virtual time."""
 
     async def test(harness: AppHarness) -> None:
         with pytest.raises(TaskTimeout, match="still runs after 5000 ms"):
@@ -200,13 +200,13 @@ def test_topics_change_under_an_app() -> None:
 
 
 def test_a_harness_whose_app_does_not_start_leaves_nothing() -> None:
-    """What the start fails by comes out of entering the block."""
+    """The error of the start comes out of entering the block."""
     with pytest.raises(MissingSourceTopics):
         run_app(lambda _: pytest.fail("it started"), echo())
 
 
 def test_exploring_finds_the_seed_that_fails() -> None:
-    """`explore_app` returns the first seed whose run fails, with its error, or None."""
+    """`explore_app` returns the first failing seed, with its error, or None."""
     seen: list[int] = []
 
     async def test(harness: AppHarness) -> None:
@@ -221,7 +221,7 @@ def test_exploring_finds_the_seed_that_fails() -> None:
 
 
 def test_a_disk_is_copied_as_it_is(tmp_path: Path) -> None:
-    """A copy has all files as they are; of what vanishes or changes meanwhile it is made again."""
+    """A copy has all files as they are; files that vanish or change meanwhile are copied again."""
     source, target = tmp_path / "source", tmp_path / "target"
     (source / "deep").mkdir(parents=True)
     (source / "deep" / "file").write_text("content")

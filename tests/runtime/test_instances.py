@@ -104,7 +104,7 @@ def test_instances_come_and_go_under_load(seed: int, guarantee: str) -> None:
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(3))
 def test_an_app_that_loses_its_membership_joins_again(seed: int, guarantee: str) -> None:
-    """Thrown out of the group at any moment, the app drops what is not committed, comes back, and results stay exact."""
+    """Removed from the group at any moment, the app drops uncommitted work, comes back, and results stay exact."""
     random = Random(seed)
 
     async def test(harness: AppHarness) -> None:
@@ -121,7 +121,7 @@ def test_an_app_that_loses_its_membership_joins_again(seed: int, guarantee: str)
 
 
 def test_an_app_that_is_fenced_takes_its_transactional_id_back() -> None:
-    """When somebody else has had the transactional id, the commit is TaskMigrated; the app gives its tasks up, rejoins, and results stay exact."""
+    """When another process has had the transactional id, the commit is TaskMigrated; the app gives its tasks up, rejoins, and results stay exact."""
 
     async def test(harness: AppHarness) -> None:
         load = Load(harness, Random(1))
@@ -142,7 +142,7 @@ def test_an_app_that_is_fenced_takes_its_transactional_id_back() -> None:
 
 
 def test_tasks_that_are_lost_while_the_group_rebalances_are_given_out_again() -> None:
-    """A member that has told what it has, and then loses all of it, tells the group again: otherwise it would keep its tasks for nobody."""
+    """A member that has reported its tasks, and then loses all of them, reports again: otherwise the group would keep its tasks for it."""
     for seed in range(8):
 
         async def test(harness: AppHarness, seed: int = seed) -> None:
@@ -190,7 +190,7 @@ def test_a_member_that_has_died_does_not_stop_the_others(guarantee: str) -> None
 
 
 def test_the_transaction_of_a_member_that_has_died_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When the group has noticed, whoever takes over does not wait until it is too old."""
+    """When the group has noticed, the next owner does not wait until it is too old."""
     monkeypatch.setattr(_collector, "_ENOUGH", 500)  # records that are written before their commit
 
     async def test(harness: AppHarness) -> None:
@@ -211,7 +211,7 @@ def test_the_transaction_of_a_member_that_has_died_is_ended(monkeypatch: pytest.
 
 
 def test_instances_are_named_by_themselves(tmp_path: Path) -> None:
-    """Each further instance has a client id and a state directory of its own, whoever it was made from and whatever the first one has."""
+    """Each further instance has a client id and a state directory of its own, whichever instance it was made from."""
 
     async def test(harness: AppHarness) -> None:
         async with harness.another() as second, second.another() as third, harness.another(client_id="mine") as fourth:
@@ -228,7 +228,7 @@ def test_instances_are_named_by_themselves(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_nothing_is_done_twice_when_instances_come_and_go_in_order(seed: int) -> None:
-    """At least once, too: what is committed while the group moves on is committed in its next generation, not done again."""
+    """At least once, too: a commit while the group moves on is made in its next generation, not done again."""
     random = Random(seed)
 
     async def test(harness: AppHarness) -> None:

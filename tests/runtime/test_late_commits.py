@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Answer:
-    """What an asker gets to hear."""
+    """The answer to an asker."""
 
     def __init__(self) -> None:
         self.heard: list[Any] = []
@@ -72,7 +72,7 @@ async def moving() -> AsyncIterator[Moving]:
         yield made
 
 
-async def test_what_comes_too_late_is_committed_in_the_next_generation(moving: Moving) -> None:
+async def test_a_late_commit_is_made_in_the_next_generation(moving: Moving) -> None:
     """Not done again: it is written, and nobody else has been given it."""
     answer = await moving.commit(3)
     assert answer.heard == []
@@ -96,7 +96,7 @@ async def test_without_a_next_generation_it_fails(moving: Moving) -> None:
     assert await moving.committed() == 2
 
 
-async def test_who_was_thrown_out_waits_for_nothing(moving: Moving) -> None:
+async def test_a_removed_member_waits_for_nothing(moving: Moving) -> None:
     """Once the generation is known a refusal is one."""
     await assigned(moving.member)
     assert moving.commits.next_generation() == []

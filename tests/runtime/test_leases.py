@@ -30,7 +30,7 @@ work, give_back = Worker._work, Worker._give_back
 
 
 def task(number: int, work_ms: float, *, blocking: bool = False) -> Any:
-    """Return what is looked at of a task that has records; the more work, the more records."""
+    """Return the schedule's view of a task that has records; the more work, the more records."""
     group = SimpleNamespace(buffered=int(100 * work_ms), wakes_at=lambda: None)
     return SimpleNamespace(
         id=TaskId(0, number), group=group, work_ms=work_ms, blocking=blocking, can_drain=True, next_punctuation=None, ready=lambda _: True
@@ -47,7 +47,7 @@ def ready(tasks: Sequence[Any], *, drained: Sequence[Any] = ()) -> ReadyTasks:
 
 
 @given(st.lists(st.tuples(st.floats(0.05, 8), st.booleans()), min_size=1, max_size=60), st.integers(1, 4), st.integers(0, 3))
-def test_a_lease_holds_what_fills_a_slice(tasks: list[tuple[float, bool]], workers: int, drained: int) -> None:
+def test_a_lease_holds_the_tasks_that_fill_a_slice(tasks: list[tuple[float, bool]], workers: int, drained: int) -> None:
     """Tasks are leased in the schedule's order: together while they fit into a slice, and alone when they block, drain or have much to do."""
     all_tasks = [task(number, work_ms, blocking=blocking) for number, (work_ms, blocking) in enumerate(tasks)]
     schedule = ready(all_tasks, drained=all_tasks[:drained])
@@ -69,8 +69,8 @@ def test_a_lease_holds_what_fills_a_slice(tasks: list[tuple[float, bool]], worke
     assert counts == sorted(counts, reverse=True)
 
 
-def test_free_workers_share_what_is_ready() -> None:
-    """Each of several free workers gets an equal share of many small tasks, the last one what is left."""
+def test_free_workers_share_ready_tasks() -> None:
+    """Each of several free workers gets an equal share of many small tasks, the last one the rest."""
     schedule = ready([task(number, 0.06) for number in range(40)])
     shares = [schedule.pick(workers) for workers in (4, 3, 2, 1)]
     assert [share and len(share[0]) for share in shares] == [10, 10, 10, 10]

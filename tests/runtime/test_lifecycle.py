@@ -48,7 +48,7 @@ def test_a_life_goes_along_the_arrows() -> None:
     assert repr(door) == "<Door GONE>"
 
 
-def test_where_no_arrow_leads_nothing_changes() -> None:
+def test_a_disallowed_transition_changes_nothing() -> None:
     """The error names both states and the ways there are."""
     changes: list[Door] = []
     assert DOOR.start(Door.OPEN).to(Door.CLOSED) is Door.OPEN

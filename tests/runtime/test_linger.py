@@ -1,4 +1,4 @@
-"""How output that trickles is gathered before it is written."""
+"""The gathering of output that trickles, before it is written."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def values(harness: AppHarness) -> list[str | None]:
     return [record.value for record in await harness.read("out")]
 
 
-def test_output_after_a_quiet_moment_is_written_at_once_and_what_follows_is_gathered() -> None:
+def test_output_after_a_quiet_moment_is_written_at_once_and_further_output_is_gathered() -> None:
     """The first record is not delayed; the next ones wait until half of linger_ms after it was sent, and leave together."""
 
     async def test(harness: AppHarness) -> None:
@@ -41,7 +41,7 @@ def test_output_after_a_quiet_moment_is_written_at_once_and_what_follows_is_gath
 
 
 def test_a_commit_does_not_wait_for_output_to_be_gathered() -> None:
-    """It writes what was held back first, however long linger_ms is."""
+    """It writes the held-back records first, with any linger_ms."""
 
     async def test(harness: AppHarness) -> None:
         for value in ("1", "2"):

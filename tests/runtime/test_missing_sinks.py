@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_a_start_without_the_topics_of_sinks_fails(guarantee: str) -> None:
-    """By one error that names each topic with the nodes that write to it, and what to do; nothing is made, and nobody joins."""
+    """By one error that names each topic with the nodes that write to it, and the remedy; no topic is made, and no member joins."""
     builder = StreamsBuilder()
     stream = builder.stream("in", STRINGS)
     stream.to("one", STRINGS_OUT)
@@ -54,7 +54,7 @@ def test_a_start_without_the_topics_of_sinks_fails(guarantee: str) -> None:
     )
 
 
-def test_what_is_missing_to_read_is_told_of_first() -> None:
+def test_missing_packages_for_reading_are_reported_first() -> None:
     """A topic that is read by its own error, as before."""
     with pytest.raises(MissingSourceTopics):
         run_app(lambda _: pytest.fail("it started"), echo())

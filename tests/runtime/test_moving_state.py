@@ -26,7 +26,7 @@ TOPICS = {"in": 4, "out": 1}
 @pytest.mark.parametrize("goes_on", [True, False])
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_writing_to_disk_may_fail_at_any_step(guarantee: str, goes_on: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When a step of writing to disk fails the handler decides; what is committed is in the changelog, and comes from there."""
+    """When a step of writing to disk fails the handler decides; committed changes are in the changelog, and come from there."""
     left = 0
     real = TaskStores.flush_steps
 
@@ -67,7 +67,7 @@ def test_writing_to_disk_may_fail_at_any_step(guarantee: str, goes_on: bool, mon
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_a_task_that_moves_from_a_full_disk(guarantee: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A task whose state cannot be written when it moves to another instance moves all the same: the log has its state."""
+    """A task with unwritable state that moves to another instance moves all the same: the log has its state."""
     left = 0
     real = TaskStores.close
 
@@ -124,7 +124,7 @@ def test_the_group_may_be_lost_while_tasks_open_and_restore(guarantee: str) -> N
 
 
 def test_stores_that_cannot_be_closed_are_told_of(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """When the owner of the stores has died they are closed at the end; what that fails by is logged, and the first error counts."""
+    """When the owner of the stores has died they are closed at the end; errors of that are logged, and the first error counts."""
     broken = Broken(monkeypatch, "close")
 
     async def test(harness: AppHarness) -> None:

@@ -1,4 +1,4 @@
-"""Streams whose values can be changed in place, and keys that are known by their bytes, are joined by an app on a log."""
+"""An app on a log joins streams with values that change in place, and with keys that are identified by their bytes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PLAIN = serdes.Serde.of(str.encode, bytes.decode)
 @pytest.mark.parametrize("key", [serdes.STRING, PLAIN])
 @pytest.mark.parametrize("method", ["join", "left_join", "outer_join"])
 def test_rows_are_committed_and_met_after_a_restart(method: str, key: serdes.Serde[Any], store_type: Any, guarantee: str) -> None:
-    """What waits in the stores of both sides is in their changelogs, and is there again when the task has begun anew without its state."""
+    """Waiting records in the stores of both sides are in their changelogs, and are there again when the task has begun anew without its state."""
     builder = StreamsBuilder()
     rows = Consumed(key, ROWS)
     options = StreamJoined(key, ROWS, ROWS, store_name="met", store_type=store_type)

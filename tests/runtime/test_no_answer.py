@@ -1,4 +1,4 @@
-"""A log that does not answer: an app asks again for as long as `task_timeout_ms` says, whatever it has asked; then its handler decides."""
+"""A log that does not answer: an app repeats each request for as long as `task_timeout_ms` says; then its handler decides."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_an_app_goes_on_after_four_minutes_without_an_answer(guarantee: str, ope
 
 @pytest.mark.parametrize(("guarantee", "operation"), RUNNING)
 def test_calls_that_time_out_are_made_again(guarantee: str, operation: Operation) -> None:
-    """Whatever an app asks, LogTimeout is no answer: it is asked again, and no handler hears of it."""
+    """For any request of an app, LogTimeout is no answer: it is repeated, and no handler gets the error."""
     asked: list[Exception] = []
 
     def handler(error: Exception) -> UncaughtResponse:
@@ -120,7 +120,7 @@ def test_a_start_waits_for_an_answer(operation: Operation) -> None:
 
 @pytest.mark.parametrize(("guarantee", "operation"), RUNNING)
 def test_after_task_timeout_ms_the_handler_is_asked(guarantee: str, operation: Operation) -> None:
-    """It hears of what was asked in vain, and for how long."""
+    """It gets the unanswered request, and for how long."""
 
     async def test(harness: AppHarness) -> None:
         load = Load(harness, Random(1))
@@ -146,8 +146,8 @@ def in_virtual_time(test: object) -> None:
         runner.run(test())  # type: ignore[operator]  # a coroutine function
 
 
-def test_what_cannot_be_repeated_is_asked_once() -> None:
-    """LogTimeout of such a call is for whoever made it, and a call without an end has one."""
+def test_calls_that_cannot_be_repeated_are_made_once() -> None:
+    """LogTimeout of such a call is for its caller, and a call without an end has one."""
 
     async def fail() -> None:
         calls.append(1)
@@ -221,7 +221,7 @@ def test_all_of_a_log_is_passed_on() -> None:
     in_virtual_time(test)
 
 
-def test_who_has_no_patience_makes_each_call_once() -> None:
+def test_an_app_without_retries_makes_each_call_once() -> None:
     """With `task_timeout_ms` 0 a call has its own time, and is not repeated; a call that may wait by itself has that time besides."""
 
     async def slow(seconds: float, error: Exception | None = None) -> str:

@@ -1,4 +1,4 @@
-"""How many files an app may have open."""
+"""The number of files that an app may open."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ RAISED = """
 
 
 def said(program: str, *arguments: str) -> list[object]:
-    """Run a program in a process of its own, as the limit is the process'; return what it has said."""
+    """Run a program in a process of its own, as the limit is the process'; return its output."""
     command = [sys.executable, "-c", textwrap.dedent(PREAMBLE) + textwrap.dedent(program), *arguments]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)  # noqa: S603 - our own program
     found: list[object] = json.loads(done.stdout.splitlines()[-1])
@@ -67,7 +67,7 @@ def test_main_raises_the_soft_limit(tmp_path: Path) -> None:
 
 
 def test_an_app_with_too_many_open_files_says_so(tmp_path: Path) -> None:
-    """A state that cannot be opened for too many open files is a StateError that tells task, directory, and what to do."""
+    """A state that cannot be opened for too many open files is a StateError that names task, directory, and the remedy."""
     kind, text = said(FAILING, str(tmp_path), "hard")
     assert kind == "StateError"
     assert str(text).startswith("task 0_")

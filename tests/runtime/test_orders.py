@@ -151,7 +151,7 @@ def test_an_order_to_an_app_that_ends_meanwhile_is_not_running(weather: Weather)
 
 
 def test_waiting_to_be_caught_up_ends_by_its_deadline_also_when_the_log_does_not_answer(weather: Weather) -> None:
-    """It is TaskTimeout then, and says what is not known."""
+    """It is TaskTimeout then, and names the unknown part."""
 
     async def test(harness: AppHarness) -> None:
         await process(harness, "1")

@@ -1,4 +1,4 @@
-"""Whatever is held back names its own record when it fails, or none."""
+"""A delayed record names itself when it fails, or no record at all."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def run(topology: Topology, test: Callable[[AppHarness], Any], **config: Any) ->
 
 
 def piping(*steps: tuple[str, str, str | None, int]) -> Callable[[AppHarness], Any]:
-    """Return what writes records of topic, key, value and time one after the other, each when the one before it is done with."""
+    """Return a function that writes records of topic, key, value and time one after the other, each when the one before it is processed."""
 
     async def test(harness: AppHarness) -> None:
         for step in steps:
@@ -87,7 +87,7 @@ HELD = (("in", "a", "bad", 0), ("in", "b", "good", 20))
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_a_suppressed_row_keeps_topic_and_offset_over_a_restart(guarantee: str) -> None:
-    """They are in the changelog, as Kafka Streams has them there; what was read is known as long as the task is not started anew."""
+    """They are in the changelog, as in Kafka Streams; the positions read are known as long as the task is not started anew."""
     builder = StreamsBuilder()
     suppressed(builder).to_stream().map_values(fail).to("out", STRINGS_OUT)
 
@@ -116,7 +116,7 @@ class Seen(Processor[Any, Any, Any, Any]):
         self.seen.append((record.value, metadata if metadata is None else tuple(metadata)))
 
 
-def test_a_processor_sees_where_a_held_record_came_from() -> None:
+def test_a_processor_sees_the_source_of_a_held_record() -> None:
     """`record_metadata` is that of the record that was suppressed, and of the current one again behind it."""
     builder = StreamsBuilder()
     seen: list[Any] = []

@@ -35,7 +35,7 @@ def replace(_: Exception) -> UncaughtResponse:
 
 
 class Storm:
-    """Three members of one app, a log that goes away, and what happens to the members meanwhile: all of it as a seed has it."""
+    """Three members of one app, a log that goes away, and the fates of the members meanwhile: all of it by a seed."""
 
     def __init__(self, members: list[AppHarness], weather: Weather, random: Random) -> None:
         self.members = members
@@ -46,11 +46,11 @@ class Storm:
         self._over = False
 
     def note(self, what: str) -> None:
-        """Remember what has happened, to be told when something is wrong."""
+        """Remember an event, to be reported with an error."""
         self.told.append(f"{asyncio.get_running_loop().time():9.3f} {what}")
 
     async def run(self, rounds: int) -> None:
-        """Feed, look at what is in memory all the time, and have the log go away so many times; then let all be done."""
+        """Feed, check the memory all the time, and have the log go away so many times; then let all be done."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._feed())
             group.create_task(self._watch())
@@ -162,7 +162,7 @@ class Storm:
 
 
 def storm(seed: int, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Run a storm; return what has become of writes."""
+    """Run a storm; return the outcomes of writes."""
     random = Random(seed)
     weather = Weather(random, random.choice((3.0, 8.0, 60.0)))
     monkeypatch.setattr(_harness, "Connection", partial(Line, weather))
@@ -214,7 +214,7 @@ class Steady(Random):
 
 
 @pytest.mark.parametrize("fate", [LATER, ANSWER_LATER])
-def test_what_was_refused_while_the_app_closed_is_not_on_its_disk(fate: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_refused_while_the_app_closed_is_not_on_its_disk(fate: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Closed while a commit waits for the log, written to disk when idle, thrown out, and refused: its state is that of the commit before."""
     weather = Weather(Steady(fate), 60.0)
     monkeypatch.setattr(_harness, "Connection", partial(Line, weather))

@@ -1,4 +1,4 @@
-"""Joins of two streams in runs of both: what comes out, and what is told of errors, is as if the records had come one by one."""
+"""Joins of two streams in runs of both: output and errors are as if the records had come one by one."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def joining(windows: JoinWindows, *, key: Serde[Any], value: Serde[Any], store_t
 
 
 class Run:
-    """What becomes of the records of both topics when they are all there at once."""
+    """The results for the records of both topics when they are all there at once."""
 
     def __init__(self, topology: Topology, inputs: dict[str, list[Row]], *, paired: bool, handler: Callable[..., Any]) -> None:
         self.told: list[tuple[ErrorContext, FailedRecord | None]] = []
@@ -66,9 +66,9 @@ class Run:
         with TopologyTestDriver(topology, config=config) as driver:
             task = driver._task
             assert task is not None
-            assert task._paired is not None
+            assert task._merged_turns is not None
             if not paired:
-                task._paired = None
+                task._merged_turns = None
             for topic, rows in inputs.items():
                 headers = [row[3] for row in rows] if any(row[3] for row in rows) else None
                 keys, values = ([None if row[at] is None else str(row[at]).encode() for row in rows] for at in (0, 1))
@@ -110,8 +110,8 @@ def resume(context: ErrorContext, error: Exception) -> Response:
 
 
 @pytest.mark.parametrize("seed", range(120))
-def test_runs_of_both_streams_give_what_their_records_give_one_by_one(seed: int) -> None:
-    """Whatever the windows, keys, times, errors and headers are: results, dead letters, what handlers are told, what is dropped, and positions."""
+def test_runs_of_both_streams_give_the_results_of_single_records(seed: int) -> None:
+    """With any windows, keys, times, errors and headers: results, dead letters, calls of handlers, drops, and positions."""
     random = Random(seed)
     before, after = random.randrange(40), random.randrange(40)
     windows = JoinWindows.of_time_difference_and_grace(before, random.randrange(50)).after(random.choice((after, -random.randrange(before + 1))))

@@ -1,4 +1,4 @@
-"""What is waited for is told when it takes long."""
+"""A wait that takes long is logged."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from actors.testing import VirtualLoop
 from ks_actors.lifecycle._slow_log import warn_if_slow
 
 
-def test_who_waits_for_long_says_for_what(caplog: pytest.LogCaptureFixture) -> None:
-    """After ten seconds, once; what comes sooner, or fails, is nothing to be told of."""
+def test_a_long_wait_is_logged_with_its_subject(caplog: pytest.LogCaptureFixture) -> None:
+    """After ten seconds, once; shorter waits, and failures, are not logged."""
 
     async def after(seconds: float) -> str:
         await asyncio.sleep(seconds)

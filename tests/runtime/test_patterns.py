@@ -23,7 +23,7 @@ OUT = {"out": 1}
 
 
 def following(*, counted: bool = False, by_value: bool = False) -> Topology:
-    """Read all topics whose names begin with `in-`."""
+    """Read all topics with names that begin with `in-`."""
     builder = StreamsBuilder()
     stream = builder.stream(re.compile("in-.*"), STRINGS)
     if counted:
@@ -131,7 +131,7 @@ def test_a_topic_that_the_state_does_not_fit_ends_the_app(guarantee: str) -> Non
     run_app(test, following(counted=True), topics={"in-a": 1, **OUT}, processing_guarantee=guarantee, metadata_max_age_ms=AGE_MS)
 
 
-def test_patterns_never_match_what_the_app_makes_for_itself() -> None:
+def test_patterns_never_match_internal_topics() -> None:
     """Nor Kafka's own topics: to read one's own changelog is never wanted."""
     builder = StreamsBuilder()
     builder.stream(re.compile(".*n.*"), STRINGS).group_by_key().count(Materialized("counts", STRING, LONG))

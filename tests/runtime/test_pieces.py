@@ -50,7 +50,7 @@ def test_positions_are_read_as_they_were_written() -> None:
 
 
 def test_positions_of_others_are_read_as_far_as_they_go() -> None:
-    """Version 1 has no progress; what is no position of Kafka Streams at all is an offset without a time."""
+    """Version 1 has no progress; metadata that is no position of Kafka Streams at all is an offset without a time."""
     old = base64.b64encode(struct.pack(">bq", 1, 99)).decode()
     assert decode_position(OffsetAndMetadata(3, old)) == Position(3, 99)
     for strange in ("", "no base64 !", base64.b64encode(b"\x02\x00").decode(), base64.b64encode(struct.pack(">bq", 9, 1)).decode()):
@@ -158,7 +158,7 @@ class Starting(Processor[str, str, str, str]):
 
 
 def test_processors_may_say_when_punctuations_begin() -> None:
-    """`start_ms` is the time of the first call; what `schedule` returns ends the calls."""
+    """`start_ms` is the time of the first call; the object that `schedule` returns ends the calls."""
     topology = Topology()
     topology.add_source("source", "in", key=serdes.STRING, value=serdes.STRING)
     topology.add_processor("starting", Starting, "source")
@@ -179,8 +179,8 @@ def test_processors_may_say_when_punctuations_begin() -> None:
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_what_was_emitted_when_windows_closed_is_not_emitted_again(guarantee: str) -> None:
-    """How far closed windows were emitted is committed with the positions: neither a restart nor a crash emits them again."""
+def test_emitted_results_of_closed_windows_are_not_emitted_again(guarantee: str) -> None:
+    """The time up to which closed windows were emitted is committed with the positions: neither a restart nor a crash emits them again."""
     builder = StreamsBuilder()
     windows = builder.stream("in", STRINGS).group_by_key().windowed_by(TimeWindows.of_size_and_grace(1000, 0))
     counts = windows.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE).count(Materialized("windows", serdes.STRING, serdes.LONG))
@@ -219,7 +219,7 @@ def test_a_pattern_reads_all_topics_that_match() -> None:
     run_app(test, topology, topics={"in-a": 1, "in-b": 2, "in-": 1, "not-in-c": 1, "out": 1})
 
 
-def test_repartition_topics_have_the_size_of_what_they_are_joined_with() -> None:
+def test_repartition_topics_have_the_size_of_their_partner_in_a_join() -> None:
     """A repartitioned stream that is joined with a table has as many partitions as the table's topic."""
     builder = StreamsBuilder()
     table = builder.table("right", Consumed(serdes.STRING, serdes.STRING))
@@ -259,7 +259,7 @@ def test_repartition_topics_may_follow_each_other() -> None:
 
 
 def test_repartition_topics_in_a_circle_need_a_size() -> None:
-    """When sizes of repartition topics depend on each other the start fails, and says which."""
+    """When sizes of repartition topics depend on each other the start fails, and names them."""
     topology = Topology()
     for mine, other in (("one", "two"), ("two", "one")):
         topology.add_internal_topic(f"{mine}-repartition")
@@ -305,7 +305,7 @@ def test_inputs_with_nothing_but_bad_records_hold_nobody_up() -> None:
 
 
 class SlowLog(Connection):
-    """A log whose writers take a second for each send."""
+    """A log with writers that take a second for each send."""
 
     async def producer(self, *, client_id: str, lease: Lease | None = None, topics: Collection[str] = ()) -> Any:
         producer = await super().producer(client_id=client_id, lease=lease, topics=topics)
@@ -320,7 +320,7 @@ class SlowLog(Connection):
 
 
 def test_processing_stops_when_too_much_output_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A log that is slower than processing slows it down: what waits to be written stays below a bound, and all gets through."""
+    """A log that is slower than processing slows it down: pending output stays below a bound, and all gets through."""
     monkeypatch.setattr("ks_actors.testing._harness.Connection", SlowLog)
     most = 0
 
@@ -363,7 +363,7 @@ def test_large_records_are_written_before_there_are_many(monkeypatch: pytest.Mon
 
 
 def test_a_connection_passes_everything_on_until_it_is_cut() -> None:
-    """A connection is the log itself, for all that can be asked of one; cut, it answers nothing any more, and closes what can be closed."""
+    """A connection is the log itself, for all its methods; once cut, it answers nothing any more, and its parts can still be closed."""
 
     async def main() -> None:
         async with EmbeddedLog() as log:

@@ -96,7 +96,7 @@ def test_tasks_that_fail_do_not_end_each_others_rests(guarantee: str) -> None:
 
 
 def test_an_app_closes_while_a_task_rests() -> None:
-    """It waits for no rest; who comes later does the record."""
+    """It waits for no rest; a later caller does the record."""
     poison = Poison("poison")
 
     async def test(harness: AppHarness) -> None:

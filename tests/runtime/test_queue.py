@@ -57,7 +57,7 @@ class Reader:
     st.lists(st.integers(1, 9), min_size=40, max_size=40),
     st.lists(st.integers(1, 6), min_size=41, max_size=41),
 )
-def test_what_is_decided_about_bad_records_belongs_to_the_position(good: list[bool], fatal_at: int, chunks: list[int], takes: list[int]) -> None:
+def test_decisions_about_bad_records_belong_to_the_position(good: list[bool], fatal_at: int, chunks: list[int], takes: list[int]) -> None:
     """A bad record is told when the position passes it; the one that ends the task is raised when all in front of it are done, and stays."""
     bad = [offset for offset, fine in enumerate(good) if not fine]
     fatal = fatal_at if fatal_at in bad else None
@@ -108,7 +108,7 @@ def group_of(streams: list[list[int]]) -> PartitionGroup:
 
 @given(STREAMS, st.integers(1, 5))
 def test_queues_that_take_turns_bring_records_in_the_same_order(streams: list[list[int]], limit: int) -> None:
-    """Whether turns are looked up for each take, or gone through as long as all queues have something; positions and times are the same, too."""
+    """Whether turns are looked up for each take, or gone through as long as all queues have records; positions and times are the same, too."""
     by_take, by_turn = group_of(streams), group_of(streams)
     expected: list[tuple[int, int]] = []
     found: list[tuple[int, int]] = []

@@ -1,4 +1,4 @@
-"""Which tasks have something to do, known without asking all of them."""
+"""The tasks with work to do, known without asking all of them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def fits(manager: TaskManager, task: Task) -> bool:
 
 
 def checked(manager: TaskManager) -> None:
-    """Give out work, and compare what is known to be ready with all tasks, asked one by one."""
+    """Give out work, and compare the known ready tasks with all tasks, asked one by one."""
     dispatch(manager)
     manager._look(manager._ready.due())
     # A task of which a call has just ended is about to be looked at.
@@ -80,8 +80,8 @@ def everything(bomb: Bomb) -> Topology:
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_what_is_known_to_be_ready_is_what_is(guarantee: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After each message, whatever happens, the ready tasks are those that say so when all are asked; and in the end all is processed."""
+def test_the_known_ready_tasks_are_the_ready_ones(guarantee: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After each message, of any kind, the ready tasks are those that say so when all are asked; and in the end all is processed."""
     monkeypatch.setattr(TaskManager, "_dispatch", checked)
     random = Random(seed)
     bomb = Bomb()

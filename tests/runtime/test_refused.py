@@ -25,7 +25,7 @@ BIG = "x" * 1000
 
 
 class Asked:
-    """A handler that goes on, and notes what it was asked about."""
+    """A handler that goes on, and notes its questions."""
 
     def __init__(self, answer: HandlerResponse = HandlerResponse.RESUME) -> None:
         self.values: list[bytes] = []
@@ -38,7 +38,7 @@ class Asked:
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_only_what_is_refused_is_left_out(guarantee: str) -> None:
+def test_only_refused_records_are_left_out(guarantee: str) -> None:
     """Of a batch with records that are too large these are left out, asked about and counted once; all others are written, in order, once."""
     asked = Asked()
 
@@ -73,7 +73,7 @@ def test_equal_records_are_each_left_out(guarantee: str) -> None:
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_what_is_refused_goes_to_the_dead_letter_queue(guarantee: str) -> None:
+def test_refused_records_go_to_the_dead_letter_queue(guarantee: str) -> None:
     """With `continue` and a dead letter queue each refused record is there once, with the error, committed with all the rest."""
 
     async def test(harness: AppHarness) -> None:
@@ -119,7 +119,7 @@ def test_a_letter_that_is_refused_too(guarantee: str) -> None:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_a_record_without_a_key_for_a_compacted_topic(guarantee: str) -> None:
-    """What a compacted topic cannot hold is left out like what is too large."""
+    """A record that a compacted topic cannot hold is dropped like one that is too large."""
     topics = {"in": 1, "out": NewTopic("out", 1, {"cleanup.policy": "compact"})}
 
     async def test(harness: AppHarness) -> None:
@@ -133,7 +133,7 @@ def test_a_record_without_a_key_for_a_compacted_topic(guarantee: str) -> None:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_a_topic_that_is_not_there(guarantee: str) -> None:
-    """Where the error is about no record in particular all of the partition are left out; those of other topics are written."""
+    """Where the error is about no record in particular all of the partition are dropped; those of other topics are written."""
     builder = StreamsBuilder()
     stream = builder.stream("in", STRINGS)
     stream.to(lambda key, value, context: "nowhere", STRINGS_OUT)
@@ -163,7 +163,7 @@ def test_a_handler_that_fails_ends_the_app(guarantee: str) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_state_and_output_stay_exact(seed: int) -> None:
-    """Counts whose output is refused now and then are right all the same: state, offsets and the rest of the output are of one commit."""
+    """Counts with output that is refused now and then are right all the same: state, offsets and the rest of the output are of one commit."""
     topics = {"in": 2, "out": NewTopic("out", 1, {"max.message.bytes": "60"})}
 
     async def test(harness: AppHarness) -> None:
@@ -196,8 +196,8 @@ def test_letters_of_a_handler_to_the_same_topic_are_not_written() -> None:
     run_app(test, echo(), topics=SMALL, production_exception_handler=handler)
 
 
-async def test_the_log_tells_which_records_it_refuses() -> None:
-    """Numbers go through all batches of a partition in a call; the first kind of error is what is told."""
+async def test_the_log_names_the_refused_records() -> None:
+    """Numbers go through all batches of a partition in a call; the first kind of error is reported."""
     async with EmbeddedLog() as log:
         await log.create_topics([NewTopic("t", 1, {"max.message.bytes": "50", "cleanup.policy": "compact"})])
         producer = await log.producer(client_id="p")

@@ -39,7 +39,7 @@ def test_rests_become_longer() -> None:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_a_failure_that_stays_does_not_spin(guarantee: str) -> None:
-    """When entering the group anew fails again and again the handler is asked a few times, not without end; when the cause is gone all is done."""
+    """When rejoining the group fails again and again the handler is asked a few times, not without end; when the cause is gone all is done."""
     asked: list[float] = []
 
     async def test(harness: AppHarness) -> None:
@@ -103,7 +103,7 @@ def test_the_first_time_is_at_once() -> None:
 
 
 def test_a_rest_ends_when_the_group_assigns_anyway() -> None:
-    """Another member that comes makes the group assign: whoever rests takes its part of it at once."""
+    """Another member that joins makes the group assign: a resting one takes its part of it at once."""
 
     async def test(harness: AppHarness) -> None:
         load = Load(harness, Random(1))
@@ -128,7 +128,7 @@ def test_a_rest_ends_when_the_group_assigns_anyway() -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_an_assignment_that_comes_as_all_is_given_up_is_followed(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its tasks begin behind that: what is given up is what was assigned before, not what the group has told meanwhile."""
+    """Its tasks begin behind that: the tasks given up are those assigned before, not those of a later assignment."""
 
     made: list[Poller] = []
 
@@ -158,7 +158,7 @@ def test_an_assignment_that_comes_as_all_is_given_up_is_followed(seed: int, monk
             membership._waiter = None
             if isinstance(membership._events[0], Assigned) and not met:
                 met.append(membership._events[0])
-                instance._parts._poller.tell(m.Rejoin(StreamsError("fenced")))
+                instance._wiring._poller.tell(m.Rejoin(StreamsError("fenced")))
                 while not poller._following:
                     await asyncio.sleep(0)
             found: MembershipEvent = await wait()
@@ -198,7 +198,7 @@ def test_a_member_that_gets_the_same_generation_again_gets_its_tasks(monkeypatch
     run_app(test, counting("in_memory"), topics=TOPICS, processing_guarantee=EOS)
 
 
-def test_who_rests_may_be_closed() -> None:
+def test_a_resting_poller_may_be_closed() -> None:
     """An app that rests before it enters the group anew is closed at once, and the next one does all that is left."""
 
     async def test(harness: AppHarness) -> None:

@@ -75,7 +75,7 @@ def test_rows_from_elsewhere_replace_no_only_copy(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("logging", [True, False])
 def test_directories_that_nobody_uses_are_given_up_or_kept(caplog: pytest.LogCaptureFixture, *, logging: bool) -> None:
-    """When the delay is over, with a warning for each; one with a store that has no changelog is kept, and that is said once."""
+    """When the delay is over, with a warning for each; one with a store that has no changelog is kept, with one warning."""
 
     async def test(harness: AppHarness) -> None:
         await harness.produce("in", "k", "v", partition=0)

@@ -22,7 +22,7 @@ from tests.runtime.helpers import ALOS, EOS, STRINGS, by_key
     ],
 )
 def test_windows_that_are_too_old_when_they_are_done_again(guarantee: str, retention_ms: int, results: list[int], dropped: int, wipe: bool) -> None:
-    """At least once, what comes again for a window behind the retention is dropped from the store, and counted, as in Kafka Streams."""
+    """At least once, a repeated record for a window behind the retention is dropped from the store, and counted, as in Kafka Streams."""
     builder = StreamsBuilder()
     windows = builder.stream("in", STRINGS).group_by_key().windowed_by(TimeWindows.of_size_and_grace(100, 0))
     counts = windows.count(Materialized("counts", serdes.STRING, serdes.LONG, retention_ms=retention_ms))

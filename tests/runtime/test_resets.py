@@ -156,7 +156,7 @@ def test_a_position_is_searched_for_again_when_the_search_has_failed(guarantee: 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_a_position_is_searched_for_after_tasks_have_been_given_to_others(guarantee: str) -> None:
-    """A partition whose buffer was full when another member joined is read on when its position is not in the log any more."""
+    """A partition with a full buffer when another member joined is read on when its position is not in the log any more."""
 
     async def test(harness: AppHarness) -> None:
         await harness.app.pause()

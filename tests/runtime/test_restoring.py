@@ -24,7 +24,7 @@ TOPICS = {"in": 1, "out": 1}
 
 
 class Heard(RestoreListener):
-    """Keep what is told."""
+    """Keep each call."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, str, str, int | None]] = []
@@ -68,7 +68,7 @@ def test_after_a_close_the_disk_has_it_all(store: str, restored: int, guarantee:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_after_a_crash_only_the_tail_is_restored(guarantee: str) -> None:
-    """What was written to disk before a crash is not restored again: only what the changelog has behind it."""
+    """State written to disk before a crash is not restored again: only the rest of the changelog."""
     heard = Heard()
 
     async def test(harness: AppHarness) -> None:
@@ -130,8 +130,8 @@ def test_many_tasks_restore_side_by_side(seed: int) -> None:
     run_app(test, counting("in_memory"), seed=seed, topics={"in": 8, "out": 1}, processing_guarantee="exactly_once_v2")
 
 
-def test_what_is_restored_is_bounded_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Changelogs are read as fast as they can be written where memory is short: only what is on its way comes on top of what may be there."""
+def test_restored_rows_are_bounded_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Changelogs are read as fast as they can be written where memory is short: only records on their way come on top of the limit."""
     used: list[int] = []
     note = MemoryBudget.note
 
@@ -182,7 +182,7 @@ def test_a_windowed_store_is_restored() -> None:
 
 
 def test_a_store_that_cannot_be_trusted_is_restored() -> None:
-    """When what is on disk is corrupt the task's state is deleted and restored from the changelog, without a word from the user."""
+    """When the state on disk is corrupt it is deleted and restored from the changelog, without an action of the user."""
 
     async def test(harness: AppHarness) -> None:
         await harness.produce_all("in", records("a", "a", "b"))
@@ -199,7 +199,7 @@ def test_a_store_that_cannot_be_trusted_is_restored() -> None:
 
 
 def test_a_state_that_cannot_be_opened_is_an_error() -> None:
-    """What cannot be opened for another reason is told, not deleted; the next app starts when it is mended."""
+    """State that cannot be opened for another reason is an error, and not deleted; the next app starts when it is mended."""
 
     async def test(harness: AppHarness) -> None:
         await harness.produce_all("in", records("a", "a"))

@@ -1,4 +1,4 @@
-"""Which task a free worker gets."""
+"""The task that a free worker gets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ks_actors import TaskId
-from ks_actors.runtime.processing._alarms import DueTimes
+from ks_actors.runtime.processing._due_times import DueTimes
 from ks_actors.runtime.processing._scheduler import PATIENCE_S, STARVED_S, Schedule
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ SLICE = 0.005
 
 
 def task(number: int, buffered: int) -> Any:
-    """Return what the schedule looks at of a task."""
+    """Return the schedule's view of a task."""
     return SimpleNamespace(id=TaskId(0, number), group=SimpleNamespace(buffered=buffered))
 
 
@@ -31,7 +31,7 @@ def first(schedule: Schedule, now: float) -> Any:
 
 
 def turns(schedule: Schedule, tasks: Sequence[Any], count: int) -> list[int]:
-    """Return whose turns come when all of these always have something to do."""
+    """Return the order of turns when all of these always have work."""
     found: list[int] = []
     for each in tasks:
         schedule.enter(each, 0.0)
@@ -83,7 +83,7 @@ def test_nobody_waits_until_all_others_have_nothing_to_do() -> None:
 
 @given(st.lists(st.tuples(st.integers(-2, 2), st.integers(0, 9)), min_size=2, max_size=30))
 def test_a_low_priority_is_no_reason_to_wait_for_ever(tasks: list[tuple[int, int]]) -> None:
-    """A task that is ready is picked after STARVED_S and two turns for each other task, whatever priorities the others have."""
+    """A ready task is picked after STARVED_S and two turns for each other task, with any priorities of the others."""
     schedule = Schedule(lambda task: tasks[task.partition][0])
     found = turns(schedule, [task(number, buffered) for number, (_, buffered) in enumerate(tasks)], 1_500)
     bound = STARVED_S / SLICE + 2 * len(tasks) + 1
@@ -112,7 +112,7 @@ def test_a_task_that_had_nothing_to_do_has_not_waited() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["enter", "leave", "pick"]), st.integers(0, 5), st.integers(0, 9)), max_size=300))
-def test_the_schedule_holds_what_has_entered(steps: list[tuple[str, int, int]]) -> None:
+def test_the_schedule_holds_the_entered_tasks(steps: list[tuple[str, int, int]]) -> None:
     """A task is in from its entry until it is picked or leaves, and the fullest one is picked while nobody has waited for long."""
     schedule = Schedule(None)
     inside: dict[int, Any] = {}

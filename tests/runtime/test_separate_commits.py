@@ -1,4 +1,4 @@
-"""Commits of tasks whose calls take their time, beside those of tasks whose calls do not."""
+"""Commits of tasks with long calls, beside those of tasks without."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def committed(harness: AppHarness, topic: str) -> int:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("turns", range(80))
-def test_a_commit_takes_what_comes_while_it_is_under_way(guarantee: str, turns: int) -> None:
+def test_a_commit_takes_requests_that_come_while_it_is_under_way(guarantee: str, turns: int) -> None:
     """A task that is fed when the commit has begun is committed when its call ends, though no commit is due for long."""
     calls = Calls(lambda: 0.5)
 
@@ -148,7 +148,7 @@ def test_offsets_of_others_are_committed_while_calls_are_in_flight(guarantee: st
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_calls_that_do_not_end_fail_their_own_task_only(guarantee: str) -> None:
-    """After max_drain_ms the task of a call that does not end is rolled back alone, with what it has written; no call of another is made again."""
+    """After max_drain_ms the task of a call that does not end is rolled back alone, with its output; no call of another is made again."""
     errors: list[Exception] = []
     quick = Calls(lambda: 0.001)
     stuck = ["stuck"]
@@ -192,7 +192,7 @@ def test_calls_that_do_not_end_fail_their_own_task_only(guarantee: str) -> None:
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_an_explicit_commit_waits_for_what_was_in_flight(guarantee: str) -> None:
+def test_an_explicit_commit_waits_for_calls_in_flight(guarantee: str) -> None:
     """`App.commit` returns when all that was in hand when it was asked for is committed, slow calls included; others are committed meanwhile."""
     quick, slow = Calls(lambda: 0.001), Calls(lambda: 3.0)
 
@@ -307,7 +307,7 @@ def test_nothing_is_lost_or_doubled_by_kills(order: str, guarantee: str, seed: i
 
 
 def test_output_of_a_task_that_failed_alone_takes_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Exactly once, a task whose calls do not end loses the output it had not committed, and is given its records again."""
+    """Exactly once, a task with calls that do not end loses its uncommitted output, and is given its records again."""
     monkeypatch.setattr(_collector, "_HIGH", 1 << 19)
     monkeypatch.setattr(_collector, "_LOW", 1 << 18)
     stuck = ["stuck"]
@@ -367,7 +367,7 @@ def test_a_handover_waits_for_the_tasks_that_go_only(guarantee: str) -> None:
     )
 
 
-def test_what_slow_calls_keep_uncommitted_forces_no_commits() -> None:
+def test_uncommitted_bytes_of_slow_calls_force_no_commits() -> None:
     """A task that a commit leaves out keeps more than `statestore_uncommitted_max_bytes`: others are not committed behind each slice for that."""
     slow = Calls(lambda: 10.0)
     builder = StreamsBuilder()

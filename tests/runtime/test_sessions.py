@@ -29,7 +29,7 @@ def visits(store: StoreType, emit: EmitStrategy) -> Topology:
 
 
 def sessions_of(times: dict[str, list[int]]) -> dict[Windowed[str], int]:
-    """Return what sessions there are, with the number of their records."""
+    """Return the sessions, with the number of their records."""
     found: dict[Windowed[str], int] = {}
     for key, of_key in times.items():
         run: list[int] = []
@@ -66,7 +66,7 @@ class Visitors:
 
 
 async def shake(harness: AppHarness, seed: int) -> None:
-    """Crash, with or without what is on disk, close, or go on; then start again."""
+    """Crash, with or without the state on disk, close, or go on; then start again."""
     random = Random(seed)
     if random.random() < 0.5:
         await harness.caught_up()
@@ -82,8 +82,8 @@ async def shake(harness: AppHarness, seed: int) -> None:
 
 @pytest.mark.parametrize("store", ["rocksdb", "in_memory"])
 @pytest.mark.parametrize("seed", range(3))
-def test_sessions_are_exact_whatever_happens(store: StoreType, seed: int) -> None:
-    """The last results of the sessions that were not deleted, and the store, are what the records come to."""
+def test_sessions_are_exact_after_any_fault(store: StoreType, seed: int) -> None:
+    """The last results of the sessions that were not deleted, and the store, are the aggregates of the records."""
 
     async def test(harness: AppHarness) -> None:
         visitors = Visitors(harness, seed)
@@ -105,7 +105,7 @@ def test_sessions_are_exact_whatever_happens(store: StoreType, seed: int) -> Non
 @pytest.mark.parametrize("store", ["rocksdb", "in_memory"])
 @pytest.mark.parametrize("seed", range(3))
 def test_final_results_of_sessions_come_exactly_once(store: StoreType, seed: int) -> None:
-    """Whenever the app ended: a task that begins again knows what has come out, and what has not."""
+    """At any time when the app ended: a task that begins again knows the emitted results, and the others."""
 
     async def test(harness: AppHarness) -> None:
         visitors = Visitors(harness, seed)

@@ -79,7 +79,7 @@ def test_the_group_is_heard_while_offsets_are_committed() -> None:
 
 
 def test_other_partitions_are_read_while_one_is_reset() -> None:
-    """The search for the position of a partition whose records have been deleted holds up neither other partitions nor the group."""
+    """The search for the position of a partition with deleted records holds up neither other partitions nor the group."""
     first, second = TopicPartition("in", 0), TopicPartition("in", 1)
 
     async def test(harness: AppHarness) -> None:

@@ -1,4 +1,4 @@
-"""Tables whose source topics are their changelogs (`reuse.ktable.source.topics`)."""
+"""Tables with source topics as their changelogs (`reuse.ktable.source.topics`)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def topics(harness: AppHarness) -> set[str]:
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("store", STORES)
 def test_a_table_is_restored_from_its_topic(store: str, guarantee: str) -> None:
-    """No changelog is made; what is wiped comes back from the topic, up to what is committed, the rest is processed. Deletions and nulls count."""
+    """No changelog is made; a wiped store comes back from the topic, up to the commit, the rest is processed. Deletions and nulls count."""
     heard = Heard()
 
     async def test(harness: AppHarness) -> None:
@@ -90,7 +90,7 @@ def test_a_table_is_restored_from_its_topic(store: str, guarantee: str) -> None:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_a_crash_restores_a_tail(guarantee: str) -> None:
-    """The offset in the topic is on disk with the rows; what was not committed is processed again, and has not been restored."""
+    """The offset in the topic is on disk with the rows; uncommitted records are processed again, and have not been restored."""
     heard = Heard()
 
     async def test(harness: AppHarness) -> None:
@@ -125,7 +125,7 @@ def test_a_crash_restores_a_tail(guarantee: str) -> None:
 
 @pytest.mark.parametrize("store", STORES)
 def test_a_standby_follows_the_topic_as_far_as_it_is_committed(store: str) -> None:
-    """It never has what the task has not processed: else the task that it becomes would not notice what that changes."""
+    """It never has records that the task has not processed: else the task that it becomes would not notice their changes."""
 
     async def test(harness: AppHarness) -> None:
         async with other(harness) as second:
@@ -173,7 +173,7 @@ def test_a_position_is_that_of_the_topic() -> None:
 
 
 def test_without_a_committed_offset_nothing_is_restored() -> None:
-    """A table that begins at the topic's end has nothing of what was before; a partition is restored when something of it was committed."""
+    """A table that begins at the topic's end has no earlier records; a partition is restored when something of it was committed."""
 
     async def test(harness: AppHarness) -> None:
         await write(harness, {f"k{number}": "a" for number in range(20)})
@@ -215,7 +215,7 @@ def test_a_topic_with_fewer_partitions_fills_fewer_stores() -> None:
 
 
 def test_a_topic_that_has_been_cut_is_restored_from_its_beginning() -> None:
-    """A store that is behind what the topic still has is wiped, and is what the topic has."""
+    """A store that is behind the begin of the topic is wiped, and has the content of the topic."""
 
     async def test(harness: AppHarness) -> None:
         await write(harness, {f"k{number}": "a" for number in range(10)})
@@ -231,8 +231,8 @@ def test_a_topic_that_has_been_cut_is_restored_from_its_beginning() -> None:
     run_app(test, joined("rocksdb"), topology_optimization=REUSE, topics={**TOPICS, "table": 1, "in": 1}, wall_clock_ms=1_000_000)
 
 
-def test_what_the_app_sees_is_restored_of_a_topic_with_transactions() -> None:
-    """At least once a table holds what was aborted, too: so it does after it was restored."""
+def test_only_visible_records_are_restored_from_a_topic_with_transactions() -> None:
+    """At least once a table has aborted records, too: so it does after it was restored."""
 
     async def test(harness: AppHarness) -> None:
         producer = await harness.log.transactional_producer("other", client_id="other", timeout_ms=60_000)

@@ -1,4 +1,4 @@
-"""Standbys whose changelogs, disks or logs fail: they are nobody's only copy, so nothing else suffers."""
+"""Standbys with failing changelogs, disks or logs: they are no one's only copy, so nothing else suffers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def replace(_: Exception) -> UncaughtResponse:
 
 
 class Gate:
-    """In the way of those who read changelogs: one of them reads nothing while it is shut, or gets errors."""
+    """In the way of readers of changelogs: one of them reads nothing while it is shut, or gets errors."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.shut: Restorer | None = None
@@ -67,7 +67,7 @@ def restorer(harness: AppHarness) -> Restorer:
     """Return the actor that reads the changelogs of an instance."""
     instance = harness.app._instance
     assert instance is not None
-    found = instance._parts.standing.reader
+    found = instance._wiring.partition_states.restorer
     assert found is not None
     return found
 
@@ -85,7 +85,7 @@ def originals(harness: AppHarness) -> dict[Any, Any]:
 
 @pytest.mark.parametrize("store", ["rocksdb", "in_memory"])
 def test_a_standby_whose_changelog_was_cut_off_starts_over_alone(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When what it is to read next has been deleted, its stores are wiped and filled from what there is; all other tasks stay as they are."""
+    """When its next records have been deleted, its stores are wiped and filled from the rest; all other tasks stay as they are."""
     gate, heard = Gate(monkeypatch), Heard()
 
     async def test(harness: AppHarness) -> None:
@@ -212,7 +212,7 @@ def test_a_task_that_still_restores_becomes_a_standby(guarantee: str) -> None:
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(4))
 def test_the_commit_before_a_task_becomes_a_standby_may_fail(seed: int, guarantee: str) -> None:
-    """Then what was not committed is dropped, from the stores that stay open too, and done again where the task is now."""
+    """Then uncommitted changes are dropped, from the stores that stay open too, and made again where the task is now."""
 
     async def test(harness: AppHarness) -> None:
         load = Load(harness, Random(seed), keys=30)
@@ -238,7 +238,7 @@ def test_the_commit_before_a_task_becomes_a_standby_may_fail(seed: int, guarante
 
 
 def test_a_listener_that_raises_ends_the_app() -> None:
-    """As one of restoring does: what it raises is the error of the app; the other instance goes on alone."""
+    """As one of restoring does: its error is the error of the app; the other instance goes on alone."""
 
     class Bad(Heard):
         def on_batch_loaded(self, *told: Any) -> None:
@@ -288,7 +288,7 @@ def test_a_standby_that_is_damaged_on_disk_is_wiped_alone() -> None:
 
 
 def test_a_standby_that_cannot_be_written_any_more_is_wiped_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When its database turns out to be damaged while it is written, the standby begins anew; nobody is asked, and nothing else is disturbed."""
+    """When its database turns out to be damaged while it is written, the standby begins anew; no handler is asked, and nothing else is disturbed."""
     asked: list[Exception] = []
     broken: set[TaskStores] = set()
     real = TaskStores.flush_steps
@@ -402,8 +402,8 @@ def test_a_log_that_fails_while_standing_by_is_asked_again(monkeypatch: pytest.M
 
 
 def test_a_standby_begins_when_its_changelog_can_be_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where it begins and ends is asked for again and again; tasks that are to be processed do not wait for that."""
-    real = Restorer._look
+    """Its bounds are asked for again and again; tasks that are to be processed do not wait for that."""
+    real = Restorer._offsets_of
     left = 5
 
     async def look(restorer: Restorer, order: m.Restore | m.Follow) -> m.ChangelogEnds:
@@ -413,7 +413,7 @@ def test_a_standby_begins_when_its_changelog_can_be_looked_at(monkeypatch: pytes
             raise LogError("the log is away")
         return await real(restorer, order)
 
-    monkeypatch.setattr(Restorer, "_look", look)
+    monkeypatch.setattr(Restorer, "_offsets_of", look)
 
     async def test(harness: AppHarness) -> None:
         load = Load(harness, Random(7), keys=40)
@@ -441,7 +441,7 @@ def _no_group() -> Membership:
 
 
 class Silent:
-    """A group whose coordinator answers the first question, and others when the test says."""
+    """A group with a coordinator that answers the first question, and others when the test says."""
 
     def __init__(self) -> None:
         self.asked: int = 0
@@ -480,7 +480,7 @@ class Reading:
         return [message for message in self.probe.received if isinstance(message, m.RestoredRecords)]
 
     async def told(self) -> list[tuple[int, int]]:
-        """Take in all that is given; return what that was: partition and next offset."""
+        """Take in all given records; return their partition and next offset."""
         await self.kit.quiesce()
         while self.taken < len(self.given()):
             self.taken += 1
@@ -514,8 +514,8 @@ def test_tasks_that_are_to_run_are_read_first() -> None:
     run_app(test, echo(), topics=TOPICS, start=False)
 
 
-def test_a_standby_that_is_to_run_goes_on_from_where_it_is() -> None:
-    """Whatever the order says; and what is closed is not read any more."""
+def test_a_standby_that_is_to_run_goes_on_from_its_position() -> None:
+    """In any order; and closed ones are not read any more."""
 
     async def test(harness: AppHarness) -> None:
         here = Reading(harness)

@@ -38,7 +38,7 @@ def replace(_: Exception) -> UncaughtResponse:
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("store", STORES)
 def test_each_task_has_a_standby_on_another_instance(store: str, guarantee: str) -> None:
-    """What is committed is soon in the standby's stores, whoever has the task; alone, an instance has no standbys."""
+    """Committed records are soon in the standby's stores, for any owner of the task; alone, an instance has no standbys."""
 
     async def test(harness: AppHarness) -> None:
         load = Load(harness, Random(1), keys=40)
@@ -88,7 +88,7 @@ def test_there_are_as_many_standbys_as_wanted_or_as_can_be() -> None:
 
 
 def test_without_state_there_is_nothing_to_keep() -> None:
-    """Tasks without stores have no standbys, and neither do those whose stores have no changelog."""
+    """Tasks without stores have no standbys, and neither do those with stores without a changelog."""
     builder = StreamsBuilder()
     unlogged = Materialized("counts", serdes.STRING, serdes.LONG, logging=False)
     builder.stream("in", STRINGS).group_by_key().count(unlogged).to_stream().to("out", Produced(serdes.STRING, serdes.LONG))
@@ -106,7 +106,7 @@ def test_without_state_there_is_nothing_to_keep() -> None:
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("store", STORES)
 def test_standbys_can_be_queried(store: str, guarantee: str) -> None:
-    """By who allows what may be stale; others are told that the store is not active here. Queries go on when a standby becomes a task, and back."""
+    """By a query that allows stale reads; others get NOT_ACTIVE. Queries go on when a standby becomes a task, and back."""
 
     async def test(harness: AppHarness) -> None:
         load = Load(harness, Random(8), keys=60)
@@ -136,7 +136,7 @@ def test_standbys_can_be_queried(store: str, guarantee: str) -> None:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("store", STORES)
-def test_a_standby_takes_over_from_where_it_is(store: str, guarantee: str) -> None:
+def test_a_standby_takes_over_from_its_position(store: str, guarantee: str) -> None:
     """When an instance is killed its tasks go on where their standbys are, with the same stores: next to nothing is read from the changelogs."""
     heard = Heard()
 
@@ -252,8 +252,8 @@ def test_window_stores_are_recycled(store: str) -> None:
 # --- what a standby must not see ----------------------------------------------------------------------------------------------------
 
 
-def test_standbys_have_what_is_committed_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What an open transaction has written to a changelog is not in the standby's stores, nor is what was aborted, ever."""
+def test_standbys_have_committed_records_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records of an open transaction in a changelog are not in the standby's stores, nor are aborted ones, ever."""
     monkeypatch.setattr(_collector, "_ENOUGH", 10)  # records that are written before their commit
 
     async def test(harness: AppHarness) -> None:
@@ -286,7 +286,7 @@ def test_standbys_have_what_is_committed_and_nothing_else(monkeypatch: pytest.Mo
 
 
 class Parting(Processor[str, str, str, str]):
-    """Remember the last value of each key, and, on closing, what nobody commits."""
+    """Remember the last value of each key, and, on closing, a value without a commit."""
 
     stores = (stores.key_value("counts", serdes.STRING, serdes.STRING),)
 
@@ -302,7 +302,7 @@ class Parting(Processor[str, str, str, str]):
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_what_is_not_committed_does_not_stay_in_a_standby(guarantee: str) -> None:
+def test_uncommitted_changes_do_not_stay_in_a_standby(guarantee: str) -> None:
     """A processor that is closed may put something: nobody commits that any more, so the standby that its task becomes does not have it."""
     builder = StreamsBuilder()
     builder.stream("in", STRINGS).process(Parting)
@@ -390,7 +390,7 @@ def test_instances_with_standbys_come_and_go_under_load(seed: int, guarantee: st
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_what_a_standby_becomes_is_told(seed: int) -> None:
+def test_the_fate_of_a_standby_is_reported(seed: int) -> None:
     """Each time that a store begins to be followed ends in one way: the task is processed here, or it is nobody's here, and closed."""
     heard = Heard()
 
@@ -425,7 +425,7 @@ def test_what_a_standby_becomes_is_told(seed: int) -> None:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_an_instance_that_loses_its_place_keeps_its_standbys(guarantee: str) -> None:
-    """They hold nobody's tasks: thrown out of the group, an instance drops what it processes, not what it follows."""
+    """They conflict with no owner: removed from the group, an instance drops its tasks, not its standbys."""
 
     async def test(harness: AppHarness) -> None:
         load = Load(harness, Random(6))
@@ -449,8 +449,8 @@ def test_an_instance_that_loses_its_place_keeps_its_standbys(guarantee: str) -> 
     run_app(test, counting(), topics=TOPICS, num_standby_replicas=1, processing_guarantee=guarantee, uncaught_handler=replace)
 
 
-def test_what_is_on_disk_counts_when_tasks_are_given_out() -> None:
-    """An instance that comes back, closed or killed, tells what it has on disk: it gets that, and reads no changelog from its beginning."""
+def test_state_on_disk_counts_when_tasks_are_assigned() -> None:
+    """An instance that comes back, closed or killed, reports its state on disk: it gets those tasks, and reads no changelog from its beginning."""
     heard = Heard()
 
     async def test(harness: AppHarness) -> None:

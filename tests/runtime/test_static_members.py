@@ -120,7 +120,7 @@ def test_a_static_member_that_ends_in_error_leaves() -> None:
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(3))
 def test_a_second_process_of_an_instance_id_ends_the_first(seed: int, guarantee: str) -> None:
-    """Whatever its handler says, else they would throw each other out for ever; the second has its tasks, and results are as exact as promised."""
+    """With any handler, else they would fence each other for ever; the second has its tasks, and results are as exact as promised."""
     random = Random(seed)
 
     async def test(harness: AppHarness) -> None:

@@ -1,4 +1,4 @@
-"""What becomes of the directories of tasks that have gone, and what is known of them."""
+"""The directories of tasks that have left, and the known facts about them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from ks_actors.runtime import InstanceState
-from ks_actors.runtime.stores._task_directories import Disk
+from ks_actors.runtime.stores._task_directories import TaskDirectories
 from ks_actors.state import SharedResources
 from ks_actors.testing import run_app
 from tests.runtime.helpers import EOS, Load, check_counts, counting
@@ -31,7 +31,7 @@ def directories(harness: AppHarness) -> set[str]:
 
 
 def test_directories_of_tasks_that_have_gone_are_deleted_in_time() -> None:
-    """When nobody has used them for the delay; those of tasks and of standbys are kept, whatever their age."""
+    """When they were not used for the delay; those of tasks and of standbys are kept, at any age."""
 
     async def test(harness: AppHarness) -> None:
         load = Load(harness, Random(1))
@@ -56,7 +56,7 @@ def test_directories_of_tasks_that_have_gone_are_deleted_in_time() -> None:
 
 
 def test_a_task_that_comes_back_in_time_finds_its_directory() -> None:
-    """What is on disk is used again, and its time begins anew."""
+    """The state on disk is used again, and its time begins anew."""
     heard = Heard()
 
     async def test(harness: AppHarness) -> None:
@@ -129,7 +129,7 @@ def test_a_task_that_comes_back_while_its_directory_is_deleted_begins_anew(monke
     run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS, state_cleanup_delay_ms=10_000)
 
 
-def test_what_is_too_old_is_deleted_on_start() -> None:
+def test_old_state_is_deleted_on_start() -> None:
     """Directories that have not changed for `state_cleanup_dir_max_age_ms`; without it, none."""
     heard = Heard()
 
@@ -154,8 +154,8 @@ def test_what_is_too_old_is_deleted_on_start() -> None:
     )  # fmt: skip
 
 
-def test_what_is_on_disk_is_known_before_anything_is_opened() -> None:
-    """Of each task the offsets that its stores are at, also after a crash; of what cannot be read, nothing."""
+def test_state_on_disk_is_known_before_anything_is_opened() -> None:
+    """For each task the offsets of its stores, also after a crash; for unreadable ones, nothing."""
 
     async def test(harness: AppHarness) -> None:
         load = Load(harness, Random(5), keys=100)
@@ -170,7 +170,7 @@ def test_what_is_on_disk_is_known_before_anything_is_opened() -> None:
         (harness.state_dir / "0_8" / "rocksdb" / "CURRENT").write_text("nonsense")
         (harness.state_dir / "0_7").write_text("no directory")
         (harness.state_dir / "notes").mkdir()
-        disk = Disk(harness.state_dir, harness.kit.wall_time_ms, lambda _: ())
+        disk = TaskDirectories(harness.state_dir, harness.kit.wall_time_ms, lambda _: ())
         disk.remember(SharedResources(), -1)
         assert disk.offsets == expected
         assert len(disk.offsets) == 4
@@ -181,7 +181,7 @@ def test_what_is_on_disk_is_known_before_anything_is_opened() -> None:
     run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS)
 
 
-def test_an_app_that_starts_where_nothing_is(tmp_path: Path) -> None:
+def test_an_app_that_starts_without_any_records(tmp_path: Path) -> None:
     """A state directory is made, and nothing is known of any task."""
 
     async def test(harness: AppHarness) -> None:

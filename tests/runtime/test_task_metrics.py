@@ -1,4 +1,4 @@
-"""What the stores of tasks tell of themselves."""
+"""The metrics of tasks' stores."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def test_each_task_tells_of_its_database_its_caches_and_its_memory() -> None:
     run_app(test, counting(), topics=TOPICS, statestore_memory_max_bytes=64 << 20)
 
 
-def test_record_caches_tell_how_often_an_update_met_another() -> None:
-    """Of forty updates of ten keys three quarters take the place of one that is held, less what a commit in between sends."""
+def test_record_caches_report_their_hit_ratio() -> None:
+    """Of forty updates of ten keys three quarters replace a cached one, less those that a commit in between sends."""
 
     async def test(harness: AppHarness) -> None:
         await feed(harness, 40)
@@ -60,7 +60,7 @@ def test_record_caches_tell_how_often_an_update_met_another() -> None:
 
 
 def test_from_debug_on_rocksdb_counts(tmp_path: Path) -> None:
-    """Bytes that were written and read, and how often the memtable had what was asked for."""
+    """Bytes written and read, and the hits of the memtable."""
     shared = SharedResources.within(64 << 20, statistics=True)
     task = Task([key_value()], tmp_path, shared=shared)
     for number in range(100):
@@ -82,7 +82,7 @@ def test_from_debug_on_rocksdb_counts(tmp_path: Path) -> None:
 
 
 def test_statistics_are_read_as_rocksdb_writes_them() -> None:
-    """Counts, histograms in microseconds, ratios; what is not there is 0."""
+    """Counts, histograms in microseconds, ratios; missing ones are 0."""
     text = """\
 rocksdb.block.cache.data.hit COUNT : 30
 rocksdb.block.cache.data.miss COUNT : 10
@@ -100,7 +100,7 @@ rocksdb.no.file.opens COUNT : 3"""
 
 
 def test_hit_ratios_are_of_samples() -> None:
-    """Of a thousand updates or more; what is left of one counts only where there is no other."""
+    """Of a thousand updates or more; the rest of a period counts only where there is no other."""
     ratio = HitRatio()
     assert set(ratio.figures().values()) == {0.0}
     ratio.note(1000, 500)

@@ -105,7 +105,7 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0)
 
 
-async def test_what_waits_beside_a_thread_counts(tmp_path: Path) -> None:
+async def test_records_waiting_beside_a_thread_count(tmp_path: Path) -> None:
     """While a function holds its thread, no more than buffered_records_per_partition and one fetch are taken from the log, and all are counted."""
     gate, function = gated()
     async with running(mapping(function), tmp_path, buffered_records_per_partition=3_000) as (app, log):
@@ -122,7 +122,7 @@ async def test_what_waits_beside_a_thread_counts(tmp_path: Path) -> None:
 
 
 async def test_a_commit_that_waits_for_a_worker_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A commit whose tasks do not come to rest blames asynchronous processors only if some have records in flight."""
+    """A commit with tasks that do not come to rest blames asynchronous processors only if some have records in flight."""
     gate, function = gated()
     builder = StreamsBuilder()
     builder.stream("in", STRINGS).map_values(function).group_by_key().count().to_stream().to("out", Produced(serdes.STRING, serdes.LONG))
@@ -142,7 +142,7 @@ async def test_a_commit_that_waits_for_a_worker_says_so(tmp_path: Path, caplog: 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_a_function_that_blocks_has_a_thread_of_its_worker(guarantee: str, tmp_path: Path) -> None:
-    """The loop runs on while such a function blocks, other tasks are processed by other workers, and what came meanwhile is processed after it."""
+    """The loop runs on while such a function blocks, other tasks are processed by other workers, and later records are processed after it."""
     gate, function = gated()
     async with running(mapping(function), tmp_path, processing_guarantee=guarantee, num_workers=2, commit_interval_ms=10) as (app, log):
         await write(log, "a")
@@ -158,7 +158,7 @@ async def test_a_function_that_blocks_has_a_thread_of_its_worker(guarantee: str,
 
 
 async def test_nobody_looks_at_the_queues_of_a_task_but_its_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a task is cannot be told while a thread is at it: who waits for it to catch up takes it for one that has not."""
+    """The progress of a task is unknown while a thread has it: a caller that waits for it takes it for one that has not caught up."""
     gate, function = gated()
 
     def position(queue: RecordQueue) -> int:
@@ -206,8 +206,8 @@ async def test_an_app_with_a_worker_that_never_returns_can_be_closed(tmp_path: P
     await until(lambda: own_threads() == [])
 
 
-async def test_what_waits_beside_a_function_that_does_not_return_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The task whose function it is waits for that, one that has no worker for the worker, and one that has for the commit that waits as well."""
+async def test_records_waiting_beside_a_function_that_does_not_return_are_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The task with that function waits for it, one without a worker for the worker, and one with a worker for the commit that waits as well."""
     gate, function = gated()
     async with running(mapping(function), tmp_path, stall_warning_ms=40, commit_interval_ms=60_000) as (app, log):
 
@@ -232,7 +232,7 @@ async def test_what_waits_beside_a_function_that_does_not_return_is_told(tmp_pat
 
 
 async def test_removing_a_worker_has_a_deadline(tmp_path: Path) -> None:
-    """A worker that is not done in time is a TaskTimeout for whoever removes it; it ends when it can, its work done, and then its name is free."""
+    """A worker that is late is a TaskTimeout for the caller that removes it; it ends when it can, its work done, and then its name is free."""
     gate, function = gated()
     async with running(mapping(function), tmp_path) as (app, log):
         await write(log, "a")
@@ -248,7 +248,7 @@ async def test_removing_a_worker_has_a_deadline(tmp_path: Path) -> None:
 
 
 async def test_a_blocking_function_that_raises_ends_its_worker_only(tmp_path: Path) -> None:
-    """What it raises in its thread is like what any other raises: the worker is replaced, and the record done again."""
+    """An error in its thread is like any other: the worker is replaced, and the record done again."""
     failures = [LookupError("once")]
 
     @blocking
@@ -324,7 +324,7 @@ def restless() -> Iterator[None]:
 @pytest.mark.parametrize("store_type", ["rocksdb", "in_memory"])
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_nobody_is_at_the_stores_of_a_task_but_its_thread(guarantee: str, store_type: StoreType, tmp_path: Path) -> None:
-    """Commits, snapshots, writing to disk and letting go of memory change nothing of what a thread reads and writes, and come to their ends."""
+    """Commits, snapshots, writing to disk and eviction change nothing of a thread's reads and writes, and come to their ends."""
     values = [f"v{random.Random(number).randrange(8_000)}" for number in range(30_000)]
     settings: dict[str, Any] = {"processing_guarantee": guarantee, "commit_interval_ms": 1, "statestore_memory_max_bytes": 1 << 20}
     settings["snapshot_uri"] = f"file://{tmp_path}/snapshots"
@@ -345,7 +345,7 @@ async def test_nobody_is_at_the_stores_of_a_task_but_its_thread(guarantee: str, 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_a_worker_may_be_killed_in_its_thread(guarantee: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """An app that ends by an error lets go of a worker that is in its thread; what the thread still does to stores and output is void."""
+    """An app that ends by an error lets go of a worker that is in its thread; later writes of the thread to stores and output are void."""
     gate, broken = Gate(), [True]
 
     def between(value: str) -> None:
@@ -376,7 +376,7 @@ async def test_a_worker_may_be_killed_in_its_thread(guarantee: str, tmp_path: Pa
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_stores_are_closed_under_a_thread(guarantee: str, tmp_path: Path) -> None:
-    """A thread that goes on at its stores while these are closed gets StoreClosed, or a StateError; what is committed is not harmed."""
+    """A thread that goes on at its stores while these are closed gets StoreClosed, or a StateError; committed state is not harmed."""
     busy, broken = threading.Event(), [True]
 
     def between(value: str) -> None:

@@ -49,7 +49,7 @@ def setup_of(topology: Topology) -> Environment:
 
 
 def test_a_topic_that_a_pattern_has_matched_may_be_gone() -> None:
-    """It is assigned, fetched and committed for a while after the app has noticed: that it is gone is no error then, and who reads it is known."""
+    """It is assigned, fetched and committed for a while after the app has noticed: a missing topic is no error then, and its readers are known."""
     builder = StreamsBuilder()
     builder.stream("named", Consumed(serdes.STRING, serdes.STRING)).to("out")
     builder.stream(re.compile("in-.*"), Consumed(serdes.STRING, serdes.STRING)).to("out")
@@ -79,7 +79,7 @@ async def test_instances_may_start_at_the_same_time(partitions: int) -> None:
 
 
 async def test_a_window_without_an_end_is_kept_as_long_as_a_log_can_be_told() -> None:
-    """Its retention and what changelogs keep besides are more than fits: a Kafka would not make the topic."""
+    """Its retention and the addition for changelogs are more than fits: a Kafka would not create the topic."""
     builder = StreamsBuilder()
     words = builder.stream("in", Consumed(serdes.STRING, serdes.STRING)).group_by_key()
     words.windowed_by(UnlimitedWindows.of()).count(Materialized("counts", serdes.STRING, serdes.LONG))
@@ -120,7 +120,7 @@ USUAL = {"retention.ms": "604800000", "retention.bytes": "-1", "min.compaction.l
     ],
 )
 def test_a_topic_that_keeps_more_than_it_has_to_is_right(wanted: dict[str, str], found: dict[str, str]) -> None:
-    """So is one of which nothing is known; what users want otherwise counts as wanted, and what is no number is for the log to refuse."""
+    """So is one without known configs; users' own settings count as wanted, and one that is no number is for the log to refuse."""
     assert misfits(NewTopic("t", 1, wanted), found) == []
 
 
@@ -138,7 +138,7 @@ def test_a_topic_that_keeps_more_than_it_has_to_is_right(wanted: dict[str, str],
          ["t has cleanup.policy=delete and needs compact", "t has min.compaction.lag.ms=0 and needs 1000 or more"]),
     ],
 )  # fmt: skip
-def test_a_topic_that_loses_what_it_is_to_keep_is_told_with_what_is_needed(wanted: dict[str, str], found: dict[str, str], told: list[str]) -> None:
+def test_a_topic_that_would_lose_records_is_refused_with_the_needed_config(wanted: dict[str, str], found: dict[str, str], told: list[str]) -> None:
     """Such as Kafka Streams' InternalTopicManager.validate knows."""
     assert misfits(NewTopic("t", 1, wanted), {**USUAL, **wanted, **found}) == told
 
@@ -171,7 +171,7 @@ async def test_an_internal_topic_that_was_made_by_hand_has_the_settings_of_any_t
 
 @pytest.mark.parametrize("policy", ["delete", "compact,delete", "compact"])
 async def test_an_app_does_not_start_on_a_changelog_that_forgets(policy: str) -> None:
-    """A table whose changelog is not only compacted would lose the keys that have not changed for long: it says so, and how to set it right."""
+    """A table with a changelog that is not only compacted would lose keys that have not changed for long: the error says so, with the remedy."""
     log = open_log("memory://")
     await log.start()
     await log.create_topics([NewTopic("in", 1), NewTopic("out", 1), NewTopic("app-counts-changelog", 1, {"cleanup.policy": policy})])

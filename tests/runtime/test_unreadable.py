@@ -61,7 +61,7 @@ def test_a_handler_that_goes_on_has_them_left_out(guarantee: str, caplog: pytest
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_a_handler_that_fails_ends_the_app(guarantee: str) -> None:
-    """The error names topic, partition and offset; what is in front is processed."""
+    """The error names topic, partition and offset; earlier records are processed."""
 
     async def test(harness: AppHarness) -> None:
         for value in ("a", "b", "c"):

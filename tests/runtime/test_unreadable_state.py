@@ -83,7 +83,7 @@ def of(name: str, serde: Serde[str]) -> Topology:
 
 
 def held(name: str, reader: Reader, *, restart: bool, wipe: bool = False, **config: Any) -> tuple[Asked, list[str | None]]:
-    """Hold a good row, one that becomes unreadable and a good one; return what the handler was asked, and what came out."""
+    """Cache a good row, one that becomes unreadable and a good one; return the handler's questions, and the output."""
     out: list[str | None] = []
 
     async def test(harness: AppHarness) -> None:

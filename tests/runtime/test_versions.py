@@ -81,7 +81,7 @@ async def members(stack: AsyncExitStack, first: AppHarness, count: int) -> list[
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))), ids=lambda order: "".join(map(str, order)))
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_rolling_upgrade_reads_everything_once(change: str, order: tuple[int, ...], guarantee: str) -> None:
-    """Three members are restarted one by one, whoever leads: all records of all topics that the new version reads come out, none twice."""
+    """Three members are restarted one by one, with any leader: all records of all topics that the new version reads come out, none twice."""
     before, after = CHANGES[change]
     both = sorted(reads(before) & reads(after))
 
@@ -111,7 +111,7 @@ def test_a_rolling_upgrade_reads_everything_once(change: str, order: tuple[int, 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_a_version_that_numbers_its_subtopologies_differently_is_refused(guarantee: str) -> None:
-    """The newcomer ends by an error that says why and what to do, before anything is lost; the others go on."""
+    """The newcomer ends by an error with reason and remedy, before anything is lost; the others go on."""
 
     def independent(*topics: str) -> Topology:
         builder = StreamsBuilder()
@@ -137,7 +137,7 @@ def test_a_version_that_numbers_its_subtopologies_differently_is_refused(guarant
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("change", ["a topic more", "a topic less"])
 def test_static_members_that_come_back_with_another_version_get_its_tasks(change: str, guarantee: str) -> None:
-    """The group gives a static member what it had before, which is not what its new version reads: it asks once more."""
+    """The group gives a static member its earlier partitions, which its new version does not read: it asks once more."""
     before, after = CHANGES[change]
 
     async def test(harness: AppHarness) -> None:
@@ -198,7 +198,7 @@ def test_any_sequence_of_versions_ends_with_each_partition_read_once(steps: list
 
 @pytest.mark.parametrize("seed", range(12))
 def test_a_task_may_be_ready_before_the_start_goes_on(seed: int) -> None:
-    """The group's first word may come while the app is still being put together: whatever the order, it starts."""
+    """The group's first event may come while the app is still being put together: in any order, it starts."""
 
     async def test(harness: AppHarness) -> None:
         async with harness.another() as second, harness.another():

@@ -80,7 +80,7 @@ def weather(monkeypatch: pytest.MonkeyPatch) -> Weather:
 
 def poller(harness: AppHarness) -> Any:
     assert harness.app._instance is not None
-    return harness.app._instance._parts.standing.poller
+    return harness.app._instance._wiring.partition_states.poller
 
 
 def waits(harness: AppHarness) -> dict[TopicPartition | None, Wait]:
@@ -96,7 +96,7 @@ async def fill(harness: AppHarness, partition: TopicPartition, count: int = 1) -
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_nothing_is_told_when_all_is_well(guarantee: str, told: Told) -> None:
-    """An app that processes what comes, or has nothing to do, has no line and no figure; its tasks wait for records."""
+    """An app that processes its records, or has none, logs no line and counts no stall; its tasks wait for records."""
 
     async def test(harness: AppHarness) -> None:
         for _ in range(30):
@@ -136,7 +136,7 @@ def test_nothing_is_told_of_an_app_that_the_user_has_paused(told: Told) -> None:
 
 @pytest.mark.parametrize("off", [0, -1])
 def test_it_can_be_turned_off(off: int, told: Told) -> None:
-    """With 0 or -1 the app looks for no stalls; `App.waiting` still tells what it waits for."""
+    """With 0 or -1 the app looks for no stalls; `App.waiting` still gives the reasons."""
 
     async def test(harness: AppHarness) -> None:
         await harness.remove_worker()
@@ -190,7 +190,7 @@ def test_a_wait_is_told_ever_more_rarely_and_so_is_its_end(told: Told) -> None:
 
 
 def test_many_partitions_that_wait_do_not_flood_the_log(told: Told, caplog: pytest.LogCaptureFixture) -> None:
-    """Ten have a line each, the others are named in one; all of them are counted, and have a line in what is waited for."""
+    """Ten have a line each, the others are named in one; all of them are counted, and are in `App.waiting`."""
 
     async def test(harness: AppHarness) -> None:
         await harness.remove_worker()
@@ -225,7 +225,7 @@ def test_a_task_that_waits_for_another_partition(told: Told) -> None:
     assert len(told.went_on) == 1
 
 
-def test_a_task_that_waits_for_what_is_not_fetched(told: Told) -> None:
+def test_a_task_that_waits_for_unfetched_records(told: Told) -> None:
     """Of a task with two inputs of which the log has more of one, but brings nothing, both are told of."""
 
     async def test(harness: AppHarness) -> None:
@@ -347,7 +347,7 @@ def test_a_task_whose_offsets_are_not_known(told: Told, weather: Weather) -> Non
 
 
 def test_a_task_that_is_restored(told: Told, weather: Weather) -> None:
-    """Records of a task whose stores are not restored yet are told of, when the log has some; `App.waiting` tells of them, too."""
+    """Records of a task with stores that are not restored yet are reported, when the log has some; `App.waiting` has them, too."""
 
     async def test(harness: AppHarness) -> None:
         await harness.start()
@@ -370,7 +370,7 @@ def test_a_task_that_is_restored(told: Told, weather: Weather) -> None:
 
 
 def test_an_instance_without_tasks_waits_for_its_group(weather: Weather) -> None:
-    """Before there are tasks what is told is of the instance."""
+    """Before there are tasks the report is about the instance."""
 
     async def test(harness: AppHarness) -> None:
         weather.down_at("join")

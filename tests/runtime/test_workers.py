@@ -128,7 +128,7 @@ def test_an_app_without_workers_goes_on_when_one_comes() -> None:
 
 
 def test_the_last_worker_that_dies_ends_the_app() -> None:
-    """LOSE_WORKER goes on as long as a worker is left; when the last one dies the app ends in ERROR, with what that one died of."""
+    """LOSE_WORKER goes on as long as a worker is left; when the last one dies the app ends in ERROR, with the error of that one."""
     bomb = Bomb()
     seen: list[tuple[InstanceState, InstanceState]] = []
 
@@ -193,7 +193,7 @@ def test_the_handler_may_add_a_worker_itself(asynchronous: bool) -> None:
 
 @pytest.mark.parametrize("answer", [None, "REPLACE_WORKER"])
 def test_a_handler_that_answers_nonsense_ends_the_app(answer: object) -> None:
-    """What is no UncaughtResponse shuts the app down, and the error has a note about it."""
+    """An answer that is no UncaughtResponse shuts the app down, and the error has a note about it."""
     bomb = Bomb()
 
     async def test(harness: AppHarness) -> None:
@@ -206,7 +206,7 @@ def test_a_handler_that_answers_nonsense_ends_the_app(answer: object) -> None:
 
 
 def test_a_handler_that_raises_ends_the_app() -> None:
-    """The error that the handler was asked about is what the app ends by, with a note about what the handler raised."""
+    """The error that the handler was asked about ends the app, with a note about the handler's own error."""
     bomb = Bomb()
 
     def raises(error: Exception) -> UncaughtResponse:
@@ -223,7 +223,7 @@ def test_a_handler_that_raises_ends_the_app() -> None:
 
 
 def test_the_number_of_workers_does_not_outlive_the_app() -> None:
-    """An app starts with as many workers as its config says, whatever was added or removed before."""
+    """An app starts with as many workers as its config says, after any additions and removals."""
 
     async def test(harness: AppHarness) -> None:
         await harness.add_worker()

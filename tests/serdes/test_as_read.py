@@ -64,7 +64,7 @@ VALUES = ATOMS | POINTS | st.builds(Pair, POINTS, ATOMS) | st.builds(Chain, ATOM
 
 
 @given(VALUES)
-def test_what_is_told_to_be_read_as_it_is_comes_back_so(value: Any) -> None:
+def test_values_declared_readable_come_back_unchanged(value: Any) -> None:
     """With the types of all its parts; the rest is found out by writing and reading."""
     for serde in SERDES:
         as_read = of_serde(serde)

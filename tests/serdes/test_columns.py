@@ -30,7 +30,7 @@ def _way(request: pytest.FixtureRequest) -> Iterator[None]:
     [(STRING, ["a", None, "", "ä"]), (BYTES, [b"a", None, b""]), (LONG, [1, None, -(2**63)]), (json(dict[str, int]), [{"a": 1}, None])],
 )
 def test_a_column_is_converted_as_its_objects_are(serde: Serde[Any], objects: list[Any]) -> None:
-    """There and back; what is not there stays so."""
+    """There and back; None stays None."""
     encode, decode = serde.serializer("t"), serde.deserializer("t")
     encoded = [None if each is None else encode(each) for each in objects]
     assert for_column(encode)(objects) == encoded
@@ -39,7 +39,7 @@ def test_a_column_is_converted_as_its_objects_are(serde: Serde[Any], objects: li
 
 @pytest.mark.parametrize(("serde", "wrong"), [(STRING, 1), (BYTES, "text"), (LONG, "1"), (LONG, 2**63)])
 def test_a_column_with_something_wrong_is_not_converted(serde: Serde[Any], wrong: object) -> None:
-    """Whatever the error is: somebody looks for the one that is to blame."""
+    """For any error: it is looked up for the value at fault."""
     with pytest.raises(Exception):  # noqa: B017 - as its docstring says
         for_column(serde.serializer("t"))([None, wrong])
 

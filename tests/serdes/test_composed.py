@@ -132,7 +132,7 @@ def test_typed_values_are_read_back(value: Frozen) -> None:
 
 @pytest.mark.parametrize("make", [json, msgpack])
 def test_data_of_another_type_is_bad(make: Any) -> None:
-    """Whoever wrote it."""
+    """For any writer."""
     data = make().serializer("topic")({"name": 5})
     with pytest.raises(msgspec.ValidationError, match=r"Expected `str`, got `int` - at `\$\.name`"):
         make(Frozen).deserializer("topic")(data)
@@ -140,7 +140,7 @@ def test_data_of_another_type_is_bad(make: Any) -> None:
 
 @pytest.mark.parametrize("make", [json, msgpack])
 def test_equal_keys_are_equal_bytes(make: Any) -> None:
-    """Whatever the order in which a dict was filled."""
+    """For any order in which a dict was filled."""
     serialize = make(dict[str, int]).serializer("topic", is_key=True)
     assert serialize({"a": 1, "b": 2}) == serialize({"b": 2, "a": 1})
 
@@ -259,7 +259,7 @@ def test_keys_with_sessions_are_the_key_the_end_and_the_start(key: str, one: int
     assert serde.deserializer("topic", is_key=True)(data) == session
 
 
-def test_a_serde_of_sessions_promises_what_that_of_the_key_does() -> None:
+def test_a_serde_of_sessions_promises_the_same_as_that_of_the_key() -> None:
     """Nothing of a session is left out of its bytes."""
     inners: tuple[Serde[Any], ...] = (STRING, DOUBLE, json(list[int]))
     for inner in inners:
@@ -270,7 +270,7 @@ def test_a_serde_of_sessions_promises_what_that_of_the_key_does() -> None:
         session_windowed(STRING).deserializer("topic")(b"123456789")
 
 
-def test_records_of_a_key_go_to_one_partition_whatever_the_session() -> None:
+def test_records_of_a_key_go_to_one_partition_for_any_session() -> None:
     """That of the key alone, as with Kafka Streams' WindowedStreamPartitioner."""
     partitioner = default_partitioner(session_windowed(STRING))
     assert isinstance(partitioner, WindowedKeyPartitioner)

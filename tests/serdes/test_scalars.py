@@ -76,7 +76,7 @@ def test_bytes_are_those_of_java(serde: Serde[Any], value: Any, written: str) ->
 
 
 @given(st.sampled_from(VALUES).flatmap(lambda pair: st.tuples(st.just(pair[0]), pair[1], pair[1])))
-def test_what_was_written_is_read_back(case: tuple[Serde[Any], Any, Any]) -> None:
+def test_written_values_are_read_back(case: tuple[Serde[Any], Any, Any]) -> None:
     """And a faithful serde gives equal bytes to equal values, and other bytes to others."""
     serde, value, other = case
     serialize, deserialize = both(serde)
@@ -96,7 +96,7 @@ def test_numbers_that_have_two_zeros_are_not_faithful() -> None:
 @pytest.mark.parametrize(("serde", "size"), [(SHORT, 2), (INTEGER, 4), (FLOAT, 4), (LONG, 8), (DOUBLE, 8), (UUID, 36)])
 @pytest.mark.parametrize("more", [-1, 1])
 def test_bytes_of_another_length_are_bad(serde: Serde[Any], size: int, more: int) -> None:
-    """The error names the serde, what it wants and what it got."""
+    """The error names the serde, the expected form and the bytes."""
     with pytest.raises(SerializationError, match=f"is {size} bytes, got {size + more}: b'0"):
         serde.deserializer("topic")(b"0" * (size + more))
 
@@ -115,7 +115,7 @@ def test_bytes_of_another_length_are_bad(serde: Serde[Any], size: int, more: int
     ],
 )
 def test_bytes_that_mean_nothing_are_bad(serde: Serde[Any], bad: bytes) -> None:
-    """Whatever is raised counts."""
+    """Any error counts."""
     with pytest.raises(Exception):  # noqa: B017 - any exception is how a serde says so
         serde.deserializer("topic")(bad)
 

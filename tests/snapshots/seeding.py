@@ -1,4 +1,4 @@
-"""What the tests of handing over have in common."""
+"""Helpers of the tests of bootstraps."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def put(log: Log, keys: Iterable[str]) -> None:
 
 
 async def contents(log: Log, partition: TopicPartition) -> list[tuple[bytes, bytes | None]]:
-    """Return what is committed in a partition."""
+    """Return the committed records of a partition."""
     end = (await log.end_offsets([partition], IsolationLevel.READ_COMMITTED))[partition]
     at = (await log.begin_offsets([partition]))[partition]
     fetcher = log.fetcher(client_id="test", isolation=IsolationLevel.READ_COMMITTED)
@@ -65,7 +65,7 @@ async def contents(log: Log, partition: TopicPartition) -> list[tuple[bytes, byt
 
 
 async def table(log: Log) -> Mapping[str, int]:
-    """Return what a changelog makes of the counts."""
+    """Return the counts in a changelog."""
     rows = dict(await contents(log, CHANGELOG))
     return {key.decode(): int.from_bytes(value, "big") for key, value in rows.items() if value is not None}
 

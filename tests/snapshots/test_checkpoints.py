@@ -70,7 +70,7 @@ def test_a_copy_is_whole_while_tables_come_and_go(tmp_path: Path) -> None:
         assert not merging.is_alive()
 
 
-def test_where_there_are_no_links_rocksdb_makes_the_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_links_rocksdb_makes_the_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file system that has none is no reason to have no snapshots."""
 
     def refuse(*_: object) -> None:

@@ -1,4 +1,4 @@
-"""Files of snapshots: what was written comes back, anything else is refused."""
+"""Files of snapshots: the written rows come back, and anything else is refused."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read(place: Place | str, store: str = "counts") -> list[tuple[bytes, bytes, 
 
 @pytest.mark.parametrize("deflate", [True, False])
 @pytest.mark.parametrize("where", ["memory", "file"])
-def test_what_was_written_is_read(where: str, tmp_path: Path, *, deflate: bool) -> None:
+def test_written_records_are_read(where: str, tmp_path: Path, *, deflate: bool) -> None:
     """Rows, order and manifest come back, from memory and from a directory."""
     uri = in_memory() if where == "memory" else f"file://{tmp_path}"
     manifest = write(uri, ROWS, deflate=deflate)
@@ -70,7 +70,7 @@ def test_rows_of_window_stores_are_in_the_order_of_their_segments(rows: dict[tup
 
 @pytest.mark.parametrize("deflate", [True, False])
 def test_every_flipped_byte_is_refused(*, deflate: bool) -> None:
-    """Whatever byte of the files or the manifest is another one, and wherever they are cut off or go on, the snapshot is refused."""
+    """With any changed byte in the files or the manifest, and any cut or addition, the snapshot is refused."""
     uri = in_memory()
     write(uri, ROWS, deflate=deflate)
     place = find_snapshots(uri, "app")[0][0].place
@@ -96,7 +96,7 @@ def test_every_flipped_byte_is_refused(*, deflate: bool) -> None:
     assert SnapshotReader.open(place).verify() == 3
 
 
-def test_what_is_half_finished_or_foreign_is_refused() -> None:
+def test_half_finished_or_foreign_snapshots_are_refused() -> None:
     """Without a manifest it is no snapshot; nor is that of another application, under another name, or with a file missing."""
     uri = in_memory()
     writer = SnapshotWriter(uri, "app", created_ms=1)
@@ -151,7 +151,7 @@ def test_rows_that_are_none_are_not_written(rows: list[tuple[bytes, bytes, int]]
 
 
 def test_a_writer_that_fails_leaves_nothing() -> None:
-    """When the block is left by an error, what was written is deleted."""
+    """When the block is left by an error, the written files are deleted."""
     uri = in_memory()
     with pytest.raises(RuntimeError, match="no more"), SnapshotWriter(uri, "app", created_ms=1) as writer:
         writer.store("0_0", COUNTS).write(batch_of(ROWS))
@@ -160,7 +160,7 @@ def test_a_writer_that_fails_leaves_nothing() -> None:
 
 
 def test_old_snapshots_are_deleted_when_each_task_has_newer_ones() -> None:
-    """Those of other instances' tasks stay; what never got a manifest goes after a day."""
+    """Those of other instances' tasks stay; one that never got a manifest goes after a day."""
     uri = in_memory()
 
     def put(created_ms: int, *tasks: str) -> str:

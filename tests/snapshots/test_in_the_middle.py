@@ -77,7 +77,7 @@ def test_crashes_moves_and_lost_disks_lose_and_double_nothing(store: str, seed: 
 
 
 def test_closing_in_the_middle_is_quiet(tmp_path: Path) -> None:
-    """Whoever waits for the snapshot is told, the app closes as ever, and there is no half snapshot."""
+    """A caller that waits for the snapshot gets an error, the app closes as ever, and there is no half snapshot."""
 
     async def main() -> None:
         uri = f"file://{tmp_path / 'snapshots'}"
@@ -101,7 +101,7 @@ def test_closing_in_the_middle_is_quiet(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
-    """Its deadline is told; the app goes on, and what was written is deleted."""
+    """Its error names the deadline; the app goes on, and the written files are deleted."""
 
     async def main() -> None:
         uri = f"file://{tmp_path / 'snapshots'}"

@@ -26,7 +26,7 @@ DEADLINE = 100
 
 
 async def killed(what: str, directory: Path, lines: int, seconds: float) -> list[str]:
-    """Kill a process so long after it has told so many lines, if it lives until then; return what it has told.
+    """Kill a process at a time after a given number of its lines, if it lives until then; return its lines.
 
     Lines are its own progress: what happens before the kill does not depend on how fast the machine is.
     """
@@ -48,8 +48,8 @@ async def killed(what: str, directory: Path, lines: int, seconds: float) -> list
     return [line[:-1] for line in told if line.endswith("\n")]
 
 
-async def test_snapshots_of_a_killed_app_are_right_and_so_is_what_begins_with_them(tmp_path: Path) -> None:
-    """Whatever moment it is: a snapshot with a manifest is of one commit, an ingest begins again, and no record counts twice or not at all."""
+async def test_snapshots_of_a_killed_app_are_right_and_so_are_apps_that_begin_with_them(tmp_path: Path) -> None:
+    """At any moment: a snapshot with a manifest is of one commit, an ingest begins again, and no record counts twice or not at all."""
     dice = random.Random(7)
     async with EmbeddedLog(tmp_path / "log") as log:
         await app_of(log, tmp_path / "state")._create_topics(log)
@@ -77,7 +77,7 @@ async def test_snapshots_of_a_killed_app_are_right_and_so_is_what_begins_with_th
 
 
 async def test_a_hand_over_that_is_killed_has_happened_or_not(tmp_path: Path) -> None:
-    """Whatever moment it is: the changelog and the group have all or nothing, and doing it again gives the same."""
+    """At any moment: the changelog and the group have all or nothing, and a repetition gives the same."""
     dice = random.Random(3)
     keys = [key_of(number) for number in range(KEYS)]
     counted(f"file://{tmp_path / 'history'}", keys, until=len(keys))

@@ -180,7 +180,7 @@ SETTINGS: Any = {"default_key_serde": serdes.STRING, "default_value_serde": serd
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_a_snapshot_and_the_tail_are_as_if_nothing_had_been_lost(kind: str, engine: str, guarantee: str) -> None:
-    """What the store holds, and what it does with late records after that, is the same with and without a wiped disk."""
+    """The store's content, and its treatment of late records after that, are the same with and without a wiped disk."""
     uri, heard = in_memory(), Heard()
 
     def run(*, wiped: bool) -> list[Any]:
@@ -236,7 +236,7 @@ def app_of(kind: str, engine: str, log: EmbeddedLog, directory: Path, **more: ob
 
 
 async def shown_by(app: App, log: EmbeddedLog) -> list[tuple[bytes, bytes | None]]:
-    """Return what the store has, by asking for it."""
+    """Return the content of the store, by queries."""
     before = len(await contents(log, OUT))
     async with app:
         await put_in(log, [show(0)])
@@ -246,7 +246,7 @@ async def shown_by(app: App, log: EmbeddedLog) -> list[tuple[bytes, bytes | None
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "custom"])
-def test_what_is_handed_over_is_as_it_was_where_it_comes_from(kind: str, engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loaded_state_equals_its_source(kind: str, engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On another log the store holds the same, from the database that was made and from the changelog, and goes on the same."""
     uri, dice = in_memory(), Random(kind)
     monkeypatch.setattr(_bootstrap_versions.by_time, "__defaults__", (100,))
@@ -318,7 +318,7 @@ async def records_up_to(log: EmbeddedLog, changelog: TopicPartition, end: int) -
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("kind", ["session", "versioned"])
 def test_rows_are_those_of_one_commit_while_work_goes_on(kind: str, engine: str, guarantee: str, tmp_path: Path) -> None:
-    """Whatever is put and committed while they are written, they are what the changelog says up to the offset in the manifest."""
+    """With any puts and commits while they are written, they are the changelog up to the offset in the manifest."""
     uri, dice = in_memory(), Random(kind)
 
     async def main() -> None:

@@ -103,7 +103,7 @@ def test_a_task_begins_with_a_snapshot_from_s3(bucket: str, store: str, tmp_path
 
 
 async def failing(bucket: str, directory: Path, said: str) -> None:
-    """Check that an app runs all the same, and that what is wrong with its place is told by name."""
+    """Check that an app runs all the same, and that the error about its place names the fault."""
     async with EmbeddedLog() as log, app_of(log, directory, snapshot_uri=bucket) as app:
         await put(log, KEYS[:5])
         await app.wait_until_caught_up()
@@ -118,7 +118,7 @@ async def failing(bucket: str, directory: Path, said: str) -> None:
 def test_credentials_that_are_wrong_or_missing_are_told(
     bucket: str, key: str | None, endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By place, with what to do; the app goes on."""
+    """By place, with the remedy; the app goes on."""
     if key is None:
         for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY"):
             monkeypatch.delenv(f"AWS_{name}")
@@ -145,7 +145,7 @@ def test_a_bucket_that_there_is_not_is_told(bucket: str, tmp_path: Path) -> None
 
 
 def test_a_missing_package_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """When the app starts, with what to install."""
+    """When the app starts, with the package to install."""
     monkeypatch.setitem(sys.modules, "s3fs", None)
     monkeypatch.delitem(import_module("fsspec.registry")._registry, "s3", raising=False)
 

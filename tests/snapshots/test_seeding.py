@@ -70,7 +70,7 @@ def test_history_and_live_tail_are_as_if_all_had_been_streamed(guarantee: str, s
 
 
 @pytest.mark.parametrize("store", ["rocksdb", "in_memory"])
-def test_what_was_handed_over_is_not_asked_for_again(store: str, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+def test_loaded_state_is_not_restored_again(store: str, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     """An app that looks for snapshots where it was seeded from begins in peace; one that was not seeded is told to be."""
     uri = in_memory()
 
@@ -113,7 +113,7 @@ def test_a_task_that_was_handed_over_with_nothing_is_not_asked_for_again(caplog:
     on_a_log(test)
 
 
-def test_what_the_changelog_had_and_the_snapshot_has_not_is_deleted(tmp_path: Path) -> None:
+def test_keys_of_the_changelog_that_the_snapshot_lacks_are_deleted(tmp_path: Path) -> None:
     """After overwriting, the changelog gives exactly the snapshot, also to an instance with older state on its disk."""
     uri = in_memory()
 
@@ -168,7 +168,7 @@ def test_a_group_with_members_is_refused(tmp_path: Path) -> None:
         ("nothing", "has no complete snapshot"),
     ],
 )
-def test_what_does_not_fit_is_refused_before_anything_is_written(wrong: str, said: str, tmp_path: Path) -> None:
+def test_mismatching_snapshots_are_refused_before_anything_is_written(wrong: str, said: str, tmp_path: Path) -> None:
     """Foreign, partial, or of another place in the input: refused, and the log is as it was."""
     uri = in_memory()
 
@@ -200,7 +200,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(wrong: str, sai
 
 @pytest.mark.parametrize("harm", ["flipped", "short"])
 def test_a_snapshot_that_turns_out_broken_leaves_nothing_behind(harm: str, tmp_path: Path) -> None:
-    """What was sent before the broken block is void, nothing is on disk, and a good one can be handed over after that."""
+    """Records sent before the broken block are void, nothing is on disk, and a good one can be handed over after that."""
     uri = in_memory()
 
     async def test(log: EmbeddedLog) -> None:
@@ -227,8 +227,8 @@ def test_a_snapshot_that_turns_out_broken_leaves_nothing_behind(harm: str, tmp_p
 
 
 @pytest.mark.parametrize("thrown_out", [False, True])
-def test_who_comes_into_the_group_meanwhile_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, thrown_out: bool) -> None:
-    """An instance that starts in the middle begins with what is handed over; when the group does not wait, nothing has changed."""
+def test_a_member_that_joins_meanwhile_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, thrown_out: bool) -> None:
+    """An instance that starts in the middle begins with the loaded state; when the group does not wait, nothing has changed."""
     uri = in_memory()
 
     async def test(log: EmbeddedLog) -> None:
@@ -272,7 +272,7 @@ def members(log: EmbeddedLog) -> list[EmbeddedMembership]:
 
 
 def test_a_log_that_fails_at_the_commit_leaves_nothing_and_it_can_be_done_again(tmp_path: Path) -> None:
-    """When the transaction fails nobody sees anything of it; the second time all is there once."""
+    """When the transaction fails readers see nothing of it; the second time all is there once."""
     uri = in_memory()
 
     async def test(log: EmbeddedLog) -> None:

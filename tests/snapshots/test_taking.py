@@ -30,7 +30,7 @@ REUSE = "reuse.ktable.source.topics"
 
 
 class Heard(RestoreListener):
-    """Keep what is told."""
+    """Keep each call."""
 
     def __init__(self) -> None:
         self.told: list[tuple[object, ...]] = []
@@ -60,7 +60,7 @@ def counts_in(snapshot: SnapshotReader, task: str = "0_0", store: str = "counts"
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("store", ["rocksdb", "in_memory"])
 def test_a_task_without_state_begins_with_a_snapshot(store: str, guarantee: str) -> None:
-    """Only what the changelog has behind the snapshot is restored, and the listener hears where the rest is from."""
+    """Only the part of the changelog behind the snapshot is restored, and the listener gets the source of the rest."""
     heard, uri = Heard(), in_memory()
 
     async def test(harness: AppHarness) -> None:
@@ -91,7 +91,7 @@ def test_a_task_without_state_begins_with_a_snapshot(store: str, guarantee: str)
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("store", ["rocksdb", "in_memory"])
 def test_a_snapshot_is_of_one_commit_while_work_goes_on(store: str, guarantee: str, seed: int) -> None:
-    """Rows are exactly what counting up to the positions gives, whatever is committed while they are written."""
+    """Rows are exactly the counts up to the positions, with any commits while they are written."""
     uri = in_memory()
     keys = [f"k{(number * 7919) % 400}" for number in range(6_000)]
 
@@ -205,7 +205,7 @@ def test_sessions_come_back_from_snapshots() -> None:
 
 
 @pytest.mark.parametrize("most", [0, 3, 1_000])
-def test_rows_become_sorted_tables_and_what_is_too_many_is_written(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_become_sorted_tables_and_too_many_are_written(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many tables there may be, the database has the same rows."""
     monkeypatch.setattr(_rocksdb, "TABLE_ROWS", 100)
     monkeypatch.setattr(_rocksdb, "MOST_TABLES", most)
@@ -230,7 +230,7 @@ def test_rows_become_sorted_tables_and_what_is_too_many_is_written(most: int, mo
 
 @pytest.mark.parametrize("harm", ["flipped", "foreign", "missing", "shape", "behind", "ahead"])
 @pytest.mark.parametrize("store", ["rocksdb", "in_memory"])
-def test_what_does_not_fit_is_refused_and_the_changelog_restores(harm: str, store: str) -> None:
+def test_mismatching_snapshots_are_refused_and_the_changelog_restores(harm: str, store: str) -> None:
     """A broken snapshot, one of another log, or one that is too old: told, counted, and the state is right."""
     uri, heard = in_memory(), Heard()
 

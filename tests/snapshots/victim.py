@@ -37,7 +37,7 @@ def settings_of(directory: Path) -> dict[str, Any]:
 
 
 async def run(directory: Path) -> None:
-    """Process what comes, and take one snapshot after the other."""
+    """Process each record, and take one snapshot after the other."""
     async with EmbeddedLog(directory / "log") as log:
         app = app_of(log, directory / "state", **settings_of(directory))
         say("begun")
@@ -50,7 +50,7 @@ async def run(directory: Path) -> None:
 
 
 async def seed(directory: Path) -> None:
-    """Hand over what is there."""
+    """Hand over the present state."""
     async with EmbeddedLog(directory / "log") as log:
         say("begun")
         began = perf_counter()

@@ -122,7 +122,7 @@ class Task:
         return columns
 
     def records(self, token: Any, batch_bytes: int) -> dict[str, list[Record]]:
-        """Return what a log is given that takes columns (0), or one that writes bytes, even where few changes are hardly worth it."""
+        """Return the output for a log that takes columns (0), or one that writes bytes, even where few changes are hardly worth it."""
         records: dict[str, list[Record]] = {}
         with patch.object(_transactional, "WORTHWHILE", 1):
             for name, batch in self.stores.changelog(token, batch_bytes=batch_bytes):
@@ -149,7 +149,7 @@ class Task:
         return sum(1 for _ in self.stores.flush_steps())
 
     def end_background_work(self) -> None:
-        """Wait until RocksDB has on disk what it was given: no flush is put off any more because another one is under way."""
+        """Wait until RocksDB has all writes on disk: no flush is put off any more because another one is under way."""
         assert self.stores._engine is not None
         self.stores._engine.flush(wait=True)
 

@@ -1,4 +1,4 @@
-"""What RocksDB does in the background is not waited for on the loop."""
+"""The loop does not wait for RocksDB's background work."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SECONDS = 30
 
 
 def test_a_flush_is_put_off_while_another_one_waits(tmp_path: Path) -> None:
-    """RocksDB would have the caller wait; it is made up for as soon as there is room, by whoever asks whether there is something to do."""
+    """RocksDB would have the caller wait; it is made up for as soon as there is room, by the next caller that asks for work to do."""
     task = Task([key_value(value=LONG)], tmp_path, shared=SharedResources(memtable_bytes=64 << 10, write_buffer_bytes=4 << 20))
     engine: Any = task.stores._engine
     assert not task.stores.wants_flush(idle=False)
@@ -37,7 +37,7 @@ def test_a_flush_is_put_off_while_another_one_waits(tmp_path: Path) -> None:
     task.close()
 
 
-def test_what_is_to_be_on_disk_now_is_not_put_off(tmp_path: Path) -> None:
+def test_an_urgent_flush_is_not_put_off(tmp_path: Path) -> None:
     """A flush that is waited for makes up for those that were put off."""
     task = Task([key_value(value=LONG)], tmp_path, shared=SharedResources(memtable_bytes=64 << 10, write_buffer_bytes=4 << 20))
     engine: Any = task.stores._engine

@@ -1,4 +1,4 @@
-"""How often stores commit, and for how long."""
+"""The number of a store's commits, and their duration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def test_figures_are_those_of_the_last_30_seconds() -> None:
-    """The rate per second, the latency in ms; what is older does not count any more."""
+    """The rate per second, the latency in ms; older commits do not count any more."""
     now = 100.0
     times = CommitTimes(lambda: now)
     for end, began in ((100.0, 99.0), (120.0, 119.998), (129.0, 128.996)):

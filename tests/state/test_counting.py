@@ -45,7 +45,7 @@ class Plainly:
 
 
 class ByKernel(Plainly):
-    """As many as the kernel counts at a time; what it stops at is counted plainly."""
+    """As many as the kernel counts at a time; a row at which it stops is counted plainly."""
 
     def count(self, batch: list[tuple[Any, Any, int]], *, with_old: bool) -> list[tuple[Any, int]]:
         keys, values, times = [row[0] for row in batch], [row[1] for row in batch], [row[2] for row in batch]
@@ -66,7 +66,7 @@ class ByKernel(Plainly):
 @settings(deadline=None)  # a database is opened
 @given(script=steps, with_old=st.booleans())
 def test_the_kernel_counts_as_get_and_put_do(tmp_path_factory: pytest.TempPathFactory, place: str, script: Any, with_old: bool) -> None:
-    """What goes out, what is stored, what is noted for the commit and its size, over commits and rollbacks."""
+    """The output, the stored rows, the undo log for the commit and its size, over commits and rollbacks."""
     tasks = [Task([key_value(timestamped=True)], tmp_path_factory.mktemp("task"), place) for _ in range(2)]
     plainly, by_kernel = Plainly(tasks[0]["s"]), ByKernel(tasks[1]["s"])
     for batch, then in script:
@@ -86,8 +86,8 @@ def test_the_kernel_counts_as_get_and_put_do(tmp_path_factory: pytest.TempPathFa
 
 
 @needs_kernel
-def test_counts_go_on_from_what_is_on_disk_or_restored(tmp_path: Path) -> None:
-    """Of many keys at once, those that are known below memory go on, the others begin; who is not counted is not there."""
+def test_counts_go_on_from_stored_or_restored_rows(tmp_path: Path) -> None:
+    """Of many keys at once, those that are known below memory go on, the others begin; uncounted keys are absent."""
     with_disk = Task([key_value(timestamped=True)], tmp_path)
     for number in range(10):
         with_disk["s"].put_entry(f"k{number}", (number, number))
@@ -114,7 +114,7 @@ def test_counts_go_on_from_what_is_on_disk_or_restored(tmp_path: Path) -> None:
 
 @needs_kernel
 def test_parts_of_entries() -> None:
-    """What was noted counts more than what is there now; None as soon as one of them is nowhere, or no pair."""
+    """A row of the undo log counts more than the present one; None as soon as a key is nowhere, or no pair."""
     view = {f"k{number}": (number, -number) for number in range(40)} | {"gone": None, "three": (1, 2, 3)}
     columns = kernel.entry_columns(view, {"k3": ("noted", 7)}, [f"k{number}" for number in range(40)])
     assert columns == ([*range(3), "noted", *range(4, 40)], [0, -1, -2, 7, *range(-4, -40, -1)])
@@ -135,7 +135,7 @@ class Touchy(str):
 
 
 @needs_kernel
-def test_what_comparing_keys_raises_is_raised() -> None:
+def test_an_error_of_comparing_keys_is_raised() -> None:
     """By all that looks for keys, wherever in the batch it is: here at the 18th."""
     keys = [f"k{number}" for number in range(20)]
     view: dict[Any, Any] = {(Touchy(key) if key == "k17" else key): (1, 1) for key in keys}

@@ -1,4 +1,4 @@
-"""A process that dies at any moment, and one whose disk is full: in processes of their own."""
+"""A process that dies at any moment, and one with a full disk: in processes of their own."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def open_stores(directory: Path) -> TaskStores:
 
 
 def puts(commit: int) -> Iterable[tuple[str, int]]:
-    """What a commit puts, the same in every life: a count that only grows, of random keys."""
+    """The puts of a commit, the same in every life: a count that only grows, of random keys."""
     numbers = random.Random(commit)
     for place in range(PER_COMMIT):
         yield f"k{numbers.randrange(KEYS)}", commit * PER_COMMIT + place
@@ -95,7 +95,7 @@ def start(name: str, directory: Path) -> subprocess.Popen[str]:
 
 @pytest.mark.parametrize("lines", [3, 40, 150, 400])
 def test_killed_at_any_moment(tmp_path: Path, lines: int) -> None:
-    """What is on disk holds at least all that its offsets say; with the changelog's tail behind them it is what was committed.
+    """The disk holds at least all that its offsets say; with the changelog's tail behind them it is the committed state.
 
     A store without changelog has every commit that was written to it.
     """
@@ -140,7 +140,7 @@ def test_killed_at_any_moment(tmp_path: Path, lines: int) -> None:
 
 
 def test_a_full_disk_is_named(tmp_path: Path) -> None:
-    """With the task, the directory and what to do; nothing else comes out."""
+    """With the task, the directory and the remedy; no other error comes out."""
     process = start("fill", tmp_path)
     assert process.stdout is not None
     said = process.stdout.read()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class InMemory(StateStore):
-    """A dict, as bytes, with a note of what was done to it."""
+    """A dict, as bytes, with a log of its changes."""
 
     def __init__(self) -> None:
         self.data: dict[bytes, bytes] = {}
@@ -56,7 +56,7 @@ class InMemory(StateStore):
 
 
 class OnDisk(InMemory):
-    """The dict in a file, which has all at each put: what was put and not committed is there after a crash."""
+    """The dict in a file, which has all at each put: uncommitted puts are there after a crash."""
 
     persistent = True
 
@@ -152,7 +152,7 @@ def test_a_store_has_its_changes_in_the_changelog(make: Callable[..., Task], kin
 
 @pytest.mark.parametrize(("kind", "restored"), [(InMemory, 2), (OnDisk, 0), (Transactional, 0)])
 def test_a_store_is_there_again_after_a_close(make: Callable[..., Task], kind: type[InMemory], restored: int) -> None:
-    """What is persistent is not restored; what is not, from the beginning of its changelog."""
+    """A persistent store is not restored; another one is, from the beginning of its changelog."""
     task = make(kind)
     for key in (b"a", b"b"):
         task["c"].put(key, b"1")
@@ -170,7 +170,7 @@ def test_a_store_is_there_again_after_a_close(make: Callable[..., Task], kind: t
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_crash(make: Callable[..., Task], kind: type[InMemory], exact: bool) -> None:
-    """Exactly once what was not committed is not there, and so the store that does not know its offset is restored; at least once it may be."""
+    """Exactly once uncommitted changes are not there, and so the store without a known offset is restored; at least once they may be."""
     task = make(kind, exact=exact)
     task["c"].put(b"a", b"1")
     task.commit()
@@ -282,8 +282,8 @@ def test_a_store_that_only_flushes_is_flushed(make: Callable[..., Task]) -> None
         task.stores.close(clean=True)
 
 
-def test_what_is_no_store_is_refused(make: Callable[..., Task]) -> None:
-    """By name: what is not one, and one with a changelog that nothing restores."""
+def test_objects_that_are_no_store_are_refused(make: Callable[..., Task]) -> None:
+    """By name: a supplied object that is no store, and one with a changelog that nothing restores."""
 
     class Forgetful(InMemory):
         def init(self, context: StateStoreContext) -> None:
@@ -296,8 +296,8 @@ def test_what_is_no_store_is_refused(make: Callable[..., Task]) -> None:
         make(Forgetful)
 
 
-def test_what_a_store_holds_counts(make: Callable[..., Task]) -> None:
-    """`approximate_num_uncommitted_bytes` is part of what the task holds uncommitted."""
+def test_the_content_of_a_store_counts(make: Callable[..., Task]) -> None:
+    """`approximate_num_uncommitted_bytes` is part of the task's uncommitted bytes."""
 
     class Heavy(InMemory):
         def approximate_num_uncommitted_bytes(self) -> int:

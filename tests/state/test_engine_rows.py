@@ -1,4 +1,4 @@
-"""Rows of the engine that the kernel makes at a stroke are those that are made one by one, and what it looks for ahead it finds as ever."""
+"""Rows that the kernel makes for the engine in one call are the same as single ones, and its lookups ahead find the same rows."""
 
 from __future__ import annotations
 
@@ -105,14 +105,14 @@ def test_versions_and_other_serdes_have_rows_made_one_by_one(tmp_path: Path) -> 
         (({}, {}, {}), [[]], (0, 0, 0, True, 0), b""),
     ],
 )
-def test_the_kernel_refuses_what_it_does_not_take(arguments: tuple[Any, ...]) -> None:
-    """With an error, whatever it is given."""
+def test_the_kernel_refuses_wrong_arguments(arguments: tuple[Any, ...]) -> None:
+    """With an error, for any arguments."""
     with pytest.raises((TypeError, ValueError)):
         kernel.engine_rows(*arguments)
 
 
 @pytest.mark.parametrize("entry", [None, b"raw", (1,), (1, "time"), (1 << 70, 1), ("text", 1)])
-def test_the_kernel_leaves_to_others_what_is_not_plain(entry: Any) -> None:
+def test_the_kernel_leaves_other_columns_to_others(entry: Any) -> None:
     """One such is enough, wherever it was noted."""
     forms = (0, 1, 2, True, 0)
     good = {"a": (1, 1), "k": (2, 2)}
@@ -130,7 +130,7 @@ def test_the_kernel_leaves_to_others_what_is_not_plain(entry: Any) -> None:
 
 
 def test_to_make_rows_does_not_leak() -> None:
-    """Neither memory, nor what was looked at, also where an error ends it."""
+    """Neither memory, nor the arguments, also where an error ends it."""
     view = {f"ké{number}": (f"é{number}" * 5, 10_000 + number) for number in range(500)}
     handles = list(view)
     odd: dict[Any, Any] = {**view, "odd": None}
@@ -175,8 +175,8 @@ def shaped(shape: str, size: int) -> tuple[dict[Any, Any], list[Any]]:
 
 @pytest.mark.parametrize("size", [0, 1, 5, 6, 40, 300, 3_000, 70_000])
 @pytest.mark.parametrize("shape", ["text", "bytes", "numbers", "numbers of one place", "mixed", "deleted"])
-def test_what_is_looked_for_ahead_is_found_as_ever(shape: str, size: int) -> None:
-    """Whatever a dict is like inside: of text or not, full, with holes, with keys that come to lie in one place, small or large."""
+def test_lookups_ahead_find_the_same_rows(shape: str, size: int) -> None:
+    """For any inside of a dict: of text or not, full, with holes, with keys that come to lie in one place, small or large."""
     if shape == "numbers of one place":
         size = min(size, 300)  # each is looked for among all others
     view, keys = shaped(shape, size)
@@ -194,7 +194,7 @@ def test_what_is_looked_for_ahead_is_found_as_ever(shape: str, size: int) -> Non
 
 
 def test_absent_takes_a_dict_and_a_list() -> None:
-    """Else there is an error, whatever it is given; from beyond the end on there is nothing."""
+    """Else there is an error, for any argument; from beyond the end on there is nothing."""
     assert kernel.absent({}, ["a", None, "a", 1.5, b"a"], 1) == ["a", b"a"]
     assert kernel.absent({}, ["a"], 1) == []
     refused: list[tuple[Any, ...]] = [(), ([], [], 0), ({}, (), 0), ({}, [], "a")]
@@ -226,8 +226,8 @@ CALLS: dict[str, Callable[[dict[Any, Any], list[Any]], object]] = {
 
 @pytest.mark.parametrize("act", ["handles go", "windows go", "an error"])
 @pytest.mark.parametrize("call", CALLS)
-def test_whatever_comparing_starts_does_there_is_an_answer_or_its_error(call: str, act: str) -> None:
-    """Though what is looked at may be gone after it."""
+def test_any_effect_of_comparing_ends_in_an_answer_or_its_error(call: str, act: str) -> None:
+    """Though the object looked at may be gone after it."""
     starts = [10, 11, 12]
     panes: dict[Any, Any] = {start: {f"key{number}": (number, number) for number in range(40)} for start in (Acting(0), *starts)}
     handles = [(f"key{number}", 0 if place else starts[number % 3]) for number in range(40) for place in range(2)]

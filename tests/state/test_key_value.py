@@ -1,4 +1,4 @@
-"""What a key-value store does, whatever it lives in and whatever its keys and values are."""
+"""The behavior of a key-value store, for any engine and any keys and values."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def stage(request: pytest.FixtureRequest) -> str:
 
 
 def bring(task: Task, stage: str) -> None:
-    """Let what was put get as far as `stage`."""
+    """Let the puts get as far as `stage`."""
     if stage == "frozen":
         task.stores.freeze()
     elif stage != "open":
@@ -55,8 +55,8 @@ def bring(task: Task, stage: str) -> None:
             task.reopen(clean=stage == "reopened")
 
 
-def test_what_is_put_is_there_at_every_stage(make: MakeTask, keys: tuple[Any, list[Any]], values: tuple[Any, list[Any]], stage: str) -> None:
-    """Reads see overlay, frozen overlay, what is committed, what is on disk and what was restored alike."""
+def test_puts_are_visible_at_every_stage(make: MakeTask, keys: tuple[Any, list[Any]], values: tuple[Any, list[Any]], stage: str) -> None:
+    """Reads see overlay, frozen overlay, committed, stored and restored rows alike."""
     (key_serde, (first, second, third, *_)), (value_serde, (one, two, three)) = keys, values
     task = make(key_value(key=key_serde, value=value_serde))
     task.store.put(first, one)
@@ -160,7 +160,7 @@ def test_scans_between_puts(make: MakeTask, serde: Any) -> None:
 
 
 def test_small_verbs(make: MakeTask) -> None:
-    """delete and put_if_absent return what was there, put_all puts pairs, None as a key is refused."""
+    """delete and put_if_absent return the earlier value, put_all puts pairs, None as a key is refused."""
     task = make(key_value())
     store = task.store
     assert store.put_if_absent("a", 1) is None
@@ -209,8 +209,8 @@ def test_the_changelog_has_the_last_value_per_key(make: MakeTask, values: tuple[
     assert task.log(token) == task.log(token)
 
 
-def test_what_is_put_after_the_freeze_is_of_the_next_transaction(make: MakeTask, values: tuple[Any, list[Any]]) -> None:
-    """Neither the changelog nor what is kept or dropped has anything of it."""
+def test_puts_after_the_freeze_are_of_the_next_transaction(make: MakeTask, values: tuple[Any, list[Any]]) -> None:
+    """Neither the changelog nor a commit or a rollback has anything of it."""
     serde, (one, two, three) = values
     task = make(key_value(value=serde))
     task.store.put("a", one)
@@ -282,7 +282,7 @@ def test_scans_of_mutable_values_hand_out_copies(make: MakeTask) -> None:
 
 
 @pytest.mark.parametrize("value", [json(), json(int)], ids=["mutable", "immutable"])
-def test_what_cannot_be_written_is_refused_when_it_is_put(make: MakeTask, value: Any) -> None:
+def test_unwritable_values_are_refused_when_they_are_put(make: MakeTask, value: Any) -> None:
     """With the store and the key, and nothing is changed by it: no commit fails of it."""
     task = make(key_value(value=value), key_value("fine"))
     task.store.put("good", 1)
@@ -295,7 +295,7 @@ def test_what_cannot_be_written_is_refused_when_it_is_put(make: MakeTask, value:
 
 @pytest.mark.parametrize("timestamped", [False, True])
 def test_a_key_that_cannot_be_written_is_refused(make: MakeTask, timestamped: bool) -> None:
-    """When it is put, with nothing changed; so is a timestamp that is none."""
+    """When it is put, with nothing changed; so is a wrong timestamp."""
     task = make(key_value(key=LONG, timestamped=timestamped))
     entry = ValueAndTimestamp(1, 5) if timestamped else 1
     for key in (1 << 70, "text"):
@@ -308,7 +308,7 @@ def test_a_key_that_cannot_be_written_is_refused(make: MakeTask, timestamped: bo
     assert task.log(task.stores.freeze()) == {}
 
 
-def test_what_cannot_be_read_is_named(on_disk: MakeTask) -> None:
+def test_unreadable_values_are_named(on_disk: MakeTask) -> None:
     """A serde that was changed finds bytes that are none of its own."""
     task = on_disk(key_value(key=STRING, value=STRING))
     task.store.put("key", "no number")
@@ -324,7 +324,7 @@ def test_what_cannot_be_read_is_named(on_disk: MakeTask) -> None:
 
 
 def test_a_closed_store_says_so(make: MakeTask) -> None:
-    """Whatever it is asked for, also through functions that were taken from it before."""
+    """For any call, also through functions that were taken from it before."""
     task = make(key_value(timestamped=True))
     store = task.store
     store.put_entry("a", (1, 1))
@@ -357,7 +357,7 @@ def test_an_iterator_of_a_closed_store_does_not_pass_for_read(make: MakeTask, st
 
 
 def test_the_number_of_entries(make: MakeTask, place: str, stage: str) -> None:
-    """Is exact in memory, and an estimate on disk, where what describes the task counts too."""
+    """Is exact in memory, and an estimate on disk, where the task's own rows count too."""
     task = make(key_value())
     for name in "abcd":
         task.store.put(name, 1)

@@ -47,8 +47,8 @@ def short(task: Task) -> bool:
     return task.stores.behind
 
 
-def test_who_puts_more_waits_when_much_would_be_replayed(tmp_path: Path) -> None:
-    """What is committed and not on disk is bounded, however much is put: from what should be replayed at most on, until it is written."""
+def test_a_writer_waits_when_much_would_be_replayed(tmp_path: Path) -> None:
+    """Committed rows that are not on disk are bounded, with any number of puts: from the longest replay on, until they are written."""
     shared = SharedResources(tail_records=100)
     task = Task([key_value()], tmp_path, shared=shared)
     fill(task, 90)
@@ -70,16 +70,16 @@ def flush_while_wanted(*tasks: Task) -> None:
 
 
 @given(amounts=st.lists(st.integers(0, 1000), max_size=8), total=st.integers(0, 5000))
-def test_what_a_task_has_is_cut_to_one_level(amounts: list[int], total: int) -> None:
-    """Who is below the level keeps all, nobody gets more than the total allows, and next to nothing of it is left over."""
+def test_the_memory_of_tasks_is_cut_to_one_level(amounts: list[int], total: int) -> None:
+    """A task below the level keeps all, no task gets more than the total allows, and next to nothing of it is left over."""
     most = level(amounts, total)
     kept = sum(min(amount, most) for amount in amounts)
     assert kept <= total or not amounts
     assert kept == sum(amounts) or kept > total - len(amounts)
 
 
-def test_who_takes_more_than_its_share_lets_go(tmp_path: Path, shared: SharedResources) -> None:
-    """A small task keeps what it has while a large one writes and lets go, and nothing is lost."""
+def test_a_task_beyond_its_share_evicts(tmp_path: Path, shared: SharedResources) -> None:
+    """A small task keeps its rows while a large one writes and evicts, and nothing is lost."""
     large, small = (Task([key_value()], tmp_path / name, shared=shared) for name in ("large", "small"))
     fill(small, 50)
     assert not small.stores.wants_flush(idle=False)
@@ -111,7 +111,7 @@ def test_of_two_large_tasks_both_let_go(tmp_path: Path, shared: SharedResources)
         task.close()
 
 
-def test_what_is_replayed_after_a_crash_is_shared_by_the_tasks(tmp_path: Path) -> None:
+def test_the_replay_after_a_crash_is_shared_by_the_tasks(tmp_path: Path) -> None:
     """With several tasks each writes earlier, so that not more is replayed than of one."""
     shared = SharedResources(tail_records=100)
     first = Task([key_value()], tmp_path / "first", shared=shared)
@@ -126,7 +126,7 @@ def test_what_is_replayed_after_a_crash_is_shared_by_the_tasks(tmp_path: Path) -
     shared.close()
 
 
-def test_what_is_replayed_after_a_crash_may_be_more_while_a_task_restores(tmp_path: Path) -> None:
+def test_the_replay_after_a_crash_may_be_longer_while_a_task_restores(tmp_path: Path) -> None:
     """Four times as much, until it is processed: then it is written at once."""
     shared = SharedResources(tail_records=100)
     task = Task([key_value(value=LONG)], tmp_path, shared=shared)
@@ -144,7 +144,7 @@ def test_what_is_replayed_after_a_crash_may_be_more_while_a_task_restores(tmp_pa
 
 
 def test_windows_and_restored_rows_count(tmp_path: Path, shared: SharedResources) -> None:
-    """Whatever the kind of store, and wherever its rows come from."""
+    """For any kind of store, and any source of its rows."""
     task = Task([key_value(), window("w", retention_ms=1 << 40), window("d", retention_ms=1 << 40, retain_duplicates=True)], tmp_path, shared=shared)
     assert shared.memory.used == 0
     task["w"].put("k", "v", 5)
@@ -207,7 +207,7 @@ def test_writing_takes_long_turns_while_memory_is_short(tmp_path: Path, shared: 
 
 
 def test_all_is_written_while_there_is_nothing_else_to_do(tmp_path: Path, shared: SharedResources) -> None:
-    """Not only what one task has: the next one comes when that is done."""
+    """Not only the rows of one task: the next one comes when that is done."""
     specs = [key_value(), key_value("m", type="in_memory")]
     tasks = {TaskId(0, number): Task(specs, tmp_path / str(number), shared=shared) for number in range(3)}
     soon: list[None] = []
@@ -261,7 +261,7 @@ def test_tasks_that_are_to_be_written_take_turns(tmp_path: Path, shared: SharedR
 
 
 def test_all_of_rocksdb_and_python_is_within_one_setting() -> None:
-    """A quarter is for RocksDB, a sixteenth for what nobody counts; buffers are small where the budget is."""
+    """A quarter is for RocksDB, a sixteenth for uncounted memory; buffers are small where the budget is."""
     resources = SharedResources.within(1 << 20)
     assert resources.memory.limit == (1 << 20) * 11 // 16
     assert resources._memtable_bytes == 64 << 10
@@ -281,7 +281,7 @@ def test_a_task_that_has_left_takes_nothing() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="what a process takes is read from /proc")
 def test_a_run_over_many_stores_stays_within_the_budget() -> None:
-    """Updates over 200 stores of 8 tasks, many times what the budget holds: a small run of `benchmarks/memory.py`, the same on any machine."""
+    """Updates over 200 stores of 8 tasks, many times the budget: a small run of `benchmarks/memory.py`, the same on any machine."""
     command = [sys.executable, "benchmarks/memory.py", "--counted", "--updates", "500000", "--budget", str(32 << 20)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)  # noqa: S603 - our own
     figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

@@ -45,7 +45,7 @@ def order(key: Any) -> bytes:
 
 
 class StoresAgainstDicts(RuleBasedStateMachine):
-    """One table, one window store, one with duplicates. `committed`, `frozen` and `open` are what they should hold: table, windows, rows, times."""
+    """One table, one window store, one with duplicates. `committed`, `frozen` and `open` are their expected content: table, windows, rows, times."""
 
     @initialize(
         place=st.sampled_from(PLACES),
@@ -260,7 +260,7 @@ TestStoresAgainstDicts.settings = settings(max_examples=40, stateful_step_count=
 
 
 def drive(seed: int) -> None:
-    """Do what a seed says: unlike Hypothesis, with everything in every run."""
+    """Run a seed: unlike Hypothesis, with everything in every run."""
     random = Random(seed)
     machine = StoresAgainstDicts()
     machine.begin(
@@ -301,5 +301,5 @@ def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_small_steps")
 @pytest.mark.parametrize("seed", range(60))
 def test_stores_are_like_dicts(seed: int) -> None:
-    """Whatever is done in whatever order, with steps so small that everything falls between two of them."""
+    """For any actions in any order, with steps so small that everything falls between two of them."""
     drive(seed)

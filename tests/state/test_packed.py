@@ -112,7 +112,7 @@ class Both:
 @pytest.mark.parametrize("kinds", KINDS)
 @pytest.mark.parametrize("seed", range(15))
 def test_packed_rows_are_like_objects(seed: int, kinds: tuple[bool, bool]) -> None:
-    """Whatever is added, replaced, and taken out again: columns, rows by key and time, what is met, and what the changelog gets."""
+    """With any additions, replacements and removals: columns, rows by key and time, matches, and the changelog."""
     both = Both(Random(seed), kinds)
     for _ in range(40):
         both.step()
@@ -120,7 +120,7 @@ def test_packed_rows_are_like_objects(seed: int, kinds: tuple[bool, bool]) -> No
 
 
 def test_large_values_lie_in_memory_of_their_own() -> None:
-    """Values larger than what memory is taken by, and what comes behind them; a rollback gives all of it back."""
+    """Values larger than the blocks of memory, and the values behind them; a rollback gives all of it back."""
     rows = kernel.Rows(0, True, False)
     empty = sys.getsizeof(rows)
     values = [bytes([number]) * size for number, size in enumerate((10, 300_000, 10, 262_000, 200_000, 1 << 20, 0))]
@@ -185,7 +185,7 @@ def test_a_packed_row_takes_three_fifths_of_one_of_objects() -> None:
         ("meet", (["k"], ["x"], 0, 0, None, []), TypeError),
     ],
 )
-def test_packed_rows_refuse_what_they_do_not_take(name: str, arguments: tuple[Any, ...], error: type[Exception]) -> None:
+def test_packed_rows_refuse_wrong_arguments(name: str, arguments: tuple[Any, ...], error: type[Exception]) -> None:
     """With an error, and as they were."""
     rows = kernel.Rows(0, True, False)
     rows.add("k", 5, 1, b"v", 5)
@@ -196,7 +196,7 @@ def test_packed_rows_refuse_what_they_do_not_take(name: str, arguments: tuple[An
 
 
 def test_packed_records_are_like_others() -> None:
-    """Columns are there when they are looked for; a slice has its part of them; what is written of them needs none."""
+    """Columns are there when they are looked for; a slice has its part of them; written batches need none."""
     rows = kernel.Rows(0, True, False)
     rows.add_all([f"k{number}" for number in range(9)], list(range(9)), list(range(9)), [b"%d" % number * 40 for number in range(9)])
     packed, plain = (PackedBatch(rows, 2, 8) for _ in range(2))
@@ -208,8 +208,8 @@ def test_packed_records_are_like_others() -> None:
     assert not hasattr(packed, "others")
 
 
-def test_what_is_no_key_is_not_there() -> None:
-    """To look for it is no error; whoever would add it asks first."""
+def test_objects_that_are_no_key_are_absent() -> None:
+    """To look for it is no error; a caller that would add it asks first."""
     rows = kernel.Rows(0, True, False)
     assert (len(rows), rows.places("k", 0, 9), rows.names(0, 9), rows.column(0, -5, 9)) == (0, [], [], [])
     rows.add("k", 5, 1, b"v", 5)
@@ -266,7 +266,7 @@ def without_kernel() -> AbstractContextManager[Any]:
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("seed", range(4))
 def test_stores_of_packed_rows_are_like_those_of_objects(seed: int, place: str, kinds: tuple[bool, bool], tmp_path: Path) -> None:
-    """What they return, log, and have after commits, rollbacks, writes to disk, restarts: rows that were put one by one, and together."""
+    """Their results, logs, and content after commits, rollbacks, writes to disk, restarts: rows that were put one by one, and together."""
     random, time = Random(seed), 100
     tasks = pair(tmp_path, place, kinds)
     for _ in range(40):
@@ -306,7 +306,7 @@ def test_stores_of_packed_rows_are_like_those_of_objects(seed: int, place: str, 
         task.close()
 
 
-def test_what_cannot_be_written_is_refused_when_it_is_put(tmp_path: Path) -> None:
+def test_unwritable_values_are_refused_when_they_are_put(tmp_path: Path) -> None:
     """A value that is no text, a key that is none in Unicode: the store is as it was."""
     task = Task([window("d", value=STRING, retain_duplicates=True)], tmp_path)
     store = task["d"]
@@ -333,7 +333,7 @@ class Word(str):
 
 
 def test_keys_of_a_class_of_their_own_are_found() -> None:
-    """What is text counts as the text that it is."""
+    """Text counts as text."""
     rows = kernel.Rows(0, True, True)
     rows.add("k", 5, 1, "v", 5)
     met: list[Any] = []
@@ -346,7 +346,7 @@ def test_keys_of_a_class_of_their_own_are_found() -> None:
 @pytest.mark.parametrize("value", [STRING, LONG])
 @pytest.mark.parametrize("place", PLACES)
 def test_a_tombstone_takes_a_restored_row_away(place: str, value: Any, tmp_path: Path) -> None:
-    """From all who look for it, be the rows packed or objects."""
+    """From all that look for it, be the rows packed or objects."""
     task = Task([window("d", value=value, retain_duplicates=True)], tmp_path, place)
     store, content = task["d"], value.serializer("")("v" if value is STRING else 7)
     names = [b"k" + SUFFIX.pack(5, number) for number in (1, 2)]

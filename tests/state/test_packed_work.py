@@ -1,4 +1,4 @@
-"""Packed rows of one key cost about as much in any order, and give back the memory of what was replaced; windows of one key expire in one pass."""
+"""Packed rows of one key cost about as much in any order, and free the memory of replaced rows; windows of one key expire in one pass."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def filled(starts: list[int]) -> Any:
 
 @pytest.mark.parametrize("order", ORDERS, ids=["in order", "each before the last one", "in no order", "in seven runs"])
 def test_a_late_row_costs_few_steps(order: Callable[[list[int]], None]) -> None:
-    """Whatever the order of timestamps, which is the producer's, a search passes few rows of a key that has many."""
+    """For any order of timestamps, which is the producer's, a search passes few rows of a key that has many."""
     starts = list(range(COUNT))
     order(starts)
     rows = filled(starts)
@@ -64,7 +64,7 @@ def test_a_rollback_costs_few_steps_for_each_row_that_goes(cut: int) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_rows_of_hot_keys_are_like_objects(seed: int) -> None:
-    """Added in any order, cut off and added again: what is found is what the Python code finds."""
+    """Added in any order, cut off and added again: the found rows are those of the Python code."""
     random = Random(seed)
     rows, plain, keys = kernel.Rows(-5, True, False), Segment(0), ["a", "b", "cold"][: random.randrange(1, 4)]
     for _ in range(25):
@@ -124,8 +124,8 @@ def test_rows_that_were_replaced_are_cut_and_found_in_any_order() -> None:
     assert sys.getsizeof(rows) < 3 * sum(map(len, plain.values)) + (1 << 20)
 
 
-def test_a_rollback_leaves_the_rule_by_which_rows_are_found() -> None:
-    """A row that had a value when it came is found, one that had none is not: whatever was put into its place, before a rollback and behind it."""
+def test_a_rollback_leaves_the_rule_for_finding_rows() -> None:
+    """A row that had a value when it came is found, one that had none is not: with any row put into its place, before a rollback and behind it."""
     rows, plain = kernel.Rows(0, True, False), Segment(0)
     for segment in (rows, plain):
         for number, value in enumerate((b"a", None, b"c", b"d")):

@@ -1,4 +1,4 @@
-"""How far stores are in the input: in the database, in the changelog, and in files of Kafka Streams' layout."""
+"""The positions of stores in the input: in the database, in the changelog, and in files of Kafka Streams' layout."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def vectored(tmp_path: Path, **options: Any) -> TaskStores:
 
 
 def test_a_position_is_written_as_kafka_streams_writes_it() -> None:
-    """PositionSerde's bytes: 0, then topics with their partitions and offsets; what is not of that form is refused."""
+    """PositionSerde's bytes: 0, then topics with their partitions and offsets; any other form is refused."""
     data = b"\0" + b"\0\0\0\1" + b"\0\0\0\2in" + b"\0\0\0\2" + b"\0\0\0\3" + bytes(7) + b"\7" + b"\0\0\0\4" + bytes(6) + b"\1\0"
     assert pack({("in", 3): 7, ("in", 4): 256}) == data
     assert unpack(data) == {("in", 3): 7, ("in", 4): 256}
@@ -57,7 +57,7 @@ def test_positions_only_go_forward() -> None:
 
 
 def test_a_commit_that_changes_nothing_leaves_the_position() -> None:
-    """A position is that of the last change: what standbys learn from the changelog is the same."""
+    """A position is that of the last change: standbys get the same one from the changelog."""
     positions = Positions(vectors=False)
     positions.advance(("s",), FIRST)
     positions.advance((), SECOND)
@@ -65,8 +65,8 @@ def test_a_commit_that_changes_nothing_leaves_the_position() -> None:
     assert positions.of("t") == {}
 
 
-def test_the_position_is_on_disk_with_what_belongs_to_it(tmp_path: Path) -> None:
-    """After a crash the database tells the position of what it has, not that of a commit which it does not have."""
+def test_the_position_is_on_disk_with_its_rows(tmp_path: Path) -> None:
+    """After a crash the database has the position of its own rows, not that of a commit that it does not have."""
     task = Task([key_value()], tmp_path)
     commit(task, FIRST, a=1)
     task.flush()
@@ -84,8 +84,8 @@ def test_the_position_is_on_disk_with_what_belongs_to_it(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("outcome", ["under way", "committed", "dropped"])
-def test_a_flush_leaves_what_a_commit_has_persisted(tmp_path: Path, outcome: str) -> None:
-    """What has no changelog is on disk before it is committed: a flush takes its position and its times back neither then nor after a rollback."""
+def test_a_flush_keeps_rows_that_a_commit_has_persisted(tmp_path: Path, outcome: str) -> None:
+    """A store without a changelog is on disk before its commit: a flush takes position and times back neither then nor later."""
     task = Task([key_value(), window("w", logging=False, retention_ms=100_000)], tmp_path)
     task["w"].put("k", "first", 50)
     commit(task, FIRST, a=1)
@@ -108,7 +108,7 @@ def test_a_flush_leaves_what_a_commit_has_persisted(tmp_path: Path, outcome: str
 
 
 def test_a_rollback_takes_the_position_back() -> None:
-    """What is put and dropped is not part of the position, whether it was frozen or not."""
+    """Dropped puts are not part of the position, whether they were frozen or not."""
     stores = TaskStores("0_3", [key_value(type="in_memory")], directory=None, shared=None, record_time=lambda: 0, expired=print)
     stores.open()
     stores.store("s").put("a", 1)
@@ -122,7 +122,7 @@ def test_a_rollback_takes_the_position_back() -> None:
 
 
 def test_the_last_record_of_a_commit_tells_the_position(tmp_path: Path) -> None:
-    """In the headers of Kafka Streams' changelogs, `v` and `c`; whoever restores it knows the position. A commit without changes writes nothing."""
+    """In the headers of Kafka Streams' changelogs, `v` and `c`; a restore gets the position. A commit without changes writes nothing."""
     task = Task([key_value()], tmp_path)
     assert commit(task, FIRST, a=1, b=2) == [(), ()]  # not unless it is asked for
     task.close()
@@ -149,7 +149,7 @@ def test_the_last_record_of_a_commit_tells_the_position(tmp_path: Path) -> None:
 
 
 def test_headers_of_others_are_not_positions(tmp_path: Path) -> None:
-    """A vector counts with the version that says what it is; the last one of a batch has it all."""
+    """A vector counts with the version header; the last one of a batch has it all."""
     stores = vectored(tmp_path)
     strange: tuple[list[Headers], ...] = ([()], [(("c", b"x"),)], [(("v", b"\1"), ("c", b"x"))], [(("v", b"\0"),)], [(("v", b"\0"), ("c", None))])
     for headers in strange:
@@ -163,7 +163,7 @@ def test_headers_of_others_are_not_positions(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("logged", [True, False])
 def test_position_files_are_taken_over(tmp_path: Path, logged: bool) -> None:
-    """A `.position` file is what a store without a position of its own is at; it is deleted, and what the store knows counts more (KIP-892)."""
+    """A `.position` file has the position of a store without one of its own; it is deleted, and the store's own position counts more (KIP-892)."""
     file = tmp_path / "0_3" / "s.position"
     file.parent.mkdir()
     file.write_text("0\n1\nin 3 99\n")

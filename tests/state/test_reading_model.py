@@ -1,4 +1,4 @@
-"""What queries read against dicts: scans that go on while others put, commit, fail, write to disk and restart see what there was when they began."""
+"""Reads of queries compared with dicts: a scan sees the rows of its beginning, while others put, commit, fail, write to disk and restart."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ State = tuple[dict[Any, Any], dict[tuple[Any, int], Any], int]
 
 
 class Open:
-    """A scan that has begun, and what it is to find."""
+    """A scan that has begun, and its expected rows."""
 
     def __init__(self, rows: Any, expected: list[tuple[Any, Any]]) -> None:
         self.rows = rows
@@ -46,7 +46,7 @@ class Open:
 
 
 class ReadersAgainstDicts(RuleBasedStateMachine):
-    """A table and a window store. `committed` and `open` are what they should hold: table, windows, latest start."""
+    """A table and a window store. `committed` and `open` are their expected content: table, windows, latest start."""
 
     @initialize(
         place=st.sampled_from(PLACES),
@@ -178,7 +178,7 @@ class ReadersAgainstDicts(RuleBasedStateMachine):
         self.token, self.open = None, self.committed
 
     def end_scans(self) -> None:
-        """Whoever reads when the stores are closed is told so, unless all was read."""
+        """A reader gets an error when the stores are closed, unless all was read."""
         self.task.stores.end_reading("the task has left")
         for scan in self.scans:
             with pytest.raises(StoreClosed, match="the task has left"):
@@ -252,8 +252,8 @@ class ReadersAgainstDicts(RuleBasedStateMachine):
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_scans_see_what_there_was_when_they_began(seed: int) -> None:
-    """Whatever comes between two rows, a scan finds what there was when it began: nothing more, nothing less, in order."""
+def test_scans_see_the_rows_of_their_beginning(seed: int) -> None:
+    """With anything between two rows, a scan finds the rows of its beginning: nothing more, nothing less, in order."""
     random = Random(seed)
     model = ReadersAgainstDicts()
     model.begin(random.choice(PLACES), random.choice(sorted(SERDES)), random.choice((3_000, 1 << 20)), random.choice((0, STEP)))
@@ -299,7 +299,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_keys_lie_in_order_however_they_come() -> None:
-    """An order of keys is what sorting them gives, whatever the way and the order in which they were put."""
+    """An order of keys is the sorted one, for any way and any order of puts."""
     random = Random(5)
     for _ in range(50):
         order = _sorted_keys.Order(str.encode, bytes.decode, (str(random.randrange(40)) for _ in range(random.randrange(30))))

@@ -24,7 +24,7 @@ RETENTION_MS = 100
 
 
 class Pair:
-    """Two copies, of which one is active, and what they are to hold."""
+    """Two copies, one of them active, and their expected content."""
 
     def __init__(self, spec: StoreSpec, directory: Path, place: str) -> None:
         # Small enough that what is in memory is let go of.
@@ -49,7 +49,7 @@ class Pair:
         self.pending = {}
 
     def swap(self) -> None:
-        """Let the other one be active: what is not committed is void."""
+        """Let the other one be active: uncommitted changes are void."""
         self.active.stores.drop()
         self.pending = {}
         for _ in self.active.stores.settle_steps():
@@ -66,7 +66,7 @@ class Pair:
                     break
 
     def check(self) -> None:
-        """The active copy has all that was put, the other what is committed and was read."""
+        """The active copy has all puts, the other one the committed ones that it has read."""
         self.standby.restore()
         assert shown(self.active) == alive(self.committed | self.pending, self.active)
         assert shown(self.standby) == alive(self.committed, self.standby)
@@ -123,7 +123,7 @@ def play(spec: StoreSpec, place: str, steps: list[tuple[Any, ...]]) -> None:
 @pytest.mark.parametrize("place", PLACES)
 @given(steps=TABLE_STEPS)
 def test_tables_take_turns(place: str, steps: list[tuple[Any, ...]]) -> None:
-    """What is read from the changelog replaces what was put here before, and never what was put later."""
+    """Rows read from the changelog replace earlier puts, and never later ones."""
     play(key_value(value=STRING), place, steps)
 
 
@@ -140,7 +140,7 @@ def test_tables_with_mutable_values_take_turns(place: str, steps: list[tuple[Any
 @pytest.mark.parametrize("advance", [0, 1])
 @given(steps=WINDOW_STEPS)
 def test_windows_take_turns(place: str, advance: int, steps: list[tuple[Any, ...]]) -> None:
-    """Windows expire in both copies by what each has seen."""
+    """Windows expire in both copies by the records that each has seen."""
     play(window(retention_ms=RETENTION_MS, advance_ms=advance), place, steps)
 
 
@@ -170,7 +170,7 @@ class Rows(Pair):
 @pytest.mark.parametrize("place", PLACES)
 @given(steps=DUPLICATE_STEPS)
 def test_stores_with_duplicates_take_turns(place: str, steps: list[tuple[Any, ...]]) -> None:
-    """What joins buffer: each row is there once, in both copies, whoever put it."""
+    """The buffered rows of joins: each row is there once, in both copies, from any writer."""
     with tempfile.TemporaryDirectory() as directory:
         pair = Rows(window(retention_ms=RETENTION_MS, retain_duplicates=True), Path(directory), place)
         try:

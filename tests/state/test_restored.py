@@ -1,4 +1,4 @@
-"""What was restored of a store: the last row of each key, until it is written."""
+"""Restored rows of a store: the last row of each key, until it is written."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def arrange(rows: Any) -> None:
 @settings(deadline=None)
 @given(steps=steps, other=columns)
 def test_the_last_row_of_a_key_counts(kind: Callable[[], Any], steps: list[tuple[str, Any]], other: list[Any]) -> None:
-    """Whatever was put, taken out, or written before, and whatever rows are put together in the end."""
+    """With any puts, removals, and writes before, and any rows put together in the end."""
     rows, expected = kind(), dict[bytes, bytes | None]()
     for step, given_ in steps:
         if step == "put":
@@ -90,7 +90,7 @@ def test_the_last_row_of_a_key_counts(kind: Callable[[], Any], steps: list[tuple
 @settings(deadline=None)
 @given(st.integers(0, 2_000), st.randoms(use_true_random=False))
 def test_rows_are_written_in_the_order_of_all_keys(count: int, source: Any) -> None:
-    """By the kernel: also what is written in small parts, and when some are taken over first."""
+    """By the kernel: also rows written in small parts, and when some are taken over first."""
     numbers = [source.randrange(1 << 30) for _ in range(count)]
     made = [b"prefix-%d" % number if number % 3 else number.to_bytes(4, "big") for number in numbers]
     first, second = kernel.RestoredRows(), kernel.RestoredRows()
@@ -110,7 +110,7 @@ def test_rows_are_written_in_the_order_of_all_keys(count: int, source: Any) -> N
 
 
 def test_rows_that_could_not_be_written_are_still_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Readable as before, and written by the next attempt, together with what was restored meanwhile."""
+    """Readable as before, and written by the next attempt, together with rows restored meanwhile."""
     task = Task([key_value(value=LONG)], tmp_path, shared=SharedResources())
     names = [b"%05d" % number for number in range(2_000)]
     task.stores.restore("s", Batch(names, [bytes(8)] * 2_000, [0] * 2_000), 2_000)
@@ -142,7 +142,7 @@ def test_rows_that_could_not_be_written_are_still_there(tmp_path: Path, monkeypa
 
 @needs_kernel
 def test_rows_take_little_memory_however_often_they_are_put() -> None:
-    """A longer entry takes the place of the shorter one, and what is written is let go of."""
+    """A longer entry takes the place of the shorter one, and written rows are freed."""
     tracemalloc.start()
     try:
         rows = kernel.RestoredRows()
@@ -192,8 +192,8 @@ class Odd(bytes):
         ("written", ("a",)),
     ],
 )
-def test_the_kernel_refuses_what_it_does_not_take(name: str, arguments: tuple[Any, ...]) -> None:
-    """With an error, whatever it is given; also rows before they are in order."""
+def test_the_kernel_refuses_wrong_arguments(name: str, arguments: tuple[Any, ...]) -> None:
+    """With an error, for any arguments; also rows before they are in order."""
     rows = kernel.RestoredRows()
     rows.put([b"there"], [b"x"], [0])
     with pytest.raises((TypeError, ValueError, OverflowError)):
@@ -204,7 +204,7 @@ def test_the_kernel_refuses_what_it_does_not_take(name: str, arguments: tuple[An
 
 
 @needs_kernel
-def test_what_was_put_before_a_row_that_is_none_stays() -> None:
+def test_rows_put_before_a_wrong_one_stay() -> None:
     """As it does in Python; a key of a class of its own is found by its bytes."""
     rows = kernel.RestoredRows()
     with pytest.raises(TypeError, match="keys of rows are bytes, got int"):

@@ -1,4 +1,4 @@
-"""What a session store does, whatever it lives in; what Kafka Streams' own tests expect of theirs."""
+"""The behavior of a session store, for any engine; with the expectations of Kafka Streams' own tests."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_the_order_of_all_keys(make: MakeTask, place: str, stage: str) -> None:
 
 
 def test_deletes(make: MakeTask, stage: str) -> None:
-    """remove, and a put of None, delete one session; to delete what is not there is no matter."""
+    """remove, and a put of None, delete one session; deleting a missing one does nothing."""
     task = java(make)
     fill(task, (at("a", 0, 1000), 1), (at("a", 1500, 2500), 2), (at("a", 3000, 3000), 3), (at("a", 3000, 3000), 4), (at("a", 0, 2000), 5))
     task.store.remove(at("a", 0, 1000))
@@ -145,7 +145,7 @@ def test_deletes(make: MakeTask, stage: str) -> None:
         assert list(task.store.fetch_range(None, None)) == []
 
 
-def test_what_came_and_went_in_one_transaction_leaves_no_trace(make: MakeTask) -> None:
+def test_a_row_put_and_deleted_in_one_transaction_leaves_no_trace(make: MakeTask) -> None:
     """Most sessions grow into others before anybody else has seen them: they do not get into the changelog, nor does their memory stay."""
     task = java(make)
     for end in range(1000):
@@ -194,7 +194,7 @@ def test_expired_sessions_are_neither_seen_nor_put(make: MakeTask, place: str) -
 
 
 def test_a_delete_moves_time_only_where_there_are_segments(make: MakeTask, place: str) -> None:
-    """As in Kafka Streams: its store in memory does not look at the time of what is removed."""
+    """As in Kafka Streams: its store in memory does not look at the time of a removed session."""
     task = java(make)
     task.store.put(at("a", 0, 10), 1)
     task.store.remove(at("b", 0, 50_000))
@@ -243,7 +243,7 @@ def test_values_that_can_be_changed(make: MakeTask, key: Any, name: Any, stage: 
 
 
 def test_drop_goes_back(make: MakeTask, stage: str) -> None:
-    """To what is committed: what was put is gone, what was removed is there, and time has not moved."""
+    """To the last commit: puts are gone, removed sessions are there, and time has not moved."""
     task = java(make)
     fill(task, (at("a", 0, 5), 1), (at("b", 0, 5), 2))
     task.commit()
@@ -257,7 +257,7 @@ def test_drop_goes_back(make: MakeTask, stage: str) -> None:
     assert list(task.store.fetch_range(None, None)) == [(at("a", 0, 5), 1), (at("b", 0, 5), 2)]
 
 
-def test_what_leaves_memory_is_on_disk(on_disk: MakeTask) -> None:
+def test_evicted_rows_are_on_disk(on_disk: MakeTask) -> None:
     """With room for few records all that is committed is read again, by key and of all keys, and can be changed."""
     task = on_disk(session(value=LONG, retention_ms=1_000_000), shared=SharedResources(resident_bytes=3_000, tail_records=10))
     for number in range(300):
@@ -282,7 +282,7 @@ def test_what_leaves_memory_is_on_disk(on_disk: MakeTask) -> None:
 
 
 @pytest.mark.parametrize("kind", ["window", "window by start", "session"])
-def test_what_expires_with_a_transaction_is_there_for_queries_until_it_is_committed(on_disk: MakeTask, kind: str) -> None:
+def test_rows_that_expire_with_a_transaction_are_there_for_queries_until_it_is_committed(on_disk: MakeTask, kind: str) -> None:
     """Also when its key was read from disk in that transaction."""
     advance = 1_000 if kind == "window by start" else 0
     spec = session(value=LONG, retention_ms=100_000) if kind == "session" else window(value=LONG, retention_ms=100_000, advance_ms=advance)
@@ -309,8 +309,8 @@ def test_what_expires_with_a_transaction_is_there_for_queries_until_it_is_commit
 
 
 @pytest.mark.parametrize("kind", ["window", "window by start", "session"])
-def test_what_was_put_over_before_its_key_was_read_is_there_for_queries(on_disk: MakeTask, kind: str) -> None:
-    """A put does not read what there was: who asks for what is committed finds it on disk, also when the rest of its key is in memory."""
+def test_a_row_replaced_before_its_key_was_read_is_there_for_queries(on_disk: MakeTask, kind: str) -> None:
+    """A put does not read the earlier row: a reader of committed rows finds it on disk, also when the rest of its key is in memory."""
     advance = 1 if kind == "window by start" else 0
     task = on_disk(session(value=LONG) if kind == "session" else window(value=LONG, advance_ms=advance))
     for value in (1, 2):
@@ -332,8 +332,8 @@ def test_what_was_put_over_before_its_key_was_read_is_there_for_queries(on_disk:
         assert [entry[0] for *_, entry in find("a", 0, 9, committed=committed, reverse=False)] == values
 
 
-def test_what_was_put_before_it_was_read_is_deleted_on_disk_too(on_disk: MakeTask) -> None:
-    """A put does not read; what there was before it must not come back when it is deleted in the same transaction."""
+def test_a_row_put_before_it_was_read_is_deleted_on_disk_too(on_disk: MakeTask) -> None:
+    """A put does not read; the earlier row must not come back when it is deleted in the same transaction."""
     task = on_disk(session(value=LONG, retention_ms=100_000))
     task.store.put(at("a", 0, 5), 1)
     task.commit()
@@ -346,7 +346,7 @@ def test_what_was_put_before_it_was_read_is_deleted_on_disk_too(on_disk: MakeTas
     assert list(task.store.fetch("a")) == []
 
 
-def test_what_is_no_session_is_refused(make: MakeTask) -> None:
+def test_wrong_sessions_are_refused(make: MakeTask) -> None:
     """A session has a key, and ends no earlier than it starts."""
     store = java(make).store
     calls: tuple[Callable[[], Any], ...] = (
@@ -363,7 +363,7 @@ def test_what_is_no_session_is_refused(make: MakeTask) -> None:
 
 
 def test_a_closed_store_says_so(make: MakeTask) -> None:
-    """Whatever is asked of it."""
+    """For any call."""
     task = java(make)
     task.store.put(at("a", 0, 5), 1)
     store = task.store

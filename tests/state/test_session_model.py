@@ -46,7 +46,7 @@ def encoded(key: Any) -> bytes:
 
 
 class SessionsAgainstADict(RuleBasedStateMachine):
-    """`committed`, `frozen` and `open` are what the store should hold. Readers that were begun have what they should still find."""
+    """`committed`, `frozen` and `open` are the expected content of the store. Open readers have their expected remaining rows."""
 
     @initialize(place=st.sampled_from(PLACES), kinds=st.sampled_from(sorted(SERDES)), resident=st.sampled_from((3_000, 1 << 20)))
     def begin(self, place: str, kinds: str, resident: int) -> None:
@@ -226,7 +226,7 @@ TestSessionsAgainstADict.settings = settings(max_examples=40, stateful_step_coun
 
 
 def drive(seed: int) -> None:
-    """Do what a seed says: unlike Hypothesis, with everything in every run."""
+    """Run a seed: unlike Hypothesis, with everything in every run."""
     random = Random(seed)
     machine = SessionsAgainstADict()
     machine.begin(place=random.choice(PLACES), kinds=random.choice(sorted(SERDES)), resident=random.choice((3_000, 1 << 20)))
@@ -271,5 +271,5 @@ def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_small_steps")
 @pytest.mark.parametrize("seed", range(60))
 def test_sessions_are_like_a_dict(seed: int) -> None:
-    """Whatever is done in whatever order, with steps so small that everything falls between two of them."""
+    """For any actions in any order, with steps so small that everything falls between two of them."""
     drive(seed)

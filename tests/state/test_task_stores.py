@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def test_stores_are_had_by_name(make: MakeTask) -> None:
-    """Logged ones are known by name too; what is not there is named, with what is."""
+    """Logged ones are known by name too; a missing name is in the error, with the present ones."""
     task = make(key_value("a"), window("b", logging=False))
     assert (task.stores.names, task.stores.logged) == (("a", "b"), ("a",))
     assert task["b"].name == "b"
@@ -54,7 +54,7 @@ def test_one_commit_at_a_time(make: MakeTask) -> None:
 
 
 def test_nothing_needs_to_be_restored_after_a_clean_close(on_disk: MakeTask) -> None:
-    """And only the tail behind what was written after any other: offsets are never ahead of data."""
+    """And only the tail behind the last write after any other: offsets are never ahead of data."""
     task = on_disk(key_value(), window("w"))
     for number in range(10):
         task.store.put(f"k{number}", number)
@@ -68,7 +68,7 @@ def test_nothing_needs_to_be_restored_after_a_clean_close(on_disk: MakeTask) -> 
     assert len(list(task.store.all())) == len(list(task["w"].all())) == 10
 
 
-def test_what_is_not_committed_is_gone_after_a_close(make: MakeTask) -> None:
+def test_uncommitted_changes_are_gone_after_a_close(make: MakeTask) -> None:
     """A clean one too: the runtime commits before, or does not want it."""
     task = make(key_value())
     task.store.put("a", 1)
@@ -99,7 +99,7 @@ def test_a_new_store_starts_at_the_beginning(on_disk: MakeTask) -> None:
 
 @pytest.mark.parametrize("other", [key_value(timestamped=True), window(), window(retention_ms=400_000), window(retain_duplicates=True)])
 def test_a_store_of_another_kind_is_not_read(on_disk: MakeTask, other: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """Neither is one whose segments are others: that store is given up alone, with a warning, and is to be restored; the others stay."""
+    """Neither is one with other segments: that store is given up alone, with a warning, and is to be restored; the others stay."""
     former = key_value() if other.retention_ms in {0, 100} and not other.retain_duplicates else window()
     task = on_disk(former, key_value("t", logging=False))
     task["t"].put("a", 1)
@@ -168,7 +168,7 @@ def test_a_directory_has_one_owner(on_disk: MakeTask) -> None:
         next(rows)
 
 
-def test_what_is_broken_is_corrupted(on_disk: MakeTask) -> None:
+def test_a_broken_batch_is_corrupted(on_disk: MakeTask) -> None:
     """A database that cannot be opened, a list of stores that cannot be read, one of another format, a checkpoint that is none."""
     task = on_disk(key_value())
     directory = task.directory
@@ -242,7 +242,7 @@ def test_the_checkpoint_file(on_disk: MakeTask) -> None:
 
 
 def test_the_checkpoint_counts_where_a_store_has_no_offset_of_its_own(on_disk: MakeTask) -> None:
-    """Without either, what is on disk of a store is left-over: it is deleted, and restored from the beginning."""
+    """Without either, a store's state on disk is left-over: it is deleted, and restored from the beginning."""
     task = on_disk(key_value())
     engine, directory = task.stores._engine, task.directory
     assert engine is not None
@@ -330,7 +330,7 @@ def test_when_a_flush_is_wanted(on_disk: MakeTask) -> None:
 
 
 def test_memory_alone_can_want_a_flush(make: MakeTask) -> None:
-    """What a commit has left to be looked at is looked at then, and nothing is written."""
+    """The remaining work of a commit is done then, and nothing is written."""
     task = make(key_value())
     for number in range(60_000):
         task.store.put(str(number), number)
@@ -344,7 +344,7 @@ def test_memory_alone_can_want_a_flush(make: MakeTask) -> None:
 
 
 def test_memory_is_bounded(on_disk: MakeTask) -> None:
-    """What is on disk leaves memory when there is more than may be; nothing that is not there does."""
+    """Rows on disk leave memory when there is more than the limit; nothing that is not there does."""
     task = on_disk(key_value(), shared=SharedResources(resident_bytes=30_000))
     for number in range(1000):
         task.store.put(f"{number:04}", number)
@@ -402,7 +402,7 @@ class Faulty:
 @pytest.mark.parametrize("fails_at", range(1, 9))
 @pytest.mark.parametrize("again", [True, False])
 def test_a_write_that_fails_harms_nothing(on_disk: MakeTask, fails_at: int, again: bool) -> None:
-    """What is in memory is as it was, and is written at the next attempt; what is on disk is not behind its offsets."""
+    """Rows in memory stay, and are written at the next attempt; rows on disk are not behind their offsets."""
     task = on_disk(key_value(), window("w", retention_ms=100_000))
     for number in range(700):
         task.store.put(f"{number:04}", number)
@@ -428,7 +428,7 @@ def test_a_write_that_fails_harms_nothing(on_disk: MakeTask, fails_at: int, agai
 
 
 def test_a_restore_that_cannot_be_written_is_written_later(on_disk: MakeTask) -> None:
-    """What was restored, and put since, is in memory until then, the newer over the older."""
+    """Restored rows, and later puts, are in memory until then, the newer over the older."""
     task = on_disk(key_value())
     task.accept({"s": [(f"{number:04}".encode(), number.to_bytes(8, "big"), 0) for number in range(500)]})
     task.restore(size=100)
@@ -447,7 +447,7 @@ def test_a_restore_that_cannot_be_written_is_written_later(on_disk: MakeTask) ->
 
 
 def test_a_task_that_is_closed_while_it_restores_goes_on_from_there(on_disk: MakeTask) -> None:
-    """There is nothing to commit of it, but what was restored is on disk, and so is its offset: only the rest is read the next time."""
+    """There is nothing to commit of it, but restored rows are on disk, and so is its offset: only the rest is read the next time."""
     task = on_disk(key_value())
     task.stores.restore("s", Batch([b"%04d" % number for number in range(100)], [bytes(8)] * 100, [0] * 100), 100)
     task.stores.close(clean=True)
@@ -461,7 +461,7 @@ def test_a_task_that_is_closed_while_it_restores_goes_on_from_there(on_disk: Mak
 
 
 def test_a_store_that_is_read_while_it_is_restored(make: MakeTask) -> None:
-    """As a standby's is: what was read, or put in an earlier life, does not hide what comes."""
+    """As a standby's is: earlier reads and puts do not hide new rows."""
     task = make(key_value(), window("w"))
     start = (5).to_bytes(8, "big") + bytes(4)
     for number in range(3):
@@ -476,8 +476,8 @@ def test_a_store_that_is_read_while_it_is_restored(make: MakeTask) -> None:
             task.flush()
 
 
-def test_what_was_restored_gives_way_to_what_is_put(make: MakeTask) -> None:
-    """Without having been read before; and what was committed to what is restored after it, as when a task has been somebody else's for a while."""
+def test_restored_rows_give_way_to_puts(make: MakeTask) -> None:
+    """Without having been read before; and from committed to restored rows, as when a task has been on another member for a while."""
     task = make(key_value(), window("w"))
     task.accept({"s": [(b"a", (1).to_bytes(8, "big"), 0), (b"b", (1).to_bytes(8, "big"), 0)]})
     task.restore()
@@ -500,8 +500,8 @@ def test_what_was_restored_gives_way_to_what_is_put(make: MakeTask) -> None:
         task.reopen(clean=False)
 
 
-def test_uncommitted_bytes_follow_what_is_put(make: MakeTask) -> None:
-    """Text within a factor of two, whatever its size; other objects roughly. A freeze starts at 0."""
+def test_uncommitted_bytes_follow_the_puts(make: MakeTask) -> None:
+    """Text within a factor of two, of any size; other objects roughly. A freeze starts at 0."""
 
     class Point(msgspec.Struct):
         x: list[int]
@@ -543,7 +543,7 @@ def test_uncommitted_bytes_follow_what_is_put(make: MakeTask) -> None:
 
 
 def test_a_flush_can_be_begun_again(on_disk: MakeTask) -> None:
-    """Whether the one before was left to nobody, or is still in somebody's hands: that one has come to its end then."""
+    """Whether the one before was abandoned, or is still in use: that one has come to its end then."""
     task = on_disk(key_value())
     for number in range(1000):
         task.store.put(f"{number}", number)
@@ -558,7 +558,7 @@ def test_a_flush_can_be_begun_again(on_disk: MakeTask) -> None:
 
 
 def test_commits_go_on_while_memory_is_put_in_order(on_disk: MakeTask) -> None:
-    """What is kept between two steps is looked at before anything leaves memory."""
+    """Commits between two steps are looked at before anything leaves memory."""
     shared = SharedResources(resident_bytes=60_000)
     task = on_disk(key_value(), window("w", value=STRING, retention_ms=1 << 40), shared=shared)
     expected = {}
@@ -594,7 +594,7 @@ def test_the_end_of_a_prefix() -> None:
 
 
 def test_an_engine_that_is_closed_says_so(tmp_path: Path) -> None:
-    """As a StateError, which names the task, whatever went wrong."""
+    """As a StateError, which names the task, for any fault."""
     engine = RocksEngine("0_3", tmp_path, SharedResources())
     engine.close()
     calls: list[Callable[[], object]] = [engine.close, lambda: engine.flush(wait=True), lambda: engine.get(b""), lambda: engine.write([])]

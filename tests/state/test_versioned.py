@@ -1,4 +1,4 @@
-"""Versioned stores: what was valid when, what expires, and what the changelog has of it."""
+"""Versioned stores: validity of versions, expiry, and the changelog."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def rows(task: Task) -> list[bytes]:
 
 
 def test_a_version_is_valid_until_the_next_one(make: MakeTask) -> None:
-    """`get` as of a time finds what was put last at or before it, and says until when it was valid; the latest one has no end."""
+    """`get` as of a time finds the last value put at or before it, with the end of its validity; the latest one has no end."""
     store = make(versioned()).store
     assert [store.put("k", "a", 10), store.put("k", "c", 30), store.put("k", "b", 20)] == [LATEST, LATEST, 30]
     assert [store.get("k", time) for time in (9, 10, 19, 20, 29, 30, 99)] == [
@@ -44,7 +44,7 @@ def test_a_version_is_valid_until_the_next_one(make: MakeTask) -> None:
 
 
 def test_a_delete_is_a_version_too(make: MakeTask) -> None:
-    """It ends what was valid before, also in the past, and `delete` returns what that was."""
+    """It ends the version that was valid before, also in the past, and `delete` returns that one."""
     store = make(versioned()).store
     store.put("k", "a", 10)
     assert store.put("k", None, 20) == LATEST
@@ -58,7 +58,7 @@ def test_a_delete_is_a_version_too(make: MakeTask) -> None:
 
 
 def test_a_delete_at_the_time_of_the_latest_version_is_not_forgotten(make: MakeTask) -> None:
-    """What is put before it later is of the past; Kafka Streams takes it for the latest, if there was no older value."""
+    """A later put before it is of the past; Kafka Streams takes it for the latest, if there was no older value."""
     store = make(versioned()).store
     store.put("k", "c", 10)
     assert store.put("k", None, 10) == LATEST
@@ -66,8 +66,8 @@ def test_a_delete_at_the_time_of_the_latest_version_is_not_forgotten(make: MakeT
     assert store.get("k") is None
 
 
-def test_what_is_older_than_the_history_is_not_put(make: MakeTask) -> None:
-    """Neither values nor deletes; they are counted. What is as old as the history is put."""
+def test_puts_older_than_the_history_are_dropped(make: MakeTask) -> None:
+    """Neither values nor deletes; they are counted. A put exactly as old as the history is accepted."""
     task = make(versioned(history_retention_ms=100))
     store = task.store
     store.put("k", "a", 200)
@@ -82,7 +82,7 @@ def test_what_is_older_than_the_history_is_not_put(make: MakeTask) -> None:
         store.put(None, "d", 200)
 
 
-def test_what_ended_before_the_history_is_not_seen(make: MakeTask) -> None:
+def test_versions_that_ended_before_the_history_are_not_seen(make: MakeTask) -> None:
     """Except the latest version of a key, which never expires."""
     store = make(versioned(history_retention_ms=100)).store
     store.put("k", "a", 0)
@@ -97,7 +97,7 @@ def test_what_ended_before_the_history_is_not_seen(make: MakeTask) -> None:
     assert store.get("k", 100) == VersionedRecord("b", 50, 200)
 
 
-def test_what_ended_before_the_history_goes(make: MakeTask) -> None:
+def test_versions_that_ended_before_the_history_are_evicted(make: MakeTask) -> None:
     """From memory and from disk, at the latest when the task is idle; deletes go too, and the latest versions stay."""
     task = make(versioned(history_retention_ms=80))
     store = task.store
@@ -115,7 +115,7 @@ def test_what_ended_before_the_history_goes(make: MakeTask) -> None:
     assert not any(index == "gone" for index, _ in store._view)
 
 
-def test_what_ended_while_nobody_asked_for_it_goes(on_disk: MakeTask) -> None:
+def test_jobs_that_ended_unnoticed_are_dropped(on_disk: MakeTask) -> None:
     """Rows of keys that were not touched since the store was opened are looked for on disk: once at once, once when all of them may have ended."""
     task = on_disk(versioned(history_retention_ms=80))
     for number in range(900):
@@ -131,8 +131,8 @@ def test_what_ended_while_nobody_asked_for_it_goes(on_disk: MakeTask) -> None:
     assert task.store.get("k2") == VersionedRecord("new", 10)
 
 
-def test_a_rollback_takes_back_what_was_replaced(make: MakeTask) -> None:
-    """Values, times of other versions, and stream time; a commit that is under way is rolled back with what came after it."""
+def test_a_rollback_takes_back_replaced_rows(make: MakeTask) -> None:
+    """Values, times of other versions, and stream time; a commit that is under way is rolled back with all later changes."""
     task = make(versioned(history_retention_ms=100))
     store = task.store
     store.put("k", "a", 10)
@@ -179,8 +179,8 @@ def test_a_restart_changes_nothing(make: MakeTask, clean: bool) -> None:
     assert task.store.put(256, [1], 209) == PUT_RETURN_CODE_NOT_PUT
 
 
-def test_a_changelog_of_kafka_streams_has_what_was_not_put(make: MakeTask) -> None:
-    """It logs what came too late all the same: that is left out when it is restored."""
+def test_a_changelog_of_kafka_streams_has_late_puts(make: MakeTask) -> None:
+    """It logs late puts all the same: they are dropped when it is restored."""
     task = make(versioned(history_retention_ms=10))
     task.stores.restore("s", Batch([b"k", b"k", b"k"], [b"a", b"late", None], [100, 89, 90]), 3)
     assert task.store.found("k") == [90, 100]
@@ -188,7 +188,7 @@ def test_a_changelog_of_kafka_streams_has_what_was_not_put(make: MakeTask) -> No
 
 
 def test_memory_has_its_limit(on_disk: MakeTask) -> None:
-    """What is on disk leaves memory, key by key, when there is more than may be; and is found again, with what is put then."""
+    """Rows on disk leave memory, key by key, when there is more than the limit; and are found again, with later puts."""
     task = on_disk(versioned(history_retention_ms=1000), shared=SharedResources(resident_bytes=60 * 300))
     for number in range(300):
         for time in (1, 2):
@@ -203,7 +203,7 @@ def test_memory_has_its_limit(on_disk: MakeTask) -> None:
 
 
 def test_a_value_in_the_past_does_not_change_with_its_object(make: MakeTask) -> None:
-    """What is put is written at once where it could be changed in place, and what is handed out is a copy."""
+    """A put is written at once where it could be changed in place, and a returned value is a copy."""
     store = make(versioned(value=json())).store
     value = ["a"]
     store.put("k", value, 10)

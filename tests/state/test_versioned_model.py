@@ -38,7 +38,7 @@ State = tuple[History, int]
 
 
 class VersionsAgainstLists(RuleBasedStateMachine):
-    """`committed`, `frozen` and `open` are what the store should hold: by key the value from each time on, and stream time."""
+    """`committed`, `frozen` and `open` are the expected content of the store: by key the value from each time on, and stream time."""
 
     @initialize(place=st.sampled_from(PLACES), kinds=st.sampled_from(sorted(SERDES)), resident=st.sampled_from((900, 1 << 20)))
     def begin(self, place: str, kinds: str, resident: int) -> None:
@@ -181,7 +181,7 @@ TestVersionsAgainstLists.settings = settings(max_examples=40, stateful_step_coun
 
 
 def drive(seed: int) -> None:
-    """Do what a seed says: unlike Hypothesis, with everything in every run."""
+    """Run a seed: unlike Hypothesis, with everything in every run."""
     random = Random(seed)
     machine = VersionsAgainstLists()
     machine.begin(place=random.choice(PLACES), kinds=random.choice(sorted(SERDES)), resident=random.choice((900, 1 << 20)))
@@ -214,5 +214,5 @@ def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_small_steps")
 @pytest.mark.parametrize("seed", range(60))
 def test_versions_are_like_lists(seed: int) -> None:
-    """Whatever is done in whatever order, with steps so small that everything falls between two of them."""
+    """For any actions in any order, with steps so small that everything falls between two of them."""
     drive(seed)

@@ -1,4 +1,4 @@
-"""What a window store does, whatever it lives in; what Kafka Streams' own tests expect of theirs."""
+"""The behavior of a window store, for any engine; with the expectations of Kafka Streams' own tests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STAGES = ("open", "frozen", "kept", "written", "reopened", "restored")
 
 @pytest.fixture(params=["by key", "by start"], autouse=True)
 def layout(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """How memory is laid out: by key, as any windows can be, or by start, as windows that all keys have in common are."""
+    """The layout of memory: by key, for any windows, or by start, for windows that all keys have in common."""
     if request.param == "by start":
         monkeypatch.setattr(helpers, "ADVANCE_MS", 1)
         monkeypatch.setattr(_by_start, "MANY", RETENTION * RETENTION)
@@ -171,7 +171,7 @@ def test_the_changelog_of_windows(make: MakeTask, place: str) -> None:
     assert records["d"] == [(b"a" + start + b"\0\0\0\1", b"x", 7), *ignored, (b"a" + start + bytes((0, 0, 0, 2 + len(ignored))), b"y", 7)]
 
 
-def test_what_is_older_than_the_retention_is_not_seen(make: MakeTask, stage: str) -> None:
+def test_rows_older_than_the_retention_are_not_seen(make: MakeTask, stage: str) -> None:
     """Nothing that starts at or before the latest start minus the retention, in none of the ways to ask."""
     task = make(window(retention_ms=100))
     for start in (0, 25, 50, 75):
@@ -193,7 +193,7 @@ def test_what_is_older_than_the_retention_is_not_seen(make: MakeTask, stage: str
 
 
 def test_late_puts(make: MakeTask, place: str) -> None:
-    """In memory what has expired is dropped and counted; with segments only what is of an expired segment is counted, the rest is never seen."""
+    """In memory expired rows are dropped and counted; with segments only rows of an expired segment are counted, the rest is never seen."""
     task = make(window(retention_ms=100))
     task.store.put("k", "new", 1000)
     task.store.put("k", "late", 900)
@@ -247,7 +247,7 @@ def test_a_null_moves_the_time_of_a_store_without_duplicates(make: MakeTask) -> 
 
 
 def test_drop_takes_back_windows_and_the_stores_time(make: MakeTask, stage: str) -> None:
-    """What has expired by a put that is void is there again."""
+    """Rows that have expired by a void put are there again."""
     task = make(window(retention_ms=100))
     task.store.put("k", "a", 0)
     task.store.put("k", "b", 10)
@@ -285,7 +285,7 @@ def test_entries_of_windows(make: MakeTask, stage: str) -> None:
 
 
 def test_mutable_values_of_windows_do_not_leak(make: MakeTask, stage: str) -> None:
-    """Each read is a new object, and what becomes of the one that was put is nothing to the store."""
+    """Each read is a new object, and changes to the put one do not affect the store."""
     task = make(window(key=DOUBLE, value=json()))
     value = [1]
     task.store.put(0.5, value, 10)
@@ -309,7 +309,7 @@ def test_mutable_values_of_windows_do_not_leak(make: MakeTask, stage: str) -> No
 
 
 @pytest.mark.parametrize("duplicates", [False, True])
-def test_what_no_window_store_can_write_is_refused(make: MakeTask, duplicates: bool) -> None:
+def test_rows_that_no_window_store_can_write_are_refused(make: MakeTask, duplicates: bool) -> None:
     """Value, key and start, when they are put; stream time stays as it was."""
     task = make(window(key=LONG, value=LONG, retain_duplicates=duplicates))
     task.store.put(1, 1, 5)
@@ -321,7 +321,7 @@ def test_what_no_window_store_can_write_is_refused(make: MakeTask, duplicates: b
 
 
 def test_a_closed_window_store_says_so(make: MakeTask) -> None:
-    """Whatever it is asked for."""
+    """For any call."""
     store = (task := make(window())).store
     store.put("a", "x", 5)
     rows = store.all()
@@ -333,8 +333,8 @@ def test_a_closed_window_store_says_so(make: MakeTask) -> None:
         next(rows)
 
 
-def test_memory_holds_no_more_than_what_can_be_seen(make: MakeTask) -> None:
-    """What has expired leaves memory while the store is in use, key by key."""
+def test_memory_holds_only_visible_rows(make: MakeTask) -> None:
+    """Expired rows leave memory while the store is in use, key by key."""
     task = make(window(retention_ms=100, value=LONG, timestamped=True))
     for time in range(0, 20_000, 10):
         task.store.put_entry(f"k{time % 370}", time, (time, time))
@@ -349,7 +349,7 @@ def test_memory_holds_no_more_than_what_can_be_seen(make: MakeTask) -> None:
 
 
 def test_old_windows_leave_memory_for_the_disk(on_disk: MakeTask) -> None:
-    """When more is in memory than may be, the oldest go; they are found on disk when they are asked for."""
+    """When more is in memory than the limit, the oldest go; they are found on disk when they are asked for."""
     task = on_disk(window(retention_ms=10_000_000, value=LONG, timestamped=True), shared=SharedResources(resident_bytes=30_000))
     expected = {}
     for time in range(500):
@@ -379,7 +379,7 @@ def test_old_windows_leave_memory_for_the_disk(on_disk: MakeTask) -> None:
     assert task.store.get_entry("k1", 1000) == (1, 1)
 
 
-def test_a_put_over_what_is_on_disk_alone_is_taken_back(on_disk: MakeTask) -> None:
+def test_a_put_over_a_row_on_disk_alone_is_taken_back(on_disk: MakeTask) -> None:
     """Also when the rest of the key was read from disk in between."""
     task = on_disk(window())
     for start in (10, 20):
@@ -392,8 +392,8 @@ def test_a_put_over_what_is_on_disk_alone_is_taken_back(on_disk: MakeTask) -> No
     assert list(task.store.fetch("k", 0, 99)) == [(10, "10"), (20, "20")]
 
 
-def test_what_was_read_from_disk_expires_too(on_disk: MakeTask) -> None:
-    """Keys that were read in whole are forgotten when nothing of what was on disk can be seen any more."""
+def test_rows_read_from_disk_expire_too(on_disk: MakeTask) -> None:
+    """Keys that were read in whole are forgotten when none of their rows on disk is visible any more."""
     task = on_disk(window(retention_ms=100))
     for start in range(50):
         task.store.put("k", str(start), start)
@@ -411,7 +411,7 @@ def test_what_was_read_from_disk_expires_too(on_disk: MakeTask) -> None:
 
 
 def test_commits_go_on_while_old_windows_leave_memory(on_disk: MakeTask) -> None:
-    """What is kept between two steps is looked at before anything leaves memory."""
+    """Commits between two steps are looked at before anything leaves memory."""
     task = on_disk(window(retention_ms=1 << 40, value=LONG), shared=SharedResources(resident_bytes=300_000))
     for key in range(2000):
         task.store.put(f"{key}", key, key)

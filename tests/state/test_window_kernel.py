@@ -1,4 +1,4 @@
-"""What the kernel does for window stores is what Python code does for them where there is no kernel."""
+"""The kernel does the same for window stores as the Python code that replaces it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def rows_of(random: Random, time: int) -> list[tuple[str | None, int]]:
 
 @pytest.mark.parametrize("seed", range(80))
 def test_windows_are_counted_as_by_get_and_put(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What goes out, what is dropped, what is logged and stored, and its size: over commits, rollbacks, expiry, writes to disk and restarts."""
+    """The output, drops, logged and stored rows, and the size: over commits, rollbacks, expiry, writes to disk and restarts."""
     random = Random(seed)
     place, shared = random.choice(PLACES), SharedResources(resident_bytes=random.choice((3_000, 1 << 20)), tail_records=20)
     retention, grace = random.choice((20, 60, 200)), random.choice((0, 15))
@@ -110,7 +110,7 @@ def test_windows_are_counted_as_by_get_and_put(seed: int, tmp_path: Path, monkey
 
 
 def test_most_windows_are_counted_by_the_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """New keys, new windows, and those that are known; what is put one by one is little."""
+    """New keys, new windows, and known ones; rows put one by one are few."""
     task = Task([window("w", timestamped=True, value=LONG, retention_ms=50, advance_ms=10)], tmp_path)
     puts: list[Any] = []
     put = type(task["w"]).put_entry
@@ -148,7 +148,7 @@ steps = st.lists(st.tuples(st.lists(st.tuples(st.sampled_from("abcd"), st.intege
 @given(script=steps, before=st.integers(-3, 5), after=st.integers(-3, 5))
 @settings(deadline=None)
 def test_rows_are_found_as_by_python(script: Any, before: int, after: int) -> None:
-    """Index and keys of a segment, whatever the order of the starts; and what is near a time, which is no less than 0."""
+    """Index and keys of a segment, for any order of the starts; and rows near a time, which is no less than 0."""
     columns: list[Any] = []
     for with_kernel in (True, False):
         with pytest.MonkeyPatch.context() as patch:
@@ -175,7 +175,7 @@ def test_rows_are_found_as_by_python(script: Any, before: int, after: int) -> No
 
 
 def test_the_largest_times() -> None:
-    """What is added to a time goes no further than to the largest one."""
+    """A sum with a time goes no further than to the largest one."""
     segment, most = Segment(0), 2**63 - 1
     segment.add_all(["a", "a"], [0, most], range(2), ["first", "last"])
     met: list[Any] = []
@@ -199,7 +199,7 @@ def test_keys_of_windows_in_a_changelog() -> None:
 
 
 def test_keys_with_their_windows() -> None:
-    """They are what their class makes, whatever the keys are; what refers to other objects can be found by the garbage collector."""
+    """They equal those of their class, for any keys; the garbage collector finds those that refer to other objects."""
     windows = [Window(0, 10), Window(5, 15), Window(5, 15)]
     keys: list[Any] = ["a", None, ["list"]]
     made = kernel.windowed(Windowed, keys, windows)
@@ -215,7 +215,7 @@ def test_keys_with_their_windows() -> None:
 
 
 def test_values_of_windows() -> None:
-    """What was noted counts more than what is there now; one that is nowhere is for Python to find out about."""
+    """A row of the undo log counts more than the present one; one that is nowhere is for Python to find out about."""
     tracks: dict[Any, dict[Any, Any]] = {"a": {0: (1, 0), 10: (2, 10)}, "b": {0: None}}
     panes: dict[Any, dict[Any, Any]] = {0: {"a": (1, 0), "b": None}, 10: {"a": (2, 10)}}
     for by_start, dicts in enumerate((tracks, panes)):
@@ -277,14 +277,14 @@ def test_keys_that_are_not_plain_are_logged_all_the_same(tmp_path: Path) -> None
         ("meet", ({"a": 0}, array("q", [1]), ["x"], ["a"], ["b"], 0, 0, [])),
     ],
 )
-def test_the_kernel_refuses_what_it_does_not_take(name: str, arguments: tuple[Any, ...]) -> None:
-    """With an error, whatever it is given."""
+def test_the_kernel_refuses_wrong_arguments(name: str, arguments: tuple[Any, ...]) -> None:
+    """With an error, for any arguments."""
     with pytest.raises((TypeError, ValueError)):
         getattr(kernel, name)(*arguments)
 
 
 def test_restored_rows_are_decoded_before_they_are_met(tmp_path: Path) -> None:
-    """What was restored is in memory as bytes until somebody looks at it."""
+    """Restored rows are in memory as bytes until they are read."""
     task = Task([window("d", value=LONG, retain_duplicates=True)], tmp_path, "in_memory")
     task["d"].put_run(["a", "b"], [10, 11], [1, 2])
     task.commit()

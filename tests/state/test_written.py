@@ -47,8 +47,8 @@ def columns(batches: list[Batch]) -> list[Any]:
 @pytest.mark.parametrize("value", VALUES)
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("kind", ["key-value", "tracks", "panes"])
-def test_what_is_written_is_what_columns_say(kind: str, key: Any, value: Any, place: str, tmp_path: Path) -> None:
-    """For each kind of store and what is in it; while the next transaction changes some of it, too."""
+def test_written_bytes_equal_those_of_columns(kind: str, key: Any, value: Any, place: str, tmp_path: Path) -> None:
+    """For each kind of store and its content; while the next transaction changes some of it, too."""
     random = Random(7)
     task = Task([store_of(kind, key, value)], tmp_path, place)
     for number in range(MANY):
@@ -68,8 +68,8 @@ def test_what_is_written_is_what_columns_say(kind: str, key: Any, value: Any, pl
 
 @pytest.mark.parametrize("kind", ["key-value", "tracks", "panes"])
 @pytest.mark.parametrize("what", ["few", "another serde", "bytes that were restored", "much"])
-def test_what_the_kernel_does_not_know_is_written_by_columns(what: str, kind: str, tmp_path: Path) -> None:
-    """So is what is too little, as it is put together with what others write, and what is so much that columns had better share it with the store."""
+def test_serdes_unknown_to_the_kernel_write_columns(what: str, kind: str, tmp_path: Path) -> None:
+    """So is a small one, as it is put together with the output of others, and one so large that columns had better share it with the store."""
     task = Task([store_of(kind, STRING, INTEGER if what == "another serde" else STRING if what == "much" else LONG)], tmp_path)
     count = WORTHWHILE - 1 if what == "few" else MANY
     for number in range(count):
@@ -137,8 +137,8 @@ def test_a_written_batch_is_like_others() -> None:
         (({}, {}, {}), [[]], (0, 0, 0), 1),
     ],
 )
-def test_the_kernel_refuses_what_it_does_not_take(arguments: tuple[Any, ...]) -> None:
-    """With an error, whatever it is given."""
+def test_the_kernel_refuses_wrong_arguments(arguments: tuple[Any, ...]) -> None:
+    """With an error, for any arguments."""
     with pytest.raises((TypeError, ValueError)):
         kernel.write_changes(*arguments)
 
@@ -166,7 +166,7 @@ def test_the_kernel_refuses_what_it_does_not_take(arguments: tuple[Any, ...]) ->
         ({}, "k", 2),
     ],
 )
-def test_the_kernel_leaves_to_others_what_is_not_plain(entries: dict[Any, Any], handle: Any, shape: int) -> None:
+def test_the_kernel_leaves_other_columns_to_others(entries: dict[Any, Any], handle: Any, shape: int) -> None:
     """One such is enough, wherever it is."""
     assert kernel.write_changes((entries, {}, {}), [handle], (shape, 1, 2), 1 << 20) is None
     if shape:
@@ -174,7 +174,7 @@ def test_the_kernel_leaves_to_others_what_is_not_plain(entries: dict[Any, Any], 
 
 
 def test_no_more_is_written_than_is_wanted() -> None:
-    """What takes more is left to others."""
+    """Larger blocks are left to others."""
     view = {f"k{number}": (number, 0) for number in range(9)}
     written = kernel.write_changes((view, {}, {}), list(view), (0, 1, 2), 1 << 20)
     assert written is not None
@@ -218,8 +218,8 @@ def test_written_batches_are_not_put_together() -> None:
     assert found[1].batch is batches[2].batch
 
 
-def test_what_waits_is_counted_however_it_is_held() -> None:
-    """Bytes are, records are taken for as large as the last ones; what has gone, or was given up, waits no more."""
+def test_waiting_output_is_counted_in_any_form() -> None:
+    """Bytes are exact, records are taken for as large as the last ones; written or dropped output waits no more."""
     partition, rows, many = TopicPartition("log", 0), kernel.Rows(0, True, False), written_batch(300)
     rows.add_all(["k"] * 9, list(range(9)), list(range(9)), [b"v"] * 9)
     plain, written, packed = (Outgoing(partition, batch) for batch in (Batch([b"k"], [b"v" * 799], [1]), many, PackedBatch(rows, 0, 9)))
@@ -249,7 +249,7 @@ def test_kafka_is_the_log_that_writes_bytes() -> None:
 
 
 def test_to_write_changes_does_not_leak() -> None:
-    """Neither memory, nor what was looked at, also where an error ends it."""
+    """Neither memory, nor the arguments, also where an error ends it."""
     view = {f"ké{number}": (f"é{number}" * 5, 10_000 + number) for number in range(500)}
     handles = list(view)
     odd: dict[Any, Any] = {**view, "odd": None}

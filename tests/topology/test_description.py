@@ -1,4 +1,4 @@
-"""How a topology is told: Kafka's text, JSON, Mermaid."""
+"""Descriptions of a topology: Kafka's text, JSON, Mermaid."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_mermaid_draws_boxes_topics_and_stores() -> None:
     assert '"results"' not in box
 
 
-def test_mermaid_escapes_what_it_would_take_for_markup() -> None:
+def test_mermaid_escapes_markup() -> None:
     """A name may hold quotes and brackets."""
     drawn = Topology().add_source('a"<b>&', "t").describe().mermaid()
     assert 'node0(["a&quot;&lt;b&gt;&amp;"])' in drawn
@@ -129,13 +129,13 @@ def test_string_hash_is_javas() -> None:
     assert string_hash("\N{GRINNING FACE}") == (31 * 0xD83D + 0xDE00) & 0xFFFFFFFF
 
 
-def test_hash_order_forgets_what_comes_twice() -> None:
+def test_hash_order_forgets_duplicates() -> None:
     """As a set does."""
     assert hash_order(["b", "a", "b"]) == ["a", "b"]
 
 
 def test_a_tree_that_nothing_disturbs_is_sorted() -> None:
-    """Whatever the order of adding, ascending and descending too."""
+    """For any order of adding, ascending and descending too."""
     for numbers in ([5, 3, 8, 1, 4, 7, 9, 2, 6, 0], list(range(40)), list(range(40, 0, -1)), [2, 1, 3, 0, 7, 4, 6, 5, 9, 8]):
         tree: TreeSet[int] = TreeSet(int.__lt__)
         for number in numbers:

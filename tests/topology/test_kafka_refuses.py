@@ -1,4 +1,4 @@
-"""What Kafka Streams 4.3 refuses is refused here: each of its checks of names, topologies, windows, stores and settings, taken from its sources."""
+"""Kafka Streams 4.3 refuses these, and so do we: each of its checks of names, topologies, windows, stores and settings, taken from its sources."""
 
 from __future__ import annotations
 
@@ -306,7 +306,7 @@ DIFFERENT = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.there[:60])
 def test_a_check_of_kafka_streams_is_there(case: Case) -> None:
-    """The error is raised by the call or by `build`, and says in its own words what is wrong."""
+    """The error is raised by the call or by `build`, and names the fault in its own words."""
     with pytest.raises(case.kind, match=re.escape(case.here)):
         case.call()
 

@@ -64,12 +64,12 @@ def first(one: Any, _: Any) -> Any:
 
 
 def stream(builder: StreamsBuilder) -> Any:
-    """Return a stream whose serdes are known."""
+    """Return a stream with known serdes."""
     return builder.stream("in", TEXT)
 
 
 def unknown(builder: StreamsBuilder) -> Any:
-    """Return a stream whose serdes are not known any more."""
+    """Return a stream with serdes that are not known any more."""
     return stream(builder).map(lambda key, value: (key, value))
 
 
@@ -218,7 +218,7 @@ def config_of(**defaults: Any) -> StreamsConfig:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_each_place_is_named_whoever_looks_first(place: str) -> None:
+def test_each_place_is_named_for_any_first_reader(place: str) -> None:
     """`App`, the test driver and a backfill say the same, before they do anything; with defaults nothing is missing."""
     make, words = PLACES[place]
 
@@ -251,7 +251,7 @@ def test_the_builder_names_it_if_it_knows_the_config(place: str) -> None:
 @pytest.mark.parametrize("place", PLACES)
 @given(defaults=st.sets(st.sampled_from(["key", "value"])))
 @settings(max_examples=4, deadline=None)
-def test_what_looks_later_names_it_too(place: str, defaults: set[str]) -> None:
+def test_later_readers_name_it_too(place: str, defaults: set[str]) -> None:
     """Each node and store, asked for one by one, has all its serdes, or its error names it; the whole topology is refused exactly if one is."""
     topology = PLACES[place][0]()
     config = config_of(**{f"default_{which}_serde": S for which in defaults})

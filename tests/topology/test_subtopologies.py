@@ -1,4 +1,4 @@
-"""Which nodes are one task, and which topics have equal partitions."""
+"""The nodes of one task, and the topics with equal partitions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_unconnected_nodes_are_apart_and_numbered_in_the_order_added() -> None:
 
 
 def test_a_shared_store_makes_one_subtopology_of_two() -> None:
-    """Whoever was first gives the number; what comes between keeps its own."""
+    """The first one gives the number; later ones keep their own."""
     topology = Topology()
     for number, topic in enumerate("abc"):
         chain(topology, number, topic)

@@ -1,4 +1,4 @@
-"""Topologies built by hand: what they hold, and what is refused."""
+"""Topologies built by hand: their content, and the refused ones."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_async_options_reach_the_operator() -> None:
 
 
 def test_a_store_can_be_added_twice_if_it_is_the_same() -> None:
-    """The same object, so that two processors may bring one store along; an equal one may be of somebody who does not know of the first."""
+    """The same object, so that two processors may bring one store along; an equal one may come from code that does not know of the first."""
     topology = base().add_state_store(COUNTS).add_state_store(COUNTS, "work")
     with pytest.raises(TopologyError, match="a different store counts has already been added, and is used by work: give"):
         topology.add_state_store(stores.key_value("counts", STRING, LONG))
@@ -199,7 +199,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("what", REFUSED)
 def test_mistakes_are_refused_with_names(what: str) -> None:
-    """Each says where it is; what was there before stays as it was."""
+    """Each names its place; the earlier content stays as it was."""
     mistake, message = REFUSED[what]
     topology = base()
     with pytest.raises(TopologyError, match=message):
@@ -208,7 +208,7 @@ def test_mistakes_are_refused_with_names(what: str) -> None:
     assert next(iter(topology.nodes.values())) == base().nodes["in"]
 
 
-def test_a_window_store_has_what_was_told() -> None:
+def test_a_window_store_has_its_given_parameters() -> None:
     """Kind, times and duplicates."""
     spec = stores.window(
         "w", STRING, LONG, retention_ms=100, window_size_ms=10, retain_duplicates=True, type="in_memory", changelog_configs={"a": "b"}

@@ -1,4 +1,4 @@
-"""What type checkers say about users' code."""
+"""The reports of type checkers about users' code."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def complaints() -> dict[str, dict[int, str]]:
 
 
 @pytest.mark.parametrize("case", sorted(CASES.glob("*.py")), ids=lambda path: path.stem)
-def test_wrong_code_is_refused_where_it_is_wrong_and_right_code_is_not(case: Path, complaints: dict[str, dict[int, str]]) -> None:
+def test_wrong_code_is_refused_at_its_line_and_right_code_is_not(case: Path, complaints: dict[str, dict[int, str]]) -> None:
     """Each line that ends in `# error: code` fails with that code, and no other line fails."""
     expected = {number: match[1] for number, line in enumerate(case.read_text().splitlines(), 1) if (match := EXPECTED.search(line))}
     assert complaints.get(case.name, {}) == expected

@@ -22,7 +22,7 @@ from ks_actors.lifecycle import Outage, RetryBackoff, TaskBackoff, warn_if_slow
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.commit._awaited_commits import AwaitedCommits, answer
 from ks_actors.runtime.commit._drains import lots, undrained
-from ks_actors.runtime.commit._first_commit import LOOK_AGAIN_S, FirstCommit
+from ks_actors.runtime.commit._first_commit import CHECK_AGAIN_S, FirstCommit
 from ks_actors.runtime.commit._phases import COMMITTING, Phase, TasksBroken, Uncertain
 from ks_actors.runtime.input import missing_sources
 from ks_actors.runtime.messages import CommitterMessage
@@ -84,16 +84,16 @@ class Committer(Actor[CommitterMessage]):
         self._timeout: float = max(1, timeout_ms) / 1000
         self._epoch: int = epoch
         self._fetch_epoch: int = 0
-        self._held: bool = False
+        self._on_hold: bool = False
         # True from a lost generation until the next one is known. A handover that ends earlier must
         # not release commits: the group would refuse them.
-        self._moved_on: bool = False
+        self._generation_lost: bool = False
         self._rebalancing: bool = False
         # The reason why the tasks cannot be committed any more: they are about to be given up.
         self._void: Exception | None = None
-        self._fruitful: bool = False
-        self._rests = RetryBackoff()
-        self._task_rests = TaskBackoff()
+        self._made_progress: bool = False
+        self._backoff = RetryBackoff()
+        self._task_backoff = TaskBackoff()
         self._outage = Outage(self._timeout)
         self._instance = instance
         self._manager = manager
@@ -103,7 +103,7 @@ class Committer(Actor[CommitterMessage]):
         self._purger = purger
         self._matched = matched
         self._metrics = metrics
-        self._gathering = FirstCommit(metrics.tasks, lambda: metrics.touched().values())
+        self._first_commit = FirstCommit(metrics.tasks, lambda: metrics.touched().values())
         self._awaited = AwaitedCommits(
             lambda: self.ctx.self_ref.tell(
                 m.Commit(None, "a task that the commit waits for received records meanwhile")
@@ -125,9 +125,9 @@ class Committer(Actor[CommitterMessage]):
             case m.DeferCommits():
                 # A rebalance may end after the group has changed the generation: only
                 # DeferCommits(False) says that this member has the new one.
-                self._held = message.held
+                self._on_hold = message.held
                 if not message.held:
-                    self._rebalancing = self._moved_on = False
+                    self._rebalancing = self._generation_lost = False
                     # Tasks may have left before they were at rest, if their commit failed.
                     self._awaited.drop(self._metrics.tasks)
                     self.ctx.unstash()
@@ -157,7 +157,7 @@ class Committer(Actor[CommitterMessage]):
             return
         if self._void is not None:
             answer(request, self._void)
-        elif self._moved_on and request.closing:
+        elif self._generation_lost and request.closing:
             answer(
                 request,
                 IllegalGeneration(
@@ -165,7 +165,7 @@ class Committer(Actor[CommitterMessage]):
                     "from the last commit"
                 ),
             )
-        elif self._held and not (request.hold or request.rebalancing):
+        elif self._on_hold and not (request.hold or request.rebalancing):
             self.ctx.stash(request)
         else:
             await self._commit(request)
@@ -173,15 +173,15 @@ class Committer(Actor[CommitterMessage]):
             self._follow_up(request)
 
     def _follow_up(self, *requests: m.Commit) -> None:
-        self._held = self._held or any(request.hold for request in requests)
+        self._on_hold = self._on_hold or any(request.hold for request in requests)
         self._rebalancing = self._rebalancing or any(request.rebalancing for request in requests)
 
     async def _commit_by_time(self) -> float:
         """Commit, or put the commit off a little; return the seconds until the next check."""
         if (error := self._outage.too_long(self.ctx.time())) is not None:
             self._instance.tell(m.Fatal(error, rolled_back=True))
-        if self._held or self._void is not None:
-            self._gathering.forget()
+        if self._on_hold or self._void is not None:
+            self._first_commit.forget()
             return self._interval
         if not any(
             task.commit_needed or task.in_flight or task.held
@@ -190,8 +190,8 @@ class Committer(Actor[CommitterMessage]):
             return self._interval  # nothing to commit: do not pause the workers
         # A start assigns many tasks one after the other. A transaction per task would cost more
         # than a short wait for all of them.
-        if self._transactional and self._gathering.waits(self.ctx.time()):
-            return LOOK_AGAIN_S
+        if self._transactional and self._first_commit.waits(self.ctx.time()):
+            return CHECK_AGAIN_S
         began = self.ctx.time()
         await self._commit(m.Commit(None, "commit_interval_ms has passed", due_only=True))
         # Leave a slow log a rest between commits.
@@ -221,8 +221,8 @@ class Committer(Actor[CommitterMessage]):
             self._metrics.committing = False
         self._phase.to(Phase.IDLE)
         if self._void is None:
-            self._fruitful = True
-            self._rests.succeeded()
+            self._made_progress = True
+            self._backoff.succeeded()
             self._outage.over()
         self._metrics.committed(perf_counter() - began)
         self._serve(request, frozen)
@@ -393,7 +393,7 @@ class Committer(Actor[CommitterMessage]):
         self._metrics.rolled_back += 1
         if isinstance(error, IllegalGeneration):
             # The group has moved on and takes no commits until this member knows the generation.
-            self._held = self._moved_on = True
+            self._on_hold = self._generation_lost = True
         if isinstance(error, TaskMigrated):
             self._poller().tell(m.Rejoin(error))
         elif self._void is error:
@@ -408,10 +408,15 @@ class Committer(Actor[CommitterMessage]):
         return error
 
     async def _roll_back_for(self, request: m.Rollback) -> None:
-        fruitful = self._fruitful
+        made_progress = self._made_progress
         if request.give_up:
-            self._held, self._moved_on, self._void, self._fruitful = True, True, None, False
-            self._task_rests.forget()
+            self._on_hold, self._generation_lost, self._void, self._made_progress = (
+                True,
+                True,
+                None,
+                False,
+            )
+            self._task_backoff.forget()
             self._outage.over()
             self._follow_up(*self._awaited.fail(None, IllegalGeneration(str(request.cause))))
         else:
@@ -428,7 +433,7 @@ class Committer(Actor[CommitterMessage]):
             self._void = error
             request.reply.fail(error)
         else:
-            request.reply.tell(fruitful)
+            request.reply.tell(made_progress)
 
     async def _fail_undrained(self, message: m.Undrained) -> None:
         """Roll back a task with calls that do not end.
@@ -484,11 +489,11 @@ class Committer(Actor[CommitterMessage]):
             await self._abort_output()
         # A failed commit makes all tasks rest; a dead worker only the task that killed it.
         rest = (
-            self._rests.next(self.ctx.time())
+            self._backoff.next(self.ctx.time())
             if again and not isinstance(cause, TasksBroken)
             else 0.0
         )
-        tasks_rest = 0.0 if again else self._task_rests.next(failed, cause, self.ctx.time())
+        tasks_rest = 0.0 if again else self._task_backoff.next(failed, cause, self.ctx.time())
         try:
             rewinding = self._manager.ask(m.Rewind, tasks, self._fetch_epoch, failed, tasks_rest)
             # The manager itself gives up on calls that do not end, and names them.

@@ -89,7 +89,7 @@ class Drains:
         # long when the log is unavailable.
         self._frozen_since: float | None = None
         self._fresh: set[TaskId] = set()
-        self._told: set[TaskId] = set()
+        self._asked_for_commit: set[TaskId] = set()
         self._unfed: dict[TaskId, None] = {}
         self._reply: Reply[None] | None = None
         self._waits_for: set[TaskId] = set()
@@ -129,7 +129,7 @@ class Drains:
                 # Removed first, so that the task goes to the end: `tick` relies on the order of the
                 # deadlines.
                 self._draining.pop(task.id, None)
-                self._told.discard(task.id)
+                self._asked_for_commit.discard(task.id)
                 task.draining.since = self._draining[task.id] = now
                 self._latest[task.id] = now + self._longest
                 self._fresh.add(task.id)
@@ -154,7 +154,7 @@ class Drains:
             )
         return task.draining.since is not None or (self._collecting and task.drains)
 
-    def looked_at(self, task: Task) -> None:
+    def note_work(self, task: Task) -> None:
         """Note a task's work in hand.
 
         Ask for a commit when the task has come to rest after the commit that left it out.
@@ -162,13 +162,13 @@ class Drains:
         if self.under_way(task):
             self._unfed[task.id] = None
         if task.draining.since is None or self._at_rest(task) or task.broken:
-            self._wait_no_more(task.id)
+            self._stop_waiting_for(task.id)
         if (
             task.draining.since is not None
             and self._at_rest(task)
-            and not (self._collecting or task.id in self._told)
+            and not (self._collecting or task.id in self._asked_for_commit)
         ):
-            self._told.add(task.id)
+            self._asked_for_commit.add(task.id)
             self._committer().tell(Commit(None, f"task {task.id} has come to rest", due_only=True))
 
     def busy(self, tasks: Iterable[TaskId]) -> frozenset[TaskId]:
@@ -187,7 +187,7 @@ class Drains:
         """Forget a task that has left."""
         self._draining.pop(task, None)
         self._latest.pop(task, None)
-        self._wait_no_more(task)
+        self._stop_waiting_for(task)
 
     def tick(self, now: float) -> None:
         """Check for drains that have taken too long."""
@@ -213,7 +213,7 @@ class Drains:
         """
         if (reply := self._reply) is None:
             return
-        if self._waits_enough():
+        if self._may_continue():
             self._reply = None
             reply.tell(None)
         elif broken := [task.id for task in self._touched.values() if task.broken]:
@@ -281,7 +281,7 @@ class Drains:
         self._waits_for.clear()
         if failed:
             # The failed commit may have been the answer to their request, so they may ask again.
-            self._told.clear()
+            self._asked_for_commit.clear()
             for task_id in self._fresh & self._draining.keys() & self._tasks.keys():
                 self._tasks[task_id].draining.since = None
         unfed, self._unfed = self._unfed, {}
@@ -297,13 +297,13 @@ class Drains:
     def _at_rest(self, task: Task) -> bool:
         return task.drained and task.id not in self._leased
 
-    def _wait_no_more(self, task: TaskId) -> None:
+    def _stop_waiting_for(self, task: TaskId) -> None:
         if task in self._waits_for:
             self._waits_for.discard(task)
-            if self._waits_enough():
+            if self._may_continue():
                 self.answer()
 
-    def _waits_enough(self) -> bool:
+    def _may_continue(self) -> bool:
         """Return whether the commit continues.
 
         It does when nothing is left to wait for, or only calls after their grace period.

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from ks_actors.records import TaskId
     from ks_actors.task import Task
 
-GATHERING_S: Final = 0.25
+LONGEST_DELAY_S: Final = 0.25
 """The longest delay: some partitions may have no records."""
-LOOK_AGAIN_S: Final = 0.02
+CHECK_AGAIN_S: Final = 0.02
 
 
 @final
@@ -49,7 +49,7 @@ class FirstCommit:
         ready = [tasks for tasks in fresh.values() if any(task.commit_needed for task in tasks)]
         if not all(task.commit_needed for tasks in ready for task in tasks):
             self._since = now if self._since is None else self._since
-            if now - self._since < GATHERING_S:
+            if now - self._since < LONGEST_DELAY_S:
                 return True
         for tasks in ready:
             self._begun.update(tasks)

@@ -59,12 +59,12 @@ class LastCalls:
             self._slow.add(task.id.subtopology)
 
 
-async def let_calls_end(standing: PartitionStates, closing: Closing) -> None:
+async def let_calls_end(partition_states: PartitionStates, closing: Closing) -> None:
     """Wait until long calls in flight have ended and are committed, while other tasks go on.
 
     Waits as long as a closing app may.
     """
-    committer, tasks = standing.committer, standing.metrics.tasks
+    committer, tasks = partition_states.committer, partition_states.metrics.tasks
     if committer is None or not any(
         task.draining.calls and task.in_flight for task in tasks.values()
     ):

@@ -108,12 +108,12 @@ class GlobalTables(Actor[GlobalMessage]):
         self._task = Task(
             GLOBAL_TASK, setup, positions, self._stores, wake=lambda: None, current=stores.current
         )
-        self._residents = setup.residents
-        resident = self._residents.active(self._task, self._positions)
-        assert resident is not None  # the task has stores
+        self._store_registry = setup.store_registry
+        registered = self._store_registry.active(self._task, self._positions)
+        assert registered is not None  # the task has stores
         # Queries are refused until the topics have been read to their ends.
-        resident.role = Role.RESTORING
-        self._resident = resident
+        registered.role = Role.RESTORING
+        self._registered = registered
 
     async def signal(self, signal: Signal) -> None:
         """Start reading; at the end, commit and close."""
@@ -128,7 +128,7 @@ class GlobalTables(Actor[GlobalMessage]):
             self._note_filled()
             self._fetch()
         elif isinstance(signal, Stopping):
-            self._residents.leave(GLOBAL_TASK)
+            self._store_registry.leave(GLOBAL_TASK)
             await self._fetcher.close()
             await self._letters.close()
             self._task.close()
@@ -252,7 +252,7 @@ class GlobalTables(Actor[GlobalMessage]):
         }
         token = self._stores.freeze(contained(self._positions))
         self._stores.keep(token, self._global.offsets(self._positions))
-        self._resident.positions = self._positions
+        self._registered.positions = self._positions
 
     def _commit(self) -> None:
         """Commit custom stores if records were applied since the last commit."""
@@ -273,10 +273,10 @@ class GlobalTables(Actor[GlobalMessage]):
 
     def _note_filled(self) -> None:
         if all(self._positions[partition] >= end for partition, end in self._ends.items()):
-            if self._resident.role is Role.RESTORING:
+            if self._registered.role is Role.RESTORING:
                 self._commit()
             self._ends.clear()
-            self._resident.role = Role.ACTIVE
+            self._registered.role = Role.ACTIVE
             for reply in self._asked:
                 reply.tell(None)
             self._asked.clear()

@@ -98,7 +98,7 @@ class DepartingTasks:
             self._watched = self.tasks
             poller.pipe(self._rest(), _at_rest, _at_rest)
 
-    def note_rest(self) -> None:
+    def note_at_rest(self) -> None:
         """Note that some tasks may go."""
         self._watched, self._due = frozenset(), True
 

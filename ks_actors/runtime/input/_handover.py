@@ -147,7 +147,7 @@ class Handover:
                 f"a processor has not returned {self._seconds:g} s after its task was lost: "
                 f"{cause}. Look for functions that block"
             ) from late
-        fruitful = await self._wait(
+        made_progress = await self._wait(
             who,
             "uncommitted changes to be dropped",
             self._committer.ask(m.Rollback, None, cause, give_up=True),
@@ -160,7 +160,7 @@ class Handover:
             self._state.ask(m.CloseStores, None, clean=False, standbys=False),
         )
         await self._look()
-        return fruitful
+        return made_progress
 
     async def _look(self) -> None:
         self.offsets = await self._wait(

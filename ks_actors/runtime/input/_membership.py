@@ -22,14 +22,17 @@ class GroupView:
     """Decode assignments, and encode the instance's data for the leader."""
 
     def __init__(
-        self, process_id: str, rebalance_timeout_ms: int, fitting: AssignmentCheck | None = None
+        self,
+        process_id: str,
+        rebalance_timeout_ms: int,
+        assignment_check: AssignmentCheck | None = None,
     ) -> None:
         self.rebalance_seconds: float = rebalance_timeout_ms / 1000
         self._process_id: str = process_id
         self._counter: int = 0
         self._task_of: dict[TopicPartition, TaskId] = {}
         self._processes: frozenset[str] = frozenset()
-        self._fitting: AssignmentCheck | None = fitting
+        self._assignment_check: AssignmentCheck | None = assignment_check
         # Whether the last assignment does not fit the topology, so the leader must be told of it.
         self.asks_again: bool = False
         # The tasks last reported to the group as being here: it assigns none of them elsewhere.
@@ -41,8 +44,8 @@ class GroupView:
         Raises the error that kept the leader from assigning, or TopologyError.
         """
         tasks = decode_tasks(assignment)
-        if self._fitting is not None:
-            tasks, self.asks_again = self._fitting.fit(tasks)
+        if self._assignment_check is not None:
+            tasks, self.asks_again = self._assignment_check.fit(tasks)
         for task, partitions in tasks.items():
             for partition in partitions:
                 self._task_of[partition] = task
@@ -50,18 +53,18 @@ class GroupView:
 
     async def look(self, standbys: Iterable[TaskId], log: Log) -> None:
         """Look up the sizes of these tasks' topics where they have grown."""
-        if self._fitting is not None:
-            await self._fitting.look(standbys, log)
+        if self._assignment_check is not None:
+            await self._assignment_check.look(standbys, log)
 
     def was_added(self, partition: TopicPartition) -> bool:
         """Return whether a partition was added to its topic while this instance runs."""
-        return self._fitting is not None and self._fitting.was_added(partition)
+        return self._assignment_check is not None and self._assignment_check.was_added(partition)
 
     def standbys(self, assignment: MemberAssignment) -> frozenset[TaskId]:
         """Return the tasks of an assignment that this instance keeps as standbys."""
         return decode_standbys(assignment)
 
-    def take_gone(self, assignment: MemberAssignment) -> frozenset[str]:
+    def take_departed(self, assignment: MemberAssignment) -> frozenset[str]:
         """Return the ids of processes that have left the group since the last assignment.
 
         Only one process gets them: the one with the smallest id of those that stayed.
@@ -95,9 +98,11 @@ class GroupView:
         """The topics to report to the group; None: those reported when the member joined."""
         return (
             None
-            if self._fitting is None
+            if self._assignment_check is None
             else frozenset(
-                topic for topics in self._fitting.topology.topics.values() for topic in topics
+                topic
+                for topics in self._assignment_check.topology.topics.values()
+                for topic in topics
             )
         )
 
@@ -106,7 +111,11 @@ class GroupView:
 
         They may be deleted at any time, and may be gone already.
         """
-        return frozenset() if self._fitting is None else self._fitting.matched_of(partitions)
+        return (
+            frozenset()
+            if self._assignment_check is None
+            else self._assignment_check.matched_of(partitions)
+        )
 
     def user_data(
         self,
@@ -124,7 +133,7 @@ class GroupView:
             counter=self._counter,
             generation=generation,
             offsets=offsets,
-            topology=None if self._fitting is None else self._fitting.topology,
+            topology=None if self._assignment_check is None else self._assignment_check.topology,
         )
 
 
@@ -139,7 +148,7 @@ class OffsetCommits:
     def __init__(self, membership: Membership) -> None:
         self._membership = membership
         self._moving: bool = False
-        self._patient: bool = True
+        self._waits_for_generation: bool = True
         self._late: list[tuple[CommitOffsets, Exception]] = []
         # One commit at a time: an older position must not follow a newer one.
         self._turn = asyncio.Lock()
@@ -195,7 +204,7 @@ class OffsetCommits:
 
     def let_go(self) -> None:
         """Note that the group may move on to the next generation at any time."""
-        self._moving = self._patient
+        self._moving = self._waits_for_generation
 
     def next_generation(self) -> list[CommitOffsets]:
         """Return the commits to repeat now that the generation is known."""
@@ -215,12 +224,12 @@ class OffsetCommits:
         if self._call is not None:
             self._call.cancel()
 
-    def lose_patience(self) -> None:
+    def stop_waiting(self) -> None:
         """Wait for no generation any more, and fail the waiting commits.
 
         The group may be waiting for dead members, one session timeout after the other.
         """
-        self._patient = False
+        self._waits_for_generation = False
         self._fail_late()
 
     def _fail_late(self) -> None:

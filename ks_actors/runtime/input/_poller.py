@@ -76,7 +76,7 @@ class Poller(Actor[m.PollerMessage]):
         poll_ms: int,
         isolation: IsolationLevel,
         reset: Callable[[str], str],
-        bury: Callable[[frozenset[str]], Awaitable[None]],
+        end_transactions: Callable[[frozenset[str]], Awaitable[None]],
         instance: Ref[m.InstanceMessage],
         manager: Ref[m.TaskManagerMessage],
         state: Ref[m.StateManagerMessage],
@@ -90,7 +90,7 @@ class Poller(Actor[m.PollerMessage]):
         self._poll_ms: int = poll_ms
         self._isolation = isolation
         self._reset = reset
-        self._bury = bury
+        self._end_transactions = end_transactions
         self._instance = instance
         self._manager = manager
         self._state = state
@@ -101,10 +101,10 @@ class Poller(Actor[m.PollerMessage]):
         self._pending: set[TaskId] = set()
         self._stage: WorkerState = WorkerState.STARTING
         self._positions: dict[TopicPartition, int] = {}
-        self._newcomers = NewTasks()
+        self._new_tasks = NewTasks()
         # Shared with OffsetResets: never replace the set.
         self._stopped: Final[set[TopicPartition]] = set()
-        self._lacking = PartialTasks(group)
+        self._partial_tasks = PartialTasks(group)
         self._resets = OffsetResets(
             log, fetcher, reset, stopped=self._stopped, assigned=lambda: self._positions
         )
@@ -115,10 +115,12 @@ class Poller(Actor[m.PollerMessage]):
         self._handover = Handover(
             manager=manager, state=state, committer=committer, seconds=group.rebalance_seconds
         )
-        self._parting = DepartingTasks(self._handover, membership, group, here=lambda: self._tasks)
+        self._departing = DepartingTasks(
+            self._handover, membership, group, here=lambda: self._tasks
+        )
         # Set when another process has taken the place in the group: stop serving it.
         self._fenced: FencedInstanceId | None = None
-        self._rests = RetryBackoff()
+        self._backoff = RetryBackoff()
         # `leaving`: about to close. Nothing new begins, but the poller follows the group until the
         # last commit.
         self._leaving = self._fetching = self._closing = self._waiting = self._following = (
@@ -171,7 +173,7 @@ class Poller(Actor[m.PollerMessage]):
             case m.BufferLow():
                 self._resume(message.partitions)
             case m.TaskReady():
-                if self._newcomers.come(message, self._pending, self.ctx.timers):
+                if self._new_tasks.come(message, self._pending, self.ctx.timers):
                     self._fetch_new()
             case m.SeekAll():
                 self._seek(message)
@@ -191,12 +193,12 @@ class Poller(Actor[m.PollerMessage]):
                     )
                     self._find_ends((message.error.partition,))
             case m.TopicsGone():
-                self._lacking.drop(message.topics, self._positions)
+                self._partial_tasks.drop(message.topics, self._positions)
                 self._assign({})
                 # The failure may have come from the lookup of these.
                 self._find_ends(self._positions)
                 self._look_up_ends()
-                self._parting.ask()
+                self._departing.ask()
             case m.FetchNew() | m.Rested():
                 self._fetch_new()  # a timer has delayed new tasks, or all fetching
             case _:
@@ -219,15 +221,15 @@ class Poller(Actor[m.PollerMessage]):
                 self._membership_failed(message)
             case m.Settled():
                 self._following = False
-                self._parting.watch(self.ctx)
+                self._departing.watch(self.ctx)
                 self._go_on()
             case m.GivenUp():
                 self._rest(message)
             case m.AtRest():
-                self._parting.note_rest()
+                self._departing.note_at_rest()
                 self._go_on()
             case m.ReenterGroup():
-                self._parting.ask()
+                self._departing.ask()
             case m.Rejoin():
                 self._rejoin = message.cause
                 self._go_on()
@@ -235,7 +237,7 @@ class Poller(Actor[m.PollerMessage]):
                 self._leaving = True
                 self.ctx.timers.once("closing", _PATIENCE, m.TooLate())
             case m.TooLate():
-                self._commits.lose_patience()
+                self._commits.stop_waiting()
             case m.StopFollowing():
                 self._stop_following(message.reply)
             case m.LeaveGroup():
@@ -267,7 +269,7 @@ class Poller(Actor[m.PollerMessage]):
         )
 
     def _fetch_new(self) -> None:
-        if fresh := self._newcomers.take(self._tasks, self._pending):
+        if fresh := self._new_tasks.take(self._tasks, self._pending):
             self._positions.update(fresh)
             self._assign(fresh)
             self._find_ends(fresh)
@@ -366,8 +368,8 @@ class Poller(Actor[m.PollerMessage]):
             self._do(self._lose_all(cause), m.GivenUp)
         elif self._events:
             self._follow(self._events.popleft())
-        elif self._parting.may_go and not self._leaving:
-            self._do(self._parting.part(self._standbys), m.Settled)
+        elif self._departing.may_go and not self._leaving:
+            self._do(self._departing.part(self._standbys), m.Settled)
         elif not self._waiting:
             self._waiting = True
             self.ctx.pipe(
@@ -386,15 +388,15 @@ class Poller(Actor[m.PollerMessage]):
 
         Group events that arrive during the rest are handled.
         """
-        if given_up.fruitful:
-            self._rests.succeeded()
+        if given_up.made_progress:
+            self._backoff.succeeded()
         # A commit that failed meanwhile was for the tasks just given up: rejoin only once.
         self._rejoin = None
         if self._fenced is not None:
             self._give_up(self._fenced)
             return
         if "rest" not in self.ctx.timers:
-            self.ctx.timers.once("rest", self._rests.next(self.ctx.time()), m.ReenterGroup())
+            self.ctx.timers.once("rest", self._backoff.next(self.ctx.time()), m.ReenterGroup())
         self._following = False
         self._go_on()
 
@@ -413,12 +415,12 @@ class Poller(Actor[m.PollerMessage]):
     def _follow(self, event: MembershipEvent) -> None:
         match event:
             case Revoked():
-                self._parting.between = True
+                self._departing.between = True
                 self._do(self._let_rebalance(), m.Settled)
             case Assigned():
                 # Another member has triggered an assignment, so no rejoin is needed.
                 self.ctx.timers.cancel("rest")
-                self._parting.between = False
+                self._departing.between = False
                 self._handover.assignments += 1
                 for late in self._commits.next_generation():
                     self.ctx.self_ref.tell(late)
@@ -438,7 +440,7 @@ class Poller(Actor[m.PollerMessage]):
         await self._handover.before_rebalance()
         # Only now may the group name the next generation, so only now can a commit come too late.
         self._commits.let_go()
-        self._membership.revoked(self._parting.user_data(), self._group.topics)
+        self._membership.revoked(self._departing.user_data(), self._group.topics)
         return self._membership.group.generation
 
     def _take_over(self, event: Assigned) -> None:
@@ -448,12 +450,12 @@ class Poller(Actor[m.PollerMessage]):
             self._give_up(error)
             self._go_on()
             return
-        gone, new = moved(self._tasks, assigned, self._parting.tasks, self._lacking.take())
+        gone, new = moved(self._tasks, assigned, self._departing.tasks, self._partial_tasks.take())
         standbys = self._group.standbys(event.assignment)
-        migrated = self._standbys - standbys - frozenset(assigned) - self._parting.tasks
+        migrated = self._standbys - standbys - frozenset(assigned) - self._departing.tasks
         # These tasks were lost after they were reported: ask again, or no member gets them.
         self._ask_again = self._group.asks_again or bool(
-            self._group.claimed - {*self._tasks, *self._parting.tasks, *assigned}
+            self._group.claimed - {*self._tasks, *self._departing.tasks, *assigned}
         )
         self._standbys = standbys
         self._tasks = {
@@ -476,27 +478,27 @@ class Poller(Actor[m.PollerMessage]):
         await warn_if_slow(
             "an assignment",
             "transactions of members that have left",
-            self._bury(self._group.take_gone(event.assignment)),
+            self._end_transactions(self._group.take_departed(event.assignment)),
         )
         if gone:
             # No more fetches for them while they are committed: those records would be read for
             # nothing.
             self._forget(gone)
-            self._ask_again |= await self._parting.give_up(gone, self._standbys, number - 1)
+            self._ask_again |= await self._departing.give_up(gone, self._standbys, number - 1)
         if migrated:
             await self._handover.close(migrated)
         if self._ask_again:
-            self._parting.ask()
+            self._departing.ask()
         if not self._leaving:
             await self._begin(new, number)
         return event.group.generation
 
     async def _begin(self, new: Mapping[TaskId, tuple[TopicPartition, ...]], number: int) -> None:
-        self._pending -= self._parting.tasks
+        self._pending -= self._departing.tasks
         self._tasks = {
             task: partitions
             for task, partitions in self._tasks.items()
-            if task not in self._parting.tasks
+            if task not in self._departing.tasks
         }
         looking = begin_positions(
             new, self._standbys, self._group, self._membership, self._log, self._reset
@@ -504,7 +506,7 @@ class Poller(Actor[m.PollerMessage]):
         positions = await warn_if_slow("an assignment", "committed offsets", looking)
         if self._leaving:
             return
-        self._lacking.begun(new, positions, self.ctx.timers)
+        self._partial_tasks.begun(new, positions, self.ctx.timers)
         for task, partitions in new.items():
             if task in self._tasks:
                 self._state.tell(
@@ -514,7 +516,7 @@ class Poller(Actor[m.PollerMessage]):
                         number,
                     )
                 )
-        for task in sorted(self._standbys - self._parting.tasks):
+        for task in sorted(self._standbys - self._departing.tasks):
             self._state.tell(m.OpenStandby(task))
 
     async def _lose_all(self, cause: Exception) -> bool:
@@ -525,7 +527,7 @@ class Poller(Actor[m.PollerMessage]):
         self._group.forget()
         self._forget(frozenset(self._tasks))
         self._tasks, self._pending = {}, set()
-        self._parting.forget()
+        self._departing.forget()
         self._tell_stage(WorkerState.PARTITIONS_REVOKED)
         return await self._handover.lose_all(cause)
 

@@ -1,6 +1,6 @@
 """The instance actor, which starts and watches all others."""
 
-from ks_actors.runtime.instance._consumer_lag import offsets_behind
+from ks_actors.runtime.instance._consumer_lag import consumer_lag
 from ks_actors.runtime.instance._instance import INSTANCE_MAILBOX, Instance
 from ks_actors.runtime.instance._wiring import Wiring
 from ks_actors.runtime.instance._workers import WorkerMetadata, Workers
@@ -11,5 +11,5 @@ __all__ = [
     "Wiring",
     "WorkerMetadata",
     "Workers",
-    "offsets_behind",
+    "consumer_lag",
 ]

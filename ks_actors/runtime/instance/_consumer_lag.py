@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ks_actors.runtime.shared import Metrics
 
 
-async def offsets_behind(metrics: Metrics, log: Log, config: StreamsConfig) -> int:
+async def consumer_lag(metrics: Metrics, log: Log, config: StreamsConfig) -> int:
     """Return the number of offsets that tasks have not processed.
 
     At least 1 while some work is processed but not committed.
@@ -20,7 +20,7 @@ async def offsets_behind(metrics: Metrics, log: Log, config: StreamsConfig) -> i
     positions: dict[TopicPartition, int] = {}
     unfinished = int(metrics.committing)
     for task in metrics.tasks.values():
-        if task.broken or task.absence.since is not None:
+        if task.broken or task.thread_guard.since is not None:
             # While a thread runs the task, its position is unknown.
             unfinished += 1
             continue

@@ -58,17 +58,17 @@ class Instance(Actor[InstanceMessage]):
 
     def __init__(
         self,
-        parts: Wiring,
+        wiring: Wiring,
         setup: Environment,
-        crew: Workers,
+        workers: Workers,
         metrics: Metrics,
         *,
         uncaught: UncaughtHandler,
         on_state: Callable[[InstanceState, InstanceState], None],
     ) -> None:
-        self._parts = parts
+        self._wiring = wiring
         self._setup = setup
-        self._crew = crew
+        self._workers = workers
         self._metrics = metrics
         self._uncaught = uncaught
         self._on_state = on_state
@@ -94,7 +94,7 @@ class Instance(Actor[InstanceMessage]):
         """
         if not self._prepared:
             raise NotRunning("the app is still starting; it cannot commit yet")
-        return self._parts.committer.ask(m.Commit, reason).within(self._parts.patience)
+        return self._wiring.committer.ask(m.Commit, reason).within(self._wiring.timeout_s)
 
     def snapshot(self) -> Ask[SnapshotManifest]:
         """Ask for a snapshot; callable from any task of the loop.
@@ -103,10 +103,10 @@ class Instance(Actor[InstanceMessage]):
         """
         if not self._prepared:
             raise NotRunning("the app is still starting; it cannot take a snapshot yet")
-        if self._parts.snapshots is None:
+        if self._wiring.snapshots is None:
             raise ConfigError("the app has no place for snapshots: set snapshot_uri")
-        return self._parts.snapshots.ask(m.TakeSnapshot).within(
-            self._parts.patience + 3 * self._setup.config.snapshot_timeout_ms / 1000
+        return self._wiring.snapshots.ask(m.TakeSnapshot).within(
+            self._wiring.timeout_s + 3 * self._setup.config.snapshot_timeout_ms / 1000
         )
 
     @property
@@ -148,7 +148,7 @@ class Instance(Actor[InstanceMessage]):
             case m.AddWorker():
                 await self._add_worker(message.reply)
             case m.RemoveWorker():
-                self._dismiss(message.reply)
+                self._stop_worker(message.reply)
             case m.TasksChanged():
                 self._note_tasks(message)
             case m.Fatal():
@@ -161,8 +161,8 @@ class Instance(Actor[InstanceMessage]):
     async def signal(self, signal: Signal) -> Handled | None:
         """Handle workers that end; release all resources at the end."""
         if isinstance(signal, Terminated):
-            name = self._crew.name_of(signal.ref)
-            if name is None and signal.ref not in self._parts.removed:
+            name = self._workers.name_of(signal.ref)
+            if name is None and signal.ref not in self._wiring.removed:
                 if signal.cause is not None:
                     await self._end_in_error(signal.cause)
             elif signal.cause is None:
@@ -170,7 +170,7 @@ class Instance(Actor[InstanceMessage]):
             else:
                 await self._worker_died(signal.ref, name, signal.cause)
         elif isinstance(signal, Stopping):
-            await self._parts.release()
+            await self._wiring.release()
         return HANDLED
 
     # --- lifecycle --------------------------------------------------------------------------------
@@ -207,25 +207,25 @@ class Instance(Actor[InstanceMessage]):
             self._preparing = None
 
     async def _prepare(self) -> None:
-        await self._parts.start(self.ctx)
+        await self._wiring.start(self.ctx)
         self._prepared = True
         await self._start_watch()
         for _ in range(self._setup.config.num_stream_threads):
             # A spawned worker may get a task at once, so register it even when cancelled.
-            await shielded(self._hire())
+            await shielded(self._start_worker())
 
     @property
     def _bare_log(self) -> Log:
-        log = self._parts._log
+        log = self._wiring._log
         return log.bare if isinstance(log, PatientLog) else log
 
     async def _start_watch(self) -> None:
-        parts, setup = self._parts, self._setup
+        wiring, setup = self._wiring, self._setup
         watch = Watch(
-            parts.standing,
+            wiring.partition_states,
             setup,
             self._bare_log,
-            parts._isolation,
+            wiring._isolation,
             unreachable=partial(outages_text, self._bare_log),
             runs=self._running,
             wall_time=setup.wall_time,
@@ -241,7 +241,7 @@ class Instance(Actor[InstanceMessage]):
     def _note_tasks(self, message: m.TasksChanged) -> None:
         if not self._running():
             return
-        self._crew.follow(message.stage)
+        self._workers.follow(message.stage)
         if message.stage is not WorkerState.RUNNING:
             self._to(InstanceState.REBALANCING)
         else:
@@ -252,13 +252,13 @@ class Instance(Actor[InstanceMessage]):
 
     async def _stop(self, stop: m.StopInstance) -> None:
         if self._running() or self.state is InstanceState.CREATED:
-            self._crew.shut_down()
+            self._workers.shut_down()
             self._to(InstanceState.PENDING_SHUTDOWN)
             try:
-                await self._parts.close(clean=True, leave=stop.leave)
+                await self._wiring.close(clean=True, leave=stop.leave)
             except Exception as error:  # noqa: BLE001 - the closer is told; the rest still closes
                 self.error = error
-            self._dismiss_all()
+            self._forget_workers()
             self._to(InstanceState.NOT_RUNNING)
         self.ctx.self_ref.tell(m.Stopped(stop.reply))
 
@@ -273,16 +273,16 @@ class Instance(Actor[InstanceMessage]):
             return
         self.error = error
         _log.error("%s ends: %s", self._setup.config.client_id, error)
-        self._crew.shut_down()
+        self._workers.shut_down()
         # Set first, so that failures during the close do not end in this method again.
         self._to(InstanceState.PENDING_ERROR)
         try:
             # Leave the group, so that another instance takes the tasks over at once.
-            await self._parts.close(clean=clean, leave=True)
+            await self._wiring.close(clean=clean, leave=True)
         except Exception as worse:  # noqa: BLE001 - the first error is what counts
             _log.error("closing failed, too: %s", worse)
         self._fail_start(error)
-        self._dismiss_all()
+        self._forget_workers()
         self._to(InstanceState.ERROR)
 
     # --- requests: dropped once their caller has given up -----------------------------------------
@@ -291,7 +291,7 @@ class Instance(Actor[InstanceMessage]):
         if not order.reply.wanted():
             return
         if self._running() and self._prepared:
-            self._parts.manager.tell(m.PauseProcessing(paused=isinstance(order, m.PauseAll)))
+            self._wiring.manager.tell(m.PauseProcessing(paused=isinstance(order, m.PauseAll)))
             order.reply.tell(None)
         else:
             order.reply.fail(NotRunning(f"the app is {self.state.name}; this needs it RUNNING"))
@@ -299,7 +299,7 @@ class Instance(Actor[InstanceMessage]):
     async def _add_worker(self, reply: Reply[str | None]) -> None:
         if not reply.wanted():
             return
-        name = await self._hire() if self._running() and self._prepared else None
+        name = await self._start_worker() if self._running() and self._prepared else None
         # The caller gave up during the spawn and would never hear of this worker.
         if name is not None and not reply.wanted():
             self._end_worker(name)
@@ -307,38 +307,38 @@ class Instance(Actor[InstanceMessage]):
 
     # --- workers ----------------------------------------------------------------------------------
 
-    async def _hire(self) -> str:
-        name = self._crew.next_name()
+    async def _start_worker(self) -> str:
+        name = self._workers.next_name()
         worker = Worker(
-            name, self._parts.manager, self._parts.collector, self._parts.letters, self._setup
+            name, self._wiring.manager, self._wiring.collector, self._wiring.letters, self._setup
         )
         spec = Spec(
             lambda: worker,
             mailbox=WORKER_MAILBOX,
-            executor="own" if self._parts.blocking else "shared",
+            executor="own" if self._wiring.blocking else "shared",
         )
         ref = await self.ctx.spawn(spec, name)
         self.ctx.watch(ref)
-        self._crew.add(name, ref, worker)
-        self._crew_changed()
+        self._workers.add(name, ref, worker)
+        self._workers_changed()
         return name
 
-    def _crew_changed(self) -> None:
-        self._metrics.alive_workers = len(self._crew)
+    def _workers_changed(self) -> None:
+        self._metrics.alive_workers = len(self._workers)
         if not self._running():
             return
         # Removed workers, too: a commit has to pause them until they have really stopped.
-        self._parts.committer.tell(m.WorkersChanged((*self._crew.refs, *self._parts.removed)))
+        self._wiring.committer.tell(m.WorkersChanged((*self._workers.refs, *self._wiring.removed)))
 
-    def _dismiss_all(self) -> None:
+    def _forget_workers(self) -> None:
         """Forget the workers, which have ended or are about to."""
-        self._crew.dismiss()
+        self._workers.dismiss()
         self._metrics.alive_workers = 0
 
-    def _dismiss(self, reply: Reply[str | None]) -> None:
+    def _stop_worker(self, reply: Reply[str | None]) -> None:
         if not reply.wanted():
             return
-        name = self._crew.last() if self._running() else None
+        name = self._workers.last() if self._running() else None
         if name is None:
             reply.tell(None)
             return
@@ -346,18 +346,18 @@ class Instance(Actor[InstanceMessage]):
         self._end_worker(name)
 
     def _end_worker(self, name: str) -> None:
-        ref = self._crew.retire(name)
-        self._metrics.alive_workers = len(self._crew)
-        self._parts.removed[ref] = name
+        ref = self._workers.retire(name)
+        self._metrics.alive_workers = len(self._workers)
+        self._wiring.removed[ref] = name
         # The committer keeps pausing the worker until its end: a slice may still be under way.
-        self._parts.manager.tell(m.RetireWorker(ref))
+        self._wiring.manager.tell(m.RetireWorker(ref))
 
     def _worker_left(self, ref: Ref[Any], name: str | None) -> None:
-        name = self._parts.removed.pop(ref, name)
+        name = self._wiring.removed.pop(ref, name)
         if name is None:
             return
-        self._crew.ended(name)
-        self._crew_changed()
+        self._workers.ended(name)
+        self._workers_changed()
         reply = self._removing.pop(name, None)
         if reply is not None:
             reply.tell(name)
@@ -365,14 +365,14 @@ class Instance(Actor[InstanceMessage]):
     async def _worker_died(self, ref: Ref[Any], name: str | None, cause: Exception) -> None:
         self._metrics.failed_workers += 1
         if name is not None:
-            self._crew.died(name)
-        removed = self._parts.removed.pop(ref, None)
+            self._workers.died(name)
+        removed = self._wiring.removed.pop(ref, None)
         if removed is not None:
-            self._crew.ended(removed)
+            self._workers.ended(removed)
         _log.error("worker %s died: %s", name or removed, cause)
-        self._crew_changed()
+        self._workers_changed()
         # Before the rollback: the manager must know which tasks nobody holds any more.
-        self._parts.manager.tell(m.WorkerLost(ref))
+        self._wiring.manager.tell(m.WorkerLost(ref))
         reply = self._removing.pop(removed or "", None)
         if reply is not None:
             reply.tell(removed)
@@ -383,10 +383,10 @@ class Instance(Actor[InstanceMessage]):
 
     async def _roll_back(self, task: TaskId | None, cause: Exception, name: str | None) -> None:
         try:
-            async with self._parts.closing.timeout_at():
-                await self._parts.committer.ask(
+            async with self._wiring.closing.timeout_at():
+                await self._wiring.committer.ask(
                     m.Rollback, None if task is None else frozenset({task}), cause
-                ).within(self._parts.patience)
+                ).within(self._wiring.timeout_s)
         except Exception as worse:  # noqa: BLE001 - then nothing is certain any more
             worse.add_note(f"while rolling back after: {cause}")
             await self._end_in_error(worse)
@@ -427,13 +427,13 @@ class Instance(Actor[InstanceMessage]):
                 clean=isinstance(decided.error, TopologyError) and not decided.rolled_back,
             )
         elif not decided.rolled_back:
-            self._parts.rejoin(decided.error)
+            self._wiring.rejoin(decided.error)
         elif decided.worker is not None and response is UncaughtResponse.REPLACE_WORKER:
-            await self._hire()
-        elif decided.worker is not None and len(self._crew) == 0:
+            await self._start_worker()
+        elif decided.worker is not None and len(self._workers) == 0:
             await self._end_in_error(decided.error)
         if decided.worker is not None:
-            self._crew.buried(decided.worker)
+            self._workers.forget(decided.worker)
 
 
 def _decided(

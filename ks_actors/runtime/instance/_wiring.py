@@ -34,10 +34,10 @@ from ks_actors.runtime.snapshots import SNAPSHOTS_MAILBOX, Snapshots, SnapshotSo
 from ks_actors.runtime.stores import (
     RESTORER_MAILBOX,
     STATE_MANAGER_MAILBOX,
-    Disk,
     Limits,
     Restorer,
     StateManager,
+    TaskDirectories,
     restore_fetcher,
 )
 from ks_actors.snapshots import Place
@@ -76,12 +76,12 @@ class Wiring:
         *,
         progress: Progress,
         priority: Callable[[TaskId], int] | None,
-        standing: PartitionStates,
+        partition_states: PartitionStates,
         closing: Closing | None = None,
     ) -> None:
         self._setup = setup
         self.closing: Closing = Closing() if closing is None else closing
-        self.standing = standing
+        self.partition_states = partition_states
         self._config = setup.config
         self._log = log
         self._metrics = metrics
@@ -94,12 +94,12 @@ class Wiring:
             subtopology.id: setup.store_specs(subtopology.stores)
             for subtopology in setup.topology.subtopologies()
         }
-        self._disk = Disk(
+        self._task_directories = TaskDirectories(
             self._directory.path, setup.wall_time, lambda task: self._specs.get(task.subtopology)
         )
         self._started: list[Ref[Any]] = []
         self._context: Context[Any] | None = None
-        self._keeper: StateManager | None = None
+        self._state_manager: StateManager | None = None
         self.snapshots: Ref[m.SnapshotsMessage] | None = None
         self.removed: dict[Ref[Any], str] = {}
         self.manager: Ref[m.TaskManagerMessage]
@@ -110,7 +110,7 @@ class Wiring:
         self._membership: Membership
         self._poller: Ref[m.PollerMessage] | None = None
         # In seconds. A commit waits for several steps in turn, and for some twice when it fails.
-        self.patience: float = 4 * max(1, setup.config.task_timeout_ms) / 1000
+        self.timeout_s: float = 4 * max(1, setup.config.task_timeout_ms) / 1000
         self.blocking: bool = any(map(needs_thread, setup.topology.nodes.values()))
 
     # --- start ------------------------------------------------------------------------------------
@@ -134,7 +134,9 @@ class Wiring:
             await shielded(
                 context.blocking(
                     partial(
-                        self._disk.remember, self._shared, self._config.state_cleanup_dir_max_age_ms
+                        self._task_directories.remember,
+                        self._shared,
+                        self._config.state_cleanup_dir_max_age_ms,
                     )
                 )
             )
@@ -170,7 +172,7 @@ class Wiring:
             metrics=self._metrics,
             renew=renew if self._transactional else None,
             lease=self._lease,
-            patience=config.task_timeout_ms / 1000,
+            timeout_s=config.task_timeout_ms / 1000,
             linger=config.linger_ms / 1000,
         )
         self.collector = await self._spawn(
@@ -202,11 +204,11 @@ class Wiring:
             metrics=self._metrics,
             priority=self._priority,
         )
-        self.standing.manager = manager
+        self.partition_states.manager = manager
         self.manager = await self._spawn(
             context, Spec(lambda: manager, mailbox=TASK_MANAGER_MAILBOX), "task-manager"
         )
-        state = self._keeper = self.standing.keeper = StateManager(
+        state = self._state_manager = self.partition_states.state_manager = StateManager(
             make=self._make_stores,
             changelog=setup.changelog,
             restorer=lambda: self._restorer,
@@ -214,9 +216,9 @@ class Wiring:
             collector=self.collector,
             instance=context.self_ref,
             progress=self._progress,
-            disk=self._disk,
+            task_directories=self._task_directories,
             cleanup_seconds=config.state_cleanup_delay_ms / 1000,
-            residents=setup.residents,
+            store_registry=setup.store_registry,
             work_time=setup.work_time,
             pausing=lambda: self._metrics.pausing,
             exact=self._transactional,
@@ -233,7 +235,7 @@ class Wiring:
             self._log, f"{config.client_id}-restore", setup.reused_topics, self._isolation
         )
         limits = Limits(setup.reused_topics, lambda: self._membership, config.commit_interval_ms)
-        restorer = self.standing.reader = Restorer(
+        restorer = self.partition_states.restorer = Restorer(
             self._log,
             fetcher,
             self._state,
@@ -291,7 +293,7 @@ class Wiring:
     async def _start_committer(self, context: Context[Any]) -> None:
         setup, config = self._setup, self._config
         repartitions = [setup.topic(name) for name in setup.topology.internal_topics]
-        committer = self.standing.committer = Committer(
+        committer = self.partition_states.committer = Committer(
             transactional=self._transactional,
             interval_ms=config.commit_interval_ms,
             drain_ms=config.max_drain_ms,
@@ -339,14 +341,14 @@ class Wiring:
                 transaction_scope=setup.transaction_scope(),
                 stuck=self._metrics.stuck_seconds,
                 topics=setup.source_topics,
-                user_data=group.user_data((), offsets=self._disk.offsets),
+                user_data=group.user_data((), offsets=self._task_directories.offsets),
                 assignor=assignor,
                 session_timeout_ms=config.session_timeout_ms,
                 rebalance_timeout_ms=config.max_poll_interval_ms,
                 lease=self._lease,
             ),
         )
-        poller = self.standing.poller = Poller(
+        poller = self.partition_states.poller = Poller(
             log,
             log.fetcher(client_id=config.client_id, isolation=self._isolation),
             membership,
@@ -354,7 +356,7 @@ class Wiring:
             poll_ms=config.poll_ms,
             isolation=self._isolation,
             reset=self._reset,
-            bury=partial(end_transactions_of, self._transactional_producer)
+            end_transactions=partial(end_transactions_of, self._transactional_producer)
             if self._transactional
             else nothing_to_end,
             instance=context.self_ref,
@@ -393,8 +395,8 @@ class Wiring:
 
     def _the_poller(self) -> Ref[m.PollerMessage]:
         # The poller may begin tasks before the spawning code resumes.
-        assert self.standing.poller is not None
-        return self.standing.poller.ctx.self_ref
+        assert self.partition_states.poller is not None
+        return self.partition_states.poller.ctx.self_ref
 
     def _make_stores(self, task: TaskId) -> tuple[TaskStores | None, RecordContextHolder]:
         current = RecordContextHolder()
@@ -458,29 +460,29 @@ class Wiring:
     async def _end_processing(
         self, poller: Ref[m.PollerMessage], errors: list[Exception], *, clean: bool, leave: bool
     ) -> None:
-        patience = self.patience
+        timeout_s = self.timeout_s
         self.manager.tell(m.PauseProcessing(paused=True))
         last = self._last_commit()
         given_up = clean and await last.given_up(poller, errors)
         # From here on, send no requests: their receivers may have stopped.
-        await try_step(poller.ask(m.StopFollowing).within(patience), errors)
+        await try_step(poller.ask(m.StopFollowing).within(timeout_s), errors)
         if clean and not given_up:
             # A failed commit may have left a step that never ends.
             await try_step(
                 last.in_time(
-                    self.committer.ask(m.EndCommits).within(_AFTER_FAILURE if errors else patience)
+                    self.committer.ask(m.EndCommits).within(_AFTER_FAILURE if errors else timeout_s)
                 ),
                 errors,
             )
         if not clean or errors or given_up or last.workers_missing:
             self._drop_workers()
         # Tasks first, then their stores, then the group: the next owner must find the state closed.
-        await try_step(self.manager.ask(m.Close, None).within(patience), errors)
-        await try_step(self._state.ask(m.CloseStores, None, clean=clean).within(patience), errors)
-        await try_step(poller.ask(m.LeaveGroup, for_good=leave).within(patience), errors)
+        await try_step(self.manager.ask(m.Close, None).within(timeout_s), errors)
+        await try_step(self._state.ask(m.CloseStores, None, clean=clean).within(timeout_s), errors)
+        await try_step(poller.ask(m.LeaveGroup, for_good=leave).within(timeout_s), errors)
 
     def _last_commit(self) -> LastCommit:
-        times = {"suspending": self._config.task_timeout_ms / 1000, "committing": self.patience}
+        times = {"suspending": self._config.task_timeout_ms / 1000, "committing": self.timeout_s}
         return LastCommit(
             self.closing,
             self._metrics,
@@ -495,15 +497,15 @@ class Wiring:
         context = self._context
         assert context is not None
         context.kill(self.committer)
-        for ref in dict.fromkeys((*context.children, *self.standing.holders)):
+        for ref in dict.fromkeys((*context.children, *self.partition_states.holders)):
             if ref not in self._started:
                 context.kill(ref)
                 self.manager.tell(m.WorkerLost(ref))
 
     async def release(self) -> None:
         """Release stores, shared resources and the directory after all actors have ended."""
-        if self._keeper is not None and self._context is not None:
-            await self._keeper.let_go(self._context.blocking)
+        if self._state_manager is not None and self._context is not None:
+            await self._state_manager.let_go(self._context.blocking)
         if self._shared is not None:
             self._shared.close()
             self._shared = None

@@ -120,12 +120,12 @@ class Workers:
             self._share()
 
     def died(self, name: str) -> None:
-        """Note the death of a living worker; its name is free after `buried`."""
+        """Note the death of a living worker; its name is free after `forget`."""
         self.retire(name)
         self.ended(name)
         self._dead.add(name)
 
-    def buried(self, name: str) -> None:
+    def forget(self, name: str) -> None:
         """Free the name of a worker that has died."""
         self._dead.discard(name)
 

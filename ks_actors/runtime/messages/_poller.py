@@ -179,10 +179,10 @@ class Settled(Message, frozen=True):
 class GivenUp(Message, frozen=True):
     """All tasks are given up (internal).
 
-    `fruitful`: a commit has succeeded since the last time.
+    `made_progress`: a commit has succeeded since the last time.
     """
 
-    fruitful: bool
+    made_progress: bool
 
 
 class Rested(Message, frozen=True):

@@ -17,24 +17,24 @@ class Restore(Message, frozen=True):
     """Read these changelogs of a task from these offsets to their end.
 
     A position of None begins at the log's first record. Reads already under way continue from where
-    they are. The answer carries the `ticket`.
+    they are. The answer carries the `order_id`.
     """
 
     task: TaskId
     changelogs: Mapping[TopicPartition, int | None]
-    ticket: int
+    order_id: int
 
 
 class Follow(Message, frozen=True):
     """Read these changelogs of a standby from these offsets on, until stopped.
 
     A position of None begins at the log's first record. Reads already under way continue from where
-    they are. The answer carries the `ticket`.
+    they are. The answer carries the `order_id`.
     """
 
     task: TaskId
     changelogs: Mapping[TopicPartition, int | None]
-    ticket: int
+    order_id: int
 
 
 class StopRestoring(Message, frozen=True):

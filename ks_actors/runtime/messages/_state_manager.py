@@ -74,10 +74,10 @@ class RestoredRecords(Message, frozen=True):
 
 
 class Restored(Message, frozen=True):
-    """The changelogs of a task are read to their end, for the order with this `ticket`."""
+    """The changelogs of a task are read to their end, for the order with this `order_id`."""
 
     task: TaskId
-    ticket: int
+    order_id: int
 
 
 class RestoreFailed(Message, frozen=True):

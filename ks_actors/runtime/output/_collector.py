@@ -57,7 +57,7 @@ class Collector(Actor[CollectorMessage]):
     Output of the next commit waits for NextEpoch, so that a transaction has exactly the output that
     its offsets cover. When too much is pending, the task manager gets OutputPressure and stops the
     work. With transactions, `renew` returns another producer of the transactional id after fencing,
-    and aborts are retried for `patience` seconds. Without transactions, the producer writes under
+    and aborts are retried for `timeout_s` seconds. Without transactions, the producer writes under
     the `lease` of the membership. Output that trickles then waits until half of `linger` (seconds)
     after the last send, to gather records. After a quiet moment, the first output waits 1 ms.
     """
@@ -75,13 +75,13 @@ class Collector(Actor[CollectorMessage]):
         metrics: Metrics,
         renew: Callable[[], Awaitable[TransactionalProducer]] | None,
         lease: Lease | None,
-        patience: float,
+        timeout_s: float,
         linger: float = 0.0,
     ) -> None:
         self._producer = producer
         self._renew = renew
         self._lease = lease
-        self._patience: float = patience
+        self._timeout_s: float = timeout_s
         self._pace = Linger(linger)
         self._log = log
         self._largest: int = LARGEST_OF_BYTES if isinstance(log, WritesBytes) else LARGEST
@@ -92,9 +92,9 @@ class Collector(Actor[CollectorMessage]):
         self._left_out = LeftOut()
         self._metrics = metrics
         self._ready: list[Outgoing] = []
-        self._held: dict[int, list[Outgoing]] = {}
-        self._apart = NextEpochOutput()
-        self._waiting = PendingBytes()
+        self._next_epochs: dict[int, list[Outgoing]] = {}
+        self._kept_apart = NextEpochOutput()
+        self._pending = PendingBytes()
         self._sending = self._sizing = False
         # The number of records of this epoch that are not sent yet.
         self._gathered: int = 0
@@ -121,15 +121,15 @@ class Collector(Actor[CollectorMessage]):
             case m.Sent():
                 self._note(message)
             case m.SendFailed():
-                self._look_into(message)
+                self._handle_refusal(message)
             case m.Partitioned():
                 self._sized(message)
             case m.Flush():
-                self._gather(self._apart.take(message.lots, message.epoch))
+                self._gather(self._kept_apart.take(message.lots, message.epoch))
                 self._flush = message
             case m.KeepBatches():
-                self._waiting.gone(self._apart.keep(message.lots))
-                self._press()
+                self._pending.gone(self._kept_apart.keep(message.lots))
+                self._update_pressure()
             case m.CommitTransaction():
                 self._commit(message)
             case m.Abort():
@@ -148,7 +148,7 @@ class Collector(Actor[CollectorMessage]):
                 self._ends = {}
                 self._relief_asked = False
                 self._left_out.committed()
-                self._gather(self._held.pop(message.epoch, []))
+                self._gather(self._next_epochs.pop(message.epoch, []))
             case _:
                 assert_never(message)
         self._go_on()
@@ -162,16 +162,16 @@ class Collector(Actor[CollectorMessage]):
             return
         batches = message.batches
         # Counted even when the batches are held back: the limit is about memory, not about the log.
-        self._waiting.come(batches)
+        self._pending.come(batches)
         if message.lot is not None:
-            self._apart.add(message.lot, message.epoch, batches)
-            self._press()
+            self._kept_apart.add(message.lot, message.epoch, batches)
+            self._update_pressure()
         elif message.epoch > self._epoch:
             # A commit is under way: its transaction must not include this output.
             # Without transactions too: offsets of this commit must not be ahead of output that
             # follows them.
-            self._held.setdefault(message.epoch, []).extend(batches)
-            self._press()
+            self._next_epochs.setdefault(message.epoch, []).extend(batches)
+            self._update_pressure()
         else:
             self._gather(batches)
 
@@ -191,7 +191,7 @@ class Collector(Actor[CollectorMessage]):
             else:
                 self._unsized.append(outgoing)
         self._find_sizes()
-        self._press()
+        self._update_pressure()
 
     def _find_sizes(self) -> None:
         """Look up the partition counts of topics unknown at the start."""
@@ -224,7 +224,7 @@ class Collector(Actor[CollectorMessage]):
         except Exception as error:  # noqa: BLE001 - a user's function chooses partitions
             self._fail(error)
         else:
-            self._waiting.change(sum(len(each.batch) for each in placed) - len(outgoing.batch))
+            self._pending.change(sum(len(each.batch) for each in placed) - len(outgoing.batch))
             self._ready.extend(placed)
 
     def _go_on(self) -> None:
@@ -248,7 +248,7 @@ class Collector(Actor[CollectorMessage]):
 
     def _has_rested(self) -> bool:
         """Return whether ready output may be written now; otherwise start the linger timer."""
-        allowed = self._pace.allows(self._waiting.bytes)
+        allowed = self._pace.allows(self._pending.bytes)
         if not allowed and self._ready and "linger" not in self.ctx.timers:
             self.ctx.timers.once("linger", self._pace.rest(self.ctx.time()), m.Lingered())
         return allowed
@@ -259,7 +259,7 @@ class Collector(Actor[CollectorMessage]):
             self._gathered = max(
                 0, self._gathered - records - sum(len(outgoing.batch) for outgoing in batches)
             )
-            self._waiting.change(-records)
+            self._pending.change(-records)
             self._write_letters(letters)
             # All of them may have been dropped records of the last attempt; then go on to the next
             # portion.
@@ -279,8 +279,8 @@ class Collector(Actor[CollectorMessage]):
         size = taken = 0
         for outgoing in self._ready:
             taken += 1
-            size += self._waiting.bytes_of(outgoing.batch)
-            self._waiting.set_out(outgoing.batch)
+            size += self._pending.bytes_of(outgoing.batch)
+            self._pending.set_out(outgoing.batch)
             if size >= _MOST:
                 break
         portion, self._ready = self._ready[:taken], self._ready[taken:]
@@ -302,14 +302,14 @@ class Collector(Actor[CollectorMessage]):
         for outgoing, end in zip(sent.batches, sent.ends, strict=True):
             self._ends[outgoing.partition] = end
             records += len(outgoing.batch)
-        self._waiting.gone(sent.batches)
+        self._pending.gone(sent.batches)
         self._metrics.produced += records
-        self._press()
+        self._update_pressure()
 
-    def _look_into(self, failed: m.SendFailed) -> None:
+    def _handle_refusal(self, failed: m.SendFailed) -> None:
         """Let the handler decide about rejected batches; any other failure ends the epoch."""
         self._sending = False
-        self._waiting.gone(failed.batches)
+        self._pending.gone(failed.batches)
         error = failed.error
         if not isinstance(error, ProduceFailed) or self._failure is not None:
             self._fail(error)
@@ -350,7 +350,7 @@ class Collector(Actor[CollectorMessage]):
             )
             return
         rest = [outgoing for refused in going_on for outgoing in refused.rest]
-        self._waiting.come_again(rest)
+        self._pending.come_again(rest)
         # At the front, to keep the order within the partition.
         self._ready[:0] = rest
         self._write_letters(
@@ -358,7 +358,7 @@ class Collector(Actor[CollectorMessage]):
         )
 
     def _write_letters(self, letters: Sequence[DeadLetter]) -> None:
-        self._waiting.change(len(letters))
+        self._pending.change(len(letters))
         for letter in letters:
             batch = Batch([letter.key], [letter.value], [letter.timestamp], [letter.headers])
             self._unsized.append(Outgoing(TopicPartition(letter.topic, UNKNOWN_PARTITION), batch))
@@ -371,8 +371,8 @@ class Collector(Actor[CollectorMessage]):
                 # This error fails the commit, which rolls back to the last one.
                 self._committer().tell(m.Commit(None, f"output failed: {error}"))
 
-    def _press(self) -> None:
-        waiting = self._waiting.bytes
+    def _update_pressure(self) -> None:
+        waiting = self._pending.bytes
         if not self._pressed and waiting >= _HIGH:
             self._pressed = True
             self._manager().tell(m.OutputPressure(high=True))
@@ -380,7 +380,7 @@ class Collector(Actor[CollectorMessage]):
             self._pressed = False
             self._manager().tell(m.OutputPressure(high=False))
         # Output kept apart leaves only with a commit: ask for one to relieve the pressure.
-        if self._pressed and self._apart and not self._relief_asked:
+        if self._pressed and self._kept_apart and not self._relief_asked:
             self._relief_asked = True
             self._committer().tell(
                 m.Commit(None, "more output waits for a commit than the limit allows")
@@ -414,15 +414,15 @@ class Collector(Actor[CollectorMessage]):
         self._ready.clear()
         self._gathered = 0
         self._unsized.clear()
-        self._held = {}
-        self._apart.clear()
+        self._next_epochs = {}
+        self._kept_apart.clear()
         self._relief_asked = False
-        self._waiting.clear()
+        self._pending.clear()
         self._ends = {}
         self._failure = None
         self._left_out.rolled_back()
         self._epoch = abort.epoch
-        self._press()
+        self._update_pressure()
         if self._renew is None:
             abort.reply.tell(None)
         else:
@@ -436,7 +436,7 @@ class Collector(Actor[CollectorMessage]):
     async def _end_transaction(self, renew: Callable[[], Awaitable[TransactionalProducer]]) -> None:
         producer = cast("TransactionalProducer", self._producer)
         self._producer = await aborted(
-            producer, renew, self.ctx.time, self.ctx.time() + self._patience * _SHARE
+            producer, renew, self.ctx.time, self.ctx.time() + self._timeout_s * _SHARE
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Protocol, final
 
-from ks_actors.runtime.processing._alarms import DueTimes
+from ks_actors.runtime.processing._due_times import DueTimes
 from ks_actors.runtime.processing._scheduler import Schedule
 from ks_actors.task import BACK_MS
 

@@ -211,7 +211,7 @@ class TaskManager(Actor[TaskManagerMessage]):
             if (task := self._tasks.get(task_id)) is None:
                 continue
             self._ready.look(task)
-            self._drains.looked_at(task)
+            self._drains.note_work(task)
 
     def _sleep(self) -> None:
         """Set the timer for the next task that becomes ready by time alone."""
@@ -298,7 +298,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._tasks[task.id] = task
         self._inputs.begin(task, message.positions)
         self._metrics.tasks[task.id] = task
-        self._setup.residents.active(
+        self._setup.store_registry.active(
             task,
             offsets := {
                 partition: position.offset for partition, position in message.positions.items()
@@ -355,7 +355,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         self.ctx.timers.cancel(f"rest {task_id}")
         self._suspended.discard(task_id)
         self._metrics.forget(task_id)
-        self._setup.residents.leave(task_id)
+        self._setup.store_registry.leave(task_id)
         self._inputs.end(task)
         self._uncommitted.forget(task_id)
         try:

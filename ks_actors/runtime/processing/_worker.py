@@ -128,14 +128,16 @@ class Worker(Actor[WorkerMessage]):
         work = partial(self._drain if draining else self._slice, task, seconds)
         if not task.blocking:
             return work()
-        task.absence.begin()
+        task.thread_guard.begin()
         try:
             records = await self.ctx.blocking(work)
         except BaseException as error:
             task.broken = True
-            task.absence.end(quiet=isinstance(error, Exception))  # otherwise the thread still runs
+            task.thread_guard.end(
+                quiet=isinstance(error, Exception)
+            )  # otherwise the thread still runs
             raise
-        task.absence.end()
+        task.thread_guard.end()
         return records
 
     def _write(self, task: Task, output: list[Outgoing]) -> None:

@@ -80,9 +80,9 @@ class Metrics:
         now = perf_counter()
         return max(
             (
-                now - task.absence.since
+                now - task.thread_guard.since
                 for task in self.tasks.values()
-                if task.absence.since is not None
+                if task.thread_guard.since is not None
             ),
             default=0.0,
         )

@@ -122,7 +122,7 @@ class Bootstrap:
         )
         stack.push_async_callback(transfer.close)
         for task in plan.tasks:
-            await transfer.hand_over(task)
+            await transfer.load(task)
         await producer.commit(offsets, membership.group)
         # Replace databases only after the commit: their rows are in the changelogs then.
         await transfer.finish()
@@ -195,7 +195,7 @@ class _Transfer:
         self._ingests: list[Ingest] = []
         self.rows: int = 0
 
-    async def hand_over(self, task: TaskId) -> None:
+    async def load(self, task: TaskId) -> None:
         """Send the rows of a task's stores, and write those of stores on disk."""
         specs = self._plan.specs(task)
         ingest: Ingest | None = None
@@ -212,11 +212,9 @@ class _Transfer:
                 if ingest is not None and _on_disk(spec)
                 else None
             )
-            await self._hand_over_store(task, spec, on_disk)
+            await self._load_store(task, spec, on_disk)
 
-    async def _hand_over_store(
-        self, task: TaskId, spec: StoreSpec, on_disk: StoreIngest | None
-    ) -> None:
+    async def _load_store(self, task: TaskId, spec: StoreSpec, on_disk: StoreIngest | None) -> None:
         place, changelog = self._plan.snapshot.place, self._plan.changelog(task, spec)
         stored = self._plan.snapshot.manifest.tasks[str(task)].stores[spec.name]
         read = partial(self._plan.snapshot.batches, str(task), spec.name)

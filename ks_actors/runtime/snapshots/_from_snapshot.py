@@ -93,41 +93,41 @@ class SnapshotSource:
         self._markers: int = int(
             self._config.processing_guarantee is ProcessingGuarantee.EXACTLY_ONCE_V2
         )
-        self._looking = asyncio.Lock()
-        self._looked: float = -_FRESH_SECONDS
+        self._listing = asyncio.Lock()
+        self._listed_at: float = -_FRESH_SECONDS
         self._found: list[SnapshotReader] = []
 
-    async def open(self, held: StoreEntry, blocking: Blocking) -> None:
+    async def open(self, entry: StoreEntry, blocking: Blocking) -> None:
         """Open the stores of a task. Raises errors of the stores, but not those of snapshots."""
         specs = [
             spec
-            for spec in self._setup.stores_of(held.task, self._specs[held.task.subtopology])
+            for spec in self._setup.stores_of(entry.task, self._specs[entry.task.subtopology])
             if has_rows(spec)
         ]
         snapshot: SnapshotReader | None = None
         try:
             # Any failure means only a slower start, so no error of a snapshot may keep the task
             # from opening.
-            snapshot = await self._begin(held, specs, blocking) if specs else None
+            snapshot = await self._begin(entry, specs, blocking) if specs else None
         except _GivenUp:
             pass
         except Exception as error:  # noqa: BLE001 - the changelog has it all
-            _log.warning("task %s is restored without a snapshot: %s", held.task, error)
-        await blocking(held.stores.open)
+            _log.warning("task %s is restored without a snapshot: %s", entry.task, error)
+        await blocking(entry.stores.open)
         memory = [spec for spec in specs if spec.type == "in_memory"]
         if snapshot is not None and memory:
-            await self._fill_all(held, snapshot, memory, blocking)
-        if snapshot is not None and held.loaded is not None:
-            told = snapshot.manifest.tasks[str(held.task)].positions
-            held.stores.positions.advance(
-                held.loaded.rows,
+            await self._fill_all(entry, snapshot, memory, blocking)
+        if snapshot is not None and entry.loaded is not None:
+            told = snapshot.manifest.tasks[str(entry.task)].positions
+            entry.stores.positions.advance(
+                entry.loaded.rows,
                 contained({TopicPartition(one.topic, one.partition): one.offset for one in told}),
             )
 
     async def _begin(
-        self, held: StoreEntry, specs: list[StoreSpec], blocking: Blocking
+        self, entry: StoreEntry, specs: list[StoreSpec], blocking: Blocking
     ) -> SnapshotReader | None:
-        task, directory = str(held.task), self._directory / str(held.task)
+        task, directory = str(entry.task), self._directory / str(entry.task)
         await blocking(partial(clear_drafts, directory))
         found = [
             snapshot
@@ -138,7 +138,7 @@ class SnapshotSource:
             return None
         local = await blocking(partial(stored_offsets, directory, self._shared))
         changelogs = {
-            spec.name: TopicPartition(self._setup.changelog(spec.name), held.task.partition)
+            spec.name: TopicPartition(self._setup.changelog(spec.name), entry.task.partition)
             for spec in specs
         }
         begins = await self._log.begin_offsets(changelogs.values())
@@ -167,9 +167,9 @@ class SnapshotSource:
                 continue
             try:
                 self._check(snapshot, content, specs, ranges)
-                await self._ingest_if_worth(held, snapshot, specs, local, ranges, blocking)
+                await self._ingest_if_worth(entry, snapshot, specs, local, ranges, blocking)
             except SnapshotRefused as refused:
-                self._refused(held.task, refused)
+                self._refused(entry.task, refused)
             else:
                 return snapshot
         return None
@@ -182,13 +182,13 @@ class SnapshotSource:
         """Return the snapshots, newest first. Tasks that open together share one listing."""
         uri = self._config.snapshot_uri
         assert uri is not None
-        async with self._looking:
+        async with self._listing:
             now = asyncio.get_running_loop().time()
-            if now - self._looked >= _FRESH_SECONDS:
+            if now - self._listed_at >= _FRESH_SECONDS:
                 self._found, refused = await blocking(
                     partial(find_snapshots, uri, self._config.application_id)
                 )
-                self._looked = now
+                self._listed_at = now
                 for error in refused:
                     self._metrics.snapshots_refused += 1
                     _log.warning("a snapshot cannot be used: %s", error)
@@ -240,18 +240,18 @@ class SnapshotSource:
 
     async def _ingest_if_worth(
         self,
-        held: StoreEntry,
+        entry: StoreEntry,
         snapshot: SnapshotReader,
         specs: list[StoreSpec],
         local: Mapping[str, int],
         ranges: Mapping[str, tuple[int, int]],
         blocking: Blocking,
     ) -> None:
-        stores = snapshot.manifest.tasks[str(held.task)].stores
+        stores = snapshot.manifest.tasks[str(entry.task)].stores
         disk = [spec for spec in specs if spec.type != "in_memory" and spec.name in stores]
         offsets = {spec.name: stores[spec.name].next_offset or 0 for spec in disk}
-        kept = await blocking(partial(has_database, self._directory / str(held.task)))
-        if kept and without_copy(self._specs[held.task.subtopology]):
+        kept = await blocking(partial(has_database, self._directory / str(entry.task)))
+        if kept and without_copy(self._specs[entry.task.subtopology]):
             # Keep a local database that has state without a changelog. It may even be older than
             # the first changelog record. A table beyond its topic's partitions has no state.
             return
@@ -266,25 +266,25 @@ class SnapshotSource:
         )
         if gain <= 0 or (local and gain < WORTH):
             return
-        rows = await blocking(partial(self._ingest, held, snapshot, disk))
-        held.loaded = LoadedEntry(snapshot.place.name, rows, offsets)
+        rows = await blocking(partial(self._ingest, entry, snapshot, disk))
+        entry.loaded = LoadedEntry(snapshot.place.name, rows, offsets)
         self._metrics.snapshots_used += 1
         _log.info(
             "task %s starts from snapshot %s, %d rows",
-            held.task,
+            entry.task,
             snapshot.place,
             sum(rows.values()),
         )
 
     def _ingest(
-        self, held: StoreEntry, snapshot: SnapshotReader, specs: list[StoreSpec]
+        self, entry: StoreEntry, snapshot: SnapshotReader, specs: list[StoreSpec]
     ) -> dict[str, int]:
-        task, steps = str(held.task), 0
+        task, steps = str(entry.task), 0
 
         def goes_on() -> None:
             nonlocal steps
             steps += 1
-            if held.stop.is_set():
+            if entry.stop.is_set():
                 raise _GivenUp
             if not steps % _YIELD_EVERY:
                 time.sleep(_YIELD_SECONDS)  # RocksDB's calls keep the GIL
@@ -292,7 +292,7 @@ class SnapshotSource:
         rows: dict[str, int] = {}
         (self._directory / task).mkdir(parents=True, exist_ok=True)
         with Ingest(
-            task, self._directory / task, self._shared, self._specs[held.task.subtopology]
+            task, self._directory / task, self._shared, self._specs[entry.task.subtopology]
         ) as ingest:
             for spec in specs:
                 stored: StoreSnapshot = snapshot.manifest.tasks[task].stores[spec.name]
@@ -308,41 +308,45 @@ class SnapshotSource:
         return rows
 
     async def _fill_all(
-        self, held: StoreEntry, snapshot: SnapshotReader, specs: list[StoreSpec], blocking: Blocking
+        self,
+        entry: StoreEntry,
+        snapshot: SnapshotReader,
+        specs: list[StoreSpec],
+        blocking: Blocking,
     ) -> None:
-        stores = snapshot.manifest.tasks[str(held.task)].stores
-        loaded = held.loaded or LoadedEntry(snapshot.place.name, {}, {})
+        stores = snapshot.manifest.tasks[str(entry.task)].stores
+        loaded = entry.loaded or LoadedEntry(snapshot.place.name, {}, {})
         try:
             for spec in specs:
                 stored = stores.get(spec.name)
                 if stored is not None and stored.next_offset:
-                    rows = await self._fill(held, snapshot, stored, blocking)
+                    rows = await self._fill(entry, snapshot, stored, blocking)
                     offsets = {**loaded.next_offsets, spec.name: stored.next_offset}
                     loaded = LoadedEntry(loaded.snapshot, {**loaded.rows, spec.name: rows}, offsets)
         except Exception as error:  # noqa: BLE001 - the changelog has it all
             self._refused(
-                held.task,
+                entry.task,
                 error
                 if isinstance(error, SnapshotRefused)
                 else SnapshotRefused(f"{snapshot.place} cannot be read: {error!r}"),
             )
             # The rows in memory are incomplete: discard them.
-            await blocking(partial(held.stores.close, clean=False))
-            await blocking(held.stores.open)
+            await blocking(partial(entry.stores.close, clean=False))
+            await blocking(entry.stores.open)
         else:
-            held.loaded = loaded if loaded.rows else None
+            entry.loaded = loaded if loaded.rows else None
 
     async def _fill(
-        self, held: StoreEntry, snapshot: SnapshotReader, stored: StoreSnapshot, blocking: Blocking
+        self, entry: StoreEntry, snapshot: SnapshotReader, stored: StoreSnapshot, blocking: Blocking
     ) -> int:
         name, count = stored.shape.name, 0
-        held.stores.begin_with(
+        entry.stores.begin_with(
             name, stored.next_offset or 0, observed=stored.observed, sequence=stored.sequence
         )
-        batches = snapshot.batches(str(held.task), name)
+        batches = snapshot.batches(str(entry.task), name)
         while (batch := await blocking(partial(next, batches, None))) is not None:
             for start in range(0, len(batch), 1_000):
-                fill(held.stores, name, batch.slice(start, start + 1_000), stored.next_offset or 0)
+                fill(entry.stores, name, batch.slice(start, start + 1_000), stored.next_offset or 0)
                 # The rows go in on the loop, so let other actors run in between.
                 await asyncio.sleep(0)
             count += len(batch)

@@ -60,7 +60,7 @@ def topology_fingerprint(specs: Mapping[int, Sequence[StoreSpec]]) -> str:
 
 
 def write_checkpoint_rows(
-    point: Checkpoint,
+    checkpoint: Checkpoint,
     specs: Iterable[StoreSpec],
     writer: SnapshotWriter,
     shared: SharedResources,
@@ -71,9 +71,9 @@ def write_checkpoint_rows(
 
     Raises SnapshotFailed once `stop` returns True.
     """
-    assert point.directory is not None
-    task, written = str(point.task), []
-    with CheckpointRows(task, point.directory, shared) as rows:
+    assert checkpoint.directory is not None
+    task, written = str(checkpoint.task), []
+    with CheckpointRows(task, checkpoint.directory, shared) as rows:
         for spec in specs:
             if spec.type == "in_memory" or not has_rows(spec):
                 continue
@@ -87,7 +87,7 @@ def write_checkpoint_rows(
                 store.write(batch)
                 time.sleep(_REST_SECONDS)
             observed, sequence = rows.facts(spec.name)
-            offset = point.next_offsets[spec.name]
+            offset = checkpoint.next_offsets[spec.name]
             written.append(
                 store.close(
                     changelog=changelog(spec.name),

@@ -83,7 +83,7 @@ class Snapshots(Actor[SnapshotsMessage]):
         self._asked: list[Reply[SnapshotManifest]] = []
         self._busy: bool = False
         # The function that a thread runs now.
-        self._at_work: str = ""
+        self._running: str = ""
         self._numbers = itertools.count()
         self._stop = threading.Event()
 
@@ -106,24 +106,24 @@ class Snapshots(Actor[SnapshotsMessage]):
                     self._asked.append(message.reply)
                     self._begin()
             case m.SnapshotTimer():
-                if self._setup.residents.stateless or any(
-                    resident.role is Role.ACTIVE for resident in self._setup.residents
+                if self._setup.store_registry.stateless or any(
+                    registered.role is Role.ACTIVE for registered in self._setup.store_registry
                 ):
                     self._begin()
             case m.SnapshotTaken():
                 self._busy = False
-                for reply in self._told():
+                for reply in self._take_requests():
                     reply.tell(message.manifest)
             case m.SnapshotNotTaken():
                 self._busy = False
                 self._metrics.snapshots_failed += 1
                 _log.warning("no snapshot was taken: %s", message.error)
-                for reply in self._told():
+                for reply in self._take_requests():
                     reply.fail(message.error)
             case _:
                 assert_never(message)
 
-    def _told(self) -> list[Reply[SnapshotManifest]]:
+    def _take_requests(self) -> list[Reply[SnapshotManifest]]:
         asked, self._asked = self._asked, []
         return asked
 
@@ -166,16 +166,16 @@ class Snapshots(Actor[SnapshotsMessage]):
 
         Raises SnapshotFailed while an abandoned one has not returned: others need the threads too.
         """
-        if self._at_work:
-            raise SnapshotFailed(f"work for an earlier snapshot is still running: {self._at_work}")
+        if self._running:
+            raise SnapshotFailed(f"work for an earlier snapshot is still running: {self._running}")
 
         def run() -> T:
             try:
                 return function(*args, **kwargs)
             finally:
-                self._at_work = ""
+                self._running = ""
 
-        self._at_work = getattr(function, "__qualname__", repr(function))
+        self._running = getattr(function, "__qualname__", repr(function))
         return await self.ctx.blocking(run)
 
     def _writer(self) -> SnapshotWriter:
@@ -189,15 +189,15 @@ class Snapshots(Actor[SnapshotsMessage]):
         )
 
     async def _write(self, writer: SnapshotWriter, stop: Callable[[], bool]) -> SnapshotManifest:
-        for resident in self._setup.residents:
-            if resident.role is Role.ACTIVE:
-                directory = self._directory / f"{resident.task}-{next(self._numbers)}"
-                point = await self._state.ask(m.TakeCheckpoint, resident.task, directory).within(
-                    self._config.snapshot_timeout_ms / 1000
-                )
-                if point is not None:
-                    await self._write_task(point, writer, stop)
-        for task, positions in self._setup.residents.stateless.items():
+        for registered in self._setup.store_registry:
+            if registered.role is Role.ACTIVE:
+                directory = self._directory / f"{registered.task}-{next(self._numbers)}"
+                checkpoint = await self._state.ask(
+                    m.TakeCheckpoint, registered.task, directory
+                ).within(self._config.snapshot_timeout_ms / 1000)
+                if checkpoint is not None:
+                    await self._write_task(checkpoint, writer, stop)
+        for task, positions in self._setup.store_registry.stateless.items():
             writer.add(str(task), positions=positions_of(positions, {}))
         if writer.is_empty:
             raise SnapshotFailed(
@@ -206,15 +206,15 @@ class Snapshots(Actor[SnapshotsMessage]):
         return await self._in_thread(writer.commit)
 
     async def _write_task(
-        self, point: m.Checkpoint, writer: SnapshotWriter, stop: Callable[[], bool]
+        self, checkpoint: m.Checkpoint, writer: SnapshotWriter, stop: Callable[[], bool]
     ) -> None:
-        specs = self._setup.stores_of(point.task, self._specs[point.task.subtopology])
+        specs = self._setup.stores_of(checkpoint.task, self._specs[checkpoint.task.subtopology])
         stores: list[StoreSnapshot] = []
         try:
-            if point.directory is not None:
+            if checkpoint.directory is not None:
                 stores += await self._in_thread(
                     write_checkpoint_rows,
-                    point,
+                    checkpoint,
                     specs,
                     writer,
                     self._shared,
@@ -222,30 +222,32 @@ class Snapshots(Actor[SnapshotsMessage]):
                     stop,
                 )
             for spec in specs:
-                if spec.name in point.rows:
+                if spec.name in checkpoint.rows:
                     stores.append(
-                        await self._write_rows(point, spec, point.rows[spec.name], writer)
+                        await self._write_rows(checkpoint, spec, checkpoint.rows[spec.name], writer)
                     )
         except _Gone as gone:
-            _log.info("task %s is not in snapshot %s: %s", point.task, writer.name, gone)
+            _log.info("task %s is not in snapshot %s: %s", checkpoint.task, writer.name, gone)
             return
         finally:
-            if point.directory is not None:
-                await self._in_thread(partial(shutil.rmtree, point.directory, ignore_errors=True))
+            if checkpoint.directory is not None:
+                await self._in_thread(
+                    partial(shutil.rmtree, checkpoint.directory, ignore_errors=True)
+                )
         writer.add(
-            str(point.task),
+            str(checkpoint.task),
             *stores,
-            positions=positions_of(point.positions, point.metadata),
+            positions=positions_of(checkpoint.positions, checkpoint.metadata),
             left_out=left_out(specs, stores),
         )
 
     async def _write_rows(
-        self, point: m.Checkpoint, spec: StoreSpec, rows: Rows, writer: SnapshotWriter
+        self, checkpoint: m.Checkpoint, spec: StoreSpec, rows: Rows, writer: SnapshotWriter
     ) -> StoreSnapshot:
         """Write a store that is in memory, reading some rows at a time on the event loop."""
-        store = self._store(point, spec)
+        store = self._store(checkpoint, spec)
         shape = shape_of(spec)
-        out = writer.store(str(point.task), shape)
+        out = writer.store(str(checkpoint.task), shape)
         batches = []
         try:
             for _ in rows.steps:
@@ -259,13 +261,17 @@ class Snapshots(Actor[SnapshotsMessage]):
                     await self._in_thread(out.write, batch)
                 await asyncio.sleep(0)
         except StoreClosed as closed:
-            self._store(point, spec)
+            self._store(checkpoint, spec)
             raise SnapshotFailed(
-                f"store {spec.name} of task {point.task} was closed while it was read: {closed}"
+                f"store {spec.name} of task {checkpoint.task} was closed while it was read: "
+                f"{closed}"
             ) from closed
         if batches:
             await self._in_thread(_write_sorted, out, shape, batches)
-        offset, (observed, sequence) = point.next_offsets[spec.name], point.facts[spec.name]
+        offset, (observed, sequence) = (
+            checkpoint.next_offsets[spec.name],
+            checkpoint.facts[spec.name],
+        )
         changelog = self._setup.changelog(spec.name)
         return await self._in_thread(
             partial(
@@ -277,12 +283,12 @@ class Snapshots(Actor[SnapshotsMessage]):
             )
         )
 
-    def _store(self, point: m.Checkpoint, spec: StoreSpec) -> Any:
-        resident = self._setup.residents.get(point.task)
+    def _store(self, checkpoint: m.Checkpoint, spec: StoreSpec) -> Any:
+        registered = self._setup.store_registry.get(checkpoint.task)
         # A task that has left and come back has other stores, with newer rows.
-        if resident is None or resident.stores is not point.stores:
+        if registered is None or registered.stores is not checkpoint.stores:
             raise _Gone("it has moved to another instance meanwhile")
-        return resident.stores.store(spec.name)
+        return registered.stores.store(spec.name)
 
     async def _delete_old(self, manifest: SnapshotManifest) -> None:
         config = self._config
@@ -311,7 +317,7 @@ class Snapshots(Actor[SnapshotsMessage]):
         try:
             async with asyncio.timeout(self._config.snapshot_timeout_ms / 1000):
                 # The abandoned thread may still write files that the abort deletes.
-                while self._at_work:  # noqa: ASYNC110 - a thread sets it; a wait is rare
+                while self._running:  # noqa: ASYNC110 - a thread sets it; a wait is rare
                     await asyncio.sleep(_LOOK_SECONDS)
                 await self._in_thread(writer.abort)
         except Exception as error:  # noqa: BLE001 - it has no manifest, and goes after a day

@@ -8,12 +8,11 @@ from ks_actors.runtime.stores._restorer import RESTORER_MAILBOX, Restorer
 from ks_actors.runtime.stores._state_manager import STATE_MANAGER_MAILBOX, StateManager
 from ks_actors.runtime.stores._store_entry import LoadedEntry, StoreEntry
 from ks_actors.runtime.stores._store_metrics import TaskMetrics, task_metrics
-from ks_actors.runtime.stores._task_directories import Disk
+from ks_actors.runtime.stores._task_directories import TaskDirectories
 
 __all__ = [
     "RESTORER_MAILBOX",
     "STATE_MANAGER_MAILBOX",
-    "Disk",
     "Flusher",
     "Limits",
     "LoadedEntry",
@@ -21,6 +20,7 @@ __all__ = [
     "Restorer",
     "StateManager",
     "StoreEntry",
+    "TaskDirectories",
     "TaskMetrics",
     "restore_fetcher",
     "task_metrics",

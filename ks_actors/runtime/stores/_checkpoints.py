@@ -38,14 +38,14 @@ class Checkpoints:
     def __init__(
         self,
         stores: Mapping[TaskId, TaskStores],
-        residents: StoreRegistry,
+        store_registry: StoreRegistry,
         turn: Callable[[float | None], Awaitable[float]],
         blocking: Callable[[Callable[[], None]], Awaitable[None]],
         step_in: Callable[[float], None],
         pausing: Callable[[], bool],
     ) -> None:
         self._stores = stores
-        self._residents = residents
+        self._store_registry = store_registry
         self._turn = turn
         self._blocking = blocking
         self._step_in = step_in
@@ -73,42 +73,42 @@ class Checkpoints:
         return done
 
     async def _step(self, order: m.TakeCheckpoint) -> None:
-        stores, resident = self._stores.get(order.task), self._residents.get(order.task)
-        if stores is None or resident is None or resident.role is not Role.ACTIVE:
+        stores, registered = self._stores.get(order.task), self._store_registry.get(order.task)
+        if stores is None or registered is None or registered.role is not Role.ACTIVE:
             self._done().reply.tell(None)
             return
         if self._steps is None:
             self._steps = stores.flush_steps()
-        if self._residents.look_later(order.task, partial(self._step_in, 0)):
+        if self._store_registry.call_on_return(order.task, partial(self._step_in, 0)):
             return
         # Do nothing while workers pause for a commit: they must not wait for this step.
         if self._pausing() or next(self._steps, self) is not self:
             self._step_in(_REST_SECONDS)
             return
-        point = await self._finish(order, stores, resident)
+        point = await self._finish(order, stores, registered)
         self._done().reply.tell(point)
 
     async def _finish(
-        self, order: m.TakeCheckpoint, stores: TaskStores, resident: RegisteredStores
+        self, order: m.TakeCheckpoint, stores: TaskStores, registered: RegisteredStores
     ) -> m.Checkpoint:
         began = await self._turn(None)
-        readers = self._readers(stores, resident)
+        readers = self._readers(stores, registered)
         for reader in readers.values():
             for _ in prepare_rows(reader):
                 began = await self._turn(began)
         steps = stores.point_steps()
-        await self._residents.quiet(order.task)
+        await self._store_registry.quiet(order.task)
         while next(steps, self) is not self:
             while self._pausing():  # noqa: ASYNC110 - some ms at each commit
                 await asyncio.sleep(_REST_SECONDS)
             began = await self._turn(began)
             # Again after every await: a thread may have taken the task meanwhile.
-            await self._residents.quiet(order.task)
+            await self._store_registry.quiet(order.task)
         # From here on, do not await until all is noted: no other task may run.
         rows = {name: committed_rows(reader) for name, reader in readers.items()}
         facts = {name: committed_facts(stores.store(name)) for name in readers}
         next_offsets = {name: stores.next_offset(name) or 0 for name in stores.logged}
-        positions, metadata = dict(resident.positions), dict(resident.metadata)
+        positions, metadata = dict(registered.positions), dict(registered.metadata)
         directory: Path | None = None
         if stores.on_disk:
             directory = order.directory
@@ -117,8 +117,8 @@ class Checkpoints:
             order.task, stores, directory, next_offsets, positions, metadata, rows, facts
         )
 
-    def _readers(self, stores: TaskStores, resident: RegisteredStores) -> dict[str, object]:
-        task = resident.processing
+    def _readers(self, stores: TaskStores, registered: RegisteredStores) -> dict[str, object]:
+        task = registered.processing
         if task is None or task.blocking:
             return {}
         names = [

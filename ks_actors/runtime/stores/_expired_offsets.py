@@ -21,7 +21,7 @@ _log = logging.getLogger("ks_actors")
 
 
 def continued(
-    held: StoreEntry, begun: Mapping[TopicPartition, Position], *, exact: bool
+    entry: StoreEntry, begun: Mapping[TopicPartition, Position], *, exact: bool
 ) -> Mapping[TopicPartition, Position]:
     """Return the start positions of a task with open, restored stores.
 
@@ -32,7 +32,7 @@ def continued(
     out. A warning describes the finding and the decision.
     """
     fresh = [partition for partition, position in begun.items() if position.fresh]
-    stores = held.stores
+    stores = entry.stores
     if not fresh:
         return begun
     known: dict[TopicPartition, int] = {}
@@ -49,7 +49,7 @@ def continued(
         if exact:
             found[partition] = begun[partition]._replace(offset=there)
             done = f"continuing at offset {there}"
-            if any(held.restored.values()):
+            if any(entry.restored.values()):
                 done += "; records behind the stores' last commit on disk may be processed twice"
         else:
             done = (
@@ -60,14 +60,14 @@ def continued(
             "the group has no committed offset of %s, but the stores of task %s contain its "
             "records up to offset %d, and auto_offset_reset leads to offset %d: %s. %s",
             partition,
-            held.task,
+            entry.task,
             there,
             at,
             done,
             _REMEDY,
         )
     # A changelog may have an end but no records, for example after an aborted transaction.
-    has_state = bool(held.offsets) or any(held.restored.values())
+    has_state = bool(entry.offsets) or any(entry.restored.values())
     if (
         not known
         and has_state
@@ -78,7 +78,7 @@ def continued(
             "the group has no committed offsets of task %s, but its stores have state without "
             "known positions: it starts with %s, and records that the state already contains are "
             "processed twice. %s",
-            held.task,
+            entry.task,
             ", ".join(
                 f"{partition} at offset {begun[partition].offset}" for partition in sorted(fresh)
             ),

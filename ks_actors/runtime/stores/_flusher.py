@@ -29,7 +29,7 @@ class Flusher:
         # Tasks that changed since the last check for a needed flush.
         self._changed: dict[TaskId, None] = {}
         # Tasks that, at their last change, had far more to write than the limit.
-        self._behind: set[TaskId] = set()
+        self._backlogged: set[TaskId] = set()
 
     @property
     def busy(self) -> bool:
@@ -45,7 +45,7 @@ class Flusher:
         """
         now = dict.fromkeys(self._stores if changed is None else changed)
         self._changed.update(now)
-        self._behind.update(task for task in now if self._is_behind(task))
+        self._backlogged.update(task for task in now if self._is_backlogged(task))
         if self._steps is not None:
             return False
         if changed is not None and self._memory_is_short():
@@ -74,9 +74,9 @@ class Flusher:
         So new writes wait for the flush.
         """
         if self.task is not None:
-            self._behind.add(self.task)
-        self._behind = {task for task in self._behind if self._is_behind(task)}
-        until = clock() + _PRESSED_SECONDS if self._behind else None
+            self._backlogged.add(self.task)
+        self._backlogged = {task for task in self._backlogged if self._is_backlogged(task)}
+        until = clock() + _PRESSED_SECONDS if self._backlogged else None
         more = self.step()
         while until is not None and more and clock() < until:
             more = self.step()
@@ -105,7 +105,7 @@ class Flusher:
         if self.task in tasks:
             self._steps = self.task = None
 
-    def _is_behind(self, task: TaskId) -> bool:
+    def _is_backlogged(self, task: TaskId) -> bool:
         stores = self._stores.get(task)
         return stores is not None and stores.behind
 
@@ -132,7 +132,7 @@ class Writing:
     def __init__(
         self,
         stores: Mapping[TaskId, TaskStores],
-        residents: StoreRegistry,
+        store_registry: StoreRegistry,
         *,
         pausing: Callable[[], bool],
         clock: Callable[[], float],
@@ -142,13 +142,13 @@ class Writing:
     ) -> None:
         self._stores = stores
         self._flusher = Flusher(stores)
-        self._residents = residents
+        self._store_registry = store_registry
         self._pausing = pausing
         self._clock = clock
         self._soon = soon
         self._failed = failed
         self._taken = taken
-        self._untold: int = 0
+        self._unacknowledged: int = 0
         self._idle: bool = False
 
     def begin(self, *, idle: bool = False, changed: Iterable[TaskId] | None = None) -> None:
@@ -161,9 +161,9 @@ class Writing:
             self._soon()
         self._go_on()
 
-    def took_in(self, changed: Iterable[TaskId]) -> None:
+    def applied(self, changed: Iterable[TaskId]) -> None:
         """Count one message of restored records that the stores have applied."""
-        self._untold += 1
+        self._unacknowledged += 1
         self.begin(changed=changed)
 
     def step(self) -> None:
@@ -171,7 +171,8 @@ class Writing:
         flusher = self._flusher
         if not flusher.busy or (
             # A thread has the task: `step` is called when it returns, so nothing is polled.
-            flusher.task is not None and self._residents.look_later(flusher.task, self.step)
+            flusher.task is not None
+            and self._store_registry.call_on_return(flusher.task, self.step)
         ):
             return
         if self._pausing():
@@ -197,6 +198,6 @@ class Writing:
         # No acknowledgement means no more restored records, until the flush has freed memory.
         if self._flusher.busy and any(stores.pressing for stores in self._stores.values()):
             return
-        untold, self._untold = self._untold, 0
+        untold, self._unacknowledged = self._unacknowledged, 0
         for _ in range(untold):
             self._taken()

@@ -31,14 +31,14 @@ class Progress:
 
     def started(
         self,
-        held: StoreEntry,
+        entry: StoreEntry,
         names: Mapping[TopicPartition, str],
         starts: Mapping[TopicPartition, int | None],
     ) -> None:
         """Report that reading begins, with its start offsets and the loaded snapshot."""
-        held.restored = {}
+        entry.restored = {}
         # Reported once: a task that is recycled later starts from its open stores.
-        loaded, held.loaded = held.loaded, None
+        loaded, entry.loaded = entry.loaded, None
         for changelog, name in names.items():
             for listener in self._restoring if loaded is not None and name in loaded.rows else ():
                 assert loaded is not None
@@ -46,54 +46,54 @@ class Progress:
                     changelog, name, loaded.snapshot, loaded.next_offsets[name], loaded.rows[name]
                 )
         for changelog, name in names.items():
-            for following in self._standby if held.order is None else ():
+            for following in self._standby if entry.order is None else ():
                 following.on_update_start(changelog, name, starts[changelog])
-            for listener in self._restoring if held.order is not None else ():
+            for listener in self._restoring if entry.order is not None else ():
                 listener.on_restore_start(changelog, name, starts[changelog])
 
-    def moved(self, held: StoreEntry, name: str, fetched: Fetched) -> None:
+    def moved(self, entry: StoreEntry, name: str, fetched: Fetched) -> None:
         """Report that records are in the store."""
         changelog, count = fetched.partition, len(fetched.batch)
-        held.restored[name] = held.restored.get(name, 0) + count
-        held.ends[changelog] = fetched.end_offset
-        if held.order is not None:
+        entry.restored[name] = entry.restored.get(name, 0) + count
+        entry.ends[changelog] = fetched.end_offset
+        if entry.order is not None:
             for listener in self._restoring:
                 listener.on_batch_restored(changelog, name, fetched.next_offset, count)
         elif count:
             for following in self._standby:
                 following.on_batch_loaded(
-                    changelog, name, held.task, fetched.next_offset, count, fetched.end_offset
+                    changelog, name, entry.task, fetched.next_offset, count, fetched.end_offset
                 )
 
-    def ended(self, held: StoreEntry, names: Mapping[TopicPartition, str]) -> None:
+    def ended(self, entry: StoreEntry, names: Mapping[TopicPartition, str]) -> None:
         """Report that all records are restored."""
         for changelog, name in names.items():
             for listener in self._restoring:
-                listener.on_restore_end(changelog, name, held.restored.get(name, 0))
+                listener.on_restore_end(changelog, name, entry.restored.get(name, 0))
 
-    def suspended(self, held: StoreEntry, names: Mapping[TopicPartition, str]) -> None:
+    def suspended(self, entry: StoreEntry, names: Mapping[TopicPartition, str]) -> None:
         """Report that restoring ends early."""
         for changelog, name in names.items():
             for listener in self._restoring:
-                listener.on_restore_suspended(changelog, name, held.restored.get(name, 0))
+                listener.on_restore_suspended(changelog, name, entry.restored.get(name, 0))
 
-    def promoted(self, held: StoreEntry, names: Mapping[TopicPartition, str]) -> None:
+    def promoted(self, entry: StoreEntry, names: Mapping[TopicPartition, str]) -> None:
         """Report that a standby becomes active here."""
-        self._standby_ended(held, names, SuspendReason.PROMOTED)
+        self._standby_ended(entry, names, SuspendReason.PROMOTED)
 
-    def closed(self, held: StoreEntry, names: Mapping[TopicPartition, str]) -> None:
+    def closed(self, entry: StoreEntry, names: Mapping[TopicPartition, str]) -> None:
         """Report that the stores are closed."""
-        if held.standing_by:
-            self._standby_ended(held, names, SuspendReason.MIGRATED)
-        elif held.restoring:
-            self.suspended(held, names)
+        if entry.standing_by:
+            self._standby_ended(entry, names, SuspendReason.MIGRATED)
+        elif entry.restoring:
+            self.suspended(entry, names)
 
     def _standby_ended(
-        self, held: StoreEntry, names: Mapping[TopicPartition, str], reason: SuspendReason
+        self, entry: StoreEntry, names: Mapping[TopicPartition, str], reason: SuspendReason
     ) -> None:
         for changelog, name in names.items():
-            offset = held.stores.next_offset(name) or 0
+            offset = entry.stores.next_offset(name) or 0
             for listener in self._standby:
                 listener.on_update_suspended(
-                    changelog, name, offset, max(offset, held.ends.get(changelog, 0)), reason
+                    changelog, name, offset, max(offset, entry.ends.get(changelog, 0)), reason
                 )

@@ -68,13 +68,13 @@ class Restorer(Actor[RestorerMessage]):
         self._ends: dict[TopicPartition, int] = {}
         self._reading: dict[TopicPartition, int] = {}
         self._unknown: dict[TaskId, m.Follow] = {}
-        self._given: int = 0
-        self._rests = RetryBackoff()
+        self._unacknowledged: int = 0
+        self._backoff = RetryBackoff()
         self._epoch: int = 0
         # Positions of the restoring changelogs at the last progress check.
-        self._seen: dict[TopicPartition, int] = {}
+        self._last_positions: dict[TopicPartition, int] = {}
         self._fetching: bool = False
-        self._looking: bool = False
+        self._looking_up: bool = False
 
     async def signal(self, signal: Signal) -> None:
         """Set the timers for progress and limits at the start; close the fetcher at the end."""
@@ -99,7 +99,7 @@ class Restorer(Actor[RestorerMessage]):
             case m.FollowAgain():
                 orders, self._unknown = list(self._unknown.values()), {}
                 for order in orders:
-                    self._look_at(order)
+                    self._look_up(order)
             case m.Arrived():
                 self._fetching = False
                 if message.epoch == self._epoch:
@@ -109,11 +109,11 @@ class Restorer(Actor[RestorerMessage]):
                 if message.epoch == self._epoch and not self._fetch_failed(message.error):
                     return
             case m.TakenIn():
-                self._given -= 1
+                self._unacknowledged -= 1
             case m.LookAtLimits():
-                self._look_at_limits()
+                self._check_limits()
             case m.LookAtProgress():
-                self._look_at_progress()
+                self._check_progress()
             case m.LimitsKnown():
                 self._note_limits(message)
             case m.StopRestoring():
@@ -130,7 +130,7 @@ class Restorer(Actor[RestorerMessage]):
     def _take_on(self, order: m.Restore | m.Follow) -> None:
         task = order.task
         self._orders[task] = order
-        self._seen = {}
+        self._last_positions = {}
         self._unknown.pop(task, None)
         for changelog in order.changelogs:
             self._task_of[changelog] = task
@@ -141,13 +141,13 @@ class Restorer(Actor[RestorerMessage]):
         else:
             self._missing.pop(task, None)
         self._assign()
-        self._look_at(order)
+        self._look_up(order)
 
-    def _look_at(self, order: m.Restore | m.Follow) -> None:
+    def _look_up(self, order: m.Restore | m.Follow) -> None:
         if self._orders.get(order.task) is order:
-            self.ctx.pipe(self._look(order), _ends_known, partial(_no_ends, order))
+            self.ctx.pipe(self._offsets_of(order), _ends_known, partial(_no_ends, order))
 
-    async def _look(self, order: m.Restore | m.Follow) -> m.ChangelogEnds:
+    async def _offsets_of(self, order: m.Restore | m.Follow) -> m.ChangelogEnds:
         # Before the ends: a cleanup in between then shows as an offset that is out of range.
         begins = await self._log.begin_offsets(order.changelogs)
         # Include open transactions. The transaction behind the committed offsets may lack its
@@ -164,7 +164,7 @@ class Restorer(Actor[RestorerMessage]):
             changelog: self._positions.get(changelog, told)
             for changelog, told in order.changelogs.items()
         }
-        starts = {one: self._behind_marker(at, found.begins[one]) for one, at in starts.items()}
+        starts = {one: self._after_marker(at, found.begins[one]) for one, at in starts.items()}
         beyond = {
             one: f"{one} has offsets {found.begins[one]} to {found.ends[one]}, the store is at {at}"
             for one, at in starts.items()
@@ -188,7 +188,7 @@ class Restorer(Actor[RestorerMessage]):
                 else:
                     self._ends[changelog] = end
         self._assign()
-        self._tell_restored(order.task)
+        self._report_restored(order.task)
 
     def _ends_unknown(self, found: m.EndsUnknown) -> None:
         order = found.order
@@ -201,7 +201,7 @@ class Restorer(Actor[RestorerMessage]):
             self._unknown[order.task] = order
             self._rest(found.error)
 
-    def _behind_marker(self, at: int | None, begin: int) -> int | None:
+    def _after_marker(self, at: int | None, begin: int) -> int | None:
         """Return the offset to continue from.
 
         With exactly-once, a commit marker follows a store's last record: its deletion is no loss.
@@ -224,7 +224,7 @@ class Restorer(Actor[RestorerMessage]):
             self._task_of.pop(changelog, None)
             self._limits.forget(changelog)
 
-    def _look_at_limits(self) -> None:
+    def _check_limits(self) -> None:
         """Look up the committed offsets of followed changelogs, one request at a time.
 
         Without a coordinator an answer takes long.
@@ -235,12 +235,12 @@ class Restorer(Actor[RestorerMessage]):
             if isinstance(order, m.Follow)
             for changelog in order.changelogs
         ]
-        if not self._looking and self._limits.among(followed):
-            self._looking = True
+        if not self._looking_up and self._limits.among(followed):
+            self._looking_up = True
             self.ctx.pipe(self._limits.look(followed), m.LimitsKnown, _no_limits)
 
     def _note_limits(self, found: m.LimitsKnown) -> None:
-        self._looking = False
+        self._looking_up = False
         self._limits.note(
             {
                 changelog: limit
@@ -250,14 +250,14 @@ class Restorer(Actor[RestorerMessage]):
         )
         self._assign()
 
-    def _look_at_progress(self) -> None:
+    def _check_progress(self) -> None:
         """Log a warning when restoring makes no progress.
 
         The wait itself is unbounded: a task that went on without the records would compute wrong
         results.
         """
         here = {changelog: self._positions[changelog] for changelog in self._ends}
-        if here and here == self._seen and self._given <= _AHEAD:
+        if here and here == self._last_positions and self._unacknowledged <= _AHEAD:
             told = "; ".join(
                 f"{changelog} of task {self._task_of[changelog]} at {at} of {self._ends[changelog]}"
                 for changelog, at in here.items()
@@ -268,7 +268,7 @@ class Restorer(Actor[RestorerMessage]):
                 _PROGRESS_SECONDS,
                 told,
             )
-        self._seen = here
+        self._last_positions = here
 
     # --- records ----------------------------------------------------------------------------------
 
@@ -277,7 +277,7 @@ class Restorer(Actor[RestorerMessage]):
         # Also without records: the log answers again, so the next failure starts with a short
         # pause.
         if known:
-            self._rests.succeeded()
+            self._backoff.succeeded()
             # Before Restored below: messages keep their order, so all records are applied by then.
             self._give(known)
         reached: list[TaskId] = []
@@ -290,7 +290,7 @@ class Restorer(Actor[RestorerMessage]):
         if reached or any(self._limits.reached(one.partition, one.next_offset) for one in known):
             self._assign()
             for task in reached:
-                self._tell_restored(task)
+                self._report_restored(task)
 
     def _give(self, fetched: Sequence[Fetched]) -> None:
         most = _AT_ONCE if self._ends else _AT_ONCE_STANDBY
@@ -302,7 +302,7 @@ class Restorer(Actor[RestorerMessage]):
             if records >= most or one is fetched[-1]:
                 # Counted per message: TakenIn acknowledges one when its records are in the stores,
                 # which bounds the memory of records on their way.
-                self._given += 1
+                self._unacknowledged += 1
                 self._state.tell(m.RestoredRecords(part))
                 part, records = [], 0
 
@@ -313,11 +313,11 @@ class Restorer(Actor[RestorerMessage]):
         if missing is not None:
             missing.discard(changelog)
 
-    def _tell_restored(self, task: TaskId) -> None:
+    def _report_restored(self, task: TaskId) -> None:
         order, missing = self._orders.get(task), self._missing.get(task)
         if order is not None and missing is not None and not missing:
             self._forget(task)
-            self._state.tell(m.Restored(task, order.ticket))
+            self._state.tell(m.Restored(task, order.order_id))
 
     def _assign(self) -> None:
         """Read the changelogs of tasks to run, if there are any; else those of standbys."""
@@ -339,7 +339,7 @@ class Restorer(Actor[RestorerMessage]):
             self._reading
             and not self._fetching
             # One message ahead keeps the stores busy; more would only fill memory.
-            and self._given <= _AHEAD
+            and self._unacknowledged <= _AHEAD
             and (self._ends or "rest" not in self.ctx.timers)
         ):
             self._fetching = True
@@ -360,7 +360,7 @@ class Restorer(Actor[RestorerMessage]):
             # Retention may have deleted the marker alone. Any other gap means that records are
             # lost.
             at = self._reading[error.partition]
-            if error.position == at and self._behind_marker(at, error.begin) != at:
+            if error.position == at and self._after_marker(at, error.begin) != at:
                 self._positions[error.partition] = error.begin
                 self._assign()
             elif error.position == at:
@@ -379,7 +379,7 @@ class Restorer(Actor[RestorerMessage]):
     def _rest(self, error: Exception) -> None:
         """Delay standbys: they are not urgent while other members run the tasks."""
         if "rest" not in self.ctx.timers:
-            rest = self._rests.next(self.ctx.time())
+            rest = self._backoff.next(self.ctx.time())
             _log.warning("standbys are not updated; retrying in %g s: %s", rest, error)
             self.ctx.timers.once("rest", rest, m.FollowAgain())
 

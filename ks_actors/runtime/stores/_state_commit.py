@@ -34,7 +34,7 @@ class StateCommit:
         stores: Mapping[TaskId, TaskStores],
         changelog: Callable[[str], str],
         collector: Ref[m.CollectorMessage],
-        residents: StoreRegistry,
+        store_registry: StoreRegistry,
         turn: Callable[[float | None], Awaitable[float]],
         *,
         batch_bytes: int,
@@ -42,7 +42,7 @@ class StateCommit:
         self._stores = stores
         self._changelog = changelog
         self._collector = collector
-        self._residents = residents
+        self._store_registry = store_registry
         self._turn = turn
         self._batch_bytes: int = batch_bytes
 
@@ -58,7 +58,7 @@ class StateCommit:
                     for task, token in message.frozen.tokens.items():
                         self._stores[task].persist_unlogged(token)
                 case m.CommitSucceeded():
-                    self._keep(message)
+                    self._publish(message)
                 case _:
                     assert_never(message)
         except Exception as error:  # noqa: BLE001 - the committer decides what it means
@@ -101,10 +101,10 @@ class StateCommit:
                 found[name] = end
         return found
 
-    def _keep(self, message: m.CommitSucceeded) -> None:
+    def _publish(self, message: m.CommitSucceeded) -> None:
         # Queries report the position of tasks without stores, too.
-        for task in message.frozen.tasks.keys() & self._residents.stateless.keys():
-            self._residents.committed(task, message.frozen)
+        for task in message.frozen.tasks.keys() & self._store_registry.stateless.keys():
+            self._store_registry.committed(task, message.frozen)
         for task, token in message.frozen.tokens.items():
             stores = self._stores.get(task)
             # Closed since the freeze. The commit holds anyway: the next opening finds it in the
@@ -112,4 +112,4 @@ class StateCommit:
             if stores is None:
                 continue
             stores.keep(token, self._ends(task, stores, message))
-            self._residents.committed(task, message.frozen)
+            self._store_registry.committed(task, message.frozen)

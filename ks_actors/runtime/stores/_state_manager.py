@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ks_actors.records import TaskId
     from ks_actors.runtime.snapshots import SnapshotSource
     from ks_actors.runtime.stores._restore_progress import Progress
-    from ks_actors.runtime.stores._task_directories import Disk
+    from ks_actors.runtime.stores._task_directories import TaskDirectories
     from ks_actors.state import TaskStores
     from ks_actors.task import RecordContextHolder, StoreRegistry, TaskLife
 
@@ -66,9 +66,9 @@ class StateManager(Actor[StateManagerMessage]):
         collector: Ref[m.CollectorMessage],
         instance: Ref[m.InstanceMessage],
         progress: Progress,
-        disk: Disk,
+        task_directories: TaskDirectories,
         cleanup_seconds: float,
-        residents: StoreRegistry,
+        store_registry: StoreRegistry,
         work_time: Callable[[], float],
         pausing: Callable[[], bool],
         source: SnapshotSource | None = None,
@@ -82,19 +82,19 @@ class StateManager(Actor[StateManagerMessage]):
         self._manager = manager
         self._instance = instance
         self._progress = progress
-        self._disk = disk
+        self._task_directories = task_directories
         self._cleanup_seconds = cleanup_seconds
-        self._residents = residents
+        self._store_registry = store_registry
         self._work_time = work_time
         self._pausing = pausing
         self._source = source
-        self._held: dict[TaskId, StoreEntry] = {}
+        self._entries: dict[TaskId, StoreEntry] = {}
         # The open ones.
         self._stores: dict[TaskId, TaskStores] = {}
         self._by_changelog: dict[TopicPartition, tuple[TaskId, str]] = {}
         self._writing = Writing(
             self._stores,
-            residents,
+            store_registry,
             pausing=pausing,
             clock=work_time,
             soon=self._step_soon,
@@ -103,19 +103,19 @@ class StateManager(Actor[StateManagerMessage]):
             taken=lambda: restorer().offer(m.TakenIn()),
         )
         self._commit = StateCommit(
-            self._stores, changelog, collector, residents, self._turn, batch_bytes=batch_bytes
+            self._stores, changelog, collector, store_registry, self._turn, batch_bytes=batch_bytes
         )
-        self._kept: int = 0
+        self._commits: int = 0
 
     def signal(self, signal: Signal) -> None:
         """Start the timers for idle flushes and cleanup."""
         if isinstance(signal, Started):
-            self._points = Checkpoints(
+            self._checkpoints = Checkpoints(
                 self._stores,
-                self._residents,
+                self._store_registry,
                 self._turn,
                 self.ctx.blocking,
-                self._point_in,
+                self._checkpoint_in,
                 self._pausing,
             )
             self.ctx.timers.every("idle", _IDLE_SECONDS, m.LookIdle())
@@ -127,9 +127,9 @@ class StateManager(Actor[StateManagerMessage]):
         Read them on the loop, and do not keep them over an `await`.
         """
         return {
-            task: held.stores
-            for task, held in self._held.items()
-            if held.standing_by and held.is_open
+            task: entry.stores
+            for task, entry in self._entries.items()
+            if entry.standing_by and entry.is_open
         }
 
     async def let_go(self, blocking: Callable[[Callable[[], None]], Awaitable[None]]) -> None:
@@ -138,11 +138,11 @@ class StateManager(Actor[StateManagerMessage]):
         Call this only when all users of the stores have ended, which is later than this actor's
         end.
         """
-        for held in self._held.values():
+        for entry in self._entries.values():
             # No open is awaited any more.
             # The opening may never finish now, and `_close_all` waits for this event.
-            held.opened.set()
-        for error in await self._close_all(tuple(self._held), blocking, clean=False):
+            entry.opened.set()
+        for error in await self._close_all(tuple(self._entries), blocking, clean=False):
             _log.warning("could not close stores: %s", error)
 
     async def receive(  # noqa: C901, PLR0912 - one branch per message
@@ -157,43 +157,43 @@ class StateManager(Actor[StateManagerMessage]):
             case m.Recycle():
                 await self._recycle(message)
             case m.AskOffsets():
-                self._tell_offsets(message)
+                self._report_offsets(message)
             case m.Opened():
-                held = self._held.get(message.task)
+                entry = self._entries.get(message.task)
                 # It may be closed meanwhile, and opened again.
-                if held is not None and held.opened.is_set() and not held.is_open:
-                    self._read_on(held)
+                if entry is not None and entry.opened.is_set() and not entry.is_open:
+                    self._read_on(entry)
             case m.OpenFailed():
                 await self._open_failed(message)
             case m.RestoredRecords():
                 await self._take_in(message.fetched)
-                self._writing.took_in(
+                self._writing.applied(
                     found[0]
                     for one in message.fetched
                     if (found := self._by_changelog.get(one.partition)) is not None
                 )
             case m.Restored():
-                held = self._held.get(message.task)
+                entry = self._entries.get(message.task)
                 # A task that was closed and opened again has a newer order: this answer is about
                 # the old one.
-                if held is not None and held.restoring and held.ticket == message.ticket:
-                    self._hand_over(held)
+                if entry is not None and entry.restoring and entry.order_id == message.order_id:
+                    self._hand_over(entry)
             case m.RestoreFailed():
                 self._instance.tell(m.Fatal(message.error, rolled_back=False))
             case m.EncodeChangelog() | m.PersistUnlogged() | m.CommitSucceeded():
                 await self._commit.take_part(message)
                 if isinstance(message, m.CommitSucceeded):
-                    self._kept += 1
+                    self._commits += 1
                     self._writing.begin(changed=message.frozen.tokens)
             case m.LookIdle():
-                self._writing.begin(idle=self._kept == 0)
-                self._kept = 0
+                self._writing.begin(idle=self._commits == 0)
+                self._commits = 0
             case m.Corrupted():
                 await self._start_over(message)
             case m.FlushStep():
                 self._writing.step()
             case m.TakeCheckpoint() | m.CheckpointStep():
-                await self._points.take_part(message)
+                await self._checkpoints.take_part(message)
             case m.CleanUp() | m.CleanedUp():
                 self._clean_up(message)
             case m.CloseStores():
@@ -205,25 +205,25 @@ class StateManager(Actor[StateManagerMessage]):
 
     def _begin(self, order: m.OpenTask) -> None:
         """Open and restore a task; a standby continues from its state."""
-        held = self._held.get(order.task)
-        if held is None:
+        entry = self._entries.get(order.task)
+        if entry is None:
             self._open(order.task, order)
             return
-        if not held.standing_by:
+        if not entry.standing_by:
             return  # a failed task is given up with all others
-        if held.is_open:
+        if entry.is_open:
             # Before `order` is set: the entry must still count as a standby.
-            self._progress.promoted(held, self._changelogs(held))
-        held.order = order
+            self._progress.promoted(entry, self._changelogs(entry))
+        entry.order = order
         # The record context still has the state of the time when the task last ran here.
-        held.current.begin_anew()
-        if held.is_open:
-            begin_anew(held.life)
-            self._read_on(held)
+        entry.current.begin_anew()
+        if entry.is_open:
+            begin_anew(entry.life)
+            self._read_on(entry)
 
     def _stand_by(self, task: TaskId) -> None:
-        held = self._held.get(task)
-        if held is None:
+        entry = self._entries.get(task)
+        if entry is None:
             self._open(task, None)
 
     def _open(
@@ -245,48 +245,48 @@ class StateManager(Actor[StateManagerMessage]):
                     m.Assign(task, order.positions, None, current, order.assignment, life)
                 )
             return
-        held = self._held[task] = StoreEntry(task, stores, current, order, life)
-        held.wiped, stores.unfit = wiped, unfit
-        held.offsets = self._disk.used(task)
+        entry = self._entries[task] = StoreEntry(task, stores, current, order, life)
+        entry.wiped, stores.unfit = wiped, unfit
+        entry.offsets = self._task_directories.used(task)
         self.ctx.pipe(
-            self._open_stores(held), partial(_opened, task=task), partial(m.OpenFailed, task)
+            self._open_stores(entry), partial(_opened, task=task), partial(m.OpenFailed, task)
         )
 
-    async def _open_stores(self, held: StoreEntry) -> None:
+    async def _open_stores(self, entry: StoreEntry) -> None:
         try:
             await (
-                self.ctx.blocking(held.stores.open)
+                self.ctx.blocking(entry.stores.open)
                 if self._source is None
-                else self._source.open(held, self.ctx.blocking)
+                else self._source.open(entry, self.ctx.blocking)
             )
         finally:
             # Also after a failure: closing waits for this event.
-            held.opened.set()
+            entry.opened.set()
 
     async def _open_failed(self, failed: m.OpenFailed) -> None:
-        held = self._held.pop(failed.task, None)
-        if held is None:
+        entry = self._entries.pop(failed.task, None)
+        if entry is None:
             return
-        if isinstance(failed.error, TaskCorrupted) and not held.wiped:
+        if isinstance(failed.error, TaskCorrupted) and not entry.wiped:
             # Do not trust the files: the changelog has all of the state.
-            await self._give_up(held, str(failed.error))
+            await self._give_up(entry, str(failed.error))
         else:
-            end_life(held.life)
-            self._disk.released(failed.task, held.offsets)
+            end_life(entry.life)
+            self._task_directories.released(failed.task, entry.offsets)
             self._instance.tell(m.Fatal(failed.error, rolled_back=False))
 
-    async def _give_up(self, held: StoreEntry, reason: str) -> None:
+    async def _give_up(self, entry: StoreEntry, reason: str) -> None:
         try:
-            await self.ctx.blocking(partial(held.stores.give_up, reason))
+            await self.ctx.blocking(partial(entry.stores.give_up, reason))
         except Exception as error:  # noqa: BLE001 - a full disk, say: the handler decides
             self._instance.tell(m.Fatal(error, rolled_back=False))
         else:
-            self._open(held.task, held.order, life=held.life, wiped=True)
+            self._open(entry.task, entry.order, life=entry.life, wiped=True)
 
     async def _start_over(self, message: m.Corrupted) -> None:
         """Give up stores of a task that restores or is a standby, and restore them."""
-        held = self._held.get(message.task)
-        if held is None or held.lent or not held.is_open:
+        entry = self._entries.get(message.task)
+        if entry is None or entry.lent or not entry.is_open:
             return
         unfit = {
             self._by_changelog[one][1]: reason
@@ -295,69 +295,70 @@ class StateManager(Actor[StateManagerMessage]):
         }
         # Removed before the first await, so that no other message finds the entry while it is
         # closed.
-        del self._held[message.task]
-        self._residents.leave(message.task)
+        del self._entries[message.task]
+        self._store_registry.leave(message.task)
         await self._forget(frozenset({message.task}))
         self._stores.pop(message.task, None)
-        await self.ctx.blocking(partial(held.stores.close, clean=False))
+        await self.ctx.blocking(partial(entry.stores.close, clean=False))
         if unfit:
             # Only the stores that do not match are deleted; the others keep their files.
-            self._open(held.task, held.order, life=held.life, unfit=unfit)
+            self._open(entry.task, entry.order, life=entry.life, unfit=unfit)
         else:
-            await self._give_up(held, message.reason)
+            await self._give_up(entry, message.reason)
 
-    def _changelogs(self, held: StoreEntry) -> dict[TopicPartition, str]:
+    def _changelogs(self, entry: StoreEntry) -> dict[TopicPartition, str]:
         return {
-            TopicPartition(self._changelog(name), held.task.partition): name
-            for name in held.stores.logged
+            TopicPartition(self._changelog(name), entry.task.partition): name
+            for name in entry.stores.logged
         }
 
-    def _read_on(self, held: StoreEntry) -> None:
+    def _read_on(self, entry: StoreEntry) -> None:
         """Have the changelogs of an open task read: to their ends, or for a standby without end."""
-        task = held.task
-        held.life.to(TaskState.RESTORING)
-        if held.order is None:
-            held.life.to(TaskState.RUNNING)
-        self._stores[task] = held.stores
-        held.is_open = True
-        held.stores.restoring = held.order is not None
+        task = entry.task
+        entry.life.to(TaskState.RESTORING)
+        if entry.order is None:
+            entry.life.to(TaskState.RUNNING)
+        self._stores[task] = entry.stores
+        entry.is_open = True
+        entry.stores.restoring = entry.order is not None
         # Answers of the restorer to earlier orders become stale.
-        held.ticket += 1
-        (self._residents.standby if held.order is None else self._residents.restoring)(
-            task, held.stores
+        entry.order_id += 1
+        (self._store_registry.standby if entry.order is None else self._store_registry.restoring)(
+            task, entry.stores
         )
-        names = self._changelogs(held)
+        names = self._changelogs(entry)
         self._by_changelog.update((changelog, (task, name)) for changelog, name in names.items())
-        starts = {changelog: held.stores.next_offset(name) for changelog, name in names.items()}
-        self._progress.started(held, names, starts)
-        if held.order is None:
-            self._restorer().tell(m.Follow(task, starts, held.ticket))
+        starts = {changelog: entry.stores.next_offset(name) for changelog, name in names.items()}
+        self._progress.started(entry, names, starts)
+        if entry.order is None:
+            self._restorer().tell(m.Follow(task, starts, entry.order_id))
         elif starts:
-            self._restorer().tell(m.Restore(task, starts, held.ticket))
+            self._restorer().tell(m.Restore(task, starts, entry.order_id))
         else:
-            self._hand_over(held)
+            self._hand_over(entry)
 
     async def _take_in(self, fetched: Sequence[Fetched]) -> None:
         began = await self._turn(None)
         for one in fetched:
             found = self._by_changelog.get(one.partition)
-            held = None if found is None else self._held.get(found[0])
-            if found is None or held is None or held.lent or held.failed:
+            entry = None if found is None else self._entries.get(found[0])
+            if found is None or entry is None or entry.lent or entry.failed:
                 continue
-            while held.standing_by and self._pausing():  # noqa: ASYNC110 - some ms at each commit
+            while entry.standing_by and self._pausing():  # noqa: ASYNC110 - some ms at each commit
                 # Workers pause for a commit: standbys can wait.
                 await asyncio.sleep(_REST_SECONDS)
             try:
-                held.stores.restore(found[1], one.batch, one.next_offset)
+                entry.stores.restore(found[1], one.batch, one.next_offset)
             except Exception as error:  # noqa: BLE001 - a foreign record, say: the handler decides
-                held.failed = True
+                entry.failed = True
                 self._instance.tell(
                     m.Fatal(
-                        unrestored(held.task, held.stores, found[1], one, error), rolled_back=False
+                        unrestored(entry.task, entry.stores, found[1], one, error),
+                        rolled_back=False,
                     )
                 )
                 continue
-            self._progress.moved(held, found[1], one)
+            self._progress.moved(entry, found[1], one)
             began = await self._turn(began)
 
     async def _turn(self, began: float | None) -> float:
@@ -368,56 +369,58 @@ class StateManager(Actor[StateManagerMessage]):
             await asyncio.sleep(0)
         return self._work_time()
 
-    def _hand_over(self, held: StoreEntry) -> None:
-        order = held.order
+    def _hand_over(self, entry: StoreEntry) -> None:
+        order = entry.order
         assert order is not None
-        self._progress.ended(held, self._changelogs(held))
+        self._progress.ended(entry, self._changelogs(entry))
         # From here on the task manager owns the stores; this actor only commits, flushes and closes
         # them.
-        held.lent = True
-        held.stores.restoring = False
-        positions = continued(held, order.positions, exact=self._exact)
+        entry.lent = True
+        entry.stores.restoring = False
+        positions = continued(entry, order.positions, exact=self._exact)
         self._manager.tell(
-            m.Assign(held.task, positions, held.stores, held.current, order.assignment, held.life)
+            m.Assign(
+                entry.task, positions, entry.stores, entry.current, order.assignment, entry.life
+            )
         )
         # Much of the restored state may still be in memory: flush it, so that a crash costs less.
-        self._writing.begin(changed=(held.task,))
+        self._writing.begin(changed=(entry.task,))
 
     # --- standbys ---------------------------------------------------------------------------------
 
     async def _recycle(self, message: m.Recycle) -> None:
         for task in sorted(message.tasks):
-            held = self._held.get(task)
-            if held is None:
+            entry = self._entries.get(task)
+            if entry is None:
                 self._open(task, None)
-            elif not held.standing_by:
-                await self._make_standby(held)
+            elif not entry.standing_by:
+                await self._make_standby(entry)
         message.reply.tell(None)
 
-    async def _make_standby(self, held: StoreEntry) -> None:
-        if held.restoring and held.is_open:
-            self._progress.suspended(held, self._changelogs(held))
-        held.order, held.lent, held.stores.restoring = None, False, False
-        if held.is_open:
+    async def _make_standby(self, entry: StoreEntry) -> None:
+        if entry.restoring and entry.is_open:
+            self._progress.suspended(entry, self._changelogs(entry))
+        entry.order, entry.lent, entry.stores.restoring = None, False, False
+        if entry.is_open:
             try:
                 # Uncommitted changes of the active role: the changelog that the standby follows
                 # lacks them.
-                held.stores.drop()
+                entry.stores.drop()
             except TaskCorrupted as spoiled:
                 # Handled later like any corruption: `_recycle` must answer, or the handover stands
                 # still.
-                self.ctx.self_ref.tell(m.Corrupted(held.task, str(spoiled)))
+                self.ctx.self_ref.tell(m.Corrupted(entry.task, str(spoiled)))
             began = await self._turn(None)
-            for _ in held.stores.settle_steps():
+            for _ in entry.stores.settle_steps():
                 began = await self._turn(began)
-            begin_anew(held.life)
-            self._read_on(held)
+            begin_anew(entry.life)
+            self._read_on(entry)
 
-    def _tell_offsets(self, message: m.AskOffsets) -> None:
-        here = {task: held.offset_sum for task, held in self._held.items() if not held.lent}
+    def _report_offsets(self, message: m.AskOffsets) -> None:
+        here = {task: entry.offset_sum for task, entry in self._entries.items() if not entry.lent}
         message.reply.tell(
             {
-                **self._disk.offsets,
+                **self._task_directories.offsets,
                 **{task: offsets for task, offsets in here.items() if offsets is not None},
             }
         )
@@ -425,9 +428,9 @@ class StateManager(Actor[StateManagerMessage]):
     # --- to disk ----------------------------------------------------------------------------------
 
     def _flush_failed(self, task: TaskId | None, error: Exception) -> None:
-        held = None if task is None else self._held.get(task)
-        if isinstance(error, TaskCorrupted) and held is not None and held.standing_by:
-            self.ctx.self_ref.tell(m.Corrupted(held.task, str(error)))
+        entry = None if task is None else self._entries.get(task)
+        if isinstance(error, TaskCorrupted) and entry is not None and entry.standing_by:
+            self.ctx.self_ref.tell(m.Corrupted(entry.task, str(error)))
         else:
             self._instance.tell(m.Fatal(error, rolled_back=False))
 
@@ -435,7 +438,7 @@ class StateManager(Actor[StateManagerMessage]):
         # Not at once: a commit takes a few messages, and workers must not wait for a step at each.
         self.ctx.timers.once("flush", _REST_SECONDS, m.FlushStep())
 
-    def _point_in(self, seconds: float) -> None:
+    def _checkpoint_in(self, seconds: float) -> None:
         self.ctx.timers.once("point", seconds, m.CheckpointStep())
 
     def _clean_up(self, message: m.CleanUp | m.CleanedUp) -> None:
@@ -446,10 +449,12 @@ class StateManager(Actor[StateManagerMessage]):
                     message.error,
                 )
             return
-        aside = self._disk.set_old_aside(self._cleanup_seconds)
+        aside = self._task_directories.set_old_aside(self._cleanup_seconds)
         if aside:
             self.ctx.pipe(
-                self.ctx.blocking(partial(self._disk.delete, aside)), m.CleanedUp, m.CleanedUp
+                self.ctx.blocking(partial(self._task_directories.delete, aside)),
+                m.CleanedUp,
+                m.CleanedUp,
             )
 
     # --- the end ----------------------------------------------------------------------------------
@@ -457,9 +462,9 @@ class StateManager(Actor[StateManagerMessage]):
     async def _close(self, message: m.CloseStores) -> None:
         wanted = [
             task
-            for task, held in self._held.items()
+            for task, entry in self._entries.items()
             if (message.tasks is None or task in message.tasks)
-            and (message.standbys or not held.standing_by)
+            and (message.standbys or not entry.standing_by)
         ]
         await self._forget(frozenset(wanted))
         errors = await self._close_all(wanted, self.ctx.blocking, clean=message.clean)
@@ -489,21 +494,21 @@ class StateManager(Actor[StateManagerMessage]):
     ) -> list[Exception]:
         errors: list[Exception] = []
         for task in sorted(tasks):
-            held = self._held.pop(task)
+            entry = self._entries.pop(task)
             # Makes a running open give up early, for example the load of a large snapshot.
-            held.stop.set()
+            entry.stop.set()
             self._stores.pop(task, None)
-            self._residents.leave(task)
-            await held.opened.wait()  # never two threads at one store
+            self._store_registry.leave(task)
+            await entry.opened.wait()  # never two threads at one store
             try:
-                await blocking(partial(held.stores.close, clean=clean))
+                await blocking(partial(entry.stores.close, clean=clean))
             except Exception as error:  # noqa: BLE001 - the others are closed all the same
                 errors.append(error)
-            end_life(held.life)
+            end_life(entry.life)
             # Even after a failed close: the offset on disk decides where the task goes next.
-            self._disk.released(task, held.stores.stored_offset_sum)
-            if held.is_open:
-                self._progress.closed(held, self._changelogs(held))
+            self._task_directories.released(task, entry.stores.stored_offset_sum)
+            if entry.is_open:
+                self._progress.closed(entry, self._changelogs(entry))
         return errors
 
 

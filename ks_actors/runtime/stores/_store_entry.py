@@ -47,7 +47,7 @@ class StoreEntry:
         # A restored record could not be applied.
         self.failed: bool = False
         # Number of the last order to the restorer; its answers to earlier ones are stale.
-        self.ticket: int = 0
+        self.order_id: int = 0
         # The offset sum on disk, known before the stores are open.
         self.offsets: int | None = None
         # Set to make the opening thread stop.

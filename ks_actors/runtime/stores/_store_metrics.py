@@ -39,9 +39,9 @@ class TaskMetrics(NamedTuple):
     """
 
 
-async def task_metrics(residents: Iterable[RegisteredStores]) -> dict[TaskId, TaskMetrics]:
+async def task_metrics(store_registry: Iterable[RegisteredStores]) -> dict[TaskId, TaskMetrics]:
     """Return the metrics of all tasks; query their databases in a thread."""
-    found = list(residents)
+    found = list(store_registry)
     caches = [_cache_figures(one.processing) for one in found]
     commits = [one.stores.commit_times.figures() for one in found]
     memory = [one.stores.memory_bytes() for one in found]
@@ -54,4 +54,4 @@ async def task_metrics(residents: Iterable[RegisteredStores]) -> dict[TaskId, Ta
 
 def _cache_figures(task: Task | None) -> dict[str, dict[str, float]]:
     plan = None if task is None else task._plan
-    return {} if plan is None else {held.name: held.hit_ratio.figures() for held in plan.caches}
+    return {} if plan is None else {entry.name: entry.hit_ratio.figures() for entry in plan.caches}

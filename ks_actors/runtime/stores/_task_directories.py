@@ -21,7 +21,7 @@ _log = logging.getLogger("ks_actors")
 
 
 @final
-class Disk:
+class TaskDirectories:
     """The task directories below the state directory, their offsets and when each was last used.
 
     `offsets` has the sum of changelog offsets that a task's state has reached, for tasks with

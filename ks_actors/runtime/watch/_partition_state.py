@@ -41,14 +41,14 @@ class PartitionState(NamedTuple):
 class PartitionStates:
     """Read the parts of an instance from outside, on the loop, without messages or changes."""
 
-    def __init__(self, metrics: Metrics, crew: Workers) -> None:
+    def __init__(self, metrics: Metrics, workers: Workers) -> None:
         self.metrics: Metrics = metrics
-        self.crew: Workers = crew
+        self.workers: Workers = workers
         self.manager: TaskManager | None = None
         self.poller: Poller | None = None
         self.committer: Committer | None = None
-        self.keeper: StateManager | None = None
-        self.reader: Restorer | None = None
+        self.state_manager: StateManager | None = None
+        self.restorer: Restorer | None = None
 
     @property
     def paused(self) -> bool:
@@ -71,19 +71,19 @@ class PartitionStates:
         tasks = self.metrics.tasks
         for task in tuple(tasks.values()):
             for partition, queue in task.group.queues.items():
-                absent = task.absence.since
+                absent = task.thread_guard.since
                 position = queue._behind if absent is not None else queue.position
                 lag = _further(queue.lag, ends.get(partition), queue._behind)
                 yield PartitionState(
                     task.id, partition, task, position, queue.buffered, lag, absent
                 )
-        poller, keeper = self.poller, self.keeper
-        if poller is None or keeper is None:
+        poller, state_manager = self.poller, self.state_manager
+        if poller is None or state_manager is None:
             return
         for task_id in tuple(poller._pending):
             if task_id in tasks:
                 continue
-            held = keeper._held.get(task_id)
+            held = state_manager._entries.get(task_id)
             known = {} if held is None or held.order is None else held.order.positions
             for partition in poller._tasks.get(task_id, ()):
                 at = known[partition].offset if partition in known else None
@@ -121,6 +121,6 @@ def _further(lag: int | None, end: int | None, behind: int) -> int | None:
     return max(lag or 0, end - behind, 0)
 
 
-def worker_of(crew: Workers, ref: Any) -> str:
+def worker_of(workers: Workers, ref: Any) -> str:
     """Return the name of a worker."""
-    return crew.name_of(ref) or "a worker that is stopping"
+    return workers.name_of(ref) or "a worker that is stopping"

@@ -28,9 +28,12 @@ class Reasons:
     """
 
     def __init__(
-        self, standing: PartitionStates, config: StreamsConfig, unreachable: Callable[[], str]
+        self,
+        partition_states: PartitionStates,
+        config: StreamsConfig,
+        unreachable: Callable[[], str],
     ) -> None:
-        self._standing = standing
+        self._partition_states = partition_states
         self._config = config
         self._unreachable = unreachable
 
@@ -39,7 +42,7 @@ class Reasons:
 
         `call` describes a long-running call, if there is one.
         """
-        manager, poller = self._standing.manager, self._standing.poller
+        manager, poller = self._partition_states.manager, self._partition_states.poller
         if manager is None or poller is None:
             return Why.REBALANCING, "the app is starting"
         if manager._paused:
@@ -60,8 +63,11 @@ class Reasons:
     # --- a task that is not processed yet, or not any more ----------------------------------------
 
     def _on_its_way(self, place: PartitionState) -> Reason:
-        keeper, reader = self._standing.keeper, self._standing.reader
-        held = None if keeper is None else keeper._held.get(place.task_id)
+        state_manager, restorer = (
+            self._partition_states.state_manager,
+            self._partition_states.restorer,
+        )
+        held = None if state_manager is None else state_manager._entries.get(place.task_id)
         if held is None or held.order is None:
             return (
                 Why.REBALANCING,
@@ -73,9 +79,9 @@ class Reasons:
         if not held.is_open:
             return Why.RESTORING, "its stores are being opened"
         told = []
-        for changelog, end in () if reader is None else reader._ends.items():
-            if reader is not None and reader._task_of.get(changelog) == place.task_id:
-                told.append(f"{changelog} at {reader._positions.get(changelog)} of {end}")
+        for changelog, end in () if restorer is None else restorer._ends.items():
+            if restorer is not None and restorer._task_of.get(changelog) == place.task_id:
+                told.append(f"{changelog} at {restorer._positions.get(changelog)} of {end}")
         return (
             Why.RESTORING,
             f"its stores are being restored{': ' if told else ''}{', '.join(told)}{self._away()}",
@@ -84,7 +90,7 @@ class Reasons:
     def _failed(self, task: Task, manager: TaskManager, poller: Poller) -> Reason | None:
         if task.id in manager._suspended:
             return Why.REBALANCING, "the task is being handed over to another member of the group"
-        failures = self._standing.metrics.failures
+        failures = self._partition_states.metrics.failures
         if task.broken or task.id in manager._broken:
             return (
                 Why.RESTING,
@@ -101,9 +107,11 @@ class Reasons:
         return None
 
     def _at_work(self, task: Task, manager: TaskManager, call: str) -> Reason | None:
-        if task.absence.since is not None:
+        if task.thread_guard.since is not None:
             holder = manager._leased.get(task.id)
-            worker = "a worker" if holder is None else worker_of(self._standing.crew, holder)
+            worker = (
+                "a worker" if holder is None else worker_of(self._partition_states.workers, holder)
+            )
             return (
                 Why.FUNCTION,
                 f"a blocking function of the task has not returned, in the thread of {worker}",
@@ -113,7 +121,7 @@ class Reasons:
     # --- causes that hold up all tasks ------------------------------------------------------------
 
     def _held_up(self, task: Task, manager: TaskManager) -> Reason | None:
-        committer, metrics = self._standing.committer, self._standing.metrics
+        committer, metrics = self._partition_states.committer, self._partition_states.metrics
         phase = Phase.IDLE if committer is None else committer._phase.state
         draining = manager._drains.under_way(task)
         if draining and task.in_flight:
@@ -167,7 +175,7 @@ class Reasons:
         return None
 
     def _commit_waits(self, phase: Phase, manager: TaskManager) -> str:
-        tasks = self._standing.metrics.tasks.values()
+        tasks = self._partition_states.metrics.tasks.values()
         if phase is Phase.PAUSING:
             if manager._drains._reply is not None:
                 busy = [
@@ -180,7 +188,7 @@ class Reasons:
                     if busy
                     else "it waits for tasks to forward the updates in their caches"
                 )
-            absent = [f"task {task.id}" for task in tasks if task.absence.since is not None]
+            absent = [f"task {task.id}" for task in tasks if task.thread_guard.since is not None]
             return (
                 "it waits for workers to "
                 f"pause{', which are busy with ' if absent else ''}{', '.join(absent)}"
@@ -200,12 +208,12 @@ class Reasons:
                 Why.PARTITION,
                 f"the task waits for {other.partition}, {self._why_missing(other, poller)}",
             )
-        crew = self._standing.crew
-        if not len(crew):
+        workers = self._partition_states.workers
+        if not len(workers):
             return Why.NO_WORKER, "there is no worker; App.add_worker starts one"
         holder = manager._leased.get(task.id)
         if holder is not None:
-            return Why.WORKER, f"{worker_of(crew, holder)} has the task and has not returned it"
+            return Why.WORKER, f"{worker_of(workers, holder)} has the task and has not returned it"
         if task.in_flight and not task.draining.room():
             return (
                 Why.ASYNC_CALL,
@@ -217,7 +225,7 @@ class Reasons:
         if not manager._idle:
             held: dict[str, list[str]] = {}
             for task_id, ref in manager._leased.items():
-                held.setdefault(worker_of(crew, ref), []).append(str(task_id))
+                held.setdefault(worker_of(workers, ref), []).append(str(task_id))
             busy = "; ".join(
                 f"{worker} with task {', '.join(tasks)}" for worker, tasks in held.items()
             )
@@ -277,7 +285,7 @@ class Reasons:
         config = self._config
         queues = [
             queue
-            for task in self._standing.metrics.tasks.values()
+            for task in self._partition_states.metrics.tasks.values()
             for queue in task.group.queues.values()
         ]
         most = max(queues, key=_buffered, default=None)

@@ -68,8 +68,8 @@ class StandstillTimes:
     was reset.
     """
 
-    def __init__(self, standing: PartitionStates, bound: float) -> None:
-        self._standing = standing
+    def __init__(self, partition_states: PartitionStates, bound: float) -> None:
+        self._partition_states = partition_states
         self._slow: float = max(bound, 2 * _SLOW_S) / 2
         self._seen: dict[_Key, StandstillSince] = {}
         self._calls: dict[tuple[TaskId, str], _UnderWay] = {}
@@ -85,7 +85,7 @@ class StandstillTimes:
 
         Log those that have resumed after a warning.
         """
-        metrics = self._standing.metrics
+        metrics = self._partition_states.metrics
         if metrics.commits != self._commits:
             # A commit has succeeded since the last look, so the last failure is over.
             self._commits = metrics.commits
@@ -93,7 +93,7 @@ class StandstillTimes:
         calls = self._look_at_calls(now)
         before, self._seen = self._seen, {}
         found: list[Found] = []
-        for place in self._standing.places(ends):
+        for place in self._partition_states.places(ends):
             key = (place.task_id, place.partition)
             slow = calls.get(place.task_id)
             origin = None if slow is None else slow.call.origin
@@ -123,7 +123,7 @@ class StandstillTimes:
         """Return, by task, the longest-running call, if it is long."""
         before, self._calls = self._calls, {}
         slowest: dict[TaskId, _UnderWay] = {}
-        for task, node, call in self._standing.calls():
+        for task, node, call in self._partition_states.calls():
             known = before.get((task.id, node))
             one = self._calls[task.id, node] = (
                 known if known is not None and known.call is call else _UnderWay(call, now, node)
@@ -145,7 +145,7 @@ class StandstillTimes:
         still.last, still.absent = position, place.absent
         if goes_on:
             still.furthest, still.still = position, now
-            self._standing.metrics.failures.pop(place.task_id, None)
+            self._partition_states.metrics.failures.pop(place.task_id, None)
         # Records held by a thread or a call wait as well.
         waits = (
             call is not None
@@ -182,7 +182,7 @@ class StandstillTimes:
         if place.absent is not None:
             # A thread has the task: all that is known is whether it is still the same slice.
             return place.absent != still.absent
-        failures = self._standing.metrics.failures
+        failures = self._partition_states.metrics.failures
         return position > still.furthest or (
             position < still.last and not (place.task_id in failures or None in failures)
         )

@@ -32,12 +32,14 @@ def task_metadata(parts: PartitionStates) -> tuple[TaskMetadata, ...]:
         task.id: TaskMetadata(task.id, task.life.state, False, tuple(sorted(task.group.queues)))
         for task in parts.metrics.tasks.values()
     }
-    for task_id, held in () if parts.keeper is None else parts.keeper._held.items():
+    for task_id, entry in (
+        () if parts.state_manager is None else parts.state_manager._entries.items()
+    ):
         # A task with open stores may have been closed, or not begun, by the task manager.
         if task_id not in found:
-            order = held.order
+            order = entry.order
             reads = () if order is None else tuple(sorted(order.positions))
-            found[task_id] = TaskMetadata(task_id, held.life.state, order is None, reads)
+            found[task_id] = TaskMetadata(task_id, entry.life.state, order is None, reads)
     if (poller := parts.poller) is not None:
         for task_id in poller._pending - found.keys():
             reads = tuple(sorted(poller._tasks.get(task_id, ())))

@@ -78,7 +78,7 @@ class Watch(Actor[WatchMessage]):
 
     def __init__(
         self,
-        standing: PartitionStates,
+        partition_states: PartitionStates,
         setup: Environment,
         log: Log,
         isolation: IsolationLevel,
@@ -87,15 +87,15 @@ class Watch(Actor[WatchMessage]):
         runs: Callable[[], bool],
         wall_time: Callable[[], int],
     ) -> None:
-        self._standing = standing
+        self._partition_states = partition_states
         self._log = log
         self._isolation = isolation
         self._runs = runs
         self._wall_time = wall_time
-        self._reasons = Reasons(standing, setup.config, unreachable)
-        self.coverage: Coverage = Coverage(log, setup, isolation, lambda: standing.assigned)
+        self._reasons = Reasons(partition_states, setup.config, unreachable)
+        self.coverage: Coverage = Coverage(log, setup, isolation, lambda: partition_states.assigned)
         self._bound: float = setup.config.stall_warning_ms / 1000
-        self._stills = StandstillTimes(standing, self._bound)
+        self._stills = StandstillTimes(partition_states, self._bound)
         self._unread = UnreadPartitions(self._bound)
         self._ends: Mapping[TopicPartition, int] = {}
         # The time of the next request to the log, and whether one is under way.
@@ -142,7 +142,7 @@ class Watch(Actor[WatchMessage]):
     # --- the look ---------------------------------------------------------------------------------
 
     def _look(self, now: float) -> None:
-        paused = self._standing.paused or not self._runs()
+        paused = self._partition_states.paused or not self._runs()
         if paused or self._was_paused:
             # Do not report a time in which processing was paused.
             self._stills.forget()
@@ -155,7 +155,7 @@ class Watch(Actor[WatchMessage]):
             for one in waiting
             if one.waited(now) >= self._bound and (one.call or not one.still.moves)
         ]
-        metrics = self._standing.metrics
+        metrics = self._partition_states.metrics
         unread = self._unread.all(self.coverage.missing)
         metrics.longest_wait = max(
             (*(one.waited(now) for one in waiting), *(now - one.since for one in unread.values())),
@@ -255,12 +255,12 @@ class Watch(Actor[WatchMessage]):
         moves = (one.still.moves and not one.call) or (
             reason in _FRESH and one.waited(now) < _LOOK_S
         )
-        if moves and not self._standing.paused:
+        if moves and not self._partition_states.paused:
             reason, text = WaitReason.PROCESSING, "its records are on their way"
         return self._made(one, one.place.partition, reason, text, now)
 
     def _idle(self, one: Found, now: float) -> Wait:
-        if self._standing.paused:
+        if self._partition_states.paused:
             return self._made(one, None, *self._reasons.of(one.place, ""), now)
         return self._made(
             one,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ks_actors.task._update_cache import HeldUpdates
+    from ks_actors.task._update_cache import UpdateCache
     from ks_actors.task.calls._in_flight import InFlight
 
 _SLICE = 1000
@@ -37,7 +37,7 @@ class Draining:
     def __init__(
         self,
         nodes: Sequence[InFlight],
-        caches: Sequence[HeldUpdates],
+        caches: Sequence[UpdateCache],
         *,
         replayable: bool = False,
         apart: bool = False,
@@ -52,7 +52,7 @@ class Draining:
         self._nodes = nodes
         self._caches = caches
         self._in_turns: bool = replayable and bool(nodes)
-        self._under_way: HeldUpdates | None = None
+        self._under_way: UpdateCache | None = None
 
     @property
     def done(self) -> bool:
@@ -133,7 +133,7 @@ class Draining:
                 return None
         return None
 
-    def _next(self) -> HeldUpdates | None:
+    def _next(self) -> UpdateCache | None:
         """Return the cache that may be flushed now."""
         cache = next((cache for cache in self._caches if cache), None)
         if cache is None or self.room() == 0:

@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 class ThreadGuard:
     """Tell whether a thread has a task: nothing on the event loop may use it then.
 
-    `since` is when that began. Callers add a function to `visits` to use the task. It is called
+    `since` is when that began. Callers add a function to `on_return` to use the task. It is called
     when the thread returns, before the next one can begin.
     """
 
-    __slots__ = ("since", "visits")
+    __slots__ = ("on_return", "since")
 
     def __init__(self) -> None:
         self.since: float | None = None
-        self.visits: list[Callable[[], None]] = []
+        self.on_return: list[Callable[[], None]] = []
 
     def begin(self) -> None:
         """Record that a thread takes the task."""
@@ -33,6 +33,6 @@ class ThreadGuard:
         """
         self.since = None
         if quiet:
-            visits, self.visits = self.visits, []
-            for visit in visits:
+            on_return, self.on_return = self.on_return, []
+            for visit in on_return:
                 visit()

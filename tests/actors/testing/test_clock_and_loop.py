@@ -62,7 +62,7 @@ def test_the_loop_jumps_only_when_nothing_is_ready() -> None:
 
 
 def test_idle_is_reached_without_a_jump() -> None:
-    """Who waits for idle gets it before the next timer."""
+    """A wait for idle ends before the next timer."""
 
     async def main() -> tuple[float, bool]:
         loop = asyncio.get_running_loop()
@@ -161,7 +161,7 @@ def test_time_stands_still_while_a_socket_may_bring_something() -> None:
 
 
 async def test_advance_fires_in_due_order_and_waits_for_quiet_after_each(actor_kit: TestKit) -> None:
-    """What one timer leads to has happened before the next one fires."""
+    """All consequences of one timer have happened before the next one fires."""
     ref, log = await do(actor_kit)
 
     def chain(me: Do) -> None:
@@ -206,7 +206,7 @@ def test_run_gives_a_kit_on_a_virtual_loop() -> None:
     assert run(test, seed=3) == 100
 
 
-async def test_what_is_due_now_happens_before_it_is_quiet(actor_kit: TestKit) -> None:
+async def test_due_timers_fire_before_it_is_quiet(actor_kit: TestKit) -> None:
     """A timer without delay needs no time to go by."""
     ref, log = await do(actor_kit)
     ref.tell(lambda me: me.ctx.timers.once("k", 0, "due"))

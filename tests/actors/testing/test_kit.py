@@ -108,7 +108,7 @@ def test_the_end_of_the_block_waits_for_no_real_deadline(loop_factory: Loop) -> 
     on(loop_factory, test)
 
 
-def test_what_is_left_in_failures_is_raised_at_the_end_with_the_seed(loop_factory: Loop) -> None:
+def test_remaining_failures_are_raised_at_the_end_with_the_seed(loop_factory: Loop) -> None:
     """A failure does not interrupt the test, and is not lost."""
 
     async def test(kit: TestKit) -> str:
@@ -136,8 +136,8 @@ def test_an_error_of_the_test_gets_the_seed_as_a_note() -> None:
     assert caught.value.__notes__ == ["actors test kit: seed 7"]
 
 
-async def test_a_probe_receives_in_order_and_says_what_came_instead(actor_kit: TestKit) -> None:
-    """The error names what was expected, what came, and the state of things."""
+async def test_a_probe_receives_in_order_and_names_the_message_that_came_instead(actor_kit: TestKit) -> None:
+    """The error names the expected and the received message, and the state of things."""
     probe = actor_kit.probe(object)
     other, _ = await do(actor_kit, "other")
     other.tell(boom)
@@ -184,7 +184,7 @@ async def test_silent_fails_when_something_came(actor_kit: TestKit) -> None:
 
 
 async def test_a_probe_watches_and_sees_ends_and_pressure(actor_kit: TestKit) -> None:
-    """terminated() takes the failure off the list of what is raised at the end, and fails for who lives."""
+    """terminated() removes the failure from those that are raised at the end, and fails for a living actor."""
     probe = actor_kit.probe(object)
     ref, _ = await do(actor_kit, mailbox=Mailbox(watermarks=(0, 1)))
     other, _ = await do(actor_kit, "other")
@@ -270,7 +270,7 @@ async def _await(ask: Any) -> Any:
     return await ask
 
 
-def test_what_is_due_now_happens_before_it_is_quiet(loop_factory: Loop) -> None:
+def test_due_timers_fire_before_it_is_quiet(loop_factory: Loop) -> None:
     """On any loop."""
 
     async def test(kit: TestKit) -> None:

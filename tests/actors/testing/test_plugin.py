@@ -76,7 +76,7 @@ def test_a_marker_asks_for_several_runs_and_the_option_overrides_it(pytester: py
 
 @pytest.mark.parametrize(("option", "text"), [("--actors-seed=x", "must be a number or 'random'"), ("--actors-runs=-1", "must be at least 1")])
 def test_an_impossible_option_is_refused(pytester: pytest.Pytester, option: str, text: str) -> None:
-    """With a message that says what is possible."""
+    """With a message that lists the possible values."""
     pytester.makepyfile(RACE)
     result = run(pytester, option)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
@@ -109,7 +109,7 @@ def test_other_tests_keep_their_loop(pytester: pytest.Pytester) -> None:
     run(pytester).assert_outcomes(passed=3, failed=1)
 
 
-def test_without_pytest_asyncio_the_fixture_says_what_is_missing(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pytest_asyncio_the_fixture_names_the_package(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     """The plugin itself loads, so that other tests run."""
     pytester.makeini("[pytest]\n")
     pytester.makepyfile(

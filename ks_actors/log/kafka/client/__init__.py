@@ -1,6 +1,6 @@
 """Connections to brokers."""
 
-from ks_actors.log.kafka.client._backoff import LEAST_S, Failures
+from ks_actors.log.kafka.client._backoff import LEAST_S, Backoff
 from ks_actors.log.kafka.client._client import GROUP, TRANSACTION, KafkaClient
 from ks_actors.log.kafka.client._connections import PRODUCE, Unavailable
 from ks_actors.log.kafka.client._loop_thread import LoopThread, begin_in_thread
@@ -12,7 +12,7 @@ __all__ = [
     "LEAST_S",
     "PRODUCE",
     "TRANSACTION",
-    "Failures",
+    "Backoff",
     "KafkaClient",
     "KafkaOptions",
     "Lookups",

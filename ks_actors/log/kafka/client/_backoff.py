@@ -14,7 +14,7 @@ LEAST_S: Final = _LEAST_MS / 1000
 
 
 @final
-class Failures:
+class Backoff:
     """Count failures in a row; another kind of failure restarts the backoff.
 
     A retry is more frequent while a broker takes no connections (`away`) than while it answers with

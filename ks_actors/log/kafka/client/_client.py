@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, final
 from aiokafka.conn import collect_hosts  # type: ignore[import-untyped]
 
 from ks_actors._errors import LogClosed, LogError, LogTimeout, UnknownTopicOrPartition
-from ks_actors.log.kafka.client._backoff import Failures
+from ks_actors.log.kafka.client._backoff import Backoff
 from ks_actors.log.kafka.client._connections import (
     COORDINATION,
     MAIN,
@@ -150,7 +150,7 @@ class KafkaClient:
         """
         limit_ms = self.options.api_timeout_ms if timeout_ms is None else timeout_ms
         deadline = asyncio.get_running_loop().time() + limit_ms / 1000
-        failures = Failures()
+        backoff = Backoff()
         refusals = Refusals(what)
         soon = _SOON_S
         last: LogError | None = None
@@ -172,7 +172,7 @@ class KafkaClient:
                                 _SOON_S, min(soon * 1.5, self.options.retry_backoff_ms / 1000)
                             )
                             continue
-                    pause = failures.pause_s(self.options, away=last.away)
+                    pause = backoff.pause_s(self.options, away=last.away)
                     await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311 - jitter
                     if last.refresh:
                         last = await self._try_refresh(last)

@@ -1,9 +1,9 @@
 """Fetchers."""
 
 from ks_actors.log.kafka.consumer._fetcher import KafkaFetcher
-from ks_actors.log.kafka.consumer._partition_reader import Source
+from ks_actors.log.kafka.consumer._partition_reader import PartitionReader
 
 __all__ = [
     "KafkaFetcher",
-    "Source",
+    "PartitionReader",
 ]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final, final
 
-from ks_actors.log.kafka.client import Failures
+from ks_actors.log.kafka.client import Backoff
 from ks_actors.log.kafka.consumer._fetch_session import FetchSession
 
 if TYPE_CHECKING:
     import asyncio
 
-    from ks_actors.log.kafka.consumer._partition_reader import Source
+    from ks_actors.log.kafka.consumer._partition_reader import PartitionReader
     from ks_actors.records import TopicPartition
 
 LONG_MS: Final = 500
@@ -53,8 +53,8 @@ class FetchBroker:
         "_fresh",
         "_last",
         "_sent_at",
+        "backoff",
         "eager",
-        "failures",
         "lines",
         "node",
         "not_before",
@@ -69,8 +69,8 @@ class FetchBroker:
             BrokerTurn(channels[0]),
             BrokerTurn(channels[1]),
         )
-        self.wanted: dict[TopicPartition, Source] = {}
-        self.failures: Failures = Failures()
+        self.wanted: dict[TopicPartition, PartitionReader] = {}
+        self.backoff: Backoff = Backoff()
         # The loop time in seconds before which nothing is sent.
         self.not_before: float = 0.0
         self._sent_at: float = -math.inf
@@ -82,7 +82,7 @@ class FetchBroker:
         self._fresh: bool = False
         self._last: BrokerTurn = self.lines[0]
 
-    def change(self, partition: TopicPartition, source: Source | None) -> None:
+    def change(self, partition: TopicPartition, source: PartitionReader | None) -> None:
         """Fetch a partition from the source's next offset; None stops fetching it."""
         if source is None:
             self.wanted.pop(partition, None)

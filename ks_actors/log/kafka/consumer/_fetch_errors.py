@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
 
     from ks_actors.log.kafka.client import KafkaClient
-    from ks_actors.log.kafka.consumer._partition_reader import Source
+    from ks_actors.log.kafka.consumer._partition_reader import PartitionReader
     from ks_actors.records import TopicPartition
 
 _UNKNOWN: Final = frozenset({3, 100})
@@ -40,13 +40,13 @@ _log = logging.getLogger("ks_actors")
 class Owner(Protocol):
     """The fetch loop, as used from here."""
 
-    def change(self, source: Source) -> None:
+    def change(self, source: PartitionReader) -> None:
         """Check again whether to fetch a partition, and from which broker."""
 
     def change_all(self) -> None:
         """Check all partitions again."""
 
-    def fail(self, source: Source, error: Exception) -> None:
+    def fail(self, source: PartitionReader, error: Exception) -> None:
         """Report an error of a partition."""
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
@@ -60,18 +60,18 @@ class FetchErrors:
     def __init__(
         self,
         client: KafkaClient,
-        sources: Mapping[TopicPartition, Source],
+        sources: Mapping[TopicPartition, PartitionReader],
         owner: Owner,
         *,
         client_id: str,
     ) -> None:
         self._client: KafkaClient = client
-        self._sources: Mapping[TopicPartition, Source] = sources
+        self._sources: Mapping[TopicPartition, PartitionReader] = sources
         self._owner: Owner = owner
-        self._who: str = client_id
+        self._client_id: str = client_id
         self._refreshing: bool = False
 
-    def refused(self, source: Source, code: int) -> None:
+    def refused(self, source: PartitionReader, code: int) -> None:
         """Handle the error code of a partition."""
         if code == OFFSET_OUT_OF_RANGE:
             source.looking = True
@@ -93,19 +93,19 @@ class FetchErrors:
             self._owner.fail(source, error_of(code, f"fetching {source.partition} failed"))
         self._owner.change(source)
 
-    def _hold(self, source: Source, *, away: bool = False) -> None:
+    def _hold(self, source: PartitionReader, *, away: bool = False) -> None:
         if source.held is not None:
             source.held.cancel()
         source.held = asyncio.get_running_loop().call_later(
-            source.failures.pause_s(self._client.options, away=away), self._let_go, source
+            source.backoff.pause_s(self._client.options, away=away), self._let_go, source
         )
         self._owner.change(source)
 
-    def _let_go(self, source: Source) -> None:
+    def _let_go(self, source: PartitionReader) -> None:
         source.held = None
         self._owner.change(source)
 
-    def _unknown(self, source: Source) -> None:
+    def _unknown(self, source: PartitionReader) -> None:
         """Wait a little for the partition: not all brokers know a new topic at once."""
         now = asyncio.get_running_loop().time()
         if source.unknown_since is None:
@@ -135,7 +135,7 @@ class FetchErrors:
         except Unavailable as error:
             for source in self._leaderless():
                 self._hold(source, away=error.away)
-            _log.debug("%s: no broker knows the leader: %s", self._who, error)
+            _log.debug("%s: no broker knows the leader: %s", self._client_id, error)
         except Exception as error:  # noqa: BLE001 - the waiting reader has to hear of any error
             for source in self._leaderless():
                 self._owner.fail(
@@ -154,14 +154,14 @@ class FetchErrors:
         self._refreshing = False
         self._owner.change_all()
 
-    def _leaderless(self) -> list[Source]:
+    def _leaderless(self) -> list[PartitionReader]:
         return [
             source
             for source in self._sources.values()
             if source.wanted and self._client.leader(source.partition) is None
         ]
 
-    async def _find_range(self, source: Source, era: int) -> None:
+    async def _find_range(self, source: PartitionReader, era: int) -> None:
         """Report OffsetOutOfRange with the valid range, if the fetch offset is outside it."""
         error: Exception | None
         try:

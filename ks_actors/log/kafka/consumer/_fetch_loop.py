@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ks_actors.log.kafka.client import KafkaClient
     from ks_actors.log.kafka.consumer._fetch_broker import BrokerTurn
-    from ks_actors.log.kafka.consumer._partition_reader import Budget, Source
+    from ks_actors.log.kafka.consumer._partition_reader import Budget, PartitionReader
     from ks_actors.log.kafka.wire import FetchResponse
 
 # Fetched bytes from which lingering before the next request gains nothing.
@@ -41,24 +41,24 @@ class FetchLoop:
     def __init__(
         self,
         client: KafkaClient,
-        sources: Mapping[TopicPartition, Source],
-        news: Callable[[Source], None],
+        sources: Mapping[TopicPartition, PartitionReader],
+        on_records: Callable[[PartitionReader], None],
         *,
         budget: Budget,
         client_id: str,
         committed: bool,
     ) -> None:
         self._client: KafkaClient = client
-        self._sources: Mapping[TopicPartition, Source] = sources
-        self._on_news: Callable[[Source], None] = news
-        self._who: str = client_id
+        self._sources: Mapping[TopicPartition, PartitionReader] = sources
+        self._on_records: Callable[[PartitionReader], None] = on_records
+        self._client_id: str = client_id
         self._committed: bool = committed
         self._budget: Budget = budget
         self._room: bool = True
         self._linger_s: float = client.options.linger_ms / 1000
         self._channel: str = f"fetch-{next(_numbers)}"
-        self.unpacking: Unpacking = Unpacking(self.begin, news)
-        self._troubles: FetchErrors = FetchErrors(client, sources, self, client_id=client_id)
+        self.unpacking: Unpacking = Unpacking(self.begin, on_records)
+        self._errors: FetchErrors = FetchErrors(client, sources, self, client_id=client_id)
         self._brokers: dict[int, FetchBroker] = {}
         # The brokers of the wanted partitions, and the partitions for which that may be outdated.
         self._nodes: dict[TopicPartition, int] = {}
@@ -67,7 +67,7 @@ class FetchLoop:
         self._pumping: asyncio.Handle | None = None
         self._stopped = False
 
-    def change(self, source: Source) -> None:
+    def change(self, source: PartitionReader) -> None:
         """Check soon whether to fetch a partition, and from which broker.
 
         One check covers all changes until then.
@@ -109,15 +109,15 @@ class FetchLoop:
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine that ends with the fetcher."""
-        task = asyncio.get_running_loop().create_task(work, name=f"{self._who} fetches")
+        task = asyncio.get_running_loop().create_task(work, name=f"{self._client_id} fetches")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def fail(self, source: Source, error: Exception) -> None:
+    def fail(self, source: PartitionReader, error: Exception) -> None:
         """Report an error of a partition, and stop fetching it until its owner sees the error."""
         source.error = error
         self.change(source)
-        self._on_news(source)
+        self._on_records(source)
 
     # --- partitions and their brokers -------------------------------------------------------------
 
@@ -140,7 +140,7 @@ class FetchLoop:
         if source is not None and source.wanted:
             node = self._client.leader(partition)
             if node is None:
-                self._troubles.refresh()
+                self._errors.refresh()
         before = self._nodes.get(partition)
         if before is not None and before != node:
             # Before it is added elsewhere: two brokers must not fetch one partition at the same
@@ -211,7 +211,7 @@ class FetchLoop:
             line.session.lose()
         self._pump_soon()
 
-    def _current(self, line: BrokerTurn, partition: TopicPartition) -> Source | None:
+    def _current(self, line: BrokerTurn, partition: TopicPartition) -> PartitionReader | None:
         """Return the partition if it still waits for the response to a connection's last request.
 
         Raises KeyError for a partition that is not in the request.
@@ -229,7 +229,7 @@ class FetchLoop:
             return None
         return source
 
-    def _asked(self, line: BrokerTurn) -> list[Source]:
+    def _asked(self, line: BrokerTurn) -> list[PartitionReader]:
         """Return the partitions that still wait for the response to a connection's last request."""
         return [
             source
@@ -238,18 +238,18 @@ class FetchLoop:
         ]
 
     def _unreachable(self, broker: FetchBroker, error: Unavailable) -> None:
-        if not broker.failures:
+        if not broker.backoff:
             _log.warning(
                 "%s: fetching from broker %s fails; the client retries: %s",
-                self._who,
+                self._client_id,
                 broker.node,
                 error,
             )
         self._rest(broker, away=error.away)
-        self._troubles.refresh()
+        self._errors.refresh()
 
     def _rest(self, broker: FetchBroker, *, away: bool = False) -> None:
-        broker.not_before = asyncio.get_running_loop().time() + broker.failures.pause_s(
+        broker.not_before = asyncio.get_running_loop().time() + broker.backoff.pause_s(
             self._client.options, away=away
         )
 
@@ -259,9 +259,9 @@ class FetchLoop:
         if response.error_code:
             self._refused(broker, line, response.error_code)
             return
-        if broker.failures:
-            _log.info("%s: broker %s answers again", self._who, broker.node)
-            broker.failures.end()
+        if broker.backoff:
+            _log.info("%s: broker %s answers again", self._client_id, broker.node)
+            broker.backoff.end()
         size = 0
         for topic, partitions in response.topics:
             for number, code, high, stable, _, aborted, _, raw in partitions:
@@ -269,11 +269,11 @@ class FetchLoop:
                 if source is None:
                     continue
                 if code:
-                    self._troubles.refused(source, code)
+                    self._errors.refused(source, code)
                     continue
                 # An answer without an error: the topic exists, and the broker leads the partition.
                 source.unknown_since = None
-                source.failures.end()
+                source.backoff.end()
                 if raw:
                     size += len(raw)
                     self._add(
@@ -299,7 +299,11 @@ class FetchLoop:
         line.session.lose()
 
     def _add(
-        self, source: Source, raw: bytes, end_offset: int, aborted: Sequence[tuple[int, int]] | None
+        self,
+        source: PartitionReader,
+        raw: bytes,
+        end_offset: int,
+        aborted: Sequence[tuple[int, int]] | None,
     ) -> None:
         try:
             limit = self._client.options.max_decompressed_bytes
@@ -310,5 +314,5 @@ class FetchLoop:
             if source.add(chunk):
                 # Report first: the reader then takes the chunk before the next request, which can
                 # include this partition.
-                self._on_news(source)
+                self._on_records(source)
                 self.change(source)

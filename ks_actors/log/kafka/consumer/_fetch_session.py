@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ks_actors.log.kafka.client import KafkaOptions
-    from ks_actors.log.kafka.consumer._partition_reader import Source
+    from ks_actors.log.kafka.consumer._partition_reader import PartitionReader
     from ks_actors.records import TopicPartition
 
 NOT_FOUND: Final = 70
@@ -49,7 +49,7 @@ class FetchSession:
         """Note that a partition has another fetch offset, or is no longer wanted."""
         self._changed.add(partition)
 
-    def lacks_any(self, wanted: Mapping[TopicPartition, Source]) -> bool:
+    def lacks_any(self, wanted: Mapping[TopicPartition, PartitionReader]) -> bool:
         """Return whether the last request lacks a wanted partition."""
         return any(
             self.told.get(partition) != wanted[partition].ahead
@@ -57,7 +57,7 @@ class FetchSession:
             if partition in wanted
         )
 
-    def turn_to(self, wanted: Mapping[TopicPartition, Source]) -> bool:
+    def turn_to(self, wanted: Mapping[TopicPartition, PartitionReader]) -> bool:
         """Set the partitions to fetch; tell whether the broker has more of a new or moved one."""
         told, more = self.told, False
         asked: dict[str, list[tuple[int, int]]] = {}
@@ -79,7 +79,9 @@ class FetchSession:
         self._asked, self._forgotten = asked, forgotten
         return more
 
-    def _in_turn(self, wanted: Mapping[TopicPartition, Source]) -> Iterable[TopicPartition]:
+    def _in_turn(
+        self, wanted: Mapping[TopicPartition, PartitionReader]
+    ) -> Iterable[TopicPartition]:
         """Rotate the partitions, so that each is the first of a request at some time.
 
         Only the first one gets a batch larger than max_partition_fetch_bytes.

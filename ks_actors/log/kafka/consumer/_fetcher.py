@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, final
 
 from ks_actors._errors import LogClosed, LogError
 from ks_actors.log.kafka.consumer._fetch_loop import FetchLoop
-from ks_actors.log.kafka.consumer._partition_reader import Budget, Source
+from ks_actors.log.kafka.consumer._partition_reader import Budget, PartitionReader
 from ks_actors.log.kafka.wire import check_aiokafka
 from ks_actors.records import TopicPartition
 
@@ -47,7 +47,7 @@ class KafkaFetcher:
     ) -> None:
         check_aiokafka(_TOUCHED)
         self.client_id: str = client_id
-        self._sources: dict[TopicPartition, Source] = {}
+        self._sources: dict[TopicPartition, PartitionReader] = {}
         # Partitions with records or errors to return, in the order of their turns.
         self._ready: dict[TopicPartition, None] = {}
         # Shared by all partitions: each may buffer a little, but together no more than this.
@@ -55,7 +55,7 @@ class KafkaFetcher:
         self._fetching: FetchLoop = FetchLoop(
             client,
             self._sources,
-            self._news,
+            self._on_records,
             budget=self._budget,
             client_id=client_id,
             committed=committed,
@@ -74,7 +74,7 @@ class KafkaFetcher:
             self._move(source, source.position)
         for partition, offset in assigned.items():
             if partition not in self._sources:
-                self._sources[partition] = added = Source(partition, offset, self._budget)
+                self._sources[partition] = added = PartitionReader(partition, offset, self._budget)
                 self._fetching.change(added)
             # An unchanged position keeps its fetched records; `assign` is called for every new
             # task.
@@ -86,7 +86,7 @@ class KafkaFetcher:
         (source,) = self._assigned((partition,))
         self._move(source, offset)
 
-    def _move(self, source: Source, offset: int) -> None:
+    def _move(self, source: PartitionReader, offset: int) -> None:
         source.move(offset)
         # Its records are of the old position.
         self._ready.pop(source.partition, None)
@@ -114,10 +114,10 @@ class KafkaFetcher:
             source.paused = False
             # Records that came in during the pause have not woken the reader.
             if source.ready:
-                self._news(source)
+                self._on_records(source)
             self._fetching.change(source)
 
-    def _assigned(self, partitions: Iterable[TopicPartition]) -> list[Source]:
+    def _assigned(self, partitions: Iterable[TopicPartition]) -> list[PartitionReader]:
         partitions = [TopicPartition(*partition) for partition in partitions]
         strange = [str(partition) for partition in partitions if partition not in self._sources]
         if strange:
@@ -126,7 +126,7 @@ class KafkaFetcher:
             )
         return [self._sources[partition] for partition in partitions]
 
-    def _news(self, source: Source) -> None:
+    def _on_records(self, source: PartitionReader) -> None:
         if not source.paused:
             self._ready[source.partition] = None
             self._wake()
@@ -202,7 +202,7 @@ class KafkaFetcher:
                 break
         return found
 
-    def _read(self, source: Source, max_records: int, until: float) -> Fetched | None:
+    def _read(self, source: PartitionReader, max_records: int, until: float) -> Fetched | None:
         if source.chunks:
             fetched = source.read(max_records, until)
             self._fetching.unpacking.look(source)

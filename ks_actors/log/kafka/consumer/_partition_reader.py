@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, final
 
 from ks_actors._errors import LogError
 from ks_actors.log._types import Fetched
-from ks_actors.log.kafka.client import Failures
+from ks_actors.log.kafka.client import Backoff
 from ks_actors.log.kafka.wire import Columns
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Budget:
 
 
 @final
-class Source:
+class PartitionReader:
     """One partition of a fetcher.
 
     `position` is its owner's next offset, `ahead` the next offset to fetch. A lookup from an
@@ -49,11 +49,11 @@ class Source:
     __slots__ = (
         "_budget",
         "ahead",
+        "backoff",
         "buffered",
         "chunks",
         "era",
         "error",
-        "failures",
         "held",
         "looking",
         "more",
@@ -75,7 +75,7 @@ class Source:
         # No fetch while its offset range is looked up (`looking`), or during a backoff (`held`).
         self.looking: bool = False
         self.held: asyncio.TimerHandle | None = None
-        self.failures: Failures = Failures()
+        self.backoff: Backoff = Backoff()
         # The loop time since which no broker knows the partition.
         self.unknown_since: float | None = None
         self.error: Exception | None = None
@@ -112,7 +112,7 @@ class Source:
         if self.held is not None:
             self.held.cancel()
             self.held = None
-        self.failures.end()
+        self.backoff.end()
         self.unknown_since = None
         self.error = None
         self.chunks.clear()

@@ -48,7 +48,7 @@ class DeadMembers:
         self._client: KafkaClient = client
         self._group_id: str = group_id
         self._scope: TransactionScope | None = scope
-        self._neighbours: LocalMembers = LocalMembers(
+        self._local_members: LocalMembers = LocalMembers(
             client.bootstrap_servers, group_id, client.client_id, transactional_id or ""
         )
         self._watching: asyncio.Task[None] | None = None
@@ -69,8 +69,8 @@ class DeadMembers:
         )
         for member_id, client_id, *_ in found.groups[0][5]:
             if client_id == self._client.client_id:
-                await self._bury(member_id)
-        self._look_around()
+                await self._remove(member_id)
+        self._register()
         self._watching = asyncio.create_task(
             self._watch(), name=f"local members of group {self._group_id}"
         )
@@ -78,7 +78,7 @@ class DeadMembers:
     def know(self, member_id: str) -> None:
         """Record the id that the group has given this member."""
         try:
-            self._neighbours.know(member_id)
+            self._local_members.know(member_id)
         except LogError as error:
             _log.debug(
                 "could not register this member; if it dies, others notice after the session "
@@ -95,16 +95,16 @@ class DeadMembers:
         if watching is not None:
             watching.cancel()
             await asyncio.wait([watching])
-        self._neighbours.leave(known=known)
+        self._local_members.leave(known=known)
 
-    def _look_around(self) -> None:
+    def _register(self) -> None:
         """Register among the local members.
 
         If that is impossible, the session timeout alone reveals this process's death.
         """
         try:
-            if not self._neighbours.entered:
-                self._neighbours.enter()
+            if not self._local_members.entered:
+                self._local_members.enter()
         except LogError as error:
             _log.debug(
                 "could not register this member; if it dies, others notice after the session "
@@ -116,9 +116,9 @@ class DeadMembers:
         told = ""
         while True:
             try:
-                self._look_around()
-                for dead in self._neighbours.dead():
-                    await self._bury_neighbour(dead)
+                self._register()
+                for dead in self._local_members.dead():
+                    await self._remove_local(dead)
             except Exception as error:  # noqa: BLE001 - the group finds out by itself, but later
                 if told != (told := repr(error)):  # not three times a second
                     _log.warning(
@@ -128,10 +128,10 @@ class DeadMembers:
                     )
             await asyncio.sleep(_LOOK_SECONDS)
 
-    async def _bury_neighbour(self, dead: Dead) -> None:
+    async def _remove_local(self, dead: Dead) -> None:
         try:
             if dead.member_id:
-                await self._bury(dead.member_id, _ANSWER_MS)
+                await self._remove(dead.member_id, _ANSWER_MS)
             if dead.transactional_id:
                 await self._end(dead.transactional_id)
             dead.forget()
@@ -145,7 +145,7 @@ class DeadMembers:
         finally:
             dead.release()
 
-    async def _bury(self, member_id: str, timeout_ms: int | None = None) -> bool:
+    async def _remove(self, member_id: str, timeout_ms: int | None = None) -> bool:
         """Remove a member from the group; return whether it was there. Raises LogTimeout."""
         answer = await self._ask(
             leave_group(self._group_id, member_id, None),

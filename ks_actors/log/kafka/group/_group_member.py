@@ -13,7 +13,7 @@ from ks_actors.log._lease import Lease
 from ks_actors.log._types import GroupMetadata, MemberAssignment
 from ks_actors.log.kafka.client import GROUP, begin_in_thread
 from ks_actors.log.kafka.group._dead_members import DeadMembers
-from ks_actors.log.kafka.group._member_errors import MemberRemoved, check_standing
+from ks_actors.log.kafka.group._member_errors import MemberRemoved, check_member_error
 from ks_actors.log.kafka.wire import (
     MEMBER_ID_REQUIRED,
     NONE,
@@ -48,7 +48,7 @@ _log = logging.getLogger("ks_actors")
 
 
 @final
-class Coordinator:
+class GroupMember:
     """One member of a group: it joins, sends heartbeats, revokes, and joins again.
 
     It lives on a loop free of user code, so its heartbeats continue. It reports events to the owner
@@ -69,7 +69,7 @@ class Coordinator:
         self._client: KafkaClient = client
         self._owner: Owner = owner
         self._post: Callable[..., None] = post
-        self._there: Callable[[], bool] = there
+        self._owner_is_open: Callable[[], bool] = there
         self._topics: frozenset[str] = frozenset(new.topics)
         self._user_data: bytes = new.user_data
         self._session_ms: int = new.session_timeout_ms
@@ -77,7 +77,7 @@ class Coordinator:
         self._instance_id: str | None = new.instance_id
         self._assignor: Assignor = new.assignor
         self._lease: Lease = new.lease or Lease()
-        self._burials: DeadMembers | None = (
+        self._dead_members: DeadMembers | None = (
             DeadMembers(client, group_id, new.transactional_id, new.transaction_scope)
             if new.takes_over
             else None
@@ -88,15 +88,15 @@ class Coordinator:
         self._group: GroupMetadata = GroupMetadata(group_id, -1, "")
         self._counter = 0
         # The time of the owner's last progress, and whether an answer from it is outstanding.
-        self._well: float = 0.0
+        self._owner_well_at: float = 0.0
         self._asked = False
         # The state from the owner and from the coordinator; `_changed` wakes waiters for any of it.
         self._changed: asyncio.Event = asyncio.Event()
-        self._turn = 0
+        self._rebalances = 0
         self._let_go = False
         self._back = False
         self._rebalance = False
-        self._thrown: Exception | None = None
+        self._removal: Exception | None = None
         self._main: asyncio.Task[None] | None = None
         self._helpers: set[asyncio.Task[None]] = set()
 
@@ -114,7 +114,7 @@ class Coordinator:
     ) -> None:
         """Continue the rebalance: the owner has released its partitions."""
         # A late answer to an earlier rebalance must not end this one.
-        if turn == self._turn and not self._let_go:
+        if turn == self._rebalances and not self._let_go:
             if user_data is not None:
                 self._user_data = user_data
             if topics is not None:
@@ -134,11 +134,11 @@ class Coordinator:
         self._rebalance = self._back = True
         self._changed.set()
 
-    def heard(self, stuck_seconds: float) -> None:
+    def owner_is_well(self, stuck_seconds: float) -> None:
         """Note that the owner's loop runs, and for how long a callback on it has not returned."""
         # Counted back from now: time inside a callback is no progress.
         self._asked = False
-        self._well = asyncio.get_running_loop().time() - stuck_seconds
+        self._owner_well_at = asyncio.get_running_loop().time() - stuck_seconds
 
     async def end(self, *, leave: bool) -> None:
         """End; with `leave`, leave the group, so that others need not wait for a timeout.
@@ -161,10 +161,10 @@ class Coordinator:
         # First of all: from here on the group may give the partitions to others.
         self._lease.end()
         try:
-            await self._quiet()
+            await self._stop_helpers()
             left = not self._group.member_id or (leave and await self._leave())
-            if self._burials is not None:
-                await self._burials.end(known=left)
+            if self._dead_members is not None:
+                await self._dead_members.end(known=left)
         finally:
             # Also when the log closes meanwhile, which ends this thread.
             await self._client.close()
@@ -203,19 +203,19 @@ class Coordinator:
                 # may take long.
                 await self._join()
                 await self._until(lambda: self._rebalance)
-                self._turn += 1
+                self._rebalances += 1
                 self._let_go = False
-                self._post(self._owner.on_revoke, self._turn)
+                self._post(self._owner.on_revoke, self._rebalances)
                 await self._until(lambda: self._let_go)
-            except MemberRemoved as thrown:
+            except MemberRemoved as removal:
                 _log.warning(
                     "the member %s was removed from group %s: %s",
                     self._group.member_id,
                     self._group.group_id,
-                    thrown,
+                    removal,
                 )
-                await self._out(thrown)
-                self._post(partial(self._owner.on_lost, fenced=thrown.fenced))
+                await self._out(removal)
+                self._post(partial(self._owner.on_lost, fenced=removal.fenced))
                 await self._until(lambda: self._back)
             except LogClosed as error:
                 # The owner's loop ended without `close`: release its partitions to others.
@@ -243,18 +243,18 @@ class Coordinator:
         failed.__cause__ = error
         return failed
 
-    async def _out(self, thrown: MemberRemoved | None) -> None:
+    async def _out(self, removal: MemberRemoved | None) -> None:
         self._lease.end()
-        await self._quiet()
+        await self._stop_helpers()
         self._back = False
-        if thrown is not None and thrown.forget:
+        if removal is not None and removal.forget:
             self._group = GroupMetadata(self._group.group_id, -1, "")
 
     async def _until(self, condition: Callable[[], bool]) -> None:
         """Wait for a condition. Raises the error that has removed the member."""
         while not condition():
-            if self._thrown is not None:
-                raise self._thrown
+            if self._removal is not None:
+                raise self._removal
             self._changed.clear()
             await self._changed.wait()
 
@@ -265,15 +265,15 @@ class Coordinator:
         """
         while True:
             # Errors of the last generation must not end this join.
-            await self._quiet()
+            await self._stop_helpers()
             try:
                 assignment = await self._join_once()
-            except MemberRemoved as thrown:
-                if thrown.forget:
+            except MemberRemoved as removal:
+                if removal.forget:
                     # The owner counts on its released partitions until the rebalance assigns them.
                     # They may now belong to other members.
                     raise
-                _log.debug("joining group %s again: %s", self._group.group_id, thrown)
+                _log.debug("joining group %s again: %s", self._group.group_id, removal)
                 await asyncio.sleep(_RETRY_SECONDS)
             except LogTimeout as error:
                 _log.warning(
@@ -287,8 +287,8 @@ class Coordinator:
                 return
 
     async def _join_once(self) -> MemberAssignment | None:
-        if self._burials is not None and not self._burials.begun:
-            await self._burials.begin()
+        if self._dead_members is not None and not self._dead_members.begun:
+            await self._dead_members.begin()
         returns = self._instance_id is not None and not self._group.member_id
         if self._group.generation >= 0:
             self._begin(self._beat_meanwhile(self._group))
@@ -305,7 +305,7 @@ class Coordinator:
         elif returns:
             # The returning member may be the leader, without being told: no other member would
             # watch the topics.
-            self._begin(self._watch(self._topics, await self._count(self._topics)))
+            self._begin(self._watch(self._topics, await self._partition_counts(self._topics)))
         request = sync_group(self._group, self._instance_id, assignments)
         response = await self._while_member(
             self._client.send_to_coordinator(
@@ -317,7 +317,7 @@ class Coordinator:
                 timeout_ms=self._join_ms,
             )
         )
-        check_standing(response.error_code, self._group.group_id, "get an assignment of")
+        check_member_error(response.error_code, self._group.group_id, "get an assignment of")
         if leads and not assignments:
             # The assignor has failed; the owner gets its error.
             return None
@@ -361,11 +361,11 @@ class Coordinator:
                 GROUP, group.group_id, request, _codes, channel=_JOIN, timeout_ms=self._join_ms
             )
             if response.error_code != MEMBER_ID_REQUIRED:
-                check_standing(response.error_code, group.group_id, "join")
+                check_member_error(response.error_code, group.group_id, "join")
                 return response
             self._group = GroupMetadata(group.group_id, -1, response.member_id)
-            if self._burials is not None:
-                self._burials.know(response.member_id)
+            if self._dead_members is not None:
+                self._dead_members.know(response.member_id)
 
     # --- leading ----------------------------------------------------------------------------------
 
@@ -375,8 +375,8 @@ class Coordinator:
             key=lambda info: info.member_id,
         )
         topics = frozenset[str]().union(*(info.topics for info in infos))
-        counts = await self._count(topics)
-        assignments = await self._deal(infos, counts)
+        counts = await self._partition_counts(topics)
+        assignments = await self._assign(infos, counts)
         # With the counts that the assignor has seen: a topic that grows in between is noticed.
         self._begin(self._watch(topics, counts))
         return (
@@ -388,20 +388,20 @@ class Coordinator:
             else {}
         )
 
-    async def _deal(
+    async def _assign(
         self, members: Sequence[MemberInfo], counts: Mapping[str, int]
     ) -> Mapping[str, MemberAssignment]:
         """Call the assignor in a thread of its own, since the whole group waits for it.
 
         It must not wait for the owner's loop. Returns nothing if it fails.
         """
-        dealing = begin_in_thread(
+        assigning = begin_in_thread(
             lambda: self._assignor(members, counts), f"assignor of group {self._group.group_id}"
         )
-        dealing.add_done_callback(lambda _: self._changed.set())
+        assigning.add_done_callback(lambda _: self._changed.set())
         try:
             async with asyncio.timeout(self._rebalance_ms / 1000):
-                await self._until(dealing.done)
+                await self._until(assigning.done)
         except TimeoutError:
             why = (
                 f"the assignor of group {self._group.group_id!r} has not returned for "
@@ -413,15 +413,15 @@ class Coordinator:
             )
         else:
             try:
-                return dealing.result()
+                return assigning.result()
             except Exception as raised:  # noqa: BLE001 - whatever it is, it is the leader's
                 error = raised
         finally:
-            dealing.cancel()
+            assigning.cancel()
         self._post(self._owner.on_not_assigned, error)
         return {}
 
-    async def _count(self, topics: frozenset[str]) -> dict[str, int]:
+    async def _partition_counts(self, topics: frozenset[str]) -> dict[str, int]:
         known = await self._client.metadata(topics) if topics else {}
         return {topic: len(known[topic].leaders) for topic in sorted(topics) if topic in known}
 
@@ -433,7 +433,7 @@ class Coordinator:
                 _WATCH_SECONDS if len(counts) == len(topics) else _WATCH_MISSING_SECONDS
             )
             with suppress(LogTimeout):
-                now = await self._count(topics)
+                now = await self._partition_counts(topics)
         self._rebalance = True
         self._changed.set()
 
@@ -450,25 +450,25 @@ class Coordinator:
         try:
             await work
         except Exception as error:  # noqa: BLE001 - who waits for the rebalance raises it
-            self._thrown = error
+            self._removal = error
             self._changed.set()
 
-    async def _quiet(self) -> None:
+    async def _stop_helpers(self) -> None:
         """Stop heartbeats and watchers, and drop their errors."""
         helpers = tuple(self._helpers)
         for task in helpers:
             task.cancel()
         if helpers:
             await asyncio.wait(helpers)
-        self._thrown = None
+        self._removal = None
 
     async def _beat(self, group: GroupMetadata) -> None:
         """Send heartbeats, also while the owner revokes; the response reports a rebalance."""
-        self.heard(0.0)
+        self.owner_is_well(0.0)
         while True:
-            if not self._there():
+            if not self._owner_is_open():
                 raise LogClosed("the event loop of its owner has ended")
-            await self._look()
+            await self._check_owner()
             if await self._beat_once(group) == REBALANCE_IN_PROGRESS:
                 self._rebalance = True
                 self._changed.set()
@@ -498,17 +498,17 @@ class Coordinator:
             self._client.disconnect(_BEAT)
             return NONE
         if response.error_code != REBALANCE_IN_PROGRESS:
-            check_standing(response.error_code, self._group.group_id, "be a member of")
+            check_member_error(response.error_code, self._group.group_id, "be a member of")
         # From the time of the request: the coordinator's timer may have started that early.
         self._lease.extend(sent + self._session_ms / 1000)
         return int(response.error_code)
 
-    async def _look(self) -> None:
+    async def _check_owner(self) -> None:
         """Leave when the owner makes no progress, so that others get its partitions."""
         if not self._asked:
             self._asked = True
-            self._post(self._owner.on_look)
-        stuck_ms = round((asyncio.get_running_loop().time() - self._well) * 1000)
+            self._post(self._owner.on_check)
+        stuck_ms = round((asyncio.get_running_loop().time() - self._owner_well_at) * 1000)
         if stuck_ms > self._rebalance_ms:
             if self._instance_id is None:
                 await self._leave()

@@ -23,7 +23,7 @@ class MemberRemoved(Exception):
         self.fenced: bool = fenced
 
 
-def check_standing(code: int, group_id: str, what: str) -> None:
+def check_member_error(code: int, group_id: str, what: str) -> None:
     """Raise MemberRemoved or another error for an error code; `what` names the failed action."""
     if code in (UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID):
         fenced = code == FENCED_INSTANCE_ID

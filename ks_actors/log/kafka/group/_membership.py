@@ -13,7 +13,7 @@ from ks_actors.log._lease import Lease
 from ks_actors.log._types import Assigned, GroupMetadata, Lost, MemberAssignment, Revoked
 from ks_actors.log.kafka.admin import commit_offsets, fetch_committed
 from ks_actors.log.kafka.client import KafkaClient
-from ks_actors.log.kafka.group._group_member import Coordinator
+from ks_actors.log.kafka.group._group_member import GroupMember
 from ks_actors.log.kafka.wire import check_aiokafka
 
 if TYPE_CHECKING:
@@ -59,10 +59,10 @@ async def join_group(
         ),
     )
 
-    def make() -> Coordinator:
+    def make() -> GroupMember:
         own = KafkaClient(bootstrap_servers, options, client_id=new.client_id)
         own.begin_like(client)
-        return Coordinator(own, member, member.post, member.is_there, group_id=group_id, new=new)
+        return GroupMember(own, member, member.post, member.is_open, group_id=group_id, new=new)
 
     await member.start(make)
     return member
@@ -96,7 +96,7 @@ class KafkaMembership:
         self._lease: Lease = new.lease or Lease()
         self._ends: Callable[[KafkaMembership, asyncio.Task[None]], None] = ends
         self._loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
-        self._coordinator: Coordinator | None = None
+        self._member: GroupMember | None = None
         self._seen: GroupMetadata = GroupMetadata(group_id, -1, "")
         # Partitions of the last Assigned that was read; None when none is in effect.
         self._held: tuple[TopicPartition, ...] | None = None
@@ -109,7 +109,7 @@ class KafkaMembership:
         self._closed = False
         self._ending: asyncio.Task[None] | None = None
 
-    async def start(self, make: Callable[[], Coordinator]) -> None:
+    async def start(self, make: Callable[[], GroupMember]) -> None:
         """Join the group."""
 
         async def enter() -> None:
@@ -119,7 +119,7 @@ class KafkaMembership:
             except BaseException:
                 await made.end(leave=False)
                 raise
-            self._coordinator = made
+            self._member = made
 
         try:
             await self._threads.call(enter())
@@ -174,7 +174,7 @@ class KafkaMembership:
             # Cleared before the call: a second `revoked` must not release a later rebalance.
             turn, self._awaited = self._awaited, None
             self._held = None
-            self._say(lambda coordinator: coordinator.let_go(turn, user_data, topics))
+            self._call_member(lambda coordinator: coordinator.let_go(turn, user_data, topics))
 
     def rejoin(self, user_data: bytes, topics: Collection[str] | None = None, /) -> None:
         """Ask for a new assignment, with new user data, and new topics if given.
@@ -182,7 +182,7 @@ class KafkaMembership:
         Revoked is the next event if the member has partitions. Raises LogClosed.
         """
         self._check()
-        self._say(lambda coordinator: coordinator.rejoin(user_data, topics))
+        self._call_member(lambda coordinator: coordinator.rejoin(user_data, topics))
 
     async def committed(
         self, partitions: Iterable[TopicPartition], /
@@ -220,13 +220,13 @@ class KafkaMembership:
             self._events.clear()
             self._wake()
             self._ending = asyncio.create_task(
-                self._end_coordinator(leave=leave), name=f"{self.client_id} leaves"
+                self._end_member(leave=leave), name=f"{self.client_id} leaves"
             )
             self._ends(self, self._ending)
         # A cancelled `leave` must still end the member, or its heartbeats would go on.
         await asyncio.shield(self._ending)
 
-    async def _end_coordinator(self, *, leave: bool) -> None:
+    async def _end_member(self, *, leave: bool) -> None:
         # A thread that has not started has no coordinator; the end of a thread ends its coordinator
         # too.
         if self._threads.running:
@@ -236,15 +236,15 @@ class KafkaMembership:
     async def _end_there(self, *, leave: bool) -> None:
         # Only the thread knows the coordinator: this runs after the first step of `enter`, and
         # after the cancellation of its later steps.
-        coordinator, self._coordinator = self._coordinator, None
+        coordinator, self._member = self._member, None
         if coordinator is not None:
             await coordinator.end(leave=leave)
 
     # --- between the loops ------------------------------------------------------------------------
 
-    def _say(self, words: Callable[[Coordinator], None]) -> None:
-        if self._coordinator is not None and not self._closed:
-            self._threads.loop.call_soon_threadsafe(words, self._coordinator)
+    def _call_member(self, words: Callable[[GroupMember], None]) -> None:
+        if self._member is not None and not self._closed:
+            self._threads.loop.call_soon_threadsafe(words, self._member)
 
     def post(self, call: Callable[..., None], *arguments: Any) -> None:
         """Schedule a call on the owner's loop; called on the other loop."""
@@ -254,7 +254,7 @@ class KafkaMembership:
             # An owner that vanished without `close` must not keep partitions from others.
             raise LogClosed("the event loop of this membership has ended") from error
 
-    def is_there(self) -> bool:
+    def is_open(self) -> bool:
         """Tell whether the owner's loop is open; called on the other loop."""
         return not self._loop.is_closed()
 
@@ -266,7 +266,7 @@ class KafkaMembership:
         """Request the release of all partitions; drop an assignment that was never read."""
         self._drop_unread(Assigned)
         if self._held is None:
-            self._say(lambda coordinator: coordinator.let_go(turn))
+            self._call_member(lambda coordinator: coordinator.let_go(turn))
         else:
             self._awaited = turn
             self._tell(Revoked(self._held))
@@ -285,15 +285,15 @@ class KafkaMembership:
         had, self._had = self._had, False
         if not had and not fenced:
             # Nothing was done under this membership, so no pending record depends on it.
-            self._say(lambda coordinator: coordinator.rejoin())
+            self._call_member(lambda coordinator: coordinator.rejoin())
         else:
             self._lease.lost()
             self._tell(Lost(held or (), fenced))
 
-    def on_look(self) -> None:
+    def on_check(self) -> None:
         """Report this loop's progress to the coordinator."""
         stuck = 0.0 if self._stuck is None else self._stuck()
-        self._say(lambda coordinator: coordinator.heard(stuck))
+        self._call_member(lambda coordinator: coordinator.owner_is_well(stuck))
 
     def on_failed(self, error: LogError) -> None:
         """Report an error that ends the membership."""

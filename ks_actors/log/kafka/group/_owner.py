@@ -24,8 +24,8 @@ class Owner(Protocol):
         """Note the loss of the membership; `rejoin` joins again."""
         ...
 
-    def on_look(self) -> None:
-        """Report by `heard` how long there has been no progress."""
+    def on_check(self) -> None:
+        """Report by `owner_is_well` how long there has been no progress."""
         ...
 
     def on_failed(self, error: LogError) -> None:

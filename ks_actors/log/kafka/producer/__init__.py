@@ -2,7 +2,7 @@
 
 from ks_actors.log.kafka.producer._partition_queue import NOBODY, Identity
 from ks_actors.log.kafka.producer._producer import KafkaProducer
-from ks_actors.log.kafka.producer._send_call import Outbox, missing
+from ks_actors.log.kafka.producer._send_call import SendCall, missing
 from ks_actors.log.kafka.producer._sender import EpochRefused, Sender
 
 __all__ = [
@@ -10,7 +10,7 @@ __all__ = [
     "EpochRefused",
     "Identity",
     "KafkaProducer",
-    "Outbox",
+    "SendCall",
     "Sender",
     "missing",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 
-from ks_actors.log.kafka.client import Failures
+from ks_actors.log.kafka.client import Backoff
 
 if TYPE_CHECKING:
     import asyncio
@@ -35,24 +35,24 @@ class InFlightBatch:
 
     `number` orders the batches of a queue as they were sent; the parts of a split batch share it.
     `sequence` is the sequence number for brokers, -1 before the first attempt. `records` has the
-    source records, for a split. `behind` gets the offset after its last record once it is written.
-    `repeated` means that an earlier attempt may have written it.
+    source records, for a split. `next_offset` gets the offset after its last record once it is
+    written. `repeated` means that an earlier attempt may have written it.
     """
 
-    __slots__ = ("batch", "behind", "deadline", "number", "records", "repeated", "sequence")
+    __slots__ = ("batch", "deadline", "next_offset", "number", "records", "repeated", "sequence")
 
     def __init__(
-        self, batch: RecordBatch, records: Batch, behind: asyncio.Future[int], deadline: float
+        self, batch: RecordBatch, records: Batch, next_offset: asyncio.Future[int], deadline: float
     ) -> None:
         self.batch: RecordBatch = batch
         self.records: Batch = records
-        self.behind: asyncio.Future[int] = behind
+        self.next_offset: asyncio.Future[int] = next_offset
         self.deadline: float = deadline
         self.number = -1
         self.sequence = -1
         self.repeated = False
 
-    def cut(self, encoder: Encoder) -> list[InFlightBatch]:
+    def split(self, encoder: Encoder) -> list[InFlightBatch]:
         """Split into smaller batches with the same records and sequence numbers."""
         made = list[InFlightBatch]()
         half, sequence = self.batch.count // 2, self.sequence
@@ -62,7 +62,7 @@ class InFlightBatch:
                 smaller = InFlightBatch(
                     batch,
                     part.slice(start, start + batch.count),
-                    self.behind.get_loop().create_future(),
+                    self.next_offset.get_loop().create_future(),
                     self.deadline,
                 )
                 # The same numbers: the broker has refused the batch as a whole, and expects exactly
@@ -74,10 +74,10 @@ class InFlightBatch:
 
     def fail(self, error: LogError) -> None:
         """Fail the batch, even if no caller waits: `send` raises the error for lost records."""
-        if not self.behind.done():
-            self.behind.set_exception(error)
+        if not self.next_offset.done():
+            self.next_offset.set_exception(error)
         # Marks the error as retrieved: nobody may be waiting, and asyncio would log it.
-        self.behind.exception()
+        self.next_offset.exception()
 
 
 @final
@@ -88,44 +88,57 @@ class PartitionQueue:
     batch that does not follow the last one. So after a temporary failure batches are repeated one
     at a time, from the first on (`repeating`). The first batch also goes alone: until its
     acknowledgment no other can follow it. After a final rejection no batch of the same identity can
-    follow (`spoiled`). In a transaction, which is void as a whole, later batches then fail with
+    follow (`poisoned`). In a transaction, which is void as a whole, later batches then fail with
     `refused`; otherwise they wait for a new identity.
     """
 
     __slots__ = (
-        "abandoned", "acknowledged", "behind", "failures", "flying", "missing_since",
-        "next_sequence", "not_before", "numbers", "partition", "queue", "reason", "refused",
-        "repeating", "since", "spoiled",
+        "abandoned",
+        "acknowledged",
+        "backoff",
+        "batches",
+        "in_flight",
+        "missing_since",
+        "next_offset",
+        "next_sequence",
+        "not_before",
+        "numbers",
+        "partition",
+        "poisoned",
+        "reason",
+        "refused",
+        "repeating",
+        "since",
     )  # fmt: skip
 
     def __init__(self, partition: TopicPartition) -> None:
         self.partition: TopicPartition = partition
-        self.queue: deque[InFlightBatch] = deque()
-        self.flying: list[InFlightBatch] = []
+        self.batches: deque[InFlightBatch] = deque()
+        self.in_flight: list[InFlightBatch] = []
         self.next_sequence = 0
         self.numbers = 0
         self.abandoned = 0
         self.acknowledged = False
         # The offset after the last acknowledged batch.
-        self.behind = 0
+        self.next_offset = 0
         self.repeating = False
-        self.spoiled = False
+        self.poisoned = False
         self.refused: LogError | None = None
         # The time of the first attempt of a repeated batch, until the slow warning is logged.
         self.since: float | None = None
         self.not_before = 0.0
-        self.failures: Failures = Failures()
+        self.backoff: Backoff = Backoff()
         self.missing_since: float | None = None
         self.reason = "it had not been sent yet"
 
-    def put(self, piece: InFlightBatch) -> None:
+    def put(self, pending: InFlightBatch) -> None:
         """Append a new batch."""
         if self.refused is not None:
-            piece.fail(self.refused)
+            pending.fail(self.refused)
             return
-        piece.number = self.numbers
+        pending.number = self.numbers
         self.numbers += 1
-        self.queue.append(piece)
+        self.batches.append(pending)
 
     def abandon(self) -> None:
         """Mark all present batches: they are neither sent nor repeated any more."""
@@ -133,95 +146,95 @@ class PartitionQueue:
 
     def is_abandoned(self) -> bool:
         """Return whether the first batch in the queue is abandoned."""
-        return bool(self.queue) and self.queue[0].number < self.abandoned
+        return bool(self.batches) and self.batches[0].number < self.abandoned
 
-    def spoil(self, refused: LogError | None) -> None:
+    def poison(self, refused: LogError | None) -> None:
         """Stop sending; with `refused`, queued and later batches fail with it."""
-        self.spoiled, self.refused = True, refused
-        while refused is not None and self.queue:
-            self.queue.popleft().fail(refused)
+        self.poisoned, self.refused = True, refused
+        while refused is not None and self.batches:
+            self.batches.popleft().fail(refused)
 
-    def may_go(self, now: float, *, recycling: bool) -> bool:
+    def may_send(self, now: float, *, recycling: bool) -> bool:
         """Return whether the first batch in the queue may be sent."""
-        if not self.queue or self.not_before > now or self.is_abandoned():
+        if not self.batches or self.not_before > now or self.is_abandoned():
             return False
         # A batch behind an undecided one would be rejected as out of order.
-        if self.flying and (self.repeating or not self.acknowledged):
+        if self.in_flight and (self.repeating or not self.acknowledged):
             return False
         # Batches with a number belong to the old identity and must end before a new one is used.
-        return not (self.queue[0].sequence < 0 and (recycling or self.spoiled))
+        return not (self.batches[0].sequence < 0 and (recycling or self.poisoned))
 
     def take(self) -> InFlightBatch:
         """Remove the first batch for sending, and give it a sequence number."""
-        piece = self.queue.popleft()
-        if piece.sequence < 0:
+        pending = self.batches.popleft()
+        if pending.sequence < 0:
             self.repeating = False
-            piece.sequence = self.next_sequence
-            self.next_sequence = (self.next_sequence + piece.batch.count) % _SEQUENCES
-        self.flying.append(piece)
-        return piece
+            pending.sequence = self.next_sequence
+            self.next_sequence = (self.next_sequence + pending.batch.count) % _SEQUENCES
+        self.in_flight.append(pending)
+        return pending
 
-    def landed(self, piece: InFlightBatch) -> None:
+    def answered(self, pending: InFlightBatch) -> None:
         """Note that a response for the batch has arrived."""
-        self.flying.remove(piece)
+        self.in_flight.remove(pending)
 
-    def written(self, piece: InFlightBatch, behind: int) -> None:
+    def written(self, pending: InFlightBatch, next_offset: int) -> None:
         """Note that the batch was written, and complete it."""
-        self.landed(piece)
+        self.answered(pending)
         self.acknowledged = True
-        self.behind = behind
-        self.failures.end()
-        if not piece.behind.done():
-            piece.behind.set_result(behind)
+        self.next_offset = next_offset
+        self.backoff.end()
+        if not pending.next_offset.done():
+            pending.next_offset.set_result(next_offset)
 
     def is_slow(self, now: float) -> bool:
         """Return whether repeats have taken long; true once per series of repeats."""
-        if not self.failures:
+        if not self.backoff:
             self.since = now
         if self.since is None or now - self.since < SLOW_SECONDS:
             return False
         self.since = None
         return True
 
-    def again(self, reason: str, *pieces: InFlightBatch) -> None:
+    def requeue(self, reason: str, *pending_batches: InFlightBatch) -> None:
         """Put a batch, or its parts after a split, back into its place to be repeated."""
         self.reason = reason
         self.repeating = True
-        queue = self.queue
+        batches = self.batches
         # By number, because batches after it may have been put back already.
         place = 0
-        while place < len(queue) and queue[place].number < pieces[0].number:
+        while place < len(batches) and batches[place].number < pending_batches[0].number:
             place += 1
-        for piece in reversed(pieces):
-            queue.insert(place, piece)
+        for pending in reversed(pending_batches):
+            batches.insert(place, pending)
 
     def forget_sequences(self, first: InFlightBatch) -> None:
         """Note that a queued batch was not written, and neither were later ones.
 
         The leader accepts batches only in order.
         """
-        for piece in self.queue:
-            if piece.number >= first.number:
-                piece.sequence = -1
+        for pending in self.batches:
+            if pending.number >= first.number:
+                pending.sequence = -1
 
-    def unresolved_before(self, piece: InFlightBatch) -> bool:
+    def unresolved_before(self, pending: InFlightBatch) -> bool:
         """Return whether an earlier batch is undecided: then no broker can accept this one yet."""
         return any(
-            other.number < piece.number
-            for other in (*self.flying, *self.queue)
+            other.number < pending.number
+            for other in (*self.in_flight, *self.batches)
             if other.sequence >= 0
         )
 
     def unresolved(self) -> bool:
         """Return whether sent batches are undecided."""
-        return bool(self.flying) or any(piece.sequence >= 0 for piece in self.queue)
+        return bool(self.in_flight) or any(pending.sequence >= 0 for pending in self.batches)
 
     def renew(self) -> None:
         """Start over with a new identity."""
         self.next_sequence = 0
-        self.acknowledged = self.repeating = self.spoiled = False
+        self.acknowledged = self.repeating = self.poisoned = False
         self.refused = self.since = None
-        self.failures.end()
+        self.backoff.end()
 
 
 def join(parts: Sequence[asyncio.Future[int]], whole: asyncio.Future[int]) -> None:

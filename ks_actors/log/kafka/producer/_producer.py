@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, final
 from ks_actors._errors import IllegalGeneration, LogClosed
 from ks_actors.log.kafka.client import PRODUCE
 from ks_actors.log.kafka.producer._partition_queue import Identity
-from ks_actors.log.kafka.producer._send_call import Outbox
+from ks_actors.log.kafka.producer._send_call import SendCall
 from ks_actors.log.kafka.producer._sender import Sender
 from ks_actors.log.kafka.wire import Encoder, error_of, init_producer_id
 
@@ -75,22 +75,22 @@ class KafkaProducer:
         Raises ProduceFailed; its errors are LogTimeout for records that may or may not be written.
         Raises TypeError for keys or values that are not bytes, before anything is sent.
         """
-        outbox = Outbox(self._admin, batches)
+        send_call = SendCall(self._admin, batches)
         # Read before the wait for the lock: an `abandon` during that wait concerns this call, too.
         abandoned = self._abandoned
         # Encoding yields to the event loop; without the lock, a later call could overtake this one.
         async with self._order:
             self._check()
-            await outbox.encode(self._encoder)
+            await send_call.encode(self._encoder)
             self._check()
             if abandoned != self._abandoned:
-                outbox.refuse(dict.fromkeys(outbox.partitions, not_sent(self.client_id)))
-            futures = outbox.put(self._sender)
+                send_call.refuse(dict.fromkeys(send_call.partitions, not_sent(self.client_id)))
+            futures = send_call.put(self._sender)
         await self._sender.settle(futures)
-        for error in outbox.take_errors():
+        for error in send_call.take_errors():
             if isinstance(error, LogClosed):
                 raise LogClosed(str(error))
-        return await outbox.result()
+        return await send_call.result()
 
     def abandon(self) -> None:
         """Send and repeat nothing more of earlier `send` calls.

@@ -27,7 +27,7 @@ _SLOW_S: Final = 0.004
 
 
 @final
-class Outbox:
+class SendCall:
     """Batches of one call.
 
     A partition with a batch that cannot be written gets none of them, if that is known before
@@ -53,32 +53,34 @@ class Outbox:
             except LogError as error:
                 self.refuse(dict.fromkeys((partition for partition, _ in self._batches), error))
                 return
-        pieces: list[tuple[int, Written]] = []
+        pending_batches: list[tuple[int, Written]] = []
         size = 0
         for number, (partition, outgoing) in enumerate(self._batches):
             self._encoded.append([])
             for written in encoder.write(outgoing.batch, self._admin.limit(partition.topic)):
-                pieces.append((number, written))
+                pending_batches.append((number, written))
                 size += len(written.buffer)
                 if size >= _AT_ONCE:
-                    await self._finish(encoder, pieces, size)
-                    pieces, size = [], 0
+                    await self._finish(encoder, pending_batches, size)
+                    pending_batches, size = [], 0
                     # Give other tasks a turn.
                     await asyncio.sleep(0)
-        await self._finish(encoder, pieces, size)
+        await self._finish(encoder, pending_batches, size)
         self._note_too_large(encoder)
 
-    async def _finish(self, encoder: Encoder, pieces: list[tuple[int, Written]], size: int) -> None:
+    async def _finish(
+        self, encoder: Encoder, pending_batches: list[tuple[int, Written]], size: int
+    ) -> None:
         """Make record batches of pieces; use a thread if that takes long enough to delay others.
 
         The caller keeps the order of sends meanwhile. After a cancellation the thread still
         finishes its pieces, and drops them.
         """
-        finish = partial(_finished, encoder, [written for _, written in pieces])
+        finish = partial(_finished, encoder, [written for _, written in pending_batches])
         slow = encoder.seconds(size) > _SLOW_S
         # A thread of its own: the app's functions may keep the loop's threads busy for long.
         done = await begin_in_thread(finish, "compress") if slow else finish()
-        for (number, _), made in zip(pieces, done, strict=True):
+        for (number, _), made in zip(pending_batches, done, strict=True):
             if isinstance(made, RecordTooLarge):
                 self._too_large.setdefault(number, made)
             else:
@@ -150,9 +152,11 @@ class Outbox:
         ]
 
 
-def _finished(encoder: Encoder, pieces: Sequence[Written]) -> list[RecordBatch | RecordTooLarge]:
+def _finished(
+    encoder: Encoder, pending_batches: Sequence[Written]
+) -> list[RecordBatch | RecordTooLarge]:
     done: list[RecordBatch | RecordTooLarge] = []
-    for written in pieces:
+    for written in pending_batches:
         try:
             done.append(encoder.finish(written))
         except RecordTooLarge as error:

@@ -78,19 +78,19 @@ class Sender:
         self._lease: Lease | None = lease
         self._abandoned: LogError | None = None
         self.identity: Identity = NOBODY
-        self._lanes: dict[TopicPartition, PartitionQueue] = {}
+        self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._waiting: dict[PartitionQueue, None] = {}
-        self._flights: dict[int, int] = {}
+        self._requests_in_flight: dict[int, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._wake_at = 0.0
         self._refreshing = self._recycling = self._renewing = self._closed = False
 
     @property
-    def spoiled(self) -> bool:
+    def poisoned(self) -> bool:
         """Whether a gap exists that requires a new identity."""
         return self._recycling or any(
-            lane.spoiled or lane.unresolved() for lane in self._lanes.values()
+            queue.poisoned or queue.unresolved() for queue in self._queues.values()
         )
 
     def put(
@@ -102,7 +102,7 @@ class Sender:
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._client.options.delivery_timeout_ms / 1000
-        lane = self._lanes.get(partition) or self._lanes.setdefault(
+        queue = self._queues.get(partition) or self._queues.setdefault(
             partition, PartitionQueue(partition)
         )
         futures: list[asyncio.Future[int]] = []
@@ -110,11 +110,11 @@ class Sender:
         for batch in batches:
             stop = start + batch.count
             part = records if batch.count == len(records) else records.slice(start, stop)
-            piece = InFlightBatch(batch, part, loop.create_future(), deadline)
+            pending = InFlightBatch(batch, part, loop.create_future(), deadline)
             start = stop
-            lane.put(piece)
-            futures.append(piece.behind)
-        self._waiting[lane] = None
+            queue.put(pending)
+            futures.append(pending.next_offset)
+        self._waiting[queue] = None
         return futures
 
     def go(self) -> None:
@@ -123,10 +123,10 @@ class Sender:
             return
         now = asyncio.get_running_loop().time()
         if self._lease is not None and not self._lease.holds():
-            self._hold_back(now)
+            self._wait_for_lease(now)
             return
         left = _REQUEST_BYTES
-        while left > 0 and (size := self._launch(now)):
+        while left > 0 and (size := self._send_requests(now)):
             left -= size
         # Other tasks of the loop get a turn between requests of this size.
         if left <= 0:
@@ -134,46 +134,46 @@ class Sender:
         if self._recycling and self._renew is not None and self._waiting:
             self._try_renew(self._renew)
 
-    def _hold_back(self, now: float) -> None:
+    def _wait_for_lease(self, now: float) -> None:
         """Wait for the lease, or until batches time out."""
-        for lane in tuple(self._waiting):
+        for queue in tuple(self._waiting):
             # Batches still time out: the caller must hear of it even if the lease never comes back.
-            self._expire(lane, now)
-            if not lane.queue:
-                self._waiting.pop(lane, None)
+            self._expire(queue, now)
+            if not queue.batches:
+                self._waiting.pop(queue, None)
         if self._waiting:
             self._wake_in(_LEASE_SECONDS)
 
-    def _launch(self, now: float) -> int:
+    def _send_requests(self, now: float) -> int:
         """Send one request to each broker with queued batches; return the bytes sent."""
         requests: dict[int, list[PartitionQueue]] = {}
         sizes: dict[int, int] = {}
-        for lane in tuple(self._waiting):
-            self._expire(lane, now)
-            if not lane.queue:
-                self._waiting.pop(lane, None)
+        for queue in tuple(self._waiting):
+            self._expire(queue, now)
+            if not queue.batches:
+                self._waiting.pop(queue, None)
                 continue
-            if not lane.may_go(now, recycling=self._recycling):
-                if lane.not_before > now:
+            if not queue.may_send(now, recycling=self._recycling):
+                if queue.not_before > now:
                     # Another queue with an earlier time may have used the timer set for this one.
-                    self._wake_in(lane.not_before - now)
+                    self._wake_in(queue.not_before - now)
                 continue
-            node = self._client.leader(lane.partition)
+            node = self._client.leader(queue.partition)
             if node is None:
-                self._look_for(lane, now)
+                self._find_leader(queue, now)
             # A broker that is busy with enough requests leaves the queue in `_waiting`; `go` is
             # called again at each response.
             elif (
-                self._flights.get(node, 0) < self._client.options.max_in_flight
+                self._requests_in_flight.get(node, 0) < self._client.options.max_in_flight
                 and sizes.get(node, 0) < _REQUEST_BYTES
             ):
-                lane.missing_since = None
-                requests.setdefault(node, []).append(lane)
-                sizes[node] = sizes.get(node, 0) + lane.queue[0].batch.size
-        for node, lanes in requests.items():
-            self._flights[node] = self._flights.get(node, 0) + 1
+                queue.missing_since = None
+                requests.setdefault(node, []).append(queue)
+                sizes[node] = sizes.get(node, 0) + queue.batches[0].batch.size
+        for node, queues in requests.items():
+            self._requests_in_flight[node] = self._requests_in_flight.get(node, 0) + 1
             self._spawn(
-                self._fly(node, [(lane, lane.take()) for lane in lanes]),
+                self._produce(node, [(queue, queue.take()) for queue in queues]),
                 f"produce to broker {node}",
             )
         return sum(sizes.values())
@@ -185,14 +185,16 @@ class Sender:
 
     # --- responses --------------------------------------------------------------------------------
 
-    async def _fly(self, node: int, pieces: list[tuple[PartitionQueue, InFlightBatch]]) -> None:
-        by_place = {lane.partition: (lane, piece) for lane, piece in pieces}
+    async def _produce(
+        self, node: int, pending_batches: list[tuple[PartitionQueue, InFlightBatch]]
+    ) -> None:
+        by_place = {queue.partition: (queue, pending) for queue, pending in pending_batches}
         try:
             topics: dict[str, list[tuple[int, Any]]] = {}
-            for lane, piece in pieces:
-                buffer = piece.batch.stamped(*self.identity, piece.sequence)
-                topics.setdefault(lane.partition.topic, []).append(
-                    (lane.partition.partition, buffer)
+            for queue, pending in pending_batches:
+                buffer = pending.batch.stamped(*self.identity, pending.sequence)
+                topics.setdefault(queue.partition.topic, []).append(
+                    (queue.partition.partition, buffer)
                 )
             request = ProduceRequest(
                 self._transactional_id,
@@ -206,19 +208,19 @@ class Sender:
             response = await self._client.send(node, request, channel=PRODUCE, timeout_ms=limit)
             for topic, partitions in response.topics:
                 for number, code, offset, *_ in partitions:
-                    lane, piece = by_place.pop(TopicPartition(topic, number))
-                    self._answered(lane, piece, code, offset)
-            for lane, piece in by_place.values():
-                self._again(
-                    lane, piece, f"broker {node} did not answer for its partition", stale=True
+                    queue, pending = by_place.pop(TopicPartition(topic, number))
+                    self._answered(queue, pending, code, offset)
+            for queue, pending in by_place.values():
+                self._retry(
+                    queue, pending, f"broker {node} did not answer for its partition", stale=True
                 )
         except Unavailable as error:
-            for lane, piece in by_place.values():
-                self._again(lane, piece, str(error), stale=True, away=error.away)
+            for queue, pending in by_place.values():
+                self._retry(queue, pending, str(error), stale=True, away=error.away)
         except LogError as error:
-            for lane, piece in by_place.values():
-                lane.landed(piece)
-                self._fail(lane, piece, error)
+            for queue, pending in by_place.values():
+                queue.answered(pending)
+                self._fail(queue, pending, error)
         except asyncio.CancelledError:
             # By `close`, which fails the batches.
             raise
@@ -228,55 +230,57 @@ class Sender:
                 f"sending records for {', '.join(map(str, by_place))} failed: {error!r}"
             )
             failed.__cause__ = error
-            for lane, piece in by_place.values():
-                lane.landed(piece)
-                self._fail(lane, piece, failed)
+            for queue, pending in by_place.values():
+                queue.answered(pending)
+                self._fail(queue, pending, failed)
             raise
         finally:
-            self._flights[node] -= 1
+            self._requests_in_flight[node] -= 1
             self.go()
 
-    def _answered(self, lane: PartitionQueue, piece: InFlightBatch, code: int, offset: int) -> None:
+    def _answered(
+        self, queue: PartitionQueue, pending: InFlightBatch, code: int, offset: int
+    ) -> None:
         if code == NONE and offset >= 0:
-            lane.written(piece, offset + piece.batch.count)
+            queue.written(pending, offset + pending.batch.count)
         elif code in RETRIABLE:
-            self._again(
-                lane, piece, f"its leader answered {name_of(code)}", stale=code in STALE_METADATA
+            self._retry(
+                queue, pending, f"its leader answered {name_of(code)}", stale=code in STALE_METADATA
             )
         elif (
             code == OUT_OF_ORDER_SEQUENCE_NUMBER
-            and not lane.spoiled
-            and lane.unresolved_before(piece)
+            and not queue.poisoned
+            and queue.unresolved_before(pending)
         ):
-            self._again(lane, piece, "an earlier batch has to be repeated first", stale=False)
+            self._retry(queue, pending, "an earlier batch has to be repeated first", stale=False)
         # A restarted leader may know only the last batch, so this answer does not prove a loss.
-        elif code == OUT_OF_ORDER_SEQUENCE_NUMBER and piece.repeated:
-            self._spawn(self._find(lane, piece), f"find {lane.partition} {piece.sequence}")
+        elif code == OUT_OF_ORDER_SEQUENCE_NUMBER and pending.repeated:
+            self._spawn(self._find(queue, pending), f"find {queue.partition} {pending.sequence}")
         else:
-            lane.landed(piece)
-            self._refused(lane, piece, code)
+            queue.answered(pending)
+            self._refused(queue, pending, code)
 
-    async def _find(self, lane: PartitionQueue, piece: InFlightBatch) -> None:
+    async def _find(self, queue: PartitionQueue, pending: InFlightBatch) -> None:
         """Find out whether a batch rejected as out of order was written.
 
         Until then it is in flight.
         """
-        what = f"repeated records for {lane.partition} were refused"
+        what = f"repeated records for {queue.partition} were refused"
         try:
-            behind = await find_written(
+            next_offset = await find_written(
                 self._client,
-                lane.partition,
-                lane.behind,
+                queue.partition,
+                queue.next_offset,
                 self.identity,
-                piece.sequence,
-                piece.batch.count,
+                pending.sequence,
+                pending.batch.count,
             )
         except Exception as error:  # noqa: BLE001 - a caller waits for the piece to end
             # Kept in flight until here: a newer batch must not be sent while this one is undecided.
-            lane.landed(piece)
+            queue.answered(pending)
             self._fail(
-                lane,
-                piece,
+                queue,
+                pending,
                 error_of(
                     OUT_OF_ORDER_SEQUENCE_NUMBER,
                     what,
@@ -284,146 +288,148 @@ class Sender:
                 ),
             )
         else:
-            if behind is not None:
-                lane.written(piece, behind)
+            if next_offset is not None:
+                queue.written(pending, next_offset)
             else:
-                lane.landed(piece)
-                self._refused(lane, piece, OUT_OF_ORDER_SEQUENCE_NUMBER)
+                queue.answered(pending)
+                self._refused(queue, pending, OUT_OF_ORDER_SEQUENCE_NUMBER)
         self.go()
 
-    def _refused(self, lane: PartitionQueue, piece: InFlightBatch, code: int) -> None:
+    def _refused(self, queue: PartitionQueue, pending: InFlightBatch, code: int) -> None:
         transactional = self._transactional_id is not None
-        if code == MESSAGE_TOO_LARGE and piece.batch.count > 1:
+        if code == MESSAGE_TOO_LARGE and pending.batch.count > 1:
             # The limit is about the whole batch; a single record that is too large fails below.
-            self._split(lane, piece)
+            self._split(queue, pending)
         # The producer decides what that means: it may be fenced, or its transaction timed out.
         elif transactional and (code in FENCED or code == INVALID_TXN_STATE):
             self._fail(
-                lane,
-                piece,
-                EpochRefused(f"the leader of {lane.partition} answered {name_of(code)}"),
+                queue,
+                pending,
+                EpochRefused(f"the leader of {queue.partition} answered {name_of(code)}"),
             )
-        elif transactional and code == OUT_OF_ORDER_SEQUENCE_NUMBER and lane.spoiled:
+        elif transactional and code == OUT_OF_ORDER_SEQUENCE_NUMBER and queue.poisoned:
             self._fail(
-                lane, piece, TransactionAborted(f"an earlier batch for {lane.partition} failed")
+                queue, pending, TransactionAborted(f"an earlier batch for {queue.partition} failed")
             )
         elif not transactional and (
-            code == UNKNOWN_PRODUCER_ID or (code == OUT_OF_ORDER_SEQUENCE_NUMBER and lane.spoiled)
+            code == UNKNOWN_PRODUCER_ID or (code == OUT_OF_ORDER_SEQUENCE_NUMBER and queue.poisoned)
         ):
             # Surely not written: send it again with a new identity.
-            lane.again(name_of(code), piece)
-            lane.forget_sequences(piece)
+            queue.requeue(name_of(code), pending)
+            queue.forget_sequences(pending)
             # The sequence numbers are gone, and the queue goes on after the renewal.
-            self._spoil(lane)
-            self._waiting[lane] = None
+            self._poison(queue)
+            self._waiting[queue] = None
         elif code in (NONE, DUPLICATE_SEQUENCE_NUMBER):
             self._fail(
-                lane,
-                piece,
+                queue,
+                pending,
                 LogError(
-                    f"records for {lane.partition} were written, but their offset is not known: "
+                    f"records for {queue.partition} were written, but their offset is not known: "
                     "they were repeated too late"
                 ),
             )
         else:
-            self._fail(lane, piece, error_of(code, f"records for {lane.partition} were refused"))
+            self._fail(
+                queue, pending, error_of(code, f"records for {queue.partition} were refused")
+            )
 
-    def _again(
+    def _retry(
         self,
-        lane: PartitionQueue,
-        piece: InFlightBatch,
+        queue: PartitionQueue,
+        pending: InFlightBatch,
         reason: str,
         *,
         stale: bool,
         away: bool = False,
     ) -> None:
-        lane.landed(piece)
+        queue.answered(pending)
         if self._closed:
             self._fail(
-                lane,
-                piece,
+                queue,
+                pending,
                 LogClosed(
                     "the producer was closed, and it is not known whether records for "
-                    f"{lane.partition} were written"
+                    f"{queue.partition} were written"
                 ),
             )
             return
         # From now on a rejection does not mean that the batch is missing: an attempt may have
         # succeeded.
-        piece.repeated = True
-        lane.again(reason, piece)
-        self._waiting[lane] = None
-        if lane.is_slow(now := asyncio.get_running_loop().time()):
+        pending.repeated = True
+        queue.requeue(reason, pending)
+        self._waiting[queue] = None
+        if queue.is_slow(now := asyncio.get_running_loop().time()):
             _log.warning(
                 "records for %s are not written yet after %g s; the producer retries: %s",
-                lane.partition,
+                queue.partition,
                 SLOW_SECONDS,
                 reason,
             )
-        pause = lane.failures.pause_s(self._client.options, away=away)
-        lane.not_before = now + pause
+        pause = queue.backoff.pause_s(self._client.options, away=away)
+        queue.not_before = now + pause
         self._wake_in(pause)
         if stale:
             self._refresh()
 
-    def _split(self, lane: PartitionQueue, piece: InFlightBatch) -> None:
+    def _split(self, queue: PartitionQueue, pending: InFlightBatch) -> None:
         """Split a batch that is too large for the topic; the parts share its sequence numbers."""
-        made = piece.cut(self._encoder)
-        lane.again("it was too large and has been split", *made)
-        self._waiting[lane] = None
-        join([smaller.behind for smaller in made], piece.behind)
+        made = pending.split(self._encoder)
+        queue.requeue("it was too large and has been split", *made)
+        self._waiting[queue] = None
+        join([smaller.next_offset for smaller in made], pending.next_offset)
 
-    def _fail(self, lane: PartitionQueue, piece: InFlightBatch, error: LogError) -> None:
+    def _fail(self, queue: PartitionQueue, pending: InFlightBatch, error: LogError) -> None:
         # A batch without a number leaves no gap.
-        if piece.sequence >= 0:
-            self._spoil(lane)
-        piece.fail(error)
+        if pending.sequence >= 0:
+            self._poison(queue)
+        pending.fail(error)
 
-    def _spoil(self, lane: PartitionQueue) -> None:
+    def _poison(self, queue: PartitionQueue) -> None:
         if self._transactional_id is None:
-            lane.spoil(None)
+            queue.poison(None)
             self._recycling = True
         else:
-            lane.spoil(TransactionAborted(f"an earlier batch for {lane.partition} failed"))
+            queue.poison(TransactionAborted(f"an earlier batch for {queue.partition} failed"))
 
     # --- waiting ----------------------------------------------------------------------------------
 
-    def _expire(self, lane: PartitionQueue, now: float) -> None:
+    def _expire(self, queue: PartitionQueue, now: float) -> None:
         while (
-            lane.queue
-            and not lane.flying
-            and (lane.is_abandoned() or lane.queue[0].deadline <= now)
+            queue.batches
+            and not queue.in_flight
+            and (queue.is_abandoned() or queue.batches[0].deadline <= now)
         ):
-            error = self._abandoned if lane.is_abandoned() else None
-            piece = lane.queue.popleft()
+            error = self._abandoned if queue.is_abandoned() else None
+            pending = queue.batches.popleft()
             known = (
                 "none of them were written"
-                if piece.sequence < 0
+                if pending.sequence < 0
                 else "it is not known whether any were written"
             )
             limit = self._client.options.delivery_timeout_ms
             late = LogTimeout(
-                f"records for {lane.partition} were not written within {limit} ms "
-                f"({known}): {lane.reason}"
+                f"records for {queue.partition} were not written within {limit} ms "
+                f"({known}): {queue.reason}"
             )
-            self._fail(lane, piece, error or late)
+            self._fail(queue, pending, error or late)
 
-    def _look_for(self, lane: PartitionQueue, now: float) -> None:
+    def _find_leader(self, queue: PartitionQueue, now: float) -> None:
         """Look up the leader of a queue, with a short wait for a missing partition."""
         wait = self._client.options.missing_topic_wait_ms / 1000
-        if lane.missing_since is None:
-            lane.missing_since = now
-        elif now - lane.missing_since >= wait:
-            why = self._client.why_no_leader(lane.partition)
+        if queue.missing_since is None:
+            queue.missing_since = now
+        elif now - queue.missing_since >= wait:
+            why = self._client.why_no_leader(queue.partition)
             if not isinstance(why, Unavailable):
-                lane.missing_since = None
-                while lane.queue:
-                    self._fail(lane, lane.queue.popleft(), why)
-                self._waiting.pop(lane, None)
+                queue.missing_since = None
+                while queue.batches:
+                    self._fail(queue, queue.batches.popleft(), why)
+                self._waiting.pop(queue, None)
                 return
-            lane.reason = str(why)
-        lane.not_before = now + max(LEAST_S, min(wait / 4, 0.1))
-        self._wake_in(lane.not_before - now)
+            queue.reason = str(why)
+        queue.not_before = now + max(LEAST_S, min(wait / 4, 0.1))
+        self._wake_in(queue.not_before - now)
         self._refresh()
 
     def _wake_in(self, delay: float) -> None:
@@ -439,7 +445,7 @@ class Sender:
     def _wake(self) -> None:
         self._timer = None
         self.go()
-        if self._waiting and not self._closed and not any(self._flights.values()):
+        if self._waiting and not self._closed and not any(self._requests_in_flight.values()):
             # All queues wait: for a time, a leader, or a new identity. Wake up again, so that none
             # is missed.
             self._wake_in(max(LEAST_S, self._client.options.retry_backoff_ms / 1000))
@@ -448,7 +454,7 @@ class Sender:
         if not self._refreshing:
             self._refreshing = True
             self._spawn(
-                self._do_refresh({partition.topic for partition in self._lanes}), "look up leaders"
+                self._do_refresh({partition.topic for partition in self._queues}), "look up leaders"
             )
 
     async def _do_refresh(self, topics: Iterable[str]) -> None:
@@ -467,7 +473,7 @@ class Sender:
 
         Until then no new batch is sent.
         """
-        if not self._renewing and not any(lane.unresolved() for lane in self._lanes.values()):
+        if not self._renewing and not any(queue.unresolved() for queue in self._queues.values()):
             self._renewing = True
             self._spawn(self._do_renew(renew), "new producer id")
 
@@ -485,8 +491,8 @@ class Sender:
         """Continue with a new identity; no batch of the old one may be undecided."""
         self.identity = identity
         self._recycling = False
-        for lane in self._lanes.values():
-            lane.renew()
+        for queue in self._queues.values():
+            queue.renew()
         self.go()
 
     async def settle(self, futures: Iterable[asyncio.Future[int]]) -> None:
@@ -497,10 +503,10 @@ class Sender:
 
     def drop(self, error: LogError) -> None:
         """Fail all queued batches; let batches in flight finish."""
-        for lane in self._lanes.values():
-            while lane.queue:
-                piece = lane.queue.popleft()
-                self._fail(lane, piece, error)
+        for queue in self._queues.values():
+            while queue.batches:
+                pending = queue.batches.popleft()
+                self._fail(queue, pending, error)
         self._waiting.clear()
 
     def abandon(self, error: LogError) -> None:
@@ -509,8 +515,8 @@ class Sender:
         They fail with `error`, once brokers have answered those in flight.
         """
         self._abandoned = error
-        for lane in self._lanes.values():
-            lane.abandon()
+        for queue in self._queues.values():
+            queue.abandon()
         self.go()
 
     async def close(self, error: LogError) -> None:
@@ -523,7 +529,7 @@ class Sender:
             task.cancel()
         if self._tasks:
             await asyncio.wait(tuple(self._tasks))
-        for lane in self._lanes.values():
-            for piece in lane.flying:
-                self._fail(lane, piece, error)
-            lane.flying.clear()
+        for queue in self._queues.values():
+            for pending in queue.in_flight:
+                self._fail(queue, pending, error)
+            queue.in_flight.clear()

@@ -113,7 +113,7 @@ class HangingTransactions:
     async def _end(self, identity: Identity, left: Ended) -> None:
         name, taken = self._coordination.name, bool(left.committed)
         self._begun = True
-        async for added, _ in self._coordination.take_in(identity, left.written):
+        async for added, _ in self._coordination.add_all(identity, left.written):
             taken = taken or bool(added)  # an unwritable partition needs no end marker
         for group in left.committed:
             await self._coordination.add_offsets(identity, group)

@@ -174,7 +174,7 @@ class TransactionCoordinator:
                 self._check(code)
         return codes
 
-    async def take_in(
+    async def add_all(
         self, identity: Identity, partitions: AbstractSet[TopicPartition]
     ) -> AsyncIterator[tuple[set[TopicPartition], dict[TopicPartition, int]]]:
         """Add partitions to the transaction, with retries until each is added or refused.
@@ -228,7 +228,7 @@ class TransactionCoordinator:
                 self._check(code)
         return codes
 
-    async def check_nobody_is_in(self, group: GroupMetadata) -> None:
+    async def check_group_is_empty(self, group: GroupMetadata) -> None:
         """Raise IllegalGeneration if a group has members: only they may commit its offsets.
 
         In a transaction Kafka itself would accept offsets from any producer.

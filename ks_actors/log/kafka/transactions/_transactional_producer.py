@@ -15,7 +15,7 @@ from ks_actors._errors import (
     TransactionAborted,
 )
 from ks_actors.log.kafka.client import PRODUCE
-from ks_actors.log.kafka.producer import NOBODY, EpochRefused, Identity, Outbox, Sender, missing
+from ks_actors.log.kafka.producer import NOBODY, EpochRefused, Identity, SendCall, Sender, missing
 from ks_actors.log.kafka.transactions._early_offsets import EarlyOffsets
 from ks_actors.log.kafka.transactions._hanging_transactions import Ended, HangingTransactions
 from ks_actors.log.kafka.transactions._transaction_coordinator import (
@@ -74,10 +74,10 @@ class KafkaTransactionalProducer:
             client, name, timeout_ms
         )
         self._scope: TransactionScope | None = scope
-        self._ahead: EarlyOffsets = EarlyOffsets(
+        self._early_offsets: EarlyOffsets = EarlyOffsets(
             self._coordination, "" if scope is None else scope.group_id
         )
-        self._endings: HangingTransactions = HangingTransactions(client, self._coordination, scope)
+        self._hanging: HangingTransactions = HangingTransactions(client, self._coordination, scope)
         self._encoder: Encoder = Encoder(client.options, transactional=True)
         self._sender: Sender = Sender(client, self._encoder, transactional_id=name)
         self._on_close = closed
@@ -85,7 +85,7 @@ class KafkaTransactionalProducer:
         self._added: set[TopicPartition] = set()
         self._groups: dict[str, set[TopicPartition]] = {}
         self._futures: list[asyncio.Future[int]] = []
-        self._doom: str | None = None
+        self._abort_reason: str | None = None
         self._expired: Identity | None = None
         self._fenced: str | None = None
         self._in_doubt = False
@@ -108,7 +108,7 @@ class KafkaTransactionalProducer:
         for attempts_left in reversed(range(_ATTEMPTS)):
             try:
                 # Before the new epoch: it would hide how the last transaction ended.
-                await self._endings.settle(await self._endings.last(), NOBODY)
+                await self._hanging.settle(await self._hanging.last(), NOBODY)
                 await self._renew(NOBODY)
                 return
             except EpochRefused as error:
@@ -142,48 +142,48 @@ class KafkaTransactionalProducer:
         or values that are not bytes.
         """
         self._check()
-        outbox = Outbox(self._admin, batches)
+        send_call = SendCall(self._admin, batches)
         try:
             async with self._order:
                 self._check()
                 # Again under the lock: the calls before this one may have voided the transaction.
-                self._check_doom()
-                await self._begin_well()
-                await outbox.encode(self._encoder)
+                self._check_not_failed()
+                await self._prepare_transaction()
+                await send_call.encode(self._encoder)
                 # Before the records: a leader refuses records of a partition that the coordinator
                 # does not know.
-                await self._add(outbox)
-                futures = outbox.put(self._sender)
+                await self._add(send_call)
+                futures = send_call.put(self._sender)
                 self._futures += futures
             await self._sender.settle(futures)
-            for error in outbox.take_errors():
+            for error in send_call.take_errors():
                 if isinstance(error, EpochRefused):
                     raise error
                 if isinstance(error, LogClosed):
                     raise LogClosed(str(error))
-            return await outbox.result()
+            return await send_call.result()
         except EpochRefused as error:
-            raise await self._judge(error) from error
+            raise await self._explain_refusal(error) from error
         except BaseException as error:
-            if self._doom is None and not isinstance(error, LogClosed):
+            if self._abort_reason is None and not isinstance(error, LogClosed):
                 # Also after a cancellation: some batches may be written, so a commit would be
                 # incomplete.
-                self._doom = f"a batch failed ({error!r})"
+                self._abort_reason = f"a batch failed ({error!r})"
             raise
 
-    def _check_doom(self) -> None:
+    def _check_not_failed(self) -> None:
         if self._in_doubt:
             raise LogError(
                 f"it is not known how the last transaction of {self._name} ended: call commit or "
                 "abort again to find out"
             )
-        if self._doom is not None:
+        if self._abort_reason is not None:
             raise TransactionAborted(
-                f"the transaction of {self._name} has failed: {self._doom}; abort it, and send its "
-                "records again"
+                f"the transaction of {self._name} has failed: {self._abort_reason}; abort it, and "
+                "send its records again"
             )
 
-    async def _begin_well(self) -> None:
+    async def _prepare_transaction(self) -> None:
         """Clean up after the last transaction before a new one begins."""
         if not self._open:
             await self._confirm()
@@ -196,26 +196,26 @@ class KafkaTransactionalProducer:
         self._lost = self._client.lost
         self._stale = False
 
-    async def _add(self, outbox: Outbox) -> None:
+    async def _add(self, send_call: SendCall) -> None:
         """Add all new partitions to the transaction; refuse those that cannot be added."""
-        new = outbox.partitions - self._added
+        new = send_call.partitions - self._added
         if not new:
             return
-        outbox.refuse(await missing(self._client, new))
-        async for added, refused in self._coordination.take_in(
-            self._sender.identity, new - outbox.errors.keys()
+        send_call.refuse(await missing(self._client, new))
+        async for added, refused in self._coordination.add_all(
+            self._sender.identity, new - send_call.errors.keys()
         ):
             self._added |= added
-            outbox.refuse(
+            send_call.refuse(
                 {
                     partition: error_of(code, f"writing to {partition} is not possible")
                     for partition, code in refused.items()
                 }
             )
         if self._added:
-            self._ahead.begin(self._sender.identity, self._groups)
+            self._early_offsets.begin(self._sender.identity, self._groups)
 
-    async def _judge(self, refused: LogError) -> LogError:
+    async def _explain_refusal(self, refused: LogError) -> LogError:
         """Find out why there is a newer epoch: a timeout, or another producer with the id.
 
         The coordinator aborts a transaction after its timeout with the next epoch, which no
@@ -231,12 +231,16 @@ class KafkaTransactionalProducer:
         # the same.
         undecided = self._lost_at_end is None or self._lost_at_end == self._client.lost
         if self._expired is None and self._open and undecided:
-            self._expired = await self._expired_as(Identity(mine.producer_id, mine.epoch + 1))
+            self._expired = await self._aborted_after_timeout(
+                Identity(mine.producer_id, mine.epoch + 1)
+            )
         if self._expired is not None:
-            self._doom = f"it took longer than its timeout of {self._coordination.timeout_ms} ms"
+            self._abort_reason = (
+                f"it took longer than its timeout of {self._coordination.timeout_ms} ms"
+            )
             return TransactionAborted(
-                f"the transaction of {self._name} has failed: {self._doom}; abort it, and send its "
-                "records again"
+                f"the transaction of {self._name} has failed: {self._abort_reason}; abort it, and "
+                "send its records again"
             )
         self._fenced = (
             f"transactional id {self._name} has a newer producer than {self.client_id} with epoch "
@@ -244,7 +248,7 @@ class KafkaTransactionalProducer:
         )
         return Fenced(self._fenced)
 
-    async def _expired_as(self, next_epoch: Identity) -> Identity | None:
+    async def _aborted_after_timeout(self, next_epoch: Identity) -> Identity | None:
         try:
             seen = await self._coordination.look()
         except NotAuthorized:
@@ -276,36 +280,36 @@ class KafkaTransactionalProducer:
                 (future.exception() for future in self._futures if future.exception() is not None),
                 None,
             )
-            if failed is not None and self._doom is None:
-                self._doom = f"a batch failed ({failed})"
+            if failed is not None and self._abort_reason is None:
+                self._abort_reason = f"a batch failed ({failed})"
             try:
-                if self._doom is None:
+                if self._abort_reason is None:
                     await self._commit(offsets, group)
                     return
             except EpochRefused as error:
-                found = await self._judge(error)
+                found = await self._explain_refusal(error)
                 if isinstance(found, Fenced):
                     raise found from error
-            doom = self._doom
+            reason = self._abort_reason
             await self._abort()
             raise TransactionAborted(
-                f"the transaction of {self._name} has failed: {doom}; readers will not see any of "
-                "it"
+                f"the transaction of {self._name} has failed: {reason}; readers will not see any "
+                "of it"
             )
 
     async def _commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
     ) -> None:
         # A request that is still on its way could add the group to the next transaction.
-        await self._ahead.settle()
+        await self._early_offsets.settle()
         if offsets:
             try:
-                await self._begin_well()
+                await self._prepare_transaction()
                 await self._commit_offsets(self._sender.identity, offsets, group)
             except (EpochRefused, LogTimeout, LogClosed):
                 raise
             except LogError as error:
-                self._doom = f"the broker refused to commit it ({error})"
+                self._abort_reason = f"the broker refused to commit it ({error})"
                 await self._abort()
                 raise
         if not self._open:
@@ -371,7 +375,7 @@ class KafkaTransactionalProducer:
     async def _confirm(self) -> None:
         """Complete the last transaction everywhere, if its coordinator was away at its end."""
         if self._unconfirmed is not None:
-            await self._endings.complete(self._sender.identity, self._unconfirmed)
+            await self._hanging.complete(self._sender.identity, self._unconfirmed)
             self._unconfirmed = None
 
     async def _commit_offsets(
@@ -381,7 +385,7 @@ class KafkaTransactionalProducer:
         group: GroupMetadata,
     ) -> None:
         if group.generation < 0:
-            await self._coordination.check_nobody_is_in(group)
+            await self._coordination.check_group_is_empty(group)
         if group.group_id not in self._groups:
             await self._coordination.add_offsets(identity, group.group_id)
         # Before the request: even one that fails may have left offsets pending.
@@ -416,7 +420,7 @@ class KafkaTransactionalProducer:
         self._added.clear()
         self._groups = {}
         self._futures.clear()
-        self._doom = self._expired = self._lost_at_end = None
+        self._abort_reason = self._expired = self._lost_at_end = None
         # A broker may still process a request with a lost response, and add it to the next
         # transaction. A new epoch prevents that.
         self._stale = self._stale or self._client.lost > self._lost
@@ -438,15 +442,15 @@ class KafkaTransactionalProducer:
             await self._abort()
 
     async def _abort(self) -> None:
-        self._doom = self._doom or "it is being aborted"
+        self._abort_reason = self._abort_reason or "it is being aborted"
         lost, clock = self._lost, asyncio.get_running_loop().time
         # Batches that are not sent yet need not be; those in flight must end before the new epoch.
         self._sender.drop(TransactionAborted(f"the transaction of {self._name} was aborted"))
         await self._sender.settle(self._futures)
-        await self._ahead.settle()
+        await self._early_offsets.settle()
         began = clock()
         try:
-            if self._expired is None and not self._sender.spoiled:
+            if self._expired is None and not self._sender.poisoned:
                 if self._open:
                     await self._end_by_abort()
             else:
@@ -466,7 +470,7 @@ class KafkaTransactionalProducer:
         try:
             await self._coordination.end(self._sender.identity, commit=False)
         except EpochRefused as error:
-            found = await self._judge(error)
+            found = await self._explain_refusal(error)
             if isinstance(found, Fenced):
                 raise found from error
             assert self._expired is not None
@@ -510,6 +514,6 @@ class KafkaTransactionalProducer:
                 # Maybe a new task, started by the abort.
                 self._confirming.cancel()
                 await asyncio.wait([self._confirming])
-            await self._ahead.end()
+            await self._early_offsets.end()
             await self._sender.close(LogClosed(f"producer {self.client_id} is closed"))
             await self._client.close()

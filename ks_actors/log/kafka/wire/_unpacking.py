@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
     from typing import Any
 
-    from ks_actors.log.kafka.consumer import Source
+    from ks_actors.log.kafka.consumer import PartitionReader
     from ks_actors.log.kafka.wire._batch_reader import Chunk
     from ks_actors.log.kafka.wire._record_reader import Body
 
@@ -92,16 +92,18 @@ class Unpacking:
 
     Each partition has one piece to read and the one after it. A result that a seek or the end has
     made obsolete is dropped once its thread is done. `begin` runs a coroutine that ends with the
-    fetcher; `news` is called with a partition that is readable again.
+    fetcher; `on_records` is called with a partition that is readable again.
     """
 
     def __init__(
-        self, begin: Callable[[Coroutine[Any, Any, None]], None], news: Callable[[Source], None]
+        self,
+        begin: Callable[[Coroutine[Any, Any, None]], None],
+        on_records: Callable[[PartitionReader], None],
     ) -> None:
         self._begin: Callable[[Coroutine[Any, Any, None]], None] = begin
-        self._on_news: Callable[[Source], None] = news
+        self._on_records: Callable[[PartitionReader], None] = on_records
 
-    def look(self, source: Source) -> None:
+    def look(self, source: PartitionReader) -> None:
         """Start decompressing a partition's next piece, unless that is under way."""
         for chunk in source.chunks:
             if chunk.unpacking:
@@ -113,7 +115,7 @@ class Unpacking:
             if chunk.packed:
                 return
 
-    async def _unpack(self, source: Source, chunk: Chunk) -> None:
+    async def _unpack(self, source: PartitionReader, chunk: Chunk) -> None:
         try:
             found = await asyncio.get_running_loop().run_in_executor(
                 None, partial(unpacked, chunk.raw, chunk.unpacked_to, chunk.limit)
@@ -130,4 +132,4 @@ class Unpacking:
         if chunk in source.chunks:
             self.look(source)
             if source.ready:
-                self._on_news(source)
+                self._on_records(source)
