@@ -75,6 +75,7 @@ async def answer(
         else [part.partition for part in local.parts(request.store)]
     )
     for number in numbers:
+        # The failure of one partition is part of the result; the others are asked all the same.
         results[number] = await _one(local, request, number, timeout_ms)
     return StateQueryResult(results)
 
@@ -121,7 +122,9 @@ class _Moment:
 
     def __call__(self, read: Callable[[Any], Any], reader: Any) -> Any:
         request, part = self._request, self._part
+        # Taken in the same turn of the loop as the read, so the two belong together.
         self.position = part.position(committed=self._committed)
+        # An active store is never behind its own commits, so a bound has nothing to check there.
         if request.require_active or request.bound.is_unbounded:
             return read(reader)
         if not request.bound.admits(
@@ -156,6 +159,7 @@ async def _ask(
                 f"store {request.store}, a {local.spec(request.store).kind.value} store, does not "
                 f"support {request.query!r}"
             )
+    # The only error that is not part of the result: it is about the app, not about a partition.
     except NotRunning:
         raise
     except QueryFailed as failed:
@@ -292,6 +296,7 @@ async def lags(local: LocalStores, log: Log) -> dict[str, dict[int, LagInfo]]:
             changelog = TopicPartition(setup.changelog(name), registered.task.partition)
             currents[name, registered.task.partition] = (
                 changelog,
+                # An active store is at the end of its changelog by definition.
                 None if active else registered.stores.next_offset(name) or 0,
             )
     ends = await log.end_offsets(

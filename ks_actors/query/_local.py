@@ -58,6 +58,8 @@ class Part:
         self._local.check_running()
         registered = self._local.registered(self._registered.task)
         if registered is None or registered.stores is not self._registered.stores:
+            # Also when the task has come back with other stores: this reader belongs to the old
+            # ones.
             raise self.gone()
         self._registered = registered  # a restored task may be active by now, with the same stores
 
@@ -87,14 +89,18 @@ class Part:
         """
         self.check()
         task = self._registered.processing
+        # No thread has the task, and nothing is awaited here, so nothing can change during the
+        # read.
         if task is None or task.thread_guard.since is None:
             return self.read(read)
         found: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         def visit() -> None:
+            # Timed out or cancelled; the thread guard may still call this once.
             if found.done():
                 return
             try:
+                # Again, because the task may have left while the query waited.
                 self.check()
                 found.set_result(self.read(read))
             except Exception as error:  # noqa: BLE001 - told to whoever asks
@@ -122,6 +128,7 @@ class Part:
         try:
             return read(self.reader)
         except StoreClosed as closed:
+            # The stores were closed between two rows of a scan.
             raise self.gone() from closed
 
 
@@ -194,6 +201,7 @@ class LocalStores:
     def partitions(self, store: str) -> int:
         """Return a store's number of partitions over all instances; 0 when no processor has it."""
         setup = self.setup()
+        # Built on first use: an app without queries needs neither of the two tables.
         if self._topics is None:
             self._topics = setup.subtopology_topics()
         return max(
@@ -212,6 +220,7 @@ class LocalStores:
                 for subtopology in self._topology.subtopologies()
                 for name in subtopology.stores
             }
+        # The number of a subtopology that exists nowhere, so that such a store simply has no parts.
         return self._subtopologies.get(store, _NOWHERE)
 
     def global_part(self, store: str) -> Part:

@@ -89,6 +89,7 @@ class StoreEndpoint:
             return
         server.close()
         tasks = tuple(self._connections)
+        # The server's own `wait_closed` waits for connections to end by themselves.
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -98,6 +99,8 @@ class StoreEndpoint:
         assert task is not None
         self._connections.add(task)
         try:
+            # Counted before the token is checked: unknown clients must not use up all sockets
+            # either.
             if len(self._connections) > _CONNECTIONS:
                 await _send(
                     writer,
@@ -189,6 +192,7 @@ class StoreEndpoint:
                         await frames.add(
                             raw_batch(part, kind, rows[at : at + _ENCODED_AT_ONCE], keys)
                         )
+                    # A scan of a large store would go on for nobody.
                     if writer.is_closing():
                         raise ConnectionResetError("the client has gone")
                 if local.now() - began >= SLICE_SECONDS:  # key scans never pause
@@ -259,6 +263,7 @@ def _write(writer: asyncio.StreamWriter, reply: Reply) -> None:
 
 async def _send(writer: asyncio.StreamWriter, reply: Reply) -> None:
     _write(writer, reply)
+    # A client that does not read would keep its rows in memory for ever.
     async with asyncio.timeout(_DRAIN_SECONDS):
         await writer.drain()
 
@@ -272,9 +277,11 @@ async def _receive(reader: asyncio.StreamReader, seconds: float) -> Request | No
         try:
             (size,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
         except asyncio.IncompleteReadError as end:
+            # An end between two requests is a normal close.
             if end.partial:
                 raise
             return None
+        # Before the bytes are read: a wrong length must not fill the memory.
         if size > MOST_BYTES:
             raise ValueError(
                 f"a request of {size:,} bytes is too large: {MOST_BYTES:,} are allowed"

@@ -114,6 +114,7 @@ class KafkaClient:
             lambda: self._ask_metadata([]),
             timeout_ms=timeout_ms,
         )
+        # The brokers are known by their own ids now, and each keeps one connection per channel.
         for node in self._bootstrap:
             self._connections.forget(node)
 
@@ -173,6 +174,7 @@ class KafkaClient:
                             )
                             continue
                     pause = backoff.pause_s(self.options, away=last.away)
+                    # Clients that failed together should not all come back together.
                     await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311 - jitter
                     if last.refresh:
                         last = await self._try_refresh(last)
@@ -241,6 +243,7 @@ class KafkaClient:
     async def _send_to_any(self, request: Any, channel: str) -> Any:
         nodes = list(self._brokers)
         random.shuffle(nodes)
+        # Shuffled first, then connected ones first: a sort is stable, so the load stays spread.
         nodes.sort(key=lambda node: not self._connections.connected(node, channel))
         failed: Unavailable | None = None
         # If the whole cluster has moved, all known addresses may be wrong: try the user's as well.
@@ -314,6 +317,7 @@ class KafkaClient:
             try:
                 response = await self.send(node, request, channel=channel)
             except Unavailable:
+                # A broker that cannot be reached may have lost this role to another one.
                 self._coordinators.pop((kind, key), None)
                 raise
             found = list(codes(response))
@@ -351,6 +355,7 @@ class KafkaClient:
         self._raise_retriable([response.error_code], what)
         if response.error_code:
             raise error_of(response.error_code, f"failed {what}", response.error_message)
+        # The coordinator may be newer than the last list of brokers.
         self._brokers.setdefault(response.coordinator_id, (response.host, response.port))
         self._coordinators[kind, key] = response.coordinator_id
         return int(response.coordinator_id)
@@ -458,6 +463,7 @@ class KafkaClient:
                 self._refresh(), name="refresh Kafka metadata"
             )
         try:
+            # Shared by several callers: the cancellation of one must not end it for all.
             await asyncio.shield(task)
         except asyncio.CancelledError:
             if task.cancelled():
@@ -470,6 +476,7 @@ class KafkaClient:
     async def _ask_metadata(self, topics: list[str] | None) -> Mapping[str, TopicMetadata]:
         """Ask once, cache the result, and return the topics that exist."""
         response = await self._send_to_any(
+            # A lookup must not create a topic, whatever the broker's settings are.
             MetadataRequest(topics, allow_auto_topic_creation=False), MAIN
         )
         if not response.brokers:
@@ -482,6 +489,7 @@ class KafkaClient:
         for code, name, internal, partitions in response.topics:
             self._answered.add(name)
             self._refused.pop(name, None)
+            # A topic without a good answer is unknown, so old leaders must not be used.
             self._topics.pop(name, None)
             if code == 0:
                 found[name] = self._topics[name] = TopicMetadata(

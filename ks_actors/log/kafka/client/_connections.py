@@ -177,6 +177,7 @@ class Connections:
                     return await connection.send(request)
         except TimeoutError:
             self.lost += 1
+            # A late answer would be taken for that of the next request.
             self._drop((node, channel), CloseReason.CONNECTION_TIMEOUT)
             raise self._told(
                 address,
@@ -198,6 +199,7 @@ class Connections:
             self._drop((node, channel), CloseReason.OUT_OF_SYNC)
             raise Unavailable(f"{where}: {type(error).__name__} {error}") from error
         except asyncio.CancelledError:
+            # The request may be out: the broker acts on it, though nobody waits any more.
             self.lost += 1
             raise
         except NotImplementedError as error:
@@ -221,6 +223,7 @@ class Connections:
             raise LogClosed("the connection to Kafka is closed")
         task = self._begin_opening(node, address, channel)
         try:
+            # Other requests may wait for the same connection.
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             waiting = asyncio.current_task()
@@ -252,6 +255,7 @@ class Connections:
         if task.cancelled() or task.exception() is not None:
             return
         if self._closed:
+            # Opened while the client was closing: nobody would close it later.
             task.result().close(reason=CloseReason.SHUTDOWN)
         else:
             self._ready[key] = task.result()
@@ -267,6 +271,7 @@ class Connections:
                     host,
                     port,
                     client_id=self._client_id,
+                    # Longer than the limit in `send`, which must be the one that decides.
                     request_timeout_ms=options.request_timeout_ms + 5_000,
                     ssl_context=self._ssl,
                     security_protocol=options.security_protocol,
