@@ -98,6 +98,7 @@ class _Publisher:
         self._log = log
         self._progress = progress
         self._markers = TopicPartition(f"{config.application_id}-{MARKERS}", 0)
+        # The app's own timeout may be as short as its commit interval; a chunk takes longer.
         self._timeout_ms: int = max(config.transaction_timeout_ms, _TIMEOUT_MS)
 
     async def run(self) -> dict[str, int]:
@@ -116,6 +117,7 @@ class _Publisher:
         )
         try:
             known = await self._known()
+            # Before the first record is written: a mismatch must leave the topics as they are.
             await self._check(known, partitions)
             counts = dict.fromkeys(sorted({where.topic for where in partitions}), 0)
             for where in partitions:
@@ -198,6 +200,8 @@ class _Publisher:
                 if where in there
                 else (0, 0, False)
             )
+            # A checksum of all records so far, because a changed function may give as many other
+            # ones.
             if records != marker.records or checksum != marker.checksum or (marker.whole and more):
                 raise self._refused(
                     where,

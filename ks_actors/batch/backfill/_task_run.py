@@ -126,6 +126,7 @@ class TaskRun:
                 self._finish()
             finally:
                 for source in self._sources.values():
+                    # Generators hold fetchers and files open until they are closed.
                     source.close()
                 self._let_go()
 
@@ -209,12 +210,14 @@ class TaskRun:
         )
         task.start()
         for where, one in places.items():
+            # Marks each topic as known to be empty so far, so that none waits for another.
             task.add(where, _NOTHING, one.start, one.start)
         for where, one in places.items():
             with closing(self._read(one)) as batches:
                 for batch in batches:
                     behind = batch.offsets[-1] + 1
                     task.add(where, batch, behind, behind)
+                    # Batch by batch, so that memory holds one batch of a global table at a time.
                     while task.process(inf):
                         pass
                     if letters := task.take_output():
@@ -222,6 +225,7 @@ class TaskRun:
         if self._writes_letters:
             self._globals_dropped = task.dropped
         else:
+            # Another task writes the same letters.
             self._letters.clear()
         stores.keep(stores.freeze(), {})
         task.close()
@@ -248,6 +252,7 @@ class TaskRun:
         task = self._task
         more = self._feed()
         done = task.process(_SLICE_SECONDS)
+        # A processor may schedule its first wall-clock call at any record.
         self._check_clock()
         self._since += done
         if not done and not more:
@@ -278,6 +283,8 @@ class TaskRun:
             if batch is None:
                 del self._sources[where]
                 end = self._ends.setdefault(where, self._starts.get(where, 0))
+                # An end offset without lag says that the partition has nothing more, so the task
+                # stops waiting.
                 self._task.add(where, _NOTHING, end, end)
             elif len(batch):
                 behind = batch.offsets[-1] + 1
@@ -320,6 +327,7 @@ class TaskRun:
             self._changed[name] = self._changed.get(name, 0) + len(batch)
         stores.persist_unlogged(token)
         stores.keep(token, {name: self._changed.get(name, 0) for name in stores.logged})
+        # All steps at once: nothing else runs on this loop.
         if stores.wants_flush(idle=False):
             for _ in stores.flush_steps():
                 pass
@@ -328,6 +336,7 @@ class TaskRun:
         task, name = self._task, str(self._work.task)
         positions, written = self._positions(), []
         task.close()
+        # Taken out, so that `_let_go` does not close them a second time, as unclean.
         stores, self._stores = self._stores, None
         if stores is not None:
             if self._snapshot is not None:

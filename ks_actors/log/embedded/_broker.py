@@ -74,6 +74,7 @@ class Broker:
         by_pid: dict[int, Transaction] = {}
         for name, pid, epoch, timeout_ms in loaded.transactional_ids:
             self.transactions[name] = by_pid[pid] = Transaction(name, pid, epoch, timeout_ms)
+        # An id must never be used again: readers match markers to records by it.
         self._next_pid = max(by_pid, default=-1) + 1
         for identity, name, count, configs in loaded.topics:
             topic = self._enter(Topic(identity, name, configs), count)
@@ -86,6 +87,8 @@ class Broker:
                     transaction = by_pid[pid]
                     transaction.partitions[partition] = None
         for transaction in self.transactions.values():
+            # The timeout starts anew: how long the log was closed is not known, and the producer
+            # may come back.
             if transaction.partitions and not read_only:
                 self._start_timer(transaction)
 
@@ -121,6 +124,7 @@ class Broker:
         topic.partitions = [
             Partition(topic, number, self.storage.load) for number in range(new.partitions)
         ]
+        # Before memory: a full disk must leave no topic that a restart would not find.
         self.storage.add_topic(topic)
         self._next_topic += 1
         self._enter(topic, new.partitions)
@@ -155,6 +159,7 @@ class Broker:
                 self.partitions.update({partition.name: partition for partition in added})
                 grown.add(name)
         if grown:
+            # Once for all of them, so that groups rebalance once.
             self._topics_changed(grown)
         if refused is not None:
             raise refused
@@ -187,6 +192,7 @@ class Broker:
         for partition in topic.partitions:
             del self.partitions[partition.name]
             partition.deleted = True
+            # Waiting readers learn that the topic is gone.
             partition.notify()
         self._topics_changed({name})
 
@@ -215,6 +221,7 @@ class Broker:
                 before = sum(
                     len(other.batch) for other in batches[:index] if other.partition == name
                 )
+                # Like Kafka, the log refuses a partition as a whole, and writes the others.
                 errors[name] = _both(errors.get(name), error, before)
         kind, pid = (DATA, NO_PRODUCER) if transaction is None else (TRANSACTIONAL, transaction.pid)
         ends: dict[Partition, int] = {}
@@ -274,6 +281,7 @@ class Broker:
                 partition.grown += segment.size + _RECORD_BYTES * segment.count
                 self._grown(partition)
         for partition, _, _ in added:
+            # After all partitions are in memory: a reader that wakes up sees the whole append.
             partition.notify()
 
     def commit_offsets(
@@ -314,6 +322,7 @@ class Broker:
             for partition in transaction.partitions
         ]
         self.storage.end(markers, group_id, offsets)
+        # The transaction is decided on disk, so nothing here can fail any more.
         for partition, marker in markers:
             partition.add(marker)
         if offsets:
@@ -349,6 +358,7 @@ class Broker:
         )
 
     def _expire(self, transaction: Transaction) -> None:
+        # Set first: even if the abort fails, nothing more may be added to this transaction.
         transaction.doom = f"it was open for longer than {transaction.timeout_ms} ms"
         try:
             self.abort(transaction)
@@ -378,6 +388,7 @@ def _restore(partition: Partition, bounds: tuple[int, int], segments: Sequence[S
     for segment in segments:
         partition.add(segment)
     partition.begin = begin
+    # The last segments may have been deleted, but their offsets stay used.
     partition.end = max(partition.end, end)
 
 

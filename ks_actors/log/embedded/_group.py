@@ -123,6 +123,7 @@ class Group:
             each.member_id: each
             for each in (member if each is former else each for each in self._members.values())
         }
+        # Its session timer must not expel the member that has taken its place.
         self._forget(former)
         former.lose(fenced=True)
 
@@ -134,6 +135,7 @@ class Group:
             self._absences[member] = loop.call_later(
                 member.session_timeout_ms / 1000, self.expire, member
             )
+            # It may have been the last member that the rebalance waited for.
             if self._rebalancing:
                 self.proceed()
 
@@ -189,11 +191,14 @@ class Group:
             # The next member to come makes the group assign.
             self.stop()
             for member in self._members.values():
+                # Nobody leads, so an assignment of before may be outdated when the next member
+                # comes.
                 member.given = None
             return
         if not self._rebalancing:
             self._rebalancing = True
             for member in self._members.values():
+                # All members, even those that will keep everything: only the leader knows that.
                 member.revoke()
             timeout_ms = max(member.rebalance_timeout_ms for member in self._members.values())
             self._timer = asyncio.get_running_loop().call_later(timeout_ms / 1000, self._time_is_up)
@@ -225,6 +230,7 @@ class Group:
         leader = self._leader()
         if leader is None:
             return
+        # Before the assignor runs: its failure must not let members commit in the old generation.
         self.generation += 1
         self._counts = self._count()
         members = list(self._members.values())
@@ -232,6 +238,7 @@ class Group:
             MemberInfo(member.member_id, member.topics, member.user_data) for member in members
         ]
         try:
+            # A copy: the assignor is user code.
             assignments = leader.assignor(infos, dict(self._counts))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the leader's
             leader.fail(error)
