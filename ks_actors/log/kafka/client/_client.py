@@ -477,7 +477,8 @@ class KafkaClient:
         """Ask once, cache the result, and return the topics that exist."""
         response = await self._send_to_any(
             # A lookup must not create a topic, whatever the broker's settings are.
-            MetadataRequest(topics, allow_auto_topic_creation=False), MAIN
+            MetadataRequest(topics, allow_auto_topic_creation=False),
+            MAIN,
         )
         if not response.brokers:
             raise Unavailable("the cluster has no brokers at this time")
