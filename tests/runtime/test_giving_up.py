@@ -70,7 +70,8 @@ def store(name: str, *, logging: bool = True, timestamped: bool = False) -> Stor
 
 
 def given_up(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING and "the local state of" in record.getMessage()]
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    return [message for message in warnings if "the local state of" in message and "is deleted" in message]
 
 
 async def counted(harness: AppHarness, value: str = "x") -> str:
