@@ -227,6 +227,7 @@ class AppOrders(AppOverHistory):
         found = await self._local_lag()
         return (
             found
+            # Records that were processed meanwhile may have led to new ones for other instances.
             if self._metrics.processed_total == processed
             else Lag(max(found.offsets, 1), found.text)
         )
@@ -235,6 +236,7 @@ class AppOrders(AppOverHistory):
         """Count the offsets left in the partitions of this instance."""
         if self._log is None or self._instance is None:
             raise NotRunning("the app has not been started")
+        # Zero says nothing while the app starts or rebalances: it may not have all partitions yet.
         offsets = await consumer_lag(self._metrics, self._log, self.config) or int(
             self.state is not InstanceState.RUNNING
         )

@@ -172,6 +172,7 @@ class Planner:
                 for pattern in subtopology.source_patterns
                 if pattern.fullmatch(topic)
             )
+        # A global table has no committed offsets: every start reads it from the beginning.
         return found - topology.global_topics.keys()
 
     def _is_internal(self, topic: str) -> bool:
@@ -265,6 +266,7 @@ class Planner:
         if not partitions:
             return []
         begins = await self._log.begin_offsets(partitions)
+        # The end of everything written, as the consumer of Kafka's own tool sees it.
         ends = await self._log.end_offsets(partitions, IsolationLevel.READ_UNCOMMITTED)
         before = {
             partition: committed[partition].offset

@@ -110,6 +110,7 @@ async def backfill(
                 await enter_services(services, topology)
                 return await run_in_thread(partial(local.run, began), local.given_up.set)
         except BaseException:
+            # Only after an error: a result owns its directory until it is closed.
             await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
             raise
 
@@ -221,6 +222,8 @@ class _Local:
                 self._tell(run)
         finally:
             writer.close()
+        # Not after an error: a later stage must never read part of a task's output.
         self._files.add(writer)
+        # At once, and not at the end: the disk then holds the state of one task at a time.
         shutil.rmtree(state / str(work.task), ignore_errors=True)
         return run.done

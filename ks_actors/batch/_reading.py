@@ -137,6 +137,8 @@ class LogReader:
     def _end(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+        # The loop's thread has ended, so this thread may run it: the executor's threads must end,
+        # too.
         self._loop.run_until_complete(self._loop.shutdown_default_executor())
         self._loop.close()
 
@@ -184,10 +186,13 @@ class LogReader:
                     at = behind
                     if len(batch):
                         yield batch
+            # Deleted records do not come back when the log is opened again.
             except OffsetOutOfRange:
                 raise
             except LogError:
                 left -= 1
+                # The client of Kafka has made retries of its own; only files change under their
+                # reader.
                 if not left or self._address.url.startswith(SCHEME):
                     raise
                 self.reopen()
@@ -244,6 +249,7 @@ def _read_from(
 
 
 async def _fetcher(log: Log, where: TopicPartition, at: int) -> Fetcher:
+    # In a coroutine, although nothing is awaited: a fetcher is made on the log's own event loop.
     fetcher = log.fetcher(client_id="ks-actors-batch", isolation=IsolationLevel.READ_COMMITTED)
     fetcher.assign({where: at})
     return fetcher
@@ -256,6 +262,7 @@ async def _fetch(fetcher: Fetcher, most: int) -> Sequence[Fetched]:
 def _until(batch: Batch, end: int) -> Batch:
     if not len(batch) or batch.offsets[-1] < end:
         return batch
+    # Where offsets are missing, as many records as asked for reach beyond the end of the range.
     return batch.select([offset < end for offset in batch.offsets])
 
 
@@ -317,5 +324,6 @@ async def plan_ranges(log: Log, topics: Iterable[str], bounds: Bounds) -> list[L
         for offset in (start, end):
             if not begins[where] <= offset <= ends[where]:
                 raise OffsetOutOfRange(where, offset, begins[where], ends[where])
+        # The end may lie before the start, by their times: then the range is empty.
         ranges.append(LogRange(topic, number, start, max(start, end)))
     return ranges

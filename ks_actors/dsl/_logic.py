@@ -230,6 +230,7 @@ class FilterLogic(_DerivedLogic):
         super().__init__(parent, spec)
         self._predicate: Callable[[Any, Any], object] = predicate
         self._negated: bool = negated
+        # Without force: a filter alone is no reason to store its parent.
         self._send_old = parent.send_old(force=False)
 
     def operator(self) -> Operator:
@@ -367,6 +368,7 @@ class JoinLogic:
 
     def send_old(self, *, force: bool) -> bool:  # noqa: ARG002 - a join always forces it
         """Send old values."""
+        # Both sides: a record of either may change the joined row.
         for side in self._sides:
             side.send_old(force=True)
         self._send_old = True

@@ -206,6 +206,7 @@ def suppress(table: Table[K, V], suppressed: Suppressed) -> Table[K, V]:
         kind=StoreKind.KEY_VALUE,
         key=table.key,
         value=HeldSerde(table.value),
+        # As in Kafka Streams, which has no such buffer on disk.
         type="in_memory",
         logging=buffer.logging,
         changelog_configs=dict(buffer.changelog_configs),

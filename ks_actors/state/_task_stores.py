@@ -122,6 +122,8 @@ class TaskStores(StoreSet):
             self._engine = RocksEngine(self.task, self._directory / DATABASE, shared)
         try:
             self._open_stores()
+            # Last: the file tells the group of this state, so it may name only state that is really
+            # open.
             self._file.write(self._written, self._custom.lost)
         except BaseException:
             self._release()
@@ -158,6 +160,7 @@ class TaskStores(StoreSet):
                     pass
                 self._engine.flush(wait=True)
         finally:
+            # Even after a failed write: another member may need the lock.
             self._release()
         self._file.write(self._written, self._custom.lost)
 
@@ -232,7 +235,9 @@ class TaskStores(StoreSet):
                 batch = batch.select([key is not None for key in batch.keys])
         elif batch.headers is not None:
             self.positions.restored(store, batch.headers)
+        # Before the offset: an error must not skip the record.
         restored.restore(batch)
+        # In memory only: it goes to disk together with the rows, never ahead of them.
         self._offsets[store] = next_offset
         if self._memory is not None and batch.keys:
             restored.row_weight.learn(batch.keys[-1], batch.values[-1])
@@ -262,6 +267,7 @@ class TaskStores(StoreSet):
                 f"task {self.task}: {self._frozen} is still being committed; keep or drop it first"
             )
         self._changing, self._changed_at = (
+            # Asked before the freeze, which begins a new count of puts.
             frozenset(filter(self._puts, self._stores)),
             position or {},
         )
@@ -330,6 +336,8 @@ class TaskStores(StoreSet):
                     *facts,
                     *(position_row(name, position) for name, position in at.items() if position),
                 ],
+                # No changelog could bring these rows back, so they must survive a crash of the
+                # machine as well.
                 durable=True,
             )
         token.persisted = self._ahead = True
@@ -341,6 +349,8 @@ class TaskStores(StoreSet):
         offset.
         """
         self._check(token)
+        # Only a share of the work: workers wait for this call, and the rest is done in
+        # `flush_steps`.
         share = SLICE // max(1, len(self._stores))
         for store in self._stores.values():
             count = self.commit_times.keep(store, written=token.persisted and not store.logged)
@@ -389,6 +399,7 @@ class TaskStores(StoreSet):
         It is due if a crash would replay much, if memory is short, or if `idle` is set and there is
         anything to do.
         """
+        # The caller still has unfinished steps; a second series would write the same rows.
         if self._steps is not None and self._steps() is not None:
             return False
         stores, shared = self._stores.values(), self._shared
@@ -447,6 +458,7 @@ class TaskStores(StoreSet):
         """
         self._stop_flush()
         steps = self._flush()
+        # A weak reference: a caller may simply drop the steps, and a new series may begin then.
         self._steps = ref(steps)
         return steps
 
@@ -514,6 +526,7 @@ class TaskStores(StoreSet):
         positions = {store.name: self.positions.of(store.name) for store in stores}
         self._unlogged_records = 0
         for store in stores:
+            # All stores at the same moment, so that the offsets fit all of them.
             store.begin_write()
         for store in stores:
             yield from store.write_slices(engine)
@@ -529,6 +542,8 @@ class TaskStores(StoreSet):
         engine.write(
             [*(offset_row(name, offset) for name, offset in offsets.items()), *facts, *rows]
         )
+        # Only after the write: `close` and the checkpoint file report these offsets as being on
+        # disk.
         self._written.update(offsets)
         engine.flush(wait=False)
         yield

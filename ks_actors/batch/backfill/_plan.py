@@ -175,6 +175,7 @@ async def make_plan(
         for topic in sorted(repartitions & set(existing))
         for number in range(counts[topic])
     ]
+    # Uncommitted: the stream must skip the records of transactions that are still open, too.
     ends = await log.end_offsets(there, IsolationLevel.READ_UNCOMMITTED)
     return Plan(stages, counts, tuple(globals_), dict(ends), repartitions)
 
@@ -241,11 +242,13 @@ def _reasons(
         for topic in sources.get(subtopology.id, ()):
             if topic in writers and topic not in internal:
                 yield "topics_read_back", _READ_BACK.format(topic)
+        # The records of one writing task keep their order; those of several tasks interleave.
         mixed = sorted(
             topic
             for topic in internal
             if sum(tasks.get(writer, 0) for writer in writers.get(topic, ())) > 1
         )
+        # Beside another topic the records of even one writer mix with others.
         if internal and len(sources.get(subtopology.id, ())) > 1:
             mixed = sorted(internal)
         for node in _dependent(setup, subtopology) if mixed else ():

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _LENGTH = struct.Struct(">Q")
 _AT_ONCE = 1_000
+# Never by key and value: their order must not matter.
 _IN_ORDER = itemgetter(0, 1, 2)
 
 
@@ -46,6 +47,8 @@ def numbered(batches: Iterable[Batch], source: int) -> Iterator[Row]:
         for key, value, timestamp, header in zip(
             batch.keys, batch.values, batch.timestamps, headers, strict=True
         ):
+            # Not the timestamp itself: a merge needs sorted sources, and each task's records keep
+            # their order.
             high = max(high, timestamp)
             yield Row(high, source, number, key, value, timestamp, header)
             number += 1

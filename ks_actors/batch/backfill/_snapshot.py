@@ -47,6 +47,7 @@ def write_memory(
     written = []
     for spec in specs:
         store = stores.store(spec.name)
+        # Stores on disk follow in `write_disk`, when they are closed.
         if not has_rows(spec) or store.engine is not None:
             continue
         shape = shape_of(spec)
@@ -67,6 +68,7 @@ def write_memory(
 
 def _rows(store: Any) -> Rows:
     reader = reader_of(store)
+    # All steps at once: in a backfill nobody else waits for this thread.
     for _ in prepare_rows(reader):
         pass
     rows = committed_rows(reader)

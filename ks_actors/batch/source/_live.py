@@ -50,6 +50,7 @@ class LiveStores:
                 f"live: {address!r} must be host:port, the address of App.serve_stores"
             )
         self._address: str = address
+        # An IPv6 address has brackets only where a port follows.
         self._place: tuple[str, int] = (host.strip("[]"), int(port))
         self._token: str = token
         self._socket: socket.socket | None = None
@@ -87,9 +88,11 @@ class LiveStores:
         """
         self._send(request)
         count = 0
+        # Rows left unread would be taken for the reply to the next request.
         while isinstance(reply := self._receive(), SomeRows):
             count += len(reply.keys)
             yield Batch(list(reply.keys), list(reply.values), reply.timestamps)
+        # The count at the end reveals pieces that got lost.
         if not isinstance(reply, End) or reply.rows != count:
             raise self._failed(f"{count} rows of store {request.store} arrived, and then {reply!r}")
 
@@ -140,6 +143,7 @@ def _refusal(refused: Refused, address: str) -> KsActorsError:
         reason = FailureReason.__members__.get(refused.reason or "", FailureReason.STORE_EXCEPTION)
         return QueryFailed(text, reason=reason)
     kind = getattr(_errors, refused.error, KsActorsError)
+    # Only these can be made from a text alone.
     if kind not in {_errors.ConfigError, _errors.NotRunning, _errors.UnknownStore}:
         return KsActorsError(f"{refused.error}: {text}")
     found: KsActorsError = kind(text)

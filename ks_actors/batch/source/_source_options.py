@@ -145,6 +145,7 @@ def known_columns(kind: str) -> tuple[str, ...]:
 
 def read_options(given: Mapping[str, str]) -> SourceOptions:
     """Return the options. Raises ConfigError with all errors."""
+    # Spark ignores the case of option names.
     options = {name.lower(): value for name, value in given.items()}
     kind = options.get("store_kind", KEY_VALUE)
     columns = (

@@ -209,6 +209,7 @@ class BatchBridge(Actor[BridgeMessage]):
         self.ctx.timers.cancel(f"interrupt {ended.name}")
         if ended.error is None:
             job.answer(ended.result, None)
+        # A cancelled job fails with any error; its caller gets the reason of the cancel instead.
         elif job.refusal is not None:
             job.answer(None, job.refusal)
         else:
@@ -218,6 +219,7 @@ class BatchBridge(Actor[BridgeMessage]):
                 if isinstance(ended.error, BatchError)
                 else translated(ended.error, ended.name),
             )
+        # A slot is free only now: a cancelled job keeps its own until its thread returns.
         if self._waiting:
             self._begin(self._waiting.popleft())
         if not any(other.order.progress is not None for other in self._jobs.values()):
@@ -266,7 +268,10 @@ class BatchBridge(Actor[BridgeMessage]):
             tag = job.tag
             self._interrupting.add(tag)
             cancelling = asyncio.get_running_loop().run_in_executor(
-                self._opening, self._cancel_tag, tag
+                # In the session's thread: py4j blocks, and the job's own thread is busy.
+                self._opening,
+                self._cancel_tag,
+                tag,
             )
             cancelling.add_done_callback(lambda _: self._interrupting.discard(tag))
 

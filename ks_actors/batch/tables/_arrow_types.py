@@ -200,4 +200,5 @@ def _windowed(serde: Any, topic: str, *, is_key: bool) -> Decoding:
 
 
 def _time(time_ms: int) -> int | None:
+    # A window without end lies beyond the last time that Python can show.
     return None if time_ms > _LAST_MS else time_ms * 1000

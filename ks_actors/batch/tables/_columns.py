@@ -116,12 +116,15 @@ def latest(batches: Any, *, versioned: bool = False) -> Batch:
         for key, value, time, header, offset in zip(
             batch.keys, batch.values, batch.timestamps, headers, batch.offsets, strict=True
         ):
+            # A late version of a versioned store comes later in the log, but it is not the latest
+            # row.
             if key is None or (versioned and key in last and time < last[key][2]):
                 continue
             if value is None and not versioned:
                 last.pop(key, None)
             else:
                 last[key] = (offset, value, time, header)
+    # Offsets are unique, so no two keys or values are ever compared.
     rows = sorted(
         (offset, key, value, time, header)
         for key, (offset, value, time, header) in last.items()

@@ -97,6 +97,7 @@ class _Closes:
         self._advance = aggregation.advance_ms
         self._grace = aggregation.grace_ms
         self._idle: IdleWindows | None = None
+        # The committed number is the time of closes, a grace period before stream time.
         self.now: int = self._progress.get(self._name, -1 - self._grace) + self._grace
 
     def idle_after(self, after_ms: int | None) -> IdleWindows | None:

@@ -193,6 +193,7 @@ class _TaskContext(Context[Any]):
         return self._context.task_id
 
     def forward(self, record: AnyRecord, child: str | None = None) -> None:
+        # The common case, with two comparisons and no lookup; the rest may also be a mistake.
         if child is None and record.timestamp >= 0:
             self._forward(record.key, record.value, record.timestamp, record.headers)
         else:
@@ -258,6 +259,8 @@ class _AsyncContext(_TaskContext):
     def forward(self, record: AnyRecord, child: str | None = None) -> None:
         call = _current.get()
         if call is not None and call.owner is self:
+            # Checked now and not when the call is emitted: the traceback shows the line that
+            # forwards.
             self._check(record, child)
             call.forwarded.append((record, child))
         else:

@@ -230,6 +230,8 @@ class Map(Stateless):
                 try:
                     new_key, new_value = mapper(key, value)
                 except Exception as error:  # noqa: BLE001 - the handler decides on users' errors
+                    # Every earlier record has either a key or is a culprit, so both give this
+                    # record's index.
                     culprit = len(keys) + len(culprits)
                     failed(context, records, culprit, error)
                     culprits.append(culprit)

@@ -76,9 +76,13 @@ class TableSource(Inline):
             ):
                 if key is None:
                     dropped += 1
+                    # Every earlier record is either a change or a hole, so both together give this
+                    # record's index.
                     holes.append(len(changes) + len(holes))
                     continue
                 try:
+                    # Only for a node downstream that needs old values: a read from the store costs
+                    # the most here.
                     entry = get(key) if send_old else None
                     put(key, None if value is None else (value, timestamp))
                 except Exception as error:  # noqa: BLE001 - the handler decides

@@ -123,6 +123,7 @@ class TransformView:
                 value = started.transform(key, None if entry is None else entry[0])
             finally:
                 own.reading = False
+            # -1 is the unknown time of Kafka Streams: the transformer made a value from no row.
             return None if value is None else (value, -1 if entry is None else entry[1])
 
         def close() -> None:

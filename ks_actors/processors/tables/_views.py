@@ -135,6 +135,7 @@ class SessionView:
         def get(windowed: Any) -> tuple[Any, int] | None:
             key, (start, end) = windowed
             entry = get_entry(key, start, end)
+            # A session's result has the time of the session's end, as in Kafka Streams.
             return None if entry is None else (entry[0], end)
 
         return Reader(get)
@@ -221,6 +222,7 @@ class JoinView:
 
     def bind(self, context: NodeContext) -> Reader:
         """Make the reader of one node."""
+        # Without the past: the result of a join of tables is not versioned, even if both sides are.
         get_left, close_left, _ = self.left.bind(context)
         get_right, close_right, _ = self.right.bind(context)
         joiner = self.joiner

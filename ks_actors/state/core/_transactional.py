@@ -183,6 +183,7 @@ class Transactional(ABC, Generic[Handle]):
             len(self._dirty) * (LOGGED_BYTES + self._typical) + self._size,
             0,
         )
+        # Swapped, not copied: a freeze takes the same time for any number of changes.
         self._frozen, self._dirty = self._dirty, {}
         self._frozen_deleted, self._deleted = self._deleted, {}
 
@@ -229,6 +230,8 @@ class Transactional(ABC, Generic[Handle]):
     def drop(self) -> None:
         """Roll back to the last commit."""
         for changes in (self._dirty, self._frozen):
+            # The open transaction first, then the frozen one: each undoes the values that it
+            # replaced.
             for handle, value in changes.items():
                 self._put_back(handle, value)
         self._dirty, self._frozen = {}, {}

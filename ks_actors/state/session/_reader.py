@@ -78,6 +78,7 @@ class SessionReader(NotingReader[SessionStore[Any, Any]]):
             return iter(())
         encoded = store._codec.index_bytes(index)
         scans = []
+        # One scan per segment: keys on disk begin with the segment, so a key's sessions lie apart.
         for segment in range(first // store.segment_ms, (stop - 1) // store.segment_ms + 1):
             base = store.prefix + SEGMENT.pack(segment) + encoded
             since, until = (
@@ -232,6 +233,7 @@ class SessionReader(NotingReader[SessionStore[Any, Any]]):
         for place, handle, value in heapq.merge(
             *map(used_up, chunks), below, key=_first, reverse=reverse
         ):
+            # The merge is stable, so the row in memory comes before the one on disk.
             if place == last:
                 continue
             last = place
