@@ -422,6 +422,7 @@ class TopologyTestDriver(_Driver):
             self._loop.run_until_complete(work)
             return
         try:
+            # One step without a loop: nothing in this work waits, so it runs to its end.
             work.send(None)
         except StopIteration:
             return

@@ -98,6 +98,7 @@ class MemoryBudget:
 
     def surplus(self, task: TaskMemory) -> int:
         """Return the bytes that a task has to give up."""
+        # Without the lock: an old number only delays the answer until the next call.
         if self.used <= self.limit:
             return 0
         with self._lock:
@@ -115,6 +116,7 @@ def level(amounts: Iterable[int], total: int) -> int:
     """
     ascending = sorted(amounts)
     for place, amount in enumerate(ascending):
+        # Smallest first: the unused rest of a small amount's share is spread over the larger ones.
         share = max(0, total) // (len(ascending) - place)
         if amount > share:
             return share
@@ -181,6 +183,7 @@ class TaskMemory:
         for store in self._stores:
             store.resident_records = NO_LIMIT
         used, step = self.measure(), self._budget.limit // _STEP
+        # Without this mark a task that cannot evict enough would write again on every call.
         self._least = used + step if used > self._target + step else 0
 
     def leave(self) -> None:

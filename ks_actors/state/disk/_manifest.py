@@ -95,6 +95,7 @@ class Manifest(msgspec.Struct):
         changelog = wanted.changelog
         known = self.stores.get(name)
         if known is None:
+            # Stores that left the topology keep their ids: their rows are still there.
             used = {facts.id for facts in self.stores.values()}
             free = next((number for number in range(1, LAST_ID + 1) if number not in used), None)
             if free is None:

@@ -262,7 +262,9 @@ class Ingest:
         """
         engine = self._opened()
         engine.ingest(self._tables.paths)
+        # After all rows: offsets and manifest must never be on disk without them.
         engine.write([self._manifest.row(), *self._last])
+        # On disk before the rename: the old database is gone by then.
         engine.flush(wait=True)
         self._engine = None
         engine.close()

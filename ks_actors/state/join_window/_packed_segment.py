@@ -158,6 +158,7 @@ class PackedSegment:
     def release(self, _: int) -> int:
         """Release all rows at once; return how many. Readers keep their rows."""
         count = len(self.rows)
+        # New memory instead of a cleared one: a reader may still hold the old rows.
         self.rows = self._new()
         return count
 

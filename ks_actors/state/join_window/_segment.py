@@ -93,6 +93,7 @@ class Segment:
         self.sequences.append(sequence)
         self.values.append(value)
         self.times.append(time)
+        # Most keys have one row: a number instead of a list saves most of the index's memory.
         if value is not None and self.index.setdefault(key, place) != place:
             self.gather(key, place)
         return place
@@ -112,6 +113,7 @@ class Segment:
             for place in _kernel.add_places(self.index, self.keys, self.starts, base, places):
                 self.gather(self.keys[place], place)
             return
+        # In one call without a Python loop; only keys that had a row before need more work.
         found = list(map(self.index.setdefault, keys, places))
         if found != places:
             for place, was in enumerate(found, base):
@@ -122,6 +124,7 @@ class Segment:
         """Replace the value and time of a row."""
         self.values[place], self.times[place] = value, time
         self.plain = self.plain and type(value) is not Raw
+        # The disk has the old value: the next write begins with this row again.
         self.written = min(self.written, place)
 
     def columns(self, end: int) -> tuple[Iterable[Any], ...]:
@@ -168,6 +171,7 @@ class Segment:
     def roll_back(self) -> int:
         """Remove all uncommitted rows; return how many."""
         left, index = self.committed, self.index
+        # Only the keys of removed rows: the others keep their places.
         for key in set(self.keys[left:]):
             places = index.get(key)
             if type(places) is list:
@@ -197,6 +201,7 @@ class Segment:
         """
         index, left = self.index, max(0, len(self.values) - count)
         count = len(self.values) - left
+        # Any keys: nobody looks into an expired segment any more.
         for _ in range(min(count, len(index))):
             index.popitem()
         self._cut(left)

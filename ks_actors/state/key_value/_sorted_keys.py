@@ -48,6 +48,7 @@ class Order:
 
     def place_all(self) -> None:
         """Insert all `pending` keys: one by one if they are few, else by sorting all keys."""
+        # Sorting everything is faster than many insertions, each of which moves half a chunk.
         if len(self.pending) < self._size // 8:
             self.place(len(self.pending))
         elif self.pending:
@@ -90,6 +91,7 @@ class Order:
             return
         chunk.insert(place, (encoded, key))
         self._size += 1
+        # The lows must be the first keys of their chunks: `_at` searches them alone.
         if place == 0:
             self._lows[at] = encoded
         if len(chunk) > 2 * CHUNK:
@@ -127,6 +129,8 @@ class Order:
                     return
             else:
                 yield from part
+                # The next possible key, so that a key inserted meanwhile shows, but none shows
+                # twice.
                 low = part[-1][0] + b"\0"
 
     def about(self, low: bytes, high: bytes) -> int:

@@ -68,6 +68,7 @@ class KeyValueBase(Table[K], Generic[K, P]):
 
     def own_key(self, key: K) -> tuple[bytes, K]:
         """Return the bytes of a key, and the key itself, copied if it is mutable."""
+        # By way of its bytes: the user may change a mutable key later.
         encoded: bytes = self._codec.key(key)
         return encoded, self._codec.object_key(encoded) if self._codec.mutable_keys else key
 

@@ -71,6 +71,7 @@ class Timeline(Generic[W]):
             return iter(())
         encoded = store._codec.index_bytes(index)
         scans = []
+        # One scan per segment: keys on disk begin with the segment, so a key's windows lie apart.
         for segment in range(first // store.segment_ms, (stop - 1) // store.segment_ms + 1):
             base = store.prefix + SEGMENT.pack(segment) + encoded
             since, until = (
@@ -154,10 +155,13 @@ class Timeline(Generic[W]):
         """
         codec, last = self.store._codec, None
         for chunk in chunks if not reverse else ():
+            # `used_up` takes from the end, because a list gives back its last item in constant
+            # time.
             chunk.reverse()
         for place, handle, value in heapq.merge(
             *map(used_up, chunks), below, key=_first, reverse=reverse
         ):
+            # The merge is stable, so the row in memory comes before the one on disk.
             if place == last:
                 continue
             last = place
