@@ -61,5 +61,8 @@ public class Described {
       g.windowedBy(w).count().suppress(Suppressed.untilWindowCloses(Suppressed.BufferConfig.unbounded())).toStream((k,v)->k.key()).to("a"); g.windowedBy(w).count(Named.as("named")); g.windowedBy(w).count(Materialized.with(Serdes.String(), Serdes.Long()));
       g.windowedBy(w).reduce((x,y)->x); h.windowedBy(w).reduce((x,y)->x, Materialized.as("rs")); h.windowedBy(w).emitStrategy(EmitStrategy.onWindowClose()).aggregate(() -> "", (k,v,x)->x, (k,x,y)->x);
       g.<String>cogroup((k,v,x)->x).cogroup(h, (k,v,x)->x).windowedBy(w).aggregate(() -> "", (k,x,y)->x); g.<String>cogroup((k,v,x)->x).windowedBy(w).aggregate(() -> "", (k,x,y)->x, Named.as("cg"), Materialized.as("cgs")); });
+    show("foreign keys", b -> { KTable<String,String> l = b.table("l"), r = b.table("r", Materialized.as("rs")), e = b.table("e"); Function<String,String> f = v -> v;
+      l.join(r, f, (x,y)->x).toStream().to("a"); l.leftJoin(r, f, (x,y)->x, TableJoined.as("named"), Materialized.as("st")).toStream().to("b"); e.leftJoin(e, (k,v)->v, (x,y)->x, TableJoined.as("self")).groupBy((k,v)->KeyValue.pair(v,k)).count();
+      s(b,"in").selectKey((k,v)->v).toTable().filter((k,v)->true).join(s(b,"other").groupByKey().count(), f, (x,y)->x).mapValues(v->v).join(l, f, (x,y)->x).join(r, (x,y)->x, Materialized.as("both")); });
   }
 }

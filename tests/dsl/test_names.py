@@ -24,6 +24,7 @@ from ks_actors.dsl import (
     StreamJoined,
     StreamsBuilder,
     Suppressed,
+    TableJoined,
 )
 from ks_actors.processors import FixedKeyProcessor, FixedKeyRecord, Processor, Record
 from ks_actors.serdes import STRING
@@ -282,6 +283,20 @@ def one_repartition_behind_merges(b: StreamsBuilder) -> None:
     m.filter(first).group_by_key(Grouped(name="grp")).reduce(first)
     far: Stream[Any, Any] = b.stream("far")
     far.merge(b.stream("near").map(pair)).group_by_key().count()
+
+
+@graph
+def foreign_keys(b: StreamsBuilder) -> None:
+    left: Any = b.table("l")
+    right: Any = b.table("r", materialized=Materialized("rs"))
+    employees: Any = b.table("e")
+    left.join(right, first, foreign_key=same).to_stream().to("a")
+    left.left_join(right, first, Materialized("st"), foreign_key=same, joined=TableJoined("named")).to_stream().to("b")
+    employees.left_join(employees, first, foreign_key=second, joined=TableJoined("self")).group_by(pair).count()
+    rekeyed: Any = b.stream("in").select_key(second).to_table().filter(yes)
+    counted: Any = b.stream("other").group_by_key().count()
+    both = rekeyed.join(counted, first, foreign_key=same).map_values(same).join(left, first, foreign_key=same)
+    both.join(right, first, Materialized("both"))
 
 
 @pytest.mark.parametrize("name", TEXTS)

@@ -24,6 +24,7 @@ from ks_actors import (
     StreamJoined,
     StreamsBuilder,
     Suppressed,
+    TableJoined,
     TimeWindows,
     Topology,
     UnlimitedWindows,
@@ -32,6 +33,7 @@ from ks_actors import (
 from ks_actors._errors import TopologyError
 from ks_actors.processors import Processor, ProcessorContext, Record
 from ks_actors.serdes import LONG, STRING
+from ks_actors.testing import TopologyTestDriver
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -146,6 +148,12 @@ FUNCTIONS: dict[str, tuple[Callable[[StreamsBuilder, Any], Any], tuple[int, ...]
     "join (tables): joiner": (lambda b, f: table(b).join(second(b), f), (2,), False),
     "left_join (tables): joiner": (lambda b, f: table(b).left_join(second(b), f), (2,), False),
     "outer_join (tables): joiner": (lambda b, f: table(b).outer_join(second(b), f), (2,), False),
+    "join (by foreign key): foreign_key": (lambda b, f: table(b).join(second(b), two, foreign_key=f), (1, 2), False),
+    "join (by foreign key): joiner": (lambda b, f: table(b).join(second(b), f, foreign_key=one), (2,), False),
+    "left_join (by foreign key): foreign_key": (lambda b, f: table(b).left_join(second(b), two, foreign_key=f), (1, 2), False),
+    "left_join (by foreign key): joiner": (lambda b, f: table(b).left_join(second(b), f, foreign_key=one), (2,), False),
+    "TableJoined: partitioner": (lambda _, f: TableJoined(partitioner=f), (4,), False),
+    "TableJoined: other_partitioner": (lambda _, f: TableJoined(other_partitioner=f), (4,), False),
     "node x: supplier": (lambda _, f: source().add_processor("x", f, "in"), (0,), False),
     "process: supplier": (lambda b, f: stream(b).process(f), (0,), False),
     "process_values: supplier": (lambda b, f: stream(b).process_values(f), (0,), False),
@@ -154,7 +162,8 @@ FUNCTIONS: dict[str, tuple[Callable[[StreamsBuilder, Any], Any], tuple[int, ...]
     "sink x: partitioner": (lambda _, f: source().add_sink("x", "out", "in", partitioner=f), (4,), False),
 }
 OPTIONAL = {"print: mapper", "Consumed: timestamp_extractor", "Produced: partitioner", "Repartitioned: partitioner"}
-OPTIONAL |= {"source x: timestamp_extractor", "sink x: partitioner"}
+OPTIONAL |= {"source x: timestamp_extractor", "sink x: partitioner", "TableJoined: partitioner", "TableJoined: other_partitioner"}
+OPTIONAL |= {"join (by foreign key): foreign_key", "left_join (by foreign key): foreign_key"}  # None joins on the key
 
 
 def source() -> Topology:
@@ -249,8 +258,12 @@ OPTIONS: dict[str, tuple[Callable[[StreamsBuilder, Any], Any], type]] = {
     "join: tables": (lambda b, o: table(b).join(second(b), two, o), Materialized),
     "left_join: tables": (lambda b, o: table(b).left_join(second(b), two, o), Materialized),
     "outer_join: tables": (lambda b, o: table(b).outer_join(second(b), two, o), Materialized),
+    "join: by foreign key": (lambda b, o: table(b).join(second(b), two, foreign_key=one, joined=o), TableJoined),
+    "left_join: by foreign key": (lambda b, o: table(b).left_join(second(b), two, foreign_key=one, joined=o), TableJoined),
+    "join: materialized": (lambda b, o: table(b).join(second(b), two, o, foreign_key=one), Materialized),
+    "left_join: materialized": (lambda b, o: table(b).left_join(second(b), two, o, foreign_key=two), Materialized),
 }
-KINDS = (Consumed, Produced, Grouped, Joined, Repartitioned, Materialized, StreamJoined)
+KINDS = (Consumed, Produced, Grouped, Joined, Repartitioned, Materialized, StreamJoined, TableJoined)
 
 
 class Keeper(Processor[Any, Any, Any, Any]):
@@ -287,7 +300,7 @@ def test_fields_of_options_are_refused_by_name(kind: type[Any]) -> None:
         "offset_reset": ["first", "EARLIEST", 5, True, b"latest", [], object(), 0, "none", ""],
         "when_full": ["wait", 5, None, True, b"", [], "", 0, 1.5, {}],
     }
-    functions = {"timestamp_extractor", "partitioner"}
+    functions = {"timestamp_extractor", "partitioner", "other_partitioner"}
     assert {field.name for field in fields(kind)} <= wrong.keys() | functions
     optional = {field.name for field in fields(kind) if field.default is None}
     for field in {field.name for field in fields(kind)} - functions:
@@ -377,6 +390,11 @@ OTHERS: dict[str, tuple[Callable[[StreamsBuilder, Any], Any], str, list[Any]]] =
         "argument 'other' of join",
         ["rows", None, 5, [], object(), {}, STRING, stream(StreamsBuilder()), StreamsBuilder(), Consumed()],
     ),
+    "join (by foreign key)": (
+        lambda b, t: table(b).join(t, two, foreign_key=one),
+        "argument 'other' of join",
+        ["rows", None, 5, [], object(), {}, STRING, stream(StreamsBuilder()), world(StreamsBuilder()), Consumed()],
+    ),
     "cogroup": (
         lambda b, g: cogrouped(b).cogroup(g, three),
         "argument 'grouped' of cogroup",
@@ -433,6 +451,7 @@ def test_other_arguments_are_refused_by_name(name: str) -> None:
         lambda a, b: stream(a).join(table(b), two),
         lambda a, b: stream(a).join(other(b), two, MEETING),
         lambda a, b: table(a).join(second(b), two),
+        lambda a, b: table(a).join(second(b), two, foreign_key=one),
         lambda a, b: cogrouped(a).cogroup(grouped(b), three),
     ],
 )
@@ -501,3 +520,45 @@ def test_a_good_topology_passes_all_checks() -> None:
         rows_, lambda *values: values
     ).to(lambda key, value, context: "out", Produced(STRING, LONG, partitioner=lambda topic, key, value, count: None))
     assert builder.build() is not None
+
+
+def test_options_of_one_kind_of_join_are_refused_by_the_other() -> None:
+    """A join on the key has a name, one by a foreign key has a TableJoined; the error says which to give."""
+    builder = StreamsBuilder()
+    left, right = table(builder), second(builder)
+    with pytest.raises(TopologyError, match=r"argument 'joined' of join behind KTABLE-SOURCE-0000000002 .*give foreign_key=…, or leave it out"):
+        left.join(right, two, joined=TableJoined("j"))
+    with pytest.raises(TopologyError, match=r"argument 'name' of left_join j is for joins on the key: .*give joined=TableJoined\('j'\)"):
+        left.left_join(right, two, foreign_key=one, name="j")
+
+
+@pytest.mark.parametrize("method", ["join", "left_join"])
+def test_missing_serdes_of_a_foreign_key_join_are_named(method: str) -> None:
+    """Each topic, store and node that lacks one: mapped values have no serde, and their hash is written by one."""
+    builder = StreamsBuilder()
+    left = builder.table("left", CONSUMED).map_values(str.upper)
+    right = builder.table("right", Consumed(STRING, STRING)).map_values(str.upper)
+    getattr(left, method)(right, two, foreign_key=one, joined=TableJoined("j"))
+    with pytest.raises(TopologyError) as refused:
+        TopologyTestDriver(builder.build())
+    assert "value of processor j-subscription-registration-processor, which compares foreign keys and hashes values of the left table" in str(
+        refused.value
+    )
+    assert "value of sink j-subscription-response-sink, which writes to j-subscription-response-topic" in str(refused.value)
+    assert "value of source j-subscription-response-source, which reads j-subscription-response-topic" in str(refused.value)
+    assert "key of" not in str(refused.value)
+    TopologyTestDriver(builder.build(), config={"default_value_serde": STRING}).close()
+
+
+def test_keys_without_a_serde_take_the_default_of_keys() -> None:
+    """In subscriptions, too, which are values with the left key in them."""
+    builder = StreamsBuilder()
+    left, right = builder.table("left", Consumed(None, STRING)), builder.table("right", Consumed(None, STRING))
+    left.join(right, lambda one, other: one + other, foreign_key=len, joined=TableJoined("j")).to_stream().to("out", Produced(None, STRING))
+    topology = builder.build()
+    with pytest.raises(TopologyError, match="value of sink j-subscription-registration-sink"):
+        TopologyTestDriver(topology, config={"default_value_serde": STRING})
+    with TopologyTestDriver(topology, config={"default_key_serde": LONG}) as driver:
+        driver.create_input_topic("right", LONG, STRING).pipe_input(3, "!")
+        driver.create_input_topic("left", LONG, STRING).pipe_input(7, "abc")
+        assert driver.create_output_topic("out", LONG, STRING).read_key_values_to_list() == [(7, "abc!")]
