@@ -150,6 +150,7 @@ def join(
             extractor=foreign_key,
             keyed=keyed,
             topic=topic,
+            key=this.key,
             value=this.value,
             left=left,
         ),

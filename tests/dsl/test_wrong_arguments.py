@@ -553,7 +553,8 @@ def test_missing_serdes_of_a_foreign_key_join_are_named(method: str) -> None:
 def test_keys_without_a_serde_take_the_default_of_keys() -> None:
     """In subscriptions, too, which are values with the left key in them."""
     builder = StreamsBuilder()
-    left, right = builder.table("left", Consumed(None, STRING)), builder.table("right", Consumed(None, STRING))
+    options: Any = Consumed(None, STRING)
+    left, right = builder.table("left", options), builder.table("right", options)
     left.join(right, lambda one, other: one + other, foreign_key=len, joined=TableJoined("j")).to_stream().to("out", Produced(None, STRING))
     topology = builder.build()
     with pytest.raises(TopologyError, match="value of sink j-subscription-registration-sink"):

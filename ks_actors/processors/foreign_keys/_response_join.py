@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, final
 
 from ks_actors.processors.api import Bound
+from ks_actors.processors.foreign_keys._dropped_deletes import (
+    IF_STALE,
+    DroppedDeletes,
+    without_mark,
+)
 from ks_actors.processors.foreign_keys._subscription_send import VALUE_TOPIC, with_key
+from ks_actors.processors.foreign_keys._subscription_wrapper import KEY_TOPIC
 from ks_actors.processors.stateless import Inline, failed, forward_rest
-from ks_actors.records import murmur3_128
+from ks_actors.records import Batch, murmur3_128
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from ks_actors.processors.api import NodeContext
     from ks_actors.processors.foreign_keys._response_wrapper import SubscriptionResponse
     from ks_actors.processors.tables import Get, View
-    from ks_actors.records import Batch, Headers
+    from ks_actors.records import Headers
     from ks_actors.serdes import Serde
 
+    Resolve = Callable[[Any, SubscriptionResponse, bool], Any]
+
 _STALE: Final = object()
+_NEEDLESS: Final = object()
 
 
 @final
@@ -28,14 +38,20 @@ class ResponseJoin(Inline):
     """Replace responses by `joiner(left value, right value)`, and by None where nothing is joined.
 
     A response to a value that the left row no longer has is dropped: another response is on its
-    way. `view` is that of the left table, `value` the serde of its values, `topic` the bare name of
-    the topic of subscriptions. A `left` join joins a left row with None.
+    way. A response with the header IF_STALE deletes the row only if such a delete was dropped
+    before. An inner join deletes at once the row of a left row without a foreign key, because no
+    other response follows.
+
+    `view` is that of the left table, `key` and `value` the serdes of its rows, `topic` the bare
+    name of the topic of subscriptions. The foreign key is `extractor(value)`, or `extractor(key,
+    value)` if it is `keyed`. A `left` join joins a left row with None.
     """
 
     view: View
     joiner: Callable[[Any, Any], Any]
     extractor: Callable[..., Any]
     topic: str
+    key: Serde[Any] | None
     value: Serde[Any] | None
     keyed: bool = False
     left: bool = False
@@ -43,68 +59,122 @@ class ResponseJoin(Inline):
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
         get, close, _ = self.view.bind(context)
-        resolve = self._resolving(context, get)
+        resolve = self._left(context, get) if self.left else self._inner(context, get)
         forward = context.forward
-        forward_batch = context.forward_batch
 
         def process(
             key: Any, response: SubscriptionResponse, timestamp: int, headers: Headers
         ) -> None:
-            result = resolve(key, response)
+            marked = IF_STALE in headers
+            result = resolve(key, response, marked)
             if result is _STALE:
                 context.dropped()
-            else:
-                forward(key, result, timestamp, headers)
+            elif result is not _NEEDLESS:
+                forward(key, result, timestamp, without_mark(headers) if marked else headers)
 
-        def process_batch(batch: Batch) -> None:
-            holes: list[int] = []
-            results: list[Any] = []
-            dropped = 0
-            for index, (key, response) in enumerate(zip(batch.keys, batch.values, strict=True)):
-                try:
-                    result = resolve(key, response)
-                except Exception as error:  # noqa: BLE001 - the handler decides
-                    failed(context, batch, index, error)
-                    holes.append(index)
-                    continue
-                if result is _STALE:
-                    dropped += 1
-                    holes.append(index)
-                else:
-                    results.append(result)
-            if dropped:
-                context.dropped(dropped)
-            forward_rest(forward_batch, batch, holes, results)
+        return Bound(process, _batch_form(context, resolve), close)
 
-        return Bound(process, process_batch, close)
+    def _left(self, context: NodeContext, get: Get) -> Resolve:
+        current = self._current(context, get)
+        joiner = self.joiner
 
-    def _resolving(
-        self, context: NodeContext, get: Get
-    ) -> Callable[[Any, SubscriptionResponse], Any]:
-        """Return the function for the result of a response, `_STALE` for one to drop."""
+        def resolve(key: Any, response: SubscriptionResponse, _: bool) -> Any:
+            value_hash, theirs = _checked(response)[:2]
+            mine, found = current(key)
+            if value_hash != found:
+                return _STALE
+            return None if theirs is None and mine is None else joiner(mine, theirs)
+
+        return resolve
+
+    def _inner(self, context: NodeContext, get: Get) -> Resolve:
+        current = self._current(context, get)
+        joiner = self.joiner
+        extract = with_key(self.extractor, keyed=self.keyed)
+        write = context.key_serde(self.key).serializer(
+            f"{context.application_id}-{self.topic}{KEY_TOPIC}", is_key=True
+        )
+        dropped = DroppedDeletes(context, self.topic, write)
+
+        def resolve(key: Any, response: SubscriptionResponse, marked: bool) -> Any:
+            value_hash, theirs, _ = _checked(response)
+            mine, found = current(key)
+            if value_hash == found:
+                may_be_stale = dropped.settle(key)
+                if theirs is not None:
+                    return joiner(mine, theirs)
+                return _NEEDLESS if marked and not may_be_stale else None
+            if theirs is None and (mine is None or extract(key, mine) is None):
+                return _NEEDLESS if not dropped.settle(key) and marked else None
+            if marked:
+                return _NEEDLESS
+            if theirs is None:
+                dropped.add(key)
+            return _STALE
+
+        return resolve
+
+    def _current(self, context: NodeContext, get: Get) -> Callable[[Any], tuple[Any, bytes | None]]:
+        """Return the function for the left value of a key, and its hash."""
         write = context.value_serde(self.value).serializer(
             f"{context.application_id}-{self.topic}{VALUE_TOPIC}"
         )
-        joiner = self.joiner
-        left = self.left
-        extract = with_key(self.extractor, keyed=self.keyed)
 
-        def resolve(key: Any, response: SubscriptionResponse) -> Any:
-            if response is None:
-                raise ValueError(
-                    "a response to a subscription has no value, and no response is without one: "
-                    "nothing else may write to this topic"
-                )
-            value_hash, theirs, _ = response
+        def current(key: Any) -> tuple[Any, bytes | None]:
             row = get(key)
-            mine = None if row is None else row[0]
-            if value_hash != (None if mine is None else murmur3_128(write(mine))):
-                # No other response will follow for a row that subscribes to nothing.
-                if theirs is None and not left and (mine is None or extract(key, mine) is None):
-                    return None
-                return _STALE
-            if theirs is None and (mine is None or not left):
-                return None
-            return joiner(mine, theirs)
+            return (None, None) if row is None else (row[0], murmur3_128(write(row[0])))
 
-        return resolve
+        return current
+
+
+def _batch_form(context: NodeContext, resolve: Resolve) -> Callable[[Batch], None]:
+    forward_batch = context.forward_batch
+
+    def process_batch(batch: Batch) -> None:
+        holes: list[int] = []
+        results: list[Any] = []
+        stale = 0
+        headers: Iterable[Headers] = repeat(()) if batch.headers is None else batch.headers
+        # The headers are also an endless repetition.
+        for index, (key, response, header) in enumerate(
+            zip(batch.keys, batch.values, headers, strict=False)
+        ):
+            try:
+                result = resolve(key, response, bool(header) and IF_STALE in header)
+            except Exception as error:  # noqa: BLE001 - the handler decides
+                failed(context, batch, index, error)
+                holes.append(index)
+                continue
+            if result is _STALE or result is _NEEDLESS:
+                stale += result is _STALE
+                holes.append(index)
+            else:
+                results.append(result)
+        if stale:
+            context.dropped(stale)
+        forward_rest(forward_batch, _without_marks(batch), holes, results)
+
+    return process_batch
+
+
+def _without_marks(batch: Batch) -> Batch:
+    """Return the batch without the headers IF_STALE."""
+    if batch.headers is None:
+        return batch
+    headers = list(map(without_mark, batch.headers))
+    return Batch(
+        batch.keys,
+        batch.values,
+        batch.timestamps,
+        headers if any(headers) else None,
+        batch.offsets,
+    )
+
+
+def _checked(response: SubscriptionResponse | None) -> SubscriptionResponse:
+    if response is None:
+        raise ValueError(
+            "a response to a subscription has no value, and no response is without one: nothing "
+            "else may write to this topic"
+        )
+    return response

@@ -16,7 +16,7 @@ _VERSION_BITS: Final = 0x7F
 
 
 class SubscriptionResponse(NamedTuple):
-    """The right row for a left row, whose key is that of the record.
+    """The right row for the left row with the key of the record.
 
     `hash` is that of the subscription. `foreign_value` is the right row's value, None without a
     row. `primary_partition` is the partition to send it to, and not written; None is the default

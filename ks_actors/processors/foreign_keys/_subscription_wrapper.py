@@ -38,7 +38,7 @@ _INSTRUCTIONS: Final = {int(instruction): instruction for instruction in Instruc
 
 
 class Subscription(NamedTuple):
-    """A left row's subscription to a right row, whose key is that of the record.
+    """A left row's subscription to the right row with the key of the record.
 
     `hash` is that of the left value, None of a deleted row. `primary_key` is the left row's key and
     `primary_partition` its partition; None is the partition of a subscription that Kafka Streams

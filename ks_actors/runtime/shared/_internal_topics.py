@@ -178,13 +178,46 @@ def _repartition_counts(
         remaining -= set(found)
         if not progress and _waiting_for_topics(setup, subtopologies, counts):
             break
-        if not progress:
+        if not progress and not _size_around(subtopologies, remaining, found, counts):
             raise TopologyError(
                 f"the partition counts of repartition topics {', '.join(sorted(remaining))} depend "
                 "on each other: give one of them a number of partitions"
             )
+        remaining -= set(found)
     _align_copartitioned(subtopologies, found, counts, internal)
     return found
+
+
+def _size_around(
+    subtopologies: Iterable[Subtopology],
+    remaining: Iterable[str],
+    found: dict[str, int],
+    counts: Mapping[str, int],
+) -> bool:
+    """Find sizes of topics that are upstream of each other, as those of a foreign-key join are.
+
+    They follow the users' topics that they are copartitioned with, or else the known ones upstream.
+    Returns whether a size was found.
+    """
+    groups = [group for each in subtopologies for group in each.copartition_groups]
+    sizes = {
+        name: [counts[topic] for group in groups if name in group for topic in group & set(counts)]
+        for name in remaining
+    }
+    if not any(sizes.values()):
+        sizes = {
+            name: [
+                size
+                for each in subtopologies
+                if name in each.sink_topics
+                for topic in each.source_topics
+                if (size := found.get(topic, counts.get(topic))) is not None
+            ]
+            for name in remaining
+        }
+    known = {name: max(each) for name, each in sizes.items() if each}
+    found.update(known)
+    return bool(known)
 
 
 def _repartition_count(

@@ -1,0 +1,147 @@
+"""Tables joined by a foreign key in an app: several partitions, moves of foreign keys, crashes, caches; in the end the table is the join of both."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ks_actors.dsl import Materialized, StreamsBuilder, TableJoined
+from ks_actors.serdes import STRING
+from ks_actors.testing import run_app
+from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ks_actors.testing import AppHarness
+    from ks_actors.topology import Topology
+
+pytestmark = pytest.mark.unmeasured
+
+
+def foreign_key(value: str) -> str | None:
+    return None if value.startswith("-") else value.partition("|")[0]
+
+
+def joined(one: str, other: str | None) -> str:
+    return f"{one}+{other}"
+
+
+def topology(store: str = "in_memory", *, left: bool, history_ms: int | None = None) -> Topology:
+    """Join `left` with `right` by what is before the bar."""
+    builder = StreamsBuilder()
+    one, other = (
+        builder.table(topic, STRINGS, Materialized(topic, STRING, STRING, store_type=store, history_retention_ms=history_ms))  # type: ignore[arg-type]  # of two words
+        for topic in ("left", "right")
+    )
+    join: Any = one.left_join if left else one.join
+    join(other, joined, Materialized("joined", STRING, STRING), foreign_key=foreign_key, joined=TableJoined("j")).to_stream().to("out", STRINGS_OUT)
+    return builder.build()
+
+
+class Tables:
+    """Both tables as they are to be, and the changes of them."""
+
+    def __init__(self, harness: AppHarness, random: Random) -> None:
+        self.left: dict[str, str] = {}
+        self.right: dict[str, str] = {}
+        self._harness = harness
+        self._random = random
+        self._count = 0
+
+    async def change(self, number: int) -> None:
+        """Write so many changes."""
+        for _ in range(number):
+            random = self._random
+            self._count += 1
+            if random.random() < 0.7:
+                key = f"l{random.randrange(12)}"
+                foreign = random.choice(["-", "r0", "r1", "r2", "r3", "r4", "none"])
+                value = None if random.random() < 0.2 else f"{foreign}|{self._count}"
+                await self._put("left", self.left, key, value)
+            else:
+                value = None if random.random() < 0.3 else f"v{self._count}"
+                await self._put("right", self.right, f"r{random.randrange(5)}", value)
+
+    async def _put(self, topic: str, table: dict[str, str], key: str, value: str | None) -> None:
+        if value is None:
+            table.pop(key, None)
+        else:
+            table[key] = value
+        await self._harness.produce(topic, key, value)
+
+    def joined(self, *, left: bool) -> dict[str, str]:
+        """Return the join of the tables."""
+        rows: dict[str, str] = {}
+        for key, value in self.left.items():
+            other = self.right.get(foreign_key(value) or "")
+            if other is not None or left:
+                rows[key] = joined(value, other)
+        return rows
+
+
+async def table_of(harness: AppHarness) -> dict[str, str]:
+    """Return the latest value of each key of the output."""
+    rows: dict[Any, Any] = {record.key: record.value for record in await harness.read("out")}
+    return {key: value for key, value in rows.items() if value is not None}
+
+
+def run(seed: int, built: Topology, *, left: bool, crashes: int, **config: Any) -> tuple[dict[str, str], dict[str, str]]:
+    """Change tables while the app crashes now and then; return its result and the join as it should be."""
+    random = Random(seed)
+    found: list[Mapping[str, str]] = []
+
+    async def test(harness: AppHarness) -> None:
+        tables = Tables(harness, random)
+        for _ in range(crashes):
+            await tables.change(random.randrange(1, 60))
+            if random.random() < 0.7:
+                await asyncio.sleep(random.choice([0.05, 0.1, 0.1001, 0.35]))
+            await tables.change(random.randrange(1, 30))
+            await harness.turns(random.randrange(120))
+            await harness.crash()
+            if random.random() < 0.2:
+                harness.wipe_state()
+            await harness.restart()
+        await tables.change(20)
+        await harness.caught_up()
+        found.extend((await table_of(harness), tables.joined(left=left)))
+
+    run_app(test, built, seed=seed, topics={"left": 3, "right": 2, "out": 2}, num_workers=1 + seed % 3, commit_interval_ms=100, **config)
+    got, expected = found
+    return dict(got), dict(expected)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("seed", range(4))
+def test_an_inner_join_ends_as_the_join_of_both_tables(seed: int, guarantee: str) -> None:
+    """Also where a delete was dropped, since the left row had changed meanwhile, and Kafka Streams would send no other."""
+    got, expected = run(seed, topology(left=False), left=False, crashes=4, processing_guarantee=guarantee)
+    assert got == expected
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_a_cache_changes_nothing_in_the_end(left: bool) -> None:
+    """Changes of both tables and of the result are held back until the commit."""
+    got, expected = run(7, topology(left=left), left=left, crashes=3, processing_guarantee="exactly_once_v2", statestore_cache_max_bytes=1_000_000)
+    assert got == expected
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_tables_with_a_history_are_joined_as_they_are_last(left: bool) -> None:
+    """Their stores are versioned ones."""
+    built = topology("rocksdb", left=left, history_ms=60_000)
+    got, expected = run(5, built, left=left, crashes=3, processing_guarantee="exactly_once_v2")
+    assert got == expected
+
+
+@pytest.mark.parametrize("store", ["rocksdb", "in_memory"])
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_left_join_ends_as_the_join_of_both_tables(seed: int, guarantee: str, store: str) -> None:
+    """With tables of different numbers of partitions: foreign keys move between tasks, rows come and go on both sides, and the app crashes."""
+    got, expected = run(seed, topology(store, left=True), left=True, crashes=4, processing_guarantee=guarantee)
+    assert got == expected
