@@ -79,6 +79,7 @@ def join(
         keyed=keyed,
         topic=topic,
         key=other.key,
+        primary_key=this.key,
         value=this.value,
         left=left,
         versioned=this.history_ms is not None,

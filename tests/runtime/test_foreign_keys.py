@@ -145,3 +145,24 @@ def test_a_left_join_ends_as_the_join_of_both_tables(seed: int, guarantee: str, 
     """With tables of different numbers of partitions: foreign keys move between tasks, rows come and go on both sides, and the app crashes."""
     got, expected = run(seed, topology(store, left=True), left=True, crashes=4, processing_guarantee=guarantee)
     assert got == expected
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("gone", [None, "-|1"])
+def test_a_row_that_comes_back_without_a_partner_is_deleted_whichever_response_is_first(gone: str | None, seed: int) -> None:
+    """The delete and the new row go to different right partitions: the response to the new row may overtake that to the delete."""
+    keys = [f"k{index}" for index in range(8)]
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("right", "r0", "x")
+        for key in keys:
+            await harness.produce("left", key, "r0|0")
+        await harness.caught_up()
+        assert await table_of(harness) == dict.fromkeys(keys, "r0|0+x")
+        for index, key in enumerate(keys):
+            await harness.produce("left", key, gone)
+            await harness.produce("left", key, f"none{index}|2")
+        await harness.caught_up()
+        assert await table_of(harness) == {}
+
+    run_app(test, topology(left=False), seed=seed, topics={"left": 3, "right": 3, "out": 2}, num_workers=1 + seed % 3, commit_interval_ms=100)

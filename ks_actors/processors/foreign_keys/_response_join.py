@@ -7,13 +7,12 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, final
 
 from ks_actors.processors.api import Bound
-from ks_actors.processors.foreign_keys._dropped_deletes import (
+from ks_actors.processors.foreign_keys._open_deletes import (
     IF_STALE,
-    DroppedDeletes,
+    OpenDeletes,
     without_mark,
 )
 from ks_actors.processors.foreign_keys._subscription_send import VALUE_TOPIC, with_key
-from ks_actors.processors.foreign_keys._subscription_wrapper import KEY_TOPIC
 from ks_actors.processors.stateless import Inline, failed, forward_rest
 from ks_actors.records import Batch, murmur3_128
 
@@ -39,8 +38,8 @@ class ResponseJoin(Inline):
 
     A response to a value that the left row no longer has is dropped: another response is on its
     way. A response with the header IF_STALE deletes the row only if such a delete was dropped
-    before. An inner join deletes at once the row of a left row without a foreign key, because no
-    other response follows.
+    before, or is still under way. An inner join deletes at once the row of a left row without a
+    foreign key, because no other response follows.
 
     `view` is that of the left table, `key` and `value` the serdes of its rows, `topic` the bare
     name of the topic of subscriptions. The foreign key is `extractor(value)`, or `extractor(key,
@@ -91,25 +90,22 @@ class ResponseJoin(Inline):
         current = self._current(context, get)
         joiner = self.joiner
         extract = with_key(self.extractor, keyed=self.keyed)
-        write = context.key_serde(self.key).serializer(
-            f"{context.application_id}-{self.topic}{KEY_TOPIC}", is_key=True
-        )
-        dropped = DroppedDeletes(context, self.topic, write)
+        deletes = OpenDeletes.of(context, self.topic, self.key)
 
         def resolve(key: Any, response: SubscriptionResponse, marked: bool) -> Any:
             value_hash, theirs, _ = _checked(response)
             mine, found = current(key)
             if value_hash == found:
-                may_be_stale = dropped.settle(key)
+                may_be_stale = deletes.settle(key)
                 if theirs is not None:
                     return joiner(mine, theirs)
                 return _NEEDLESS if marked and not may_be_stale else None
             if theirs is None and (mine is None or extract(key, mine) is None):
-                return _NEEDLESS if not dropped.settle(key) and marked else None
+                return _NEEDLESS if not deletes.settle(key) and marked else None
             if marked:
                 return _NEEDLESS
             if theirs is None:
-                dropped.add(key)
+                deletes.add(key)
             return _STALE
 
         return resolve

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
 from ks_actors.processors.api import Bound
-from ks_actors.processors.foreign_keys._dropped_deletes import IF_STALE
+from ks_actors.processors.foreign_keys._open_deletes import IF_STALE
 from ks_actors.processors.foreign_keys._response_wrapper import SubscriptionResponse
 from ks_actors.processors.foreign_keys._subscription_wrapper import Instruction
 from ks_actors.processors.stateless import Inline, failed

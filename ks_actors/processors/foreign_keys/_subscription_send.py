@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, final
 
 from ks_actors.processors.aggregates import Superseded
 from ks_actors.processors.api import Bound
+from ks_actors.processors.foreign_keys._open_deletes import OpenDeletes
 from ks_actors.processors.foreign_keys._subscription_wrapper import Instruction, Subscription
 from ks_actors.processors.stateless import Inline, failed, spread
 from ks_actors.records import murmur3_128
@@ -40,7 +41,8 @@ class SubscriptionSend(Inline):
     changes of a `versioned` table are dropped.
 
     `topic` is the bare name of the topic of subscriptions. `key` is the serde of foreign keys,
-    which are equal if their bytes are; `value` that of left values, for their hash.
+    which are equal if their bytes are; `primary_key` that of left keys, and `value` that of left
+    values, for their hash.
     """
 
     serde_use: ClassVar[str] = "which compares foreign keys and hashes values of the left table"
@@ -49,6 +51,7 @@ class SubscriptionSend(Inline):
     extractor: Callable[..., Any]
     topic: str
     key: Serde[Any] | None
+    primary_key: Serde[Any] | None
     value: Serde[Any] | None
     keyed: bool = False
     left: bool = False
@@ -98,6 +101,7 @@ class SubscriptionSend(Inline):
     def _inner(self, context: NodeContext) -> Tell:
         extract, changed, value_hash = self._functions(context)
         partition = context.task_id.partition
+        deletes = OpenDeletes.of(context, self.topic, self.primary_key)
 
         def tell(key: Any, change: tuple[Any, Any]) -> Sequence[Message]:
             new, old = change
@@ -105,6 +109,7 @@ class SubscriptionSend(Inline):
             if new is None:
                 if left is None:
                     return ()
+                deletes.add(key)
                 return ((left, Subscription(None, _DELETE_AND_TELL, key, partition)),)
             joined = extract(key, new)
             if joined is None:
@@ -112,6 +117,7 @@ class SubscriptionSend(Inline):
                 if left is None:
                     return ()
                 found = value_hash(new)
+                deletes.add(key)
                 return ((left, Subscription(found, _DELETE_AND_TELL, key, partition)),)
             found = value_hash(new)
             if left is None or not changed(joined, left):
