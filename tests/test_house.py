@@ -321,6 +321,13 @@ def test_exceptions_from_lint_have_a_reason(path: Path) -> None:
     assert [number for number, line in lines if re.search(r"# noqa(?!: [A-Z0-9, ]+ - \S)", line) and "re.search" not in line] == []
 
 
+@pytest.mark.parametrize("package", ["actors", "ks_actors"])
+def test_hierarchies_are_shallow(package: str) -> None:
+    """A class and all the package's classes that it comes from are at most 4 deep: a part is held instead of inherited."""
+    figures = runpy.run_path(str(ROOT / "scripts" / "house_figures"))
+    assert figures["House"](ROOT, package).depth() <= 4
+
+
 def test_no_handle_of_a_loop_is_asked_for_its_time() -> None:
     """uvloop's `call_at` and `call_later` return a handle without `when` for a time that has nearly come: keep the time beside the handle."""
     asked = [

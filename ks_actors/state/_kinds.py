@@ -29,7 +29,8 @@ from ks_actors.state.window import (
     SingleTimestampedWindowStore,
     SingleWindowStore,
     WindowReader,
-    Windows,
+    WindowsByKey,
+    WindowsByStart,
     window_class,
 )
 from ks_actors.topology import StoreKind, StoreSpec
@@ -126,7 +127,8 @@ TIMESTAMPED: Final = frozenset({StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.TIMES
 
 READERS: Final[dict[type[Any], Callable[[Any], AnyReader]]] = {
     KeyValueBase: KeyValueReader,
-    Windows: WindowReader,
+    WindowsByKey: WindowReader,
+    WindowsByStart: WindowReader,
     JoinWindowLookups: DuplicatesReader,
     SessionStore: SessionReader,
     VersionedKeyValueStore: VersionedReader,

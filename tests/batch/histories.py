@@ -14,7 +14,7 @@ from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.processors.tables._suppressed_serde import HeldSerde
 from ks_actors.snapshots import Place, SnapshotReader
 from ks_actors.state import TIMESTAMPED, has_rows
-from ks_actors.state.session._sessions import ENDS
+from ks_actors.state.timed import ENDS
 from ks_actors.testing import AppHarness, run_app
 from ks_actors.topology import StoreKind
 

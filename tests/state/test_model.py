@@ -18,7 +18,7 @@ from ks_actors.state import SharedResources, _task_stores
 from ks_actors.state.core import _transactional
 from ks_actors.state.join_window import _rows_by_time
 from ks_actors.state.key_value import _table
-from ks_actors.state.timed import _key_index
+from ks_actors.state.timed import _timed_store
 from ks_actors.state.window import _by_start
 from tests.state.helpers import PLACES, Record, Task, key_value, window
 
@@ -292,7 +292,7 @@ def drive(seed: int) -> None:
 
 @pytest.fixture
 def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (_by_start, _rows_by_time, _table, _task_stores, _key_index, _transactional):
+    for module in (_by_start, _rows_by_time, _table, _task_stores, _timed_store, _transactional):
         for name, value in {"SLICE": 2, "ROWS": 2, "GROUP": 4, "VISITS": 2}.items():
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, value)

@@ -19,7 +19,7 @@ from ks_actors.state import SharedResources
 from ks_actors.state.join_window import _rows_by_time
 from ks_actors.state.join_window._packed_segment import PackedSegment
 from ks_actors.state.join_window._segment import Segment
-from ks_actors.state.timed._key_index import SUFFIX
+from ks_actors.state.timed import SUFFIX
 from tests.state.helpers import PLACES, Task, memory_grown, window
 
 if TYPE_CHECKING:

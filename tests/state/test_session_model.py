@@ -17,7 +17,7 @@ from ks_actors import Window, Windowed
 from ks_actors.serdes import DOUBLE, LONG, STRING, json
 from ks_actors.state import SharedResources, _task_stores, reader_of
 from ks_actors.state.core import _reader, _transactional
-from ks_actors.state.timed import _key_index
+from ks_actors.state.timed import _timed_store
 from tests.state.helpers import PLACES, Record, Task, session
 
 if TYPE_CHECKING:
@@ -262,7 +262,7 @@ def drive(seed: int) -> None:
 
 @pytest.fixture
 def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (_reader, _task_stores, _key_index, _transactional):
+    for module in (_reader, _task_stores, _timed_store, _transactional):
         for name, value in {"SLICE": 2, "ROWS": 2, "GROUP": 4, "VISITS": 2, "STEP": 2}.items():
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, value)

@@ -18,7 +18,7 @@ from ks_actors.records._versioned import PUT_RETURN_CODE_NOT_PUT, PUT_RETURN_COD
 from ks_actors.serdes import DOUBLE, LONG, STRING, json
 from ks_actors.state import SharedResources, VersionedReader, reader_of
 from ks_actors.state.core import _transactional
-from ks_actors.state.versioned import _sweep, _versions
+from ks_actors.state.versioned import _store, _sweep
 from tests.state.helpers import PLACES, Record, Task, versioned
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ def drive(seed: int) -> None:
 
 @pytest.fixture
 def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (_transactional, _sweep, _versions):
+    for module in (_transactional, _sweep, _store):
         for name, value in {"SLICE": 4, "ROWS": 2, "GROUP": 4}.items():
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, value)

@@ -8,9 +8,9 @@ from ks_actors.records import Batch
 from ks_actors.state.core import pack_time
 from ks_actors.state.join_window import JoinWindowRows
 from ks_actors.state.key_value import KeyValueReader
-from ks_actors.state.session import ENDS, LATEST, SessionReader, Sessions
-from ks_actors.state.timed import FACTS, SEGMENT, SUFFIX, KeyIndex
-from ks_actors.state.versioned import TOMBSTONE, VersionedReader, Versions
+from ks_actors.state.session import SessionReader, SessionStore
+from ks_actors.state.timed import ENDS, FACTS, LATEST, SEGMENT, SUFFIX, TimedStore
+from ks_actors.state.versioned import TOMBSTONE, VersionedKeyValueStore, VersionedReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -51,17 +51,17 @@ def committed_facts(store: Any) -> tuple[int, int]:
 def log_batch(store: Any, rows: Sequence[tuple[Any, Any, Entry]]) -> Batch:
     """Return rows of `committed_rows` as a batch in the snapshot's format."""
     codec = store._codec
-    if isinstance(store, Versions):
+    if isinstance(store, VersionedKeyValueStore):
         return _versions(codec, rows)
     values, times = (
         [codec.value(entry[0]) for _, _, entry in rows],
         [entry[1] for _, _, entry in rows],
     )
-    if not isinstance(store, KeyIndex | JoinWindowRows):
+    if not isinstance(store, TimedStore | JoinWindowRows):
         return Batch([encoded for encoded, _, _ in rows], values, times)
     if store._segmented:
         return Batch([place[SEGMENT.size :] for place, _, _ in rows], values, times)
-    if isinstance(store, Sessions):
+    if isinstance(store, SessionStore):
         return Batch(
             [encoded + ENDS.pack(end, -start) for (end, encoded, start), _, _ in rows],
             values,
@@ -92,7 +92,7 @@ def _versions(codec: Any, rows: Sequence[tuple[Any, Any, Entry]]) -> Batch:
 def fill(stores: TaskStores, name: str, batch: Batch, next_offset: int) -> None:
     """Load rows of a snapshot into an in-memory store, after `TaskStores.begin_with`."""
     store = stores._stores[name]
-    if isinstance(store, Versions):
+    if isinstance(store, VersionedKeyValueStore):
         store.fill(batch)
         batch = NOTHING
     stores.restore(name, batch, next_offset)

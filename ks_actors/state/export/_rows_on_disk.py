@@ -22,8 +22,7 @@ from ks_actors.state.disk import (
     read_offset,
 )
 from ks_actors.state.disk import NAME as CHECKPOINT_FILE
-from ks_actors.state.session import ENDS
-from ks_actors.state.timed import FACTS, SEGMENT, SHORTEST_SEGMENT_MS, SUFFIX
+from ks_actors.state.timed import ENDS, FACTS, SEGMENT, SHORTEST_SEGMENT_MS, SUFFIX
 from ks_actors.state.versioned import snapshot_key, stored_key
 from ks_actors.topology import StoreKind
 

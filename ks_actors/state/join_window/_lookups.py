@@ -24,7 +24,7 @@ Found = tuple[bytes, int, int, "Entry"]
 
 
 class JoinWindowLookups(JoinWindowRows, Generic[K]):
-    """Entries by key and start (ms), as many as were put. Expiry is that of `Windows`."""
+    """Entries by key and start (ms), as many as were put. Expiry is that of `WindowsByKey`."""
 
     def __init__(
         self,

@@ -1,13 +1,9 @@
 """Session stores."""
 
 from ks_actors.state.session._reader import SessionReader
-from ks_actors.state.session._sessions import ENDS, LATEST, Sessions
 from ks_actors.state.session._store import SessionStore
 
 __all__ = [
-    "ENDS",
-    "LATEST",
     "SessionReader",
     "SessionStore",
-    "Sessions",
 ]

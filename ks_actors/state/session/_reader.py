@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ks_actors.records import Window
 from ks_actors.state.core import MISSING, NotingReader, step
-from ks_actors.state.session._sessions import ENDS, LATEST, SHIFT
 from ks_actors.state.session._store import SessionStore
-from ks_actors.state.timed import SEGMENT, into_chunks, used_up
+from ks_actors.state.timed import ENDS, LATEST, SEGMENT, SHIFT, into_chunks, used_up
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator

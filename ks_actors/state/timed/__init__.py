@@ -1,34 +1,39 @@
 """Parts of window and session stores."""
 
 from ks_actors.state.timed._expiry import take_out
-from ks_actors.state.timed._key_index import (
+from ks_actors.state.timed._loading import load, load_all
+from ks_actors.state.timed._slot_form import ENDS, LATEST, SEGMENT, SESSIONS, SHIFT, SUFFIX, WINDOWS
+from ks_actors.state.timed._timed_store import (
     FACTS,
-    SEGMENT,
     SEQUENCE_BITS,
     SEQUENCE_MASK,
     SHORTEST_SEGMENT_MS,
-    SUFFIX,
     VISITS,
-    KeyIndex,
+    TimedStore,
     Track,
 )
-from ks_actors.state.timed._timed_tracks import TimedKeyIndex
 from ks_actors.state.timed._timeline import Found, Timeline, into_chunks, used_up
 
 __all__ = [
+    "ENDS",
     "FACTS",
+    "LATEST",
     "SEGMENT",
     "SEQUENCE_BITS",
     "SEQUENCE_MASK",
+    "SESSIONS",
+    "SHIFT",
     "SHORTEST_SEGMENT_MS",
     "SUFFIX",
     "VISITS",
+    "WINDOWS",
     "Found",
-    "KeyIndex",
-    "TimedKeyIndex",
+    "TimedStore",
     "Timeline",
     "Track",
     "into_chunks",
+    "load",
+    "load_all",
     "take_out",
     "used_up",
 ]

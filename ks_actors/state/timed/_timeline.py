@@ -7,16 +7,17 @@ from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, final
 
-from ks_actors.state.timed._key_index import SEGMENT, SEQUENCE_BITS, SEQUENCE_MASK, SUFFIX
+from ks_actors.state.timed._slot_form import SEGMENT, SUFFIX
+from ks_actors.state.timed._timed_store import SEQUENCE_BITS, SEQUENCE_MASK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
     from ks_actors.state.core import Entry, Row
     from ks_actors.state.join_window import JoinWindowRows
-    from ks_actors.state.window import Windows
+    from ks_actors.state.window import WindowsByKey, WindowsByStart
 
-W = TypeVar("W", bound="Windows[Any] | JoinWindowRows")
+W = TypeVar("W", bound="WindowsByKey[Any] | WindowsByStart[Any] | JoinWindowRows")
 Found = tuple[Any, Any, Any]
 """The sort key of a window, its key and slot, and its value in memory or its bytes."""
 _first: Final = itemgetter(0)

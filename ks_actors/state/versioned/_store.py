@@ -1,32 +1,93 @@
-"""Versioned key-value stores."""
+"""Versioned key-value stores: the values of each key over time (KIP-889)."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from bisect import bisect_left, bisect_right, insort
+from collections import deque
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, final
 
-from ks_actors.records import PUT_RETURN_CODE_NOT_PUT, VersionedRecord
-from ks_actors.state.core import MISSING, NotingReader
-from ks_actors.state.versioned._codec import TOMBSTONE
-from ks_actors.state.versioned._versions import Versions
+from ks_actors.records import (
+    PUT_RETURN_CODE_NOT_PUT,
+    PUT_RETURN_CODE_VALID_TO_UNDEFINED,
+    Batch,
+    VersionedRecord,
+)
+from ks_actors.state.core import (
+    LOGGED_BYTES,
+    MISSING,
+    SLICE,
+    TIME_BYTES,
+    after,
+    pack_time,
+    unpack_time,
+)
+from ks_actors.state.key_value import Table
+from ks_actors.state.timed import FACTS
+from ks_actors.state.versioned._codec import TOMBSTONE, VersionCodec, is_tombstone
+from ks_actors.state.versioned._sweep import Sweep
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Iterable, Iterator
 
-    from ks_actors.state.core import Row, Rows
+    from ks_actors.state.core import Entry
+    from ks_actors.state.disk import Engine
+    from ks_actors.state.key_value import CountUp
+    from ks_actors.topology import StoreSpec
 
 K = TypeVar("K")
 V = TypeVar("V")
+Handle = tuple[Any, int]
+
+_BUCKETS: Final = 8
 
 
-class VersionedKeyValueStore(Versions[K], Generic[K, V]):
+@final
+class VersionedKeyValueStore(Table[Handle], Generic[K, V]):
     """Values by key with their history (KIP-889).
 
     You can read a key's value as of any time within the history retention. A `put` with a timestamp
     older than the latest goes into its place in the past. The latest value of a key never expires.
     An older version is readable until `history_retention_ms` of stream time after its end. Stream
     time is the latest put timestamp.
+
+    A version is valid from its time to that of the next one; a delete is a version too. A key's
+    track is the sorted times of all its versions. It is complete or absent, and is loaded from the
+    engine on first use. Versions restored before that are `loose`.
+
+    Versions that ended a history retention before stream time are invisible. They are removed once
+    they are that old in committed stream time, without any note in transaction or changelog. A
+    `put` that old is dropped and counted as late.
     """
+
+    def __init__(
+        self,
+        codec: VersionCodec,
+        engine: Engine | None,
+        prefix: bytes,
+        record_time: Callable[[], int],
+        spec: StoreSpec,
+        expired: Callable[[int], None],
+    ) -> None:
+        super().__init__(codec, engine, prefix, record_time, logged=spec.logging)
+        self.count_up: CountUp | None = None
+        self._entered = None
+        self._versions: VersionCodec = codec
+        self._retention: int = spec.history_retention_ms
+        self._expired: Callable[[int], None] = expired
+        self._span: int = max(1, spec.history_retention_ms // _BUCKETS)
+        self._observed: int = -1
+        self._committed: int = -1  # stream time up to the last commit
+        self._frozen_observed: int = -1
+        # Stream time as of the changelog; the recalled time may be ahead of it.
+        self._read_up_to: int = -1
+        self._tracks: dict[Any, list[int]] = {}
+        self._loose: dict[Any, list[int]] = {}
+        self._touched: deque[Any] = deque()  # keys in the order in which their tracks were made
+        self._due: dict[int, set[Any]] = {}  # keys with a version that ends, by the time of its end
+        self._sweep: Sweep = Sweep(engine)
+
+    # For users.
 
     def get(self, key: K, as_of: int | None = None) -> VersionedRecord[V] | None:
         """Return the latest value of `key`, or its value at the time `as_of` (ms).
@@ -68,89 +129,393 @@ class VersionedKeyValueStore(Versions[K], Generic[K, V]):
         if key is None:
             raise TypeError(f"store {self.name}: a key cannot be None")
 
+    # Reads.
 
-class VersionedReader(NotingReader[VersionedKeyValueStore[Any, Any]]):
-    """A reader of a versioned store.
+    def _track(self, index: Any) -> list[int]:
+        track = self._tracks.get(index)
+        if track is not None:
+            return track
+        times = set(self._loose.pop(index, ()))
+        view = self._view
+        for time, data in self._stored(index):
+            if time not in times:
+                times.add(time)
+                view[index, time] = data
+        track = sorted(times)
+        if not track and self.engine is None:
+            return track  # an empty track in memory need not be kept
+        self._tracks[index] = track
+        self._touched.append(index)
+        # A version ends when its successor begins; a trailing tombstone ends by itself.
+        for _begin, end in pairwise(track):
+            self._ends(index, end)
+        if track and self._is_tombstone(index, track[-1]):
+            self._ends(index, track[-1])
+        return track
 
-    It reads all versions of a key in one go, so commits need not note anything for it.
-    """
+    def _stored(self, index: Any) -> Iterator[tuple[int, bytes]]:
+        if self.engine is None or self.bare:
+            return
+        low = self.prefix + self._versions.first_bytes(index)
+        start = len(low)
+        for encoded, data in self.engine.scan(low, after(low)):
+            yield unpack_time(encoded, start)[0], data
 
-    def _visible(self, index: Any, *, committed: bool) -> list[int]:
-        store = self.store
-        times = store.found(index)
-        if not committed:
-            return times
-        dirty, frozen = store._dirty, store._frozen
-        return [
-            time
-            for time in times
-            if ((index, time) not in dirty and (index, time) not in frozen)
-            or store._committed_value((index, time)) is not MISSING
-        ]
+    def found(self, index: Any) -> list[int]:
+        """Return the times of all versions of a key, in order.
 
-    def _limit(self, *, committed: bool) -> int:
-        store = self.store
-        return (store._committed if committed else store._observed) - store._retention
+        Versions that only the engine has are not cached.
+        """
+        track = self._tracks.get(index)
+        if track is not None:
+            return track
+        return sorted({*self._loose.get(index, ()), *(time for time, _ in self._stored(index))})
 
-    def _record(
-        self, index: Any, times: list[int], place: int, *, committed: bool
-    ) -> VersionedRecord[Any] | None:
-        handle = (index, times[place])
-        entry = self._entry(handle, self._value(handle, committed=committed))
-        if entry is None or entry[0] is TOMBSTONE:
+    def _is_tombstone(self, index: Any, time: int) -> bool:
+        value = self._view[index, time]
+        return is_tombstone(value) if type(value) is bytes else value[0] is TOMBSTONE
+
+    def entry_at(self, index: Any, time: int) -> Entry:
+        """Return value and time of an existing version.
+
+        The value may be TOMBSTONE; a mutable one is a new object each time.
+        """
+        view = self._view
+        value = view[index, time]
+        if type(value) is bytes:
+            value = self._codec.entry(value)
+            if (
+                not self._mutable
+                and (index, time) not in self._dirty
+                and (index, time) not in self._frozen
+            ):
+                view[index, time] = value
+        entry: Entry = value
+        return entry
+
+    def latest(self, key: K) -> Entry | None:
+        """Return the latest value of a key and its time; None if it was deleted."""
+        index = self._versions.index(key)
+        track = self._tracks.get(index)
+        if track is None:
+            track = self._track(index)
+        if not track:
             return None
-        return VersionedRecord(
-            entry[0], entry[1], times[place + 1] if place + 1 < len(times) else None
+        entry = self.entry_at(index, track[-1])
+        return None if entry[0] is TOMBSTONE else entry
+
+    def as_of(self, key: K, time: int) -> tuple[Entry, int | None] | None:
+        """Return the version of a key that was valid at `time` (ms), and the end of its validity.
+
+        Return None if there was none, or if the time is beyond the history retention.
+        """
+        index = self._versions.index(key)
+        track = self._tracks.get(index)
+        if track is None:
+            track = self._track(index)
+        place = bisect_right(track, time)
+        if place < len(track) and time < self._observed - self._retention:
+            return None
+        if place == 0:
+            return None
+        entry = self.entry_at(index, track[place - 1])
+        return (
+            None if entry[0] is TOMBSTONE else (entry, track[place] if place < len(track) else None)
         )
 
-    def get(self, key: Any, as_of: int | None, *, committed: bool) -> VersionedRecord[Any] | None:
-        """Return the latest version of a key, or the one valid at `as_of`."""
-        index = self._index(key)
-        times = self._visible(index, committed=committed)
-        place = len(times) if as_of is None else bisect_right(times, as_of)
-        if place == 0 or (
-            place < len(times) and as_of is not None and as_of < self._limit(committed=committed)
-        ):
-            return None
-        return self._record(index, times, place - 1, committed=committed)
+    # Puts.
 
-    def versions(
-        self,
-        key: Any,
-        time_from: int | None,
-        time_to: int | None,
-        *,
-        committed: bool,
-        reverse: bool,
-    ) -> list[VersionedRecord[Any]]:
-        """Return the versions of a key that were valid at some time in a range, by time.
+    def put_version(self, key: K, value: Any, time: int) -> int:
+        """Set the value of a key from `time` on; return the end of its validity.
 
-        The range is from `time_from` to `time_to`, both included.
+        That is a time, PUT_RETURN_CODE_VALID_TO_UNDEFINED or PUT_RETURN_CODE_NOT_PUT.
         """
-        index = self._index(key)
-        times = self._visible(index, committed=committed)
-        limit = self._limit(committed=committed)
-        first, last = len(times) - 1 if time_to is not None and time_to < limit else 0, len(times)
-        low = limit if time_from is None else max(time_from, limit)
-        found = [
-            record
-            for place in range(max(0, first), last)
-            if (time_to is None or times[place] <= time_to)
-            and (place + 1 == last or times[place + 1] > low)
-            if (record := self._record(index, times, place, committed=committed)) is not None
-        ]
-        return found[::-1] if reverse else found
+        entry = self._as_kept((key, time), value)
+        if time < self._observed - self._retention:
+            self._expired(1)
+            return PUT_RETURN_CODE_NOT_PUT
+        index = self._versions.index(key)
+        track = self._tracks.get(index)
+        if track is None:
+            self._codec.check_key((index, time))
+            track = self._track(index)
+        self._observed = max(self._observed, time)
+        handle = (index, time)
+        place = bisect_left(track, time)
+        self._set(handle, entry)
+        if not track:
+            self._tracks[index] = track
+        if place == len(track):
+            track.append(time)
+        elif track[place] != time:
+            track.insert(place, time)
+        if place or value is None:
+            self._ends(index, time)
+        return track[place + 1] if place + 1 < len(track) else PUT_RETURN_CODE_VALID_TO_UNDEFINED
 
-    def all_versions(self) -> Rows:
-        """Iterate over all committed versions in memory as of now, in no order.
+    def _ends(self, index: Any, time: int) -> None:
+        bucket = time // self._span
+        due = self._due.get(bucket)
+        if due is None:
+            self._due[bucket] = {index}
+        else:
+            due.add(index)
 
-        Tombstones are included.
+    def _as_kept(self, handle: Handle, value: Any) -> Any:
+        """Return a version in the form in which the store keeps it.
+
+        Immutable values are kept as their serde reads them, mutable ones as bytes. Raises
+        SerializationError.
         """
-        layers: list[dict[Any, Any]] = []
-        return self._started(layers, iter(()), self._all(list(self.store._view), layers))
+        if self._mutable:
+            return self._codec.written(handle, (TOMBSTONE if value is None else value, handle[1]))
+        return (TOMBSTONE if value is None else self._codec.admit(handle, value), handle[1])
 
-    def _all(self, handles: list[Any], layers: list[dict[Any, Any]]) -> Generator[Row, None, None]:
-        for handle in handles:
-            entry = self._entry(handle, self._at_start(handle, layers, {}))
-            if entry is not None:
-                yield None, handle, entry
+    def _set(self, handle: Handle, kept: Any) -> None:
+        dirty, view = self._dirty, self._view
+        if handle in dirty:
+            # Move it to the end: the changelog has versions in the order of puts.
+            old = dirty.pop(handle)
+        else:
+            old = view.get(handle, MISSING)
+            if self._sized_keys:
+                self._size += len(handle[0])
+        dirty[handle] = old
+        view[handle] = kept
+        self._weigh(kept if type(kept) is bytes else kept[0])
+
+    # The hooks of Transactional.
+
+    def freeze(self) -> None:
+        """Begin a new transaction and freeze the open one for commit."""
+        super().freeze()
+        self._frozen_observed = self._observed
+
+    def keep(self, *, written: bool) -> int:
+        """Take the frozen transaction as committed; return its number of records."""
+        self._committed = max(self._committed, self._frozen_observed)
+        return super().keep(written=written)
+
+    def drop(self) -> None:
+        """Roll back to the last commit."""
+        super().drop()
+        self._observed = self._frozen_observed = self._committed
+
+    def _put_back(self, handle: Handle, value: Any) -> None:
+        if value is not MISSING:
+            self._view[handle] = value
+        elif self._view.pop(handle, MISSING) is not MISSING:
+            index, time = handle
+            track = self._tracks.get(index)
+            if (
+                track is not None
+                and (place := bisect_left(track, time)) < len(track)
+                and track[place] == time
+            ):
+                del track[place]
+                if not track and self.engine is None:
+                    del self._tracks[index]
+
+    def _entries(self) -> tuple[dict[Any, Any], int] | None:
+        return None
+
+    def _log_keys(self, handles: list[Handle]) -> list[bytes]:
+        encode = self._versions.log_key
+        return [encode(index) for index, _ in handles]
+
+    def _slow_slice(self, handles: list[Handle], keys: list[bytes]) -> Batch:
+        contents: list[bytes | None] = []
+        timestamps: list[int] = []
+        for handle, value in zip(handles, self._frozen_values(handles), strict=True):
+            raw = self._raw(handle, value)
+            contents.append(None if is_tombstone(raw) else raw[TIME_BYTES:])
+            timestamps.append(handle[1])
+        return Batch(keys, contents, timestamps)
+
+    def fill(self, batch: Batch) -> None:
+        """Apply rows of a snapshot as committed; they come key by key."""
+        keys = [key[:-TIME_BYTES] for key in batch.keys]
+        times = [time if time >= 0 else -1 - time for time in batch.timestamps]
+        self.restore(
+            Batch(
+                keys,
+                [
+                    value if time >= 0 else None
+                    for value, time in zip(batch.values, batch.timestamps, strict=True)
+                ],
+                times,
+            ),
+            whole=True,
+        )
+
+    def restore(self, batch: Batch, *, whole: bool = False) -> None:
+        """Apply records of the changelog as committed.
+
+        Records that came too late when they were written are skipped, unless the batch is a `whole`
+        snapshot.
+        """
+        index_of, view = self._versions.index_of, self._view
+        observed, retention = self._read_up_to, self._retention
+        group = None if self.engine is None else self._group()
+        size = 0
+        for key, value, time in zip(batch.keys, batch.values, batch.timestamps, strict=True):
+            if time > observed:
+                observed = time
+            elif time < observed - retention and not whole:
+                continue
+            index = index_of(key)
+            view[index, time] = pack_time(-1 - time) if value is None else pack_time(time) + value
+            track = self._tracks.get(index)
+            if track is None:
+                self._loose.setdefault(index, []).append(time)
+            elif not self._holds(track, time):
+                insort(track, time)
+                self._ends(index, time)
+            if group is not None:
+                group.add((index, time))
+                size += len(key) + LOGGED_BYTES + (0 if value is None else len(value))
+        self._note_unwritten(size)
+        self._read_up_to = observed if not whole else max(observed, self._committed)
+        self._observed = self._committed = self._frozen_observed = max(self._committed, observed)
+
+    @staticmethod
+    def _holds(track: list[int], time: int) -> bool:
+        place = bisect_left(track, time)
+        return place < len(track) and track[place] == time
+
+    # Eviction and expiry.
+
+    def wants_tidying(self, *, idle: bool) -> bool:
+        """Return whether memory needs work: kept changes to settle, or expired versions."""
+        ended = sum(len(self._due[bucket]) for bucket in self._ended())
+        return super().wants_tidying(idle=idle) or ended >= (1 if idle else SLICE)
+
+    def _ended(self) -> list[int]:
+        """Return the buckets that hold expired versions only."""
+        limit = self._committed - self._retention
+        return sorted(bucket for bucket in self._due if (bucket + 1) * self._span <= limit + 1)
+
+    def tidy(self) -> Iterator[None]:
+        """Remove expired versions; evict the oldest tracks when memory is over its limit."""
+        while not self.settle(SLICE):
+            yield
+        limit = self._committed - self._retention
+        for bucket in self._ended():
+            indexes = self._due.pop(bucket)
+            while indexes:
+                while not self.settle(SLICE):
+                    yield
+                part = [indexes.pop() for _ in range(min(SLICE // 4, len(indexes)))]
+                self._remove(part, limit)
+                yield
+        for rows in self._sweep.steps(self.prefix, self._committed, limit):
+            while not self.settle(SLICE):
+                yield
+            self._remove({self._versions.index_key(row)[0] for row in rows}, limit)
+            yield
+        yield from self._let_go()
+
+    def _remove(self, indexes: Iterable[Any], limit: int) -> None:
+        """Remove the versions of these keys that ended at `limit` or before.
+
+        A version is removed only once its successor is on disk for good.
+        """
+        tracks = {index: self._track(index) for index in indexes}
+        clean = self._clean(
+            (index, time) for index, track in tracks.items() for time in track if time <= limit
+        )
+        gone: list[Handle] = []
+        for index, track in tracks.items():
+            kept = [
+                begin for begin, end in pairwise(track) if end > limit or (index, end) not in clean
+            ]
+            kept += track[-1:]
+            if len(kept) == 1 and kept[0] <= limit and self._is_tombstone(index, kept[0]):
+                kept = [time for time in kept if (index, time) not in clean]
+            if (
+                kept
+                and (len(kept) > 1 or self._is_tombstone(index, kept[0]))
+                and kept[min(1, len(kept) - 1)] <= limit
+            ):
+                # the successor is not yet written: try again later
+                self._ends(index, limit + self._span)
+            if len(kept) < len(track):
+                left = set(kept)
+                gone += [(index, time) for time in track if time not in left]
+            if kept:
+                self._tracks[index] = kept
+            else:
+                self._tracks.pop(index, None)
+        if self.engine is not None and gone:
+            self.engine.write(sorted((self._engine_key(handle), None) for handle in gone))
+        for handle in gone:
+            del self._view[handle]
+
+    def resident_rows(self) -> int:
+        """Return the number of versions and keys in memory."""
+        return super().resident_rows() + len(self._tracks)
+
+    def _let_go(self) -> Iterator[None]:
+        if self.engine is None:
+            return
+        excess = len(self._view) + len(self._tracks) - self.resident_records
+        if excess > 0:
+            # slack, so that the limit is not exceeded again at once
+            excess += self.resident_records // 8
+        todo = [len(self._loose), len(self._touched)]
+        while excess > 0 and any(todo):
+            while not self.settle(SLICE):
+                yield
+            source = 0 if todo[0] else 1
+            count = min(SLICE // 4, todo[source])
+            todo[source] -= count
+            excess -= self._let_go_of(
+                self._take_loose(count)
+                if source == 0
+                else [self._touched.popleft() for _ in range(count)],
+                loose=source == 0,
+            )
+            yield
+
+    def _take_loose(self, count: int) -> list[Any]:
+        return list(islice(self._loose, count))
+
+    def _let_go_of(self, indexes: list[Any], *, loose: bool) -> int:
+        """Evict the keys that the engine has with all versions; return the number of freed rows."""
+        times: dict[Any, list[int]] = self._loose if loose else self._tracks
+        handles = {
+            index: [(index, time) for time in set(times[index])]
+            for index in indexes
+            if index in times
+        }
+        clean = self._clean(handle for each in handles.values() for handle in each)
+        gone = 0
+        for index, versions in handles.items():
+            if not clean.issuperset(versions):
+                if loose:
+                    times[index] = times.pop(index)  # to the end
+                else:
+                    self._touched.append(index)
+                continue
+            del times[index]
+            for handle in versions:
+                del self._view[handle]
+            gone += len(versions) + (not loose)
+        return gone
+
+    def facts(self, *, frozen: bool = False) -> bytes | None:
+        """Return stream time, from which expiry follows."""
+        return FACTS.pack(self._frozen_observed if frozen else self._committed, 0)
+
+    def recall(self, facts: bytes) -> None:
+        """Restore the state that `facts` returned before the close."""
+        self._observed, _ = FACTS.unpack(facts)
+        self._committed = self._frozen_observed = self._observed
+        self._sweep.due_at(self._observed - self._retention, self._observed)
+
+    def close(self) -> None:
+        """Release the memory; every later use raises StoreClosed."""
+        super().close()
+        self._tracks = self._view
+        self._loose, self._due = {}, {}
+        self._touched.clear()

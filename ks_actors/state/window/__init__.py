@@ -1,6 +1,7 @@
 """Window stores."""
 
-from ks_actors.state.window._by_key import Windows
+from ks_actors.state.window._by_key import WindowsByKey
+from ks_actors.state.window._by_start import WindowsByStart
 from ks_actors.state.window._reader import DuplicatesReader, WindowReader
 from ks_actors.state.window._store import (
     ByStartTimestampedWindowStore,
@@ -25,6 +26,7 @@ __all__ = [
     "TimestampedWindowStore",
     "WindowReader",
     "WindowStore",
-    "Windows",
+    "WindowsByKey",
+    "WindowsByStart",
     "window_class",
 ]

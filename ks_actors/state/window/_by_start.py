@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from ks_actors.kernel import HAS_KERNEL
 from ks_actors.kernel import kernel as _kernel
 from ks_actors.state.core import BY_START_AND_KEY, MISSING, SLICE, Closed
-from ks_actors.state.timed import VISITS
-from ks_actors.state.window._by_key import Windows
+from ks_actors.state.timed import VISITS, WINDOWS, TimedStore, load
+from ks_actors.state.window._ranges import closed_entries, fetched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from ks_actors._errors import SerializationError
     from ks_actors.state.core import Codec, Entry
     from ks_actors.state.disk import Engine
     from ks_actors.topology import StoreSpec
@@ -32,8 +33,10 @@ def has_panes(spec: StoreSpec) -> bool:
     return spec.advance_ms > 0 and spec.retention_ms // spec.advance_ms <= MANY
 
 
-class WindowsByStart(Windows[K], Generic[K]):
-    """Windows with starts shared by all keys (tumbling, hopping): values by start, then key.
+class WindowsByStart(TimedStore, Generic[K]):
+    """Windows with starts shared by all keys (tumbling, hopping): entries by start, then key.
+
+    It does what `WindowsByKey` does, with another layout in memory.
 
     Most records find their window in the dict of the current window. So a window costs one entry in
     it and no dict per key, and an expired window is freed as a whole. To find the windows of one
@@ -49,7 +52,8 @@ class WindowsByStart(Windows[K], Generic[K]):
         spec: StoreSpec,
         expired: Callable[[int], None],
     ) -> None:
-        super().__init__(codec, engine, prefix, record_time, spec, expired)
+        super().__init__(codec, engine, prefix, record_time, spec, expired, WINDOWS)
+        self.window_size_ms: int = spec.window_size_ms
         self._panes: dict[int, Pane] = {}
         self._order: list[int] = []  # the starts of the windows, in order
         self._let_go: deque[Pane] = deque()  # expired windows, freed bit by bit
@@ -73,7 +77,7 @@ class WindowsByStart(Windows[K], Generic[K]):
                 return value
             if value is MISSING and start >= self._low:
                 return None  # all windows that recent are in memory
-        return self._other_entry(index, start)
+        return self._other_entry(index, start, start)
 
     def put_entry(self, key: K, start: int, entry: Entry | None) -> None:
         """Set the entry of one window; None deletes it.
@@ -173,7 +177,7 @@ class WindowsByStart(Windows[K], Generic[K]):
             and self.engine is not None
             and index not in self._loaded
         ):
-            self._load(self.engine, index)
+            load(self, self.engine, index)
         found = []
         for start in self._within(first, time_to):
             value = panes[start].get(index)
@@ -181,6 +185,21 @@ class WindowsByStart(Windows[K], Generic[K]):
             if entry is not None:
                 found.append((start, entry))
         return found
+
+    def _fetched(
+        self, time_from: int, time_to: int, *, by_time: bool
+    ) -> list[tuple[bytes, int, int, Entry]]:
+        """Return key bytes, start, sequence number and entry of each window, in order."""
+        return fetched(self, self._slots, time_from, time_to, by_time=by_time)
+
+    def closed_entries(
+        self, time_from: int, time_to: int
+    ) -> list[tuple[Any, int, Entry | SerializationError]]:
+        """Return `fetch_all_entries`, with a SerializationError in place of an unreadable entry.
+
+        For operators. An unreadable key is None.
+        """
+        return closed_entries(self, self._slots, time_from, time_to)
 
     def _slots(self, first: int, last: int) -> Iterator[tuple[Any, int]]:
         for start in self._within(first, last):

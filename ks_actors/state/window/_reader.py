@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ks_actors.state.core import MISSING, NotingReader, Reader, pack_time, step
 from ks_actors.state.join_window import JoinWindowLookups, Raw
 from ks_actors.state.timed import Found, Timeline, into_chunks
-from ks_actors.state.window._by_key import Windows
+from ks_actors.state.window._by_key import WindowsByKey
+from ks_actors.state.window._by_start import WindowsByStart
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
     from ks_actors.state.core import Entry, Rows
 
+AnyWindows: TypeAlias = WindowsByKey[Any] | WindowsByStart[Any]
 
-class WindowReader(NotingReader[Windows[Any]]):
+
+class WindowReader(NotingReader[AnyWindows]):
     """A reader of a window store.
 
     Windows that have expired as of the last commit, or as of now, are invisible.
     """
 
-    def __init__(self, store: Windows[Any]) -> None:
+    def __init__(self, store: AnyWindows) -> None:
         super().__init__(store)
-        self._line: Timeline[Windows[Any]] = Timeline(store, duplicates=False)
+        self._line: Timeline[AnyWindows] = Timeline(store, duplicates=False)
 
     def get(self, key: Any, start: int, *, committed: bool) -> Entry | None:
         """Return the entry of one window."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, final, overload
 from ks_actors.state.core import StoreIterator
 from ks_actors.state.join_window import JoinWindowBatchLookups
 from ks_actors.state.key_value import ValueAndTimestamp
-from ks_actors.state.window._by_key import Windows
+from ks_actors.state.window._by_key import WindowsByKey
 from ks_actors.state.window._by_start import WindowsByStart, has_panes
 
 if TYPE_CHECKING:
@@ -187,12 +187,12 @@ class TimestampedWindowStore(WindowBase[K, ValueAndTimestamp[V]], Generic[K, V])
 
 
 @final
-class SingleWindowStore(Windows[K], WindowStore[K, V], Generic[K, V]):
+class SingleWindowStore(WindowsByKey[K], WindowStore[K, V], Generic[K, V]):
     """One value per key and window."""
 
 
 @final
-class SingleTimestampedWindowStore(Windows[K], TimestampedWindowStore[K, V], Generic[K, V]):
+class SingleTimestampedWindowStore(WindowsByKey[K], TimestampedWindowStore[K, V], Generic[K, V]):
     """One value with its timestamp per key and window."""
 
 

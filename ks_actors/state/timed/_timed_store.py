@@ -1,24 +1,38 @@
-"""The in-memory index of a window store: slots by key, expiry, and eviction of rows on disk."""
+"""The common part of window and session stores: slots by key, expiry, and rows on disk."""
 
 from __future__ import annotations
 
 import struct
 from bisect import bisect_left
 from collections import deque
+from contextlib import suppress
 from itertools import islice
 from operator import add
 from typing import TYPE_CHECKING, Any, Final
 
 from ks_actors.kernel import HAS_KERNEL
 from ks_actors.kernel import kernel as _kernel
-from ks_actors.state.core import MISSING, SLICE, Closed, Transactional, span_of
+from ks_actors.state.core import (
+    MISSING,
+    SLICE,
+    TEXTS,
+    Closed,
+    Transactional,
+    average,
+    pack_time,
+    span_of,
+    weigh,
+)
 from ks_actors.state.timed._expiry import expire
+from ks_actors.state.timed._slot_form import SEGMENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from ks_actors.state.core import Codec
+    from ks_actors.records import Batch
+    from ks_actors.state.core import Codec, Entry
     from ks_actors.state.disk import Engine, Row
+    from ks_actors.state.timed._slot_form import SlotForm
     from ks_actors.topology import StoreSpec
 
 Track = dict[int, Any]
@@ -26,8 +40,6 @@ Track = dict[int, Any]
 
 SEQUENCE_BITS: Final = 31
 SEQUENCE_MASK: Final = (1 << SEQUENCE_BITS) - 1
-SUFFIX: Final = struct.Struct(">qi")
-SEGMENT: Final = struct.Struct(">q")
 FACTS: Final = struct.Struct(">qi")
 SHORTEST_SEGMENT_MS: Final = 60_000
 VISITS: Final = 200
@@ -39,14 +51,15 @@ TRACK_BYTES: Final = 300
 _FEW: Final = 8
 
 
-class KeyIndex(Transactional[tuple[Any, int]]):
-    """Values by key and slot.
+class TimedStore(Transactional[tuple[Any, int]]):
+    """Values by key and slot: the base of window and session stores.
 
-    A slot identifies a window among the windows of its key; in this class it is the window's start.
+    A slot identifies a window among the windows of its key: by its start, or a session by its end
+    and start. The `form` is that of slots on disk and in the changelog.
 
-    All windows that start at the low-water mark `_low` or later are in memory. Older ones may be on
-    disk only and are looked up by key. The engine has segments, so that expired rows are deleted in
-    one piece.
+    All windows that start (sessions: end) at the low-water mark `_low` or later are in memory.
+    Older ones may be on disk only and are looked up by key. The engine has segments, so that
+    expired rows are deleted in one piece.
 
     Expired rows leave memory by stretches of time. Each stretch lists the keys that have a slot in
     it. Once it has expired, these keys are swept, a few at each commit and with each new key.
@@ -59,8 +72,22 @@ class KeyIndex(Transactional[tuple[Any, int]]):
         prefix: bytes,
         record_time: Callable[[], int],
         spec: StoreSpec,
+        expired: Callable[[int], None],
+        form: SlotForm,
     ) -> None:
         super().__init__(codec, engine, prefix, record_time, logged=spec.logging)
+        self._form: SlotForm = form
+        self._expired: Callable[[int], None] = expired
+        self._ticks: int = 0
+        self._faithful: bool = codec.faithful
+        self._simple: bool = not codec.mutable
+        self._sized: bool = not codec.fixed
+        # whole numbers from `_least` up to below this are read as they are
+        self.bound: int = codec.bound
+        self._least: int = -codec.bound
+        self._text: type | None = codec.text_type
+        self._sized_keys: bool = codec.sized_keys
+        self._kernel_keys: bool = HAS_KERNEL and codec.plain_keys and not form.bits
         self.segment_ms: int = max(spec.retention_ms // 2, SHORTEST_SEGMENT_MS)
         self._retention: int = spec.seen_ms
         self._segmented: bool = spec.type != "in_memory"
@@ -99,12 +126,20 @@ class KeyIndex(Transactional[tuple[Any, int]]):
 
     def _slot_at(self, time: int) -> int:
         """Return the first slot of a time by which windows expire."""
-        return time
+        return time << self._form.bits
 
-    def _segments_of(self, handles: list[tuple[Any, int]]) -> list[int]:
-        """Return the engine's segment of each handle."""
-        segment_ms = self.segment_ms
-        return [slot // segment_ms for _, slot in handles]
+    def _set(self, index: Any, slot: int, value: Any) -> None:
+        """Set a value that is committed already."""
+        track = self._track(index)
+        if slot not in track:
+            self._added(index, slot)
+        track[slot] = value
+
+    def _observe(self, time: int) -> None:
+        """Advance the store's time."""
+        if time > self._observed:
+            self._observed = time
+            self._limit = time - self._retention
 
     def _added(self, index: Any, slot: int) -> None:
         self._resident += 1
@@ -140,6 +175,71 @@ class KeyIndex(Transactional[tuple[Any, int]]):
             order.sort()
         return order
 
+    # Entries.
+
+    def check_key(self, key: Any) -> None:
+        """Raise SerializationError when a key cannot be written. For operators."""
+        self._codec.check_key(key if self._faithful else self._codec.key(key))
+
+    @property
+    def mutable(self) -> bool:
+        """Whether values are mutable, so that each read makes a new object."""
+        return self._mutable
+
+    def admit(self, key: Any, value: Any) -> Any:
+        """Return an immutable value as a read after the put returns it.
+
+        For operators. Raises SerializationError.
+        """
+        return self._codec.admit(key, value)
+
+    def _entry_of(self, index: Any, slot: int, value: Any) -> Entry | None:
+        """Return the entry of a track's value, a new object when it is mutable."""
+        if value is None or type(value) is tuple:
+            return value
+        entry = self._codec.entry(value)
+        if not self._mutable:
+            self._put_back((index, slot), entry)
+        return entry
+
+    def _as_kept(self, key: Any, entry: Entry) -> Any:
+        """Return an entry in the form in which the store keeps it.
+
+        Immutable values are kept as their serde reads them, mutable ones as bytes. Raises
+        SerializationError.
+        """
+        codec, value = self._codec, entry[0]
+        if self._mutable:
+            return codec.written(key, entry)
+        if type(value) is str and self._text is str and value.isascii():
+            return entry
+        admitted = codec.admit(key, value)
+        return entry if admitted is value else (admitted, entry[1])
+
+    def _uncount(self, old: Any) -> None:
+        """Subtract an overwritten value from the size of the transaction."""
+        if type(old) is bytes:
+            self._size -= len(old)
+        elif old is not None and type(old[0]) in TEXTS:
+            self._size -= len(old[0])
+
+    def _count(self, kept: Any) -> None:
+        """Add a put to the size of the transaction."""
+        if type(kept) is bytes:
+            self._size += len(kept)
+            return
+        value = kept[0]
+        if type(value) in TEXTS:
+            self._size += len(value)
+            return
+        if not self._ticks & 127:  # the first one too
+            self._typical = average(self._typical, weigh(value))
+        self._ticks += 1
+
+    def _late(self, start: int) -> None:
+        if not self._segmented or start // self.segment_ms < max(0, self._limit) // self.segment_ms:
+            self._expired(1)
+
     # The hooks of Transactional.
 
     def _now(self, handle: tuple[Any, int]) -> Any:
@@ -173,6 +273,21 @@ class KeyIndex(Transactional[tuple[Any, int]]):
             ]
         except KeyError:
             return list(map(self._frozen_value, handles))
+
+    def _log_keys(self, handles: list[tuple[Any, int]]) -> list[bytes]:
+        if self._kernel_keys:
+            indexes, slots = map(list, zip(*handles, strict=True))
+            with suppress(TypeError):  # a subclass of str or bytes
+                return _kernel.window_keys(indexes, slots, None)
+        pack, encode = self._form.struct.pack, self._codec.index_bytes
+        bits, mask = self._form.bits, self._form.mask
+        return [encode(index) + pack(slot >> bits, slot & mask) for index, slot in handles]
+
+    def _engine_key(self, handle: tuple[Any, int]) -> bytes:
+        index, slot = handle
+        segment = (slot >> self._form.bits) // self.segment_ms
+        encoded: bytes = self._codec.index_bytes(index)
+        return self.prefix + SEGMENT.pack(segment) + encoded + self._form.suffix(slot)
 
     def _settled(self, handle: tuple[Any, int]) -> None:
         if (
@@ -337,7 +452,8 @@ class KeyIndex(Transactional[tuple[Any, int]]):
         data = self._codec.column(values)
         if data is None:
             return super()._rows(handles, values)
-        segments = self._segments_of(handles)
+        segment_ms, bits = self.segment_ms, self._form.bits
+        segments = [(slot >> bits) // segment_ms for _, slot in handles]
         bases = {segment: self.prefix + SEGMENT.pack(segment) for segment in set(segments)}
         return list(
             zip(
@@ -392,6 +508,51 @@ class KeyIndex(Transactional[tuple[Any, int]]):
                 yield
             self.sweep(SLICE if self._gone or self._stale else VISITS)
             yield
+
+    # Rows on disk.
+
+    def _other_entry(self, index: Any, slot: int, time: int) -> Entry | None:
+        """Return the entry of a slot and its time, from memory or from disk."""
+        if time <= self._limit:
+            return None
+        value = self._now((index, slot))
+        if value is MISSING:
+            if time >= self._low or self.engine is None or index in self._loaded:
+                return None
+            raw = self.engine.get(self._engine_key((index, slot)))
+            if raw is None:
+                return None
+            value = self._codec.from_engine(raw)
+            self._set(index, slot, value)
+        return self._entry_of(index, slot, value)
+
+    def _found(self, index: Any, slot: int, data: bytes) -> None:
+        """Load a row from disk, unless memory has a newer entry."""
+        if self._now((index, slot)) is MISSING:
+            self._set(index, slot, self._codec.from_engine(data))
+
+    def restore(self, batch: Batch) -> None:
+        """Apply records of the changelog as committed; the last one of a slot counts."""
+        form, index_key, in_memory = self._form, self._codec.index_key, self.engine is None
+        unpack, size = form.struct.unpack_from, form.size
+        numbers = [unpack(key, len(key) - size) for key in batch.keys]
+        self._observe(max((time for time, _ in numbers), default=-1))
+        self._committed = max(self._committed, self._observed)
+        if not form.bits:
+            self._sequence = max(self._sequence, *(sequence for _, sequence in numbers), 0)
+        for key, (time, _), slot, value, timestamp in zip(
+            batch.keys, numbers, form.slots(numbers), batch.values, batch.timestamps, strict=True
+        ):
+            if time <= self._limit:
+                continue
+            index = index_key(key[:-size])
+            if in_memory and value is None:
+                self._take_out(index, slot)
+                continue
+            self._set(index, slot, None if value is None else pack_time(timestamp) + value)
+            if not in_memory:
+                self._group().add((index, slot))
+        self._expire()
 
     def facts(self, *, frozen: bool = False) -> bytes | None:
         """Return the latest committed (or frozen) start and the sequence number."""

@@ -1,0 +1,62 @@
+"""The form of a window's or session's slot on disk and in the changelog."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, final
+
+SUFFIX: Final = struct.Struct(">qi")
+"""The suffix of a window's key: its start and its sequence number.
+
+It is that of Kafka Streams' WindowKeySchema.
+"""
+
+ENDS: Final = struct.Struct(">qq")
+"""The suffix of a session's key: its end and its start.
+
+It is that of Kafka Streams' SessionKeySchema.
+"""
+
+SEGMENT: Final = struct.Struct(">q")
+"""The prefix of a row on disk: the number of its segment."""
+
+SHIFT: Final = 63
+LATEST: Final = (1 << SHIFT) - 1
+
+
+@final
+class SlotForm:
+    """The two numbers behind a row's key bytes, and the slot that they make.
+
+    The first number is the time (ms) by which the row expires. The second one is part of the slot
+    when the slot has `bits` for it; otherwise the slot is the time.
+    """
+
+    __slots__ = ("bits", "mask", "size", "struct")
+
+    def __init__(self, suffix: struct.Struct, bits: int) -> None:
+        self.struct: struct.Struct = suffix
+        self.size: int = suffix.size
+        self.bits: int = bits
+        self.mask: int = (1 << bits) - 1
+
+    def slot(self, time: int, other: int) -> int:
+        """Return the slot of two numbers."""
+        return time << self.bits | other & self.mask
+
+    def slots(self, numbers: list[tuple[int, int]]) -> list[int]:
+        """Return the slots of many pairs of numbers."""
+        bits = self.bits
+        return (
+            [time << bits | other for time, other in numbers]
+            if bits
+            else [time for time, _ in numbers]
+        )
+
+    def suffix(self, slot: int) -> bytes:
+        """Return the bytes behind the key's."""
+        return self.struct.pack(slot >> self.bits, slot & self.mask)
+
+
+WINDOWS: Final = SlotForm(SUFFIX, 0)
+SESSIONS: Final = SlotForm(ENDS, SHIFT)
