@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ks_actors.log import TopicPartition
     from ks_actors.state._commit_times import CommitTimes
-    from ks_actors.state.disk import Engine, Row
+    from ks_actors.state.core import Engine, EngineRow
     from ks_actors.topology import StoreSpec
 
 Change = tuple[bytes | None, int]
@@ -226,7 +226,12 @@ class CustomStore:
         """Begin a new transaction and freeze the open one for commit."""
         self._frozen, self._dirty, self._size = self._dirty, {}, 0
 
-    def changelog(self) -> Iterator[Batch]:
+    def changelog(
+        self,
+        *,
+        batch_bytes: int = 0,  # noqa: ARG002 - always columns
+        marked: bool = False,  # noqa: ARG002 - always columns
+    ) -> Iterator[Batch]:
         """Return the frozen changes, in slices."""
         rows = list(self._frozen.items())
         for start in range(0, len(rows), SLICE):
@@ -280,7 +285,7 @@ class CustomStore:
         """Return the approximate bytes that wait here."""
         return self.row_weight.total(self.resident_rows(), self.waiting_rows())
 
-    def frozen_rows(self) -> list[Row]:
+    def frozen_rows(self) -> list[EngineRow]:
         """Return no rows."""
         return []
 

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from ks_actors.state._custom import CustomReader, CustomStore
-from ks_actors.state.core import Codec
-from ks_actors.state.disk import Engine
+from ks_actors.state.core import Codec, Engine, StoreForTasks
 from ks_actors.state.join_window import JoinWindowLookups
 from ks_actors.state.key_value import (
     KeyValueBase,
@@ -57,7 +56,8 @@ AnyReader: TypeAlias = (
     | CustomReader
 )
 Make: TypeAlias = Callable[
-    [Codec, Engine | None, bytes, Callable[[], int], StoreSpec, Callable[[int], None]], AnyStore
+    [Codec, Engine | None, bytes, Callable[[], int], StoreSpec, Callable[[int], None]],
+    StoreForTasks,
 ]
 """A factory of stores.
 
@@ -73,7 +73,7 @@ def _key_value(
     record_time: Callable[[], int],
     spec: StoreSpec,
     _: Callable[[int], None],
-) -> AnyStore:
+) -> StoreForTasks:
     return KeyValueStore(codec, engine, prefix, record_time, logged=spec.logging)
 
 
@@ -84,7 +84,7 @@ def _timestamped_key_value(
     record_time: Callable[[], int],
     spec: StoreSpec,
     _: Callable[[int], None],
-) -> AnyStore:
+) -> StoreForTasks:
     return TimestampedKeyValueStore(codec, engine, prefix, record_time, logged=spec.logging)
 
 
@@ -95,7 +95,7 @@ def _window(
     record_time: Callable[[], int],
     spec: StoreSpec,
     expired: Callable[[int], None],
-) -> AnyStore:
+) -> StoreForTasks:
     return window_class(spec, timestamped=codec.timestamped)(
         codec, engine, prefix, record_time, spec, expired
     )
@@ -108,7 +108,7 @@ def _versioned(
     record_time: Callable[[], int],
     spec: StoreSpec,
     expired: Callable[[int], None],
-) -> AnyStore:
+) -> StoreForTasks:
     return VersionedKeyValueStore(
         VersionCodec(spec, codec.topic), engine, prefix, record_time, spec, expired
     )
@@ -137,6 +137,6 @@ READERS: Final[dict[type[Any], Callable[[Any], AnyReader]]] = {
 """The reader of each store class; the first match wins."""
 
 
-def reader_of(store: AnyStore) -> AnyReader:
+def reader_of(store: StoreForTasks) -> AnyReader:
     """Return the reader of a store."""
     return next(reader(store) for kind, reader in READERS.items() if isinstance(store, kind))

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ks_actors.state._custom import CustomStores
-    from ks_actors.state._kinds import AnyStore
     from ks_actors.state._positions import Positions
-    from ks_actors.state.disk import CheckpointFile, Engine
+    from ks_actors.state.core import Engine, StoreForTasks
+    from ks_actors.state.disk import CheckpointFile
     from ks_actors.topology import StoreSpec
 
 
@@ -34,7 +34,7 @@ class Place(NamedTuple):
 class Opened(NamedTuple):
     """The stores by name, their changelogs' next offsets, and the offsets that are on disk."""
 
-    stores: dict[str, AnyStore]
+    stores: dict[str, StoreForTasks]
     offsets: dict[str, int]
     written: dict[str, int]
 
@@ -43,7 +43,7 @@ def open_stores(
     place: Place,
     specs: Sequence[StoreSpec],
     engine: Engine | None,
-    make: Callable[[StoreSpec, Engine | None], AnyStore],
+    make: Callable[[StoreSpec, Engine | None], StoreForTasks],
     *,
     topics: Mapping[str, str],
     unfit: Mapping[str, str],
@@ -85,7 +85,7 @@ def open_stores(
 def _open_on_disk(
     place: Place,
     spec: StoreSpec,
-    store: AnyStore,
+    store: StoreForTasks,
     engine: Engine,
     manifest: Manifest,
     opened: Opened,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ks_actors.records import Headers
-    from ks_actors.state.disk import Engine, Row
+    from ks_actors.state.core import Engine, EngineRow
 
 At: TypeAlias = Mapping[tuple[str, int], int]
 """Offsets by topic and partition, each of a record that is included."""
@@ -86,7 +86,7 @@ def merged(position: At, other: At) -> At:
     return {**position, **ahead} if ahead else position
 
 
-def position_row(store: str, position: At) -> Row:
+def position_row(store: str, position: At) -> EngineRow:
     """Return the database row of a store's position."""
     return (POSITION + store.encode(), pack(position))
 
@@ -168,7 +168,7 @@ class Positions:
                 engine.write([position_row(store, self._at[store])], durable=True)
         path.unlink()
 
-    def rows(self, before: Mapping[str, At], logged: Collection[str]) -> list[Row]:
+    def rows(self, before: Mapping[str, At], logged: Collection[str]) -> list[EngineRow]:
         """Return rows of the stores' positions from `before` their write began.
 
         Stores without changelog write their own position and may have done so meanwhile; skip

@@ -11,9 +11,8 @@ from ks_actors.state._positions import Positions
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ks_actors.state._kinds import AnyStore
     from ks_actors.state._positions import At
-    from ks_actors.state.disk import Engine
+    from ks_actors.state.core import Engine, StoreForTasks
     from ks_actors.topology import StoreSpec
 
 
@@ -29,7 +28,7 @@ class StoreSet:
         self.positions: Positions = Positions(vectors=vectors)
         self._specs: tuple[StoreSpec, ...] = tuple(specs)
         self._engine: Engine | None = None
-        self._stores: dict[str, AnyStore] = {}
+        self._stores: dict[str, StoreForTasks] = {}
         self._offsets: dict[str, int] = {}
         # The stores that the transaction being committed has changed, and the task's position then.
         self._changing: frozenset[str] = frozenset()
@@ -42,7 +41,7 @@ class StoreSet:
         """
         return shown(self.kept(name))
 
-    def kept(self, name: str) -> AnyStore:
+    def kept(self, name: str) -> StoreForTasks:
         """Return a store as kept here: a custom one in its wrapper.
 
         Raises StateError as `store` does.

@@ -15,7 +15,7 @@ from ks_actors.state._kinds import MAKERS, TIMESTAMPED
 from ks_actors.state._open_stores import Place, open_stores
 from ks_actors.state._positions import merged, position_row
 from ks_actors.state._store_set import StoreSet
-from ks_actors.state.core import SLICE, Codec, TaskMemory, Transactional
+from ks_actors.state.core import SLICE, Codec, TaskMemory
 from ks_actors.state.disk import (
     BEHIND,
     CheckpointFile,
@@ -32,9 +32,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ks_actors.records import Batch
-    from ks_actors.state._kinds import AnyStore
     from ks_actors.state._positions import At
-    from ks_actors.state.disk import Engine
+    from ks_actors.state.core import Engine, StoreForTasks
     from ks_actors.topology import StoreSpec
 
 DATABASE: Final = "rocksdb"
@@ -141,7 +140,7 @@ class TaskStores(StoreSet):
                 [store for store in self._stores.values() if store.engine is not None],
             )
 
-    def _make(self, spec: StoreSpec, engine: Engine | None) -> AnyStore:
+    def _make(self, spec: StoreSpec, engine: Engine | None) -> StoreForTasks:
         codec = Codec(
             spec, self._topics.get(spec.name, spec.name), timestamped=spec.kind in TIMESTAMPED
         )
@@ -296,11 +295,7 @@ class TaskStores(StoreSet):
                 continue
             store = self._stores[name]
             marked = name in self._changing and self.positions.vectors
-            batches = (
-                store.changelog(batch_bytes=batch_bytes, marked=marked)
-                if isinstance(store, Transactional)
-                else store.changelog()
-            )
+            batches = store.changelog(batch_bytes=batch_bytes, marked=marked)
             for batch in (
                 self.positions.marked(name, batches, self._changed_at) if marked else batches
             ):
@@ -506,7 +501,7 @@ class TaskStores(StoreSet):
         finally:
             self._steps = None
 
-    def _tidy(self, stores: list[AnyStore]) -> Iterator[None]:
+    def _tidy(self, stores: list[StoreForTasks]) -> Iterator[None]:
         memory = self._memory
         if memory is not None:
             memory.limit()
@@ -517,7 +512,7 @@ class TaskStores(StoreSet):
             if memory is not None:
                 memory.settle()
 
-    def _write_all(self, engine: Engine, stores: list[AnyStore]) -> Iterator[None]:
+    def _write_all(self, engine: Engine, stores: list[StoreForTasks]) -> Iterator[None]:
         # No `keep` may come between the last settled change and this line: the offsets would be
         # ahead of the data.
         offsets = {

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from ks_actors.state.disk._rocksdb import Row
+    from ks_actors.state.core import EngineRow
     from tests.state.conftest import MakeTask
 
 
@@ -389,7 +389,7 @@ class Faulty:
         self.engine = engine
         self.left = fails_at
 
-    def write(self, rows: Iterable[Row], ranges: Sequence[tuple[bytes, bytes]] = (), *, durable: bool = False) -> None:
+    def write(self, rows: Iterable[EngineRow], ranges: Sequence[tuple[bytes, bytes]] = (), *, durable: bool = False) -> None:
         self.left -= 1
         if self.left == 0:
             raise StateFull("task 0_3: there is no room")

@@ -2,13 +2,16 @@
 
 from ks_actors.state.core._closed import Closed
 from ks_actors.state.core._codec import TIME_BYTES, Codec, Entry, pack_time, pack_times, unpack_time
+from ks_actors.state.core._engine import Engine, EngineRow
 from ks_actors.state.core._iterators import StoreIterator
 from ks_actors.state.core._key_ranges import after
-from ks_actors.state.core._memory_budget import NO_LIMIT, MemoryBudget, RowWeight, TaskMemory
+from ks_actors.state.core._memory_budget import NO_LIMIT, MemoryBudget, TaskMemory
 from ks_actors.state.core._reader import MANY, STEP, NotingReader, Reader, step
 from ks_actors.state.core._row_scan import Row, Rows
+from ks_actors.state.core._row_weight import RowWeight
 from ks_actors.state.core._segment_span import span_of
 from ks_actors.state.core._size_estimate import TEXTS, average, size, weigh
+from ks_actors.state.core._store_for_tasks import StoreForTasks
 from ks_actors.state.core._transactional import (
     BY_KEY,
     BY_KEY_AND_START,
@@ -37,6 +40,8 @@ __all__ = [
     "TIME_BYTES",
     "Closed",
     "Codec",
+    "Engine",
+    "EngineRow",
     "Entry",
     "MemoryBudget",
     "NotingReader",
@@ -44,6 +49,7 @@ __all__ = [
     "Row",
     "RowWeight",
     "Rows",
+    "StoreForTasks",
     "StoreIterator",
     "TaskMemory",
     "Transactional",

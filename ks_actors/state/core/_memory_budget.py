@@ -3,62 +3,18 @@
 from __future__ import annotations
 
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, Protocol, final
-
-from ks_actors.state.core._size_estimate import average, size
+from typing import TYPE_CHECKING, Final, final
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
+    from ks_actors.state.core._store_for_tasks import StoreForTasks
+
 NO_LIMIT: Final = 1 << 30
 """Rows: no limit."""
 
-ROW_BYTES: Final = 120
-"""The bytes of a row besides its objects: dict entries and the allocator's overhead."""
-
-WAITING_BYTES: Final = 80
-"""The bytes noted for a row that is still to be written."""
-
-FIRST_GUESS: Final = 300
 _SPARE: Final = 8
 _STEP: Final = 64
-
-
-@final
-class RowWeight:
-    """The typical size of a store's rows in memory, learned from samples."""
-
-    __slots__ = ("bytes",)
-
-    def __init__(self) -> None:
-        self.bytes: int = FIRST_GUESS
-
-    def learn(self, key: Any, value: Any) -> None:
-        """Learn from one row."""
-        self.learn_bytes(ROW_BYTES + size(key) + size(value))
-
-    def learn_bytes(self, weight: int) -> None:
-        """Learn from one row's bytes."""
-        self.bytes = average(self.bytes, weight)
-
-    def total(self, resident_rows: int, waiting_rows: int) -> int:
-        """Return the approximate bytes of rows in memory, some of which are still to be written."""
-        return resident_rows * self.bytes + waiting_rows * WAITING_BYTES
-
-
-class Measured(Protocol):
-    """A store that estimates its memory, and evicts rows above `resident_records` in `tidy`."""
-
-    resident_records: int
-    row_weight: RowWeight
-
-    def resident_rows(self) -> int:
-        """Return the number of rows in memory, in O(1)."""
-        ...
-
-    def memory_bytes(self) -> int:
-        """Return the store's approximate size in memory (bytes)."""
-        ...
 
 
 @final
@@ -131,9 +87,9 @@ class TaskMemory:
     In-memory stores do not count, because they can evict nothing.
     """
 
-    def __init__(self, budget: MemoryBudget, stores: Collection[Measured]) -> None:
+    def __init__(self, budget: MemoryBudget, stores: Collection[StoreForTasks]) -> None:
         self._budget: MemoryBudget = budget
-        self._stores: Collection[Measured] = stores
+        self._stores: Collection[StoreForTasks] = stores
         self._target: int = 0
         self._least: int = 0
 

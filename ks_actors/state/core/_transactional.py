@@ -34,14 +34,15 @@ from ks_actors.kernel import kernel as _kernel
 from ks_actors.records import WORTHWHILE, Batch, EncodedBatch
 from ks_actors.state.core._closed import Closed
 from ks_actors.state.core._codec import TIME_BYTES, Codec, unpack_time
-from ks_actors.state.core._memory_budget import NO_LIMIT, RowWeight
+from ks_actors.state.core._memory_budget import NO_LIMIT
+from ks_actors.state.core._row_weight import RowWeight
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from ks_actors.state.core._engine import Engine, EngineRow
     from ks_actors.state.core._iterators import StoreIterator
     from ks_actors.state.core._row_scan import Rows
-    from ks_actors.state.disk import Engine, Row
 
 MISSING: Final[Any] = type("Missing", (), {"__repr__": lambda _: "MISSING"})()
 """No value is known in memory; it may be on disk."""
@@ -324,12 +325,12 @@ class Transactional(ABC, Generic[Handle]):
 
     # The way to the engine.
 
-    def frozen_rows(self) -> list[Row]:
+    def frozen_rows(self) -> list[EngineRow]:
         """Return the engine's rows of all frozen changes."""
         self.bare = False
         return [self._row(handle, self._frozen_value(handle)) for handle in self._frozen]
 
-    def _row(self, handle: Handle, value: Any) -> Row:
+    def _row(self, handle: Handle, value: Any) -> EngineRow:
         data = (
             None
             if value is None or value is MISSING
@@ -458,7 +459,7 @@ class Transactional(ABC, Generic[Handle]):
             self._preserve(handles)
         engine.write(rows)
 
-    def _rows_at_a_stroke(self, handles: list[Handle]) -> list[Row] | None:
+    def _rows_at_a_stroke(self, handles: list[Handle]) -> list[EngineRow] | None:
         """Return the engine's rows of these handles in its order, made in one pass.
 
         Return None when some are deleted or need to be handled one by one.
@@ -505,7 +506,7 @@ class Transactional(ABC, Generic[Handle]):
             for handle in handles
         ]
 
-    def _rows(self, handles: list[Handle], values: list[Any]) -> list[Row]:
+    def _rows(self, handles: list[Handle], values: list[Any]) -> list[EngineRow]:
         """Return the engine's rows of these handles; a None value deletes."""
         return list(map(self._row, handles, values))
 

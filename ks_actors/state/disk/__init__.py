@@ -21,9 +21,7 @@ from ks_actors.state.disk._manifest import (
 )
 from ks_actors.state.disk._rocksdb import (
     BEHIND,
-    Engine,
     RocksEngine,
-    Row,
     SharedResources,
     SortedTables,
 )
@@ -37,10 +35,8 @@ __all__ = [
     "NAME",
     "OFFSET",
     "CheckpointFile",
-    "Engine",
     "Manifest",
     "RocksEngine",
-    "Row",
     "SharedResources",
     "SortedTables",
     "StoreFacts",

@@ -13,8 +13,7 @@ from ks_actors.state.core import after
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ks_actors.state._kinds import AnyStore
-    from ks_actors.state.disk._rocksdb import Engine, Row
+    from ks_actors.state.core import Engine, EngineRow, StoreForTasks
 
 FORMAT: Final = 1
 META: Final = b"\0"
@@ -111,12 +110,12 @@ class Manifest(msgspec.Struct):
         )
         return number
 
-    def row(self) -> Row:
+    def row(self) -> EngineRow:
         """Return the manifest's row."""
         return (STORES, msgspec.json.encode(self))
 
 
-def offset_row(store: str, offset: int) -> Row:
+def offset_row(store: str, offset: int) -> EngineRow:
     """Return the row of a changelog's next offset."""
     return (OFFSET + store.encode(), _offset.pack(offset))
 
@@ -132,7 +131,7 @@ def unpack_offset(data: bytes) -> int:
     return int(_offset.unpack(data)[0])
 
 
-def facts_row(store: str, facts: bytes) -> Row:
+def facts_row(store: str, facts: bytes) -> EngineRow:
     """Return the row of a store's facts."""
     return (FACTS + store.encode(), facts)
 
@@ -143,7 +142,7 @@ def read_facts(engine: Engine, store: str) -> bytes | None:
 
 
 def recall(
-    engine: Engine, store: AnyStore, checkpoint: int | None, give_up: Callable[[str], None]
+    engine: Engine, store: StoreForTasks, checkpoint: int | None, give_up: Callable[[str], None]
 ) -> int | None:
     """Load a store's facts from the engine; return the next offset of its changelog.
 

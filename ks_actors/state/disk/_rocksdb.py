@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, final
+from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 
 import rocksdict
 
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
     from pathlib import Path
 
-Row = tuple[bytes, bytes | None]
-"""A key and its value; None deletes."""
+    from ks_actors.state.core import EngineRow
 
 SMALLEST_MEMTABLE: Final = 64 << 10
 LARGEST_MEMTABLE: Final = 16 << 20
@@ -29,68 +28,6 @@ MUCH: Final = 1 << 20
 MANY_TABLES: Final = 12
 TABLE_ROWS: Final = 16_000
 MOST_TABLES: Final = 128
-
-
-class Engine(Protocol):
-    """The interface of the storage below memory: a sorted map of bytes.
-
-    Nothing is durable before a `flush` completes.
-    """
-
-    def get(self, key: bytes) -> bytes | None:
-        """Return a value; raises TaskCorrupted when it cannot be read."""
-        ...
-
-    def get_many(self, keys: Iterable[bytes]) -> list[bytes | None]:
-        """Return the values of many keys; raises TaskCorrupted when one cannot be read."""
-        ...
-
-    def scan(
-        self, low: bytes, high: bytes, *, reverse: bool = False
-    ) -> Generator[tuple[bytes, bytes], None, None]:
-        """Iterate over a snapshot from `low` to before `high`, in byte order or in reverse."""
-        ...
-
-    def write(
-        self,
-        rows: Iterable[Row],
-        ranges: Sequence[tuple[bytes, bytes]] = (),
-        *,
-        durable: bool = False,
-    ) -> None:
-        """Delete the `ranges` (their ends are exclusive), then write the rows, all or nothing.
-
-        `durable` rows survive the process at once. Raises StateFull.
-        """
-        ...
-
-    def flush(self, *, wait: bool) -> None:
-        """Flush all writes to disk.
-
-        With `wait` False, do it in the background, and put it off while the background is busy.
-        """
-        ...
-
-    @property
-    def owes(self) -> bool:
-        """Whether a `flush` that was put off can run now."""
-        ...
-
-    def statistics(self) -> dict[str, float]:
-        """Return the engine's statistics by name. May be called in any thread."""
-        ...
-
-    def estimated_keys(self) -> int:
-        """Return the approximate number of keys."""
-        ...
-
-    def checkpoint(self, directory: Path) -> None:
-        """Flush all writes, and make the new `directory` an immutable copy."""
-        ...
-
-    def close(self) -> None:
-        """Flush all writes and release the directory."""
-        ...
 
 
 BEHIND: Final = 1.0
@@ -293,7 +230,7 @@ class RocksEngine:
 
     def write(
         self,
-        rows: Iterable[Row],
+        rows: Iterable[EngineRow],
         ranges: Sequence[tuple[bytes, bytes]] = (),
         *,
         durable: bool = False,
@@ -423,7 +360,7 @@ class SortedTables:
         self._rows: int = 0
         self.paths: list[Path] = []
 
-    def write(self, rows: Sequence[Row]) -> bool:
+    def write(self, rows: Sequence[EngineRow]) -> bool:
         """Write rows without deletions; return whether there was room.
 
         Raises StateError and StateFull.

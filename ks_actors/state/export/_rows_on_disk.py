@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from ks_actors.state.disk import Engine, Row, SharedResources
+    from ks_actors.state.core import Engine, EngineRow
+    from ks_actors.state.disk import SharedResources
     from ks_actors.topology import StoreSpec
 
 SUFFIXES: Final = {
@@ -136,13 +137,18 @@ class StoreIngest:
     """A writer of the rows of one store. All methods block."""
 
     def __init__(
-        self, spec: StoreSpec, engine: Engine, tables: SortedTables, prefix: bytes, last: list[Row]
+        self,
+        spec: StoreSpec,
+        engine: Engine,
+        tables: SortedTables,
+        prefix: bytes,
+        last: list[EngineRow],
     ) -> None:
         self._spec: StoreSpec = spec
         self._engine: Engine = engine
         self._tables: SortedTables = tables
         self._prefix: bytes = prefix
-        self._last: list[Row] = last
+        self._last: list[EngineRow] = last
         self._observed: int = -1
         self._sequence: int = 0
         self.rows: int = 0
@@ -230,7 +236,7 @@ class Ingest:
         self._engine: RocksEngine | None = RocksEngine(task, self._draft, shared)
         self._tables: SortedTables = SortedTables(task, self._draft / _TABLES, shared)
         self._manifest: Manifest = Manifest()
-        self._last: list[Row] = []
+        self._last: list[EngineRow] = []
 
     def __enter__(self) -> Self:
         return self

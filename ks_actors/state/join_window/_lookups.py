@@ -12,8 +12,7 @@ from ks_actors.state.timed import SEGMENT, SEQUENCE_BITS, SEQUENCE_MASK, SUFFIX
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ks_actors.state.core import Codec, Entry
-    from ks_actors.state.disk import Engine
+    from ks_actors.state.core import Codec, Engine, Entry
     from ks_actors.state.join_window._packed_segment import AnySegment
     from ks_actors.topology import StoreSpec
 

@@ -33,8 +33,7 @@ from ks_actors.state.timed import FACTS, SEGMENT, SEQUENCE_BITS, SHORTEST_SEGMEN
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ks_actors.state.core import Rows, StoreIterator
-    from ks_actors.state.disk import Engine, Row
+    from ks_actors.state.core import Engine, EngineRow, Rows, StoreIterator
     from ks_actors.topology import StoreSpec
 
 ROW_BYTES: Final = 600
@@ -196,7 +195,12 @@ class JoinWindowRows:
 
     # The changelog.
 
-    def changelog(self) -> Iterator[Batch]:
+    def changelog(
+        self,
+        *,
+        batch_bytes: int = 0,  # noqa: ARG002 - packed rows or columns
+        marked: bool = False,  # noqa: ARG002 - packed rows or columns
+    ) -> Iterator[Batch]:
         """Return the frozen rows, in slices.
 
         Packed rows stay packed until they are written or read.
@@ -303,7 +307,9 @@ class JoinWindowRows:
 
     # Writes to the engine.
 
-    def _rows_of(self, segment: AnySegment, first: int, last: int, limit: int) -> Iterator[Row]:
+    def _rows_of(
+        self, segment: AnySegment, first: int, last: int, limit: int
+    ) -> Iterator[EngineRow]:
         """Return the engine's form of the rows that start after `limit`."""
         if type(segment) is not PackedSegment:
             starts = segment.starts
@@ -321,7 +327,7 @@ class JoinWindowRows:
                     pack_time(time) + value if timestamped and value is not None else value,
                 )
 
-    def _row(self, segment: Segment, place: int) -> Row:
+    def _row(self, segment: Segment, place: int) -> EngineRow:
         start, sequence = segment.starts[place], segment.sequences[place]
         name = self._codec.index_bytes(segment.keys[place]) + SUFFIX.pack(start, sequence)
         if segment.values[place] is None:
@@ -335,7 +341,7 @@ class JoinWindowRows:
     def _base(self, start: int) -> bytes:
         return self.prefix + SEGMENT.pack(start // self.segment_ms)
 
-    def frozen_rows(self) -> list[Row]:
+    def frozen_rows(self) -> list[EngineRow]:
         """Return the engine's form of all frozen rows."""
         return [
             row

@@ -12,7 +12,7 @@ from ks_actors.state.core import pack_times
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ks_actors.state.disk import Row
+    from ks_actors.state.core import EngineRow
 
 ARRANGED: Final = 10_000
 """Slots of restored rows that are sorted in one go."""
@@ -83,7 +83,7 @@ class PlainRestoredRows:
         """Return True: no sorting is needed before rows are written."""
         return True
 
-    def rows(self, count: int, prefix: bytes, cut: int, /) -> list[Row]:
+    def rows(self, count: int, prefix: bytes, cut: int, /) -> list[EngineRow]:
         """Return some rows in key order.
 
         Each key gets the prefix, and each entry loses its first `cut` bytes.

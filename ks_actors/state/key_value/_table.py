@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from ks_actors.records import Batch
     from ks_actors.serdes import AsRead
-    from ks_actors.state.disk import Engine, Row
+    from ks_actors.state.core import Engine, EngineRow
     from ks_actors.state.key_value._restored_rows import AnyRestoredRows
 
 K = TypeVar("K")
@@ -355,7 +355,7 @@ class Table(Transactional[Any], Generic[K]):
     def _engine_key(self, handle: Any) -> bytes:
         return self.prefix + self._codec.index_bytes(handle)
 
-    def _rows(self, handles: list[Any], values: list[Any]) -> list[Row]:
+    def _rows(self, handles: list[Any], values: list[Any]) -> list[EngineRow]:
         codec = self._codec
         data = codec.column(values)
         if data is not None:

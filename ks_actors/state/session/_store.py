@@ -21,8 +21,7 @@ from ks_actors.state.timed import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ks_actors.state.core import Codec, Entry
-    from ks_actors.state.disk import Engine
+    from ks_actors.state.core import Codec, Engine, Entry
     from ks_actors.topology import StoreSpec
 
 K = TypeVar("K")

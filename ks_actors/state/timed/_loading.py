@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ks_actors.state.timed._slot_form import SEGMENT
 
 if TYPE_CHECKING:
-    from ks_actors.state.disk import Engine
+    from ks_actors.state.core import Engine
     from ks_actors.state.timed._timed_store import TimedStore
 
 

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from ks_actors.records import Batch
-    from ks_actors.state.core import Codec, Entry
-    from ks_actors.state.disk import Engine, Row
+    from ks_actors.state.core import Codec, Engine, EngineRow, Entry
     from ks_actors.state.timed._slot_form import SlotForm
     from ks_actors.topology import StoreSpec
 
@@ -448,7 +447,7 @@ class TimedStore(Transactional[tuple[Any, int]]):
         if handles:
             super()._write(engine, handles)
 
-    def _rows(self, handles: list[tuple[Any, int]], values: list[Any]) -> list[Row]:
+    def _rows(self, handles: list[tuple[Any, int]], values: list[Any]) -> list[EngineRow]:
         data = self._codec.column(values)
         if data is None:
             return super()._rows(handles, values)

@@ -14,7 +14,7 @@ from ks_actors.state.versioned._codec import is_tombstone
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ks_actors.state.disk import Engine
+    from ks_actors.state.core import Engine
 
 ROWS: Final = 400
 """Rows per step, about half a millisecond."""

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ks_actors._errors import SerializationError
-    from ks_actors.state.core import Codec, Entry
-    from ks_actors.state.disk import Engine
+    from ks_actors.state.core import Codec, Engine, Entry
     from ks_actors.topology import StoreSpec
 
 K = TypeVar("K")

@@ -1,0 +1,150 @@
+"""The contract between a task and each of its stores: what TaskStores asks of one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ks_actors.records import Batch
+    from ks_actors.state.core._engine import Engine, EngineRow
+    from ks_actors.state.core._row_weight import RowWeight
+
+
+class StoreForTasks(Protocol):
+    """One store of a task, of any kind, as the task commits, restores, writes and closes it.
+
+    The stores of a task commit together. Puts belong to the open transaction. `freeze` ends it and
+    begins the next one; then `keep` takes the frozen one as committed, or `drop` rolls back all
+    that is not committed. Committed changes wait in memory: `settle` collects them, and
+    `begin_write` and `write_slices` bring them to disk. All of it belongs to one thread at a time.
+    A custom store is behind the same contract, in a wrapper that has no rows of its own.
+    """
+
+    name: str
+    logged: bool
+    """Whether the store has a changelog."""
+    engine: Engine | None
+    """The database of the task; None for a store that is in memory or custom, or closed."""
+    prefix: bytes
+    """The prefix of the store's rows in the database."""
+    segment_ms: int
+    """The length of the segments of its rows on disk (ms); 0 without segments."""
+    unwritten_bytes: int
+    """The approximate bytes of committed rows that the database does not have."""
+    resident_records: int
+    """The number of rows that `tidy` leaves in memory. Set it before you call `tidy`."""
+    row_weight: RowWeight
+    """The typical size of the store's rows."""
+
+    # Memory.
+
+    def resident_rows(self) -> int:
+        """Return the number of rows in memory, in O(1)."""
+        ...
+
+    def waiting_rows(self) -> int:
+        """Return the number of rows to write or to settle."""
+        ...
+
+    def memory_bytes(self) -> int:
+        """Return the store's approximate size in memory (bytes)."""
+        ...
+
+    def uncommitted_bytes(self) -> int:
+        """Return the approximate bytes of the open transaction, in O(1)."""
+        ...
+
+    # Commit.
+
+    def freeze(self) -> None:
+        """Begin a new transaction and freeze the open one for commit, in O(1)."""
+        ...
+
+    def changelog(self, *, batch_bytes: int = 0, marked: bool = False) -> Iterator[Batch]:
+        """Return the frozen changes for the changelog, the last value of each key, in slices.
+
+        The store may be used between slices. `batch_bytes` is the log's largest batch: slices for
+        such a log may be encoded. With `marked` the last slice is columns, because the caller adds
+        headers to its last record. Raises SerializationError when a value cannot be written.
+        """
+        ...
+
+    def frozen_rows(self) -> list[EngineRow]:
+        """Return the database's rows of all frozen changes."""
+        ...
+
+    def keep(self, *, written: bool) -> int:
+        """Take the frozen transaction as committed; return its number of records.
+
+        `written` says that the database has it already.
+        """
+        ...
+
+    def drop(self) -> None:
+        """Roll back to the last commit: forget the frozen transaction and all later puts."""
+        ...
+
+    # Restoring.
+
+    def restore(self, batch: Batch) -> None:
+        """Apply records of the changelog as committed.
+
+        Keys and values are bytes; None deletes, and the last record of a key counts.
+        """
+        ...
+
+    def facts(self, *, frozen: bool = False) -> bytes | None:
+        """Return the facts to persist besides rows and offset; None for a store without times.
+
+        They include the frozen transaction if `frozen` is set.
+        """
+        ...
+
+    def recall(self, facts: bytes) -> None:
+        """Restore the state that `facts` returned before the close."""
+        ...
+
+    # Writing to disk.
+
+    def unsettled(self) -> int:
+        """Return the number of committed changes that are not yet settled."""
+        ...
+
+    def settle(self, count: int) -> bool:
+        """Settle about `count` committed changes; return whether that was all."""
+        ...
+
+    def has_unwritten(self) -> bool:
+        """Return whether committed rows are missing in the database."""
+        ...
+
+    def begin_write(self) -> None:
+        """Take the settled changes as the ones to write."""
+        ...
+
+    def write_slices(self, engine: Engine) -> Iterator[None]:
+        """Write the changes, one slice per step; a slice that fails stays to be written.
+
+        Raises StateFull.
+        """
+        ...
+
+    def wants_tidying(self, *, idle: bool) -> bool:
+        """Return whether memory needs work: much of it, or, while `idle`, any."""
+        ...
+
+    def tidy(self) -> Iterator[None]:
+        """Evict rows that exceed `resident_records` or have expired, a slice per step."""
+        ...
+
+    # The end.
+
+    def end_reading(self, reason: str) -> None:
+        """End all queries of this store: further reads raise StoreClosed."""
+        ...
+
+    def close(self) -> None:
+        """Release the memory; every later use raises StoreClosed."""
+        ...
