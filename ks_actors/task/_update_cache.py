@@ -5,7 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 from itertools import islice, repeat
 from operator import is_not, itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ks_actors.processors.api import Gone, HeldRows
 from ks_actors.processors.stateless import ATOMS
@@ -19,7 +19,7 @@ from ks_actors.topology import StoreKind
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from ks_actors.processors.api import Process, ProcessBatch
+    from ks_actors.processors.api import KeyValueForOperators, Process, ProcessBatch
     from ks_actors.records import Headers, Window
     from ks_actors.task._cache_budget import CacheBudget
     from ks_actors.task._record_context import RecordContextHolder
@@ -31,7 +31,7 @@ _SAMPLED = 16  # weigh one row in this many checks for room
 _UNSEEN = 64  # look for room at least after this many new rows
 _SPARE = 16  # evict this share beyond the excess, so that rows do not leave one by one
 
-_GONE = (None, 0)
+_GONE: tuple[Any, int] = (None, 0)
 _value, _timestamp = itemgetter(0), itemgetter(1)
 _new = tuple.__new__  # the constructor that a named tuple's own one calls
 
@@ -54,7 +54,7 @@ class UpdateCache:
     def __init__(
         self,
         spec: StoreSpec,
-        store: Any,
+        store: KeyValueForOperators,
         budget: CacheBudget,
         current: RecordContextHolder,
         forward: Process,
@@ -76,6 +76,7 @@ class UpdateCache:
         )
         self._written: Callable[[Any], bytes] = spec.value.serializer(spec.name)
         self._read: Callable[[bytes], Any] = spec.value.deserializer(spec.name)
+        # asked for entries only where they are by key: rows of windows and sessions are in `news`
         self._store = store
         self._budget = budget
         self._current = current
@@ -195,7 +196,7 @@ class UpdateCache:
         if not self._settled % _SAMPLED:
             key = next(reversed(changed))
             self._typical = average(
-                self._typical, _ROW + weigh(key) + weigh(self._store.get_entry(key)[0])
+                self._typical, _ROW + weigh(key) + weigh((self._store.get_entry(key) or _GONE)[0])
             )
         self._settled += 1
         if self._weigh() > 0:
@@ -377,7 +378,11 @@ class UpdateCache:
             else list(map(get, keys))
         )
         # A user's processor may have deleted a cached row.
-        return entries if all(entries) else [entry or _GONE for entry in entries]
+        return (
+            cast("list[tuple[Any, int]]", entries)
+            if all(entries)
+            else [entry or _GONE for entry in entries]
+        )
 
     def _keys(self, rows: HeldRows, taken: list[Any]) -> Iterable[Any]:
         keys: Iterable[Any] = taken if self.plain else map(rows.keys.pop, taken)
@@ -457,7 +462,7 @@ class Caches:
     def of(
         self,
         name: str,
-        store: Any,
+        store: KeyValueForOperators,
         forward: Process,
         forward_batch: ProcessBatch,
         *,

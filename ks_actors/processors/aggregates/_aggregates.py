@@ -14,9 +14,8 @@ from ks_actors.processors.stateless import Inline, failed, forward_rest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ks_actors.processors.api import NodeContext, Process, ProcessBatch
+    from ks_actors.processors.api import KeyValueForOperators, NodeContext, Process, ProcessBatch
     from ks_actors.records import Batch, Headers
-    from ks_actors.state.key_value import CountUp
 
 
 _FEW = 32
@@ -56,7 +55,7 @@ class StreamCount(Inline):
         return cached
 
     def _record_form(self, context: NodeContext) -> Process:
-        store = context.store(self.store)
+        store: KeyValueForOperators = context.store(self.store)
         get = store.get_entry
         put = store.put_entry
         forward = context.forward
@@ -80,10 +79,10 @@ class StreamCount(Inline):
     def _batch_form(
         self, context: NodeContext, forward_batch: ProcessBatch, *, send_old: bool
     ) -> ProcessBatch:
-        store = context.store(self.store)
+        store: KeyValueForOperators = context.store(self.store)
         get = store.get_entry
         put = store.put_entry
-        count_up: CountUp | None = store.count_up
+        count_up = store.count_up
 
         def process_batch(batch: Batch) -> None:
             keys, values, times = batch.keys, batch.values, batch.timestamps
@@ -186,7 +185,7 @@ class StreamAggregate(Inline):
         return Bound(self._record_form(context), self._batch_form(context))
 
     def _record_form(self, context: NodeContext) -> Process:
-        store = context.store(self.store)
+        store: KeyValueForOperators = context.store(self.store)
         get = store.get_entry
         put = store.put_entry
         forward = context.forward
@@ -220,7 +219,7 @@ class StreamAggregate(Inline):
         return process
 
     def _batch_form(self, context: NodeContext) -> ProcessBatch:
-        store = context.store(self.store)
+        store: KeyValueForOperators = context.store(self.store)
         get = store.get_entry
         put = store.put_entry
         forward_batch = context.forward_batch

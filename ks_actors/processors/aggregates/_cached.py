@@ -14,7 +14,15 @@ from ks_actors.processors.stateless import failed
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from ks_actors.processors.api import Cache, HeldRows, NodeContext, Process, ProcessBatch
+    from ks_actors.processors.api import (
+        Cache,
+        HeldRows,
+        KeyValueForOperators,
+        NodeContext,
+        Process,
+        ProcessBatch,
+        WindowsForOperators,
+    )
     from ks_actors.records import Batch, Headers
 
     Folded = dict[Any, tuple[Any, int]]
@@ -25,7 +33,7 @@ _NO_ENTRY: tuple[Any, int] = (None, _NEVER)
 
 def cached_count(context: NodeContext, name: str, cache: Cache) -> Bound:
     """Count records per key into a store and give the updates to the cache; see StreamCount."""
-    store = context.store(name)
+    store: KeyValueForOperators = context.store(name)
     get, put, hold = store.get_entry, store.put_entry, cache.hold
 
     def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -135,7 +143,7 @@ def cached_aggregate(
 
     See StreamAggregate.
     """
-    store = context.store(name)
+    store: KeyValueForOperators = context.store(name)
     get, put, hold, kept = store.get_entry, store.put_entry, cache.hold, cache.before
 
     def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -160,7 +168,7 @@ def cached_aggregate(
 
 def _aggregate_batch_form(
     context: NodeContext,
-    store: Any,
+    store: KeyValueForOperators,
     cache: Cache,
     aggregator: Callable[..., Any],
     initializer: Callable[[], Any] | None,
@@ -218,7 +226,7 @@ def _aggregate_batch_form(
     return process_batch
 
 
-def admission(store: Any) -> Callable[[Any, Any], Any]:
+def admission(store: KeyValueForOperators | WindowsForOperators) -> Callable[[Any, Any], Any]:
     """Return a function from a key and a new value (None deletes) to the value as it will be read.
 
     The function raises SerializationError.
@@ -234,7 +242,7 @@ def admission(store: Any) -> Callable[[Any, Any], Any]:
 
 
 def _hold_folded(
-    store: Any, cache: Cache, folded: Folded, firsts: dict[Any, Any], batch: Batch
+    store: KeyValueForOperators, cache: Cache, folded: Folded, firsts: dict[Any, Any], batch: Batch
 ) -> None:
     """Put the new entries of rows into their store, and cache them; `firsts` are the old values."""
     rows = cache.rows()
@@ -259,7 +267,7 @@ def _hold_folded(
     cache.settle(len(batch))
 
 
-def cached_rows(context: NodeContext, store: Any, cache: Cache) -> Bound:
+def cached_rows(context: NodeContext, store: KeyValueForOperators, cache: Cache) -> Bound:
     """Keep the latest record of each key in a store and give the updates to the cache.
 
     See TableSource.

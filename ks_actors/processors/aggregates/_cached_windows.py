@@ -15,7 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from ks_actors.processors.aggregates._window_aggregation import WindowAggregation
-    from ks_actors.processors.api import Cache, Clock, NodeContext, Process, ProcessBatch
+    from ks_actors.processors.api import (
+        Cache,
+        Clock,
+        NodeContext,
+        Process,
+        ProcessBatch,
+        WindowsForOperators,
+    )
     from ks_actors.records import Batch, Headers
 
     Starts = Callable[[int], Iterable[int]]
@@ -51,7 +58,7 @@ def _starts(aggregation: WindowAggregation) -> Starts:
 def _record_form(
     context: NodeContext, aggregation: WindowAggregation, cache: Cache, clock: Clock, starts: Starts
 ) -> Process:
-    store = context.store(aggregation.store)
+    store: WindowsForOperators = context.store(aggregation.store)
     get, put, hold, kept = store.get_entry, store.put_entry, cache.hold, cache.before
     fold = aggregation.fold(store, send_old=False)
     size = aggregation.size_ms
@@ -81,7 +88,7 @@ def _record_form(
 def _batch_form(
     context: NodeContext, aggregation: WindowAggregation, cache: Cache, clock: Clock, starts: Starts
 ) -> ProcessBatch:
-    store = context.store(aggregation.store)
+    store: WindowsForOperators = context.store(aggregation.store)
     get = store.get_entry
     fold = aggregation.fold(store, send_old=False)
     size = aggregation.size_ms
@@ -141,7 +148,7 @@ def _batch_form(
     return process_batch
 
 
-def _absence(store: Any) -> Callable[[Any], tuple[Any, int]]:
+def _absence(store: WindowsForOperators) -> Callable[[Any], tuple[Any, int]]:
     """Return a function that makes the entry of a window without a row.
 
     The function raises SerializationError when the key cannot be written.
@@ -191,7 +198,11 @@ def held_window_counts(cache: Cache) -> HoldCounts:
 
 
 def _hold(
-    store: Any, cache: Cache, window: Window, entries: Folded, firsts: dict[Any, Any]
+    store: WindowsForOperators,
+    cache: Cache,
+    window: Window,
+    entries: Folded,
+    firsts: dict[Any, Any],
 ) -> None:
     """Put new entries of a window into the store, and cache them; `firsts` are the old values."""
     put, start = store.put_entry, window.start

@@ -13,7 +13,7 @@ from ks_actors.records import Window, Windowed
 
 if TYPE_CHECKING:
     from ks_actors.processors.aggregates._sessions import SessionAggregation
-    from ks_actors.processors.api import NodeContext
+    from ks_actors.processors.api import NodeContext, SessionsForOperators
     from ks_actors.records import Headers
 
 LATEST = 2**63 - 1
@@ -48,7 +48,7 @@ class FinalSessionAggregate(Inline):
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
         aggregation = self.aggregation
-        store = context.store(aggregation.store)
+        store: SessionsForOperators = context.store(aggregation.store)
         find, put, remove = store.find_entries, store.put_entry, store.remove_entry
         begin, merge, add = aggregation.fold()
         gap = aggregation.gap_ms
@@ -107,7 +107,7 @@ class _OpenSessions:
     def __init__(self, context: NodeContext, store: str) -> None:
         self._context = context
         self._name = store
-        self._store = context.store(store)
+        self._store: SessionsForOperators = context.store(store)
         self._origins = context.origins()
         self._queue: list[tuple[Any, Any, int, int]] | None = None
 

@@ -9,7 +9,7 @@ from ks_actors.records import PUT_RETURN_CODE_NOT_PUT, PUT_RETURN_CODE_VALID_TO_
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ks_actors.processors.api import NodeContext, Process
+    from ks_actors.processors.api import NodeContext, Process, VersionsForOperators
     from ks_actors.records import Headers
 
 
@@ -41,7 +41,7 @@ def with_history(context: NodeContext, store: str | None) -> NodeContext | None:
 class _History:
     """A node's context with a versioned store in the place of a timestamped one."""
 
-    def __init__(self, context: NodeContext, name: str, store: Any) -> None:
+    def __init__(self, context: NodeContext, name: str, store: VersionsForOperators) -> None:
         self._context: NodeContext = context
         self._name: str = name
         self._latest: _Latest = _Latest(store)
@@ -63,7 +63,7 @@ class _Latest:
 
     count_up: None = None
 
-    def __init__(self, store: Any) -> None:
+    def __init__(self, store: VersionsForOperators) -> None:
         self.get_entry: Callable[[Any], tuple[Any, int] | None] = store.latest
         self.mutable: bool = store.mutable
 

@@ -10,8 +10,10 @@ from ks_actors.processors.stateless import ATOMS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ks_actors.processors.api import StoreForOperators
 
-def keeper(store: Any, *, send_old: bool) -> Callable[[Any], Any]:
+
+def keeper(store: StoreForOperators, *, send_old: bool) -> Callable[[Any], Any]:
     """Return a function from an aggregate to the value that is sent as the old one.
 
     Call it before the user function gets the aggregate. It makes a copy where values of the store
@@ -20,7 +22,7 @@ def keeper(store: Any, *, send_old: bool) -> Callable[[Any], Any]:
     return as_before if send_old and store.mutable else as_it_is
 
 
-def row_keeper(store: Any, *, send_old: bool) -> Callable[[Any, Any], Any]:
+def row_keeper(store: StoreForOperators, *, send_old: bool) -> Callable[[Any, Any], Any]:
     """Return the same function, for a key and its aggregate."""
     kept = keeper(store, send_old=send_old)
 

@@ -17,7 +17,13 @@ from ks_actors.records import Batch, Window, Windowed
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ks_actors.processors.api import Cache, NodeContext, Process, ProcessBatch
+    from ks_actors.processors.api import (
+        Cache,
+        NodeContext,
+        Process,
+        ProcessBatch,
+        SessionsForOperators,
+    )
     from ks_actors.records import Headers
 
 Session = tuple[int, int, "tuple[Any, int]"]
@@ -108,7 +114,7 @@ def whole(timestamp: int, found: list[Session]) -> tuple[int, int]:
 
 
 def _record_form(context: NodeContext, aggregation: SessionAggregation, clock: Clock) -> Process:
-    store = context.store(aggregation.store)
+    store: SessionsForOperators = context.store(aggregation.store)
     find, put, remove = store.find_entries, store.put_entry, store.remove_entry
     forward = context.forward
     begin, merge, add = aggregation.fold()
@@ -135,7 +141,7 @@ def _record_form(context: NodeContext, aggregation: SessionAggregation, clock: C
         # An error in `prepared` leaves the existing sessions unchanged.
         entry = None if aggregate is None else store.prepared(key, (aggregate, timestamp))
         if start != end or start != timestamp:
-            for (first, last, _), old in zip(found, olds, strict=True):
+            for (first, last, _entry), old in zip(found, olds, strict=True):
                 remove(key, first, last)
                 forward(
                     Windowed(key, Window(first, last)), (None, old if send_old else None), last, ()
@@ -149,7 +155,7 @@ def _record_form(context: NodeContext, aggregation: SessionAggregation, clock: C
 def _batch_form(
     context: NodeContext, aggregation: SessionAggregation, clock: Clock
 ) -> ProcessBatch:
-    store = context.store(aggregation.store)
+    store: SessionsForOperators = context.store(aggregation.store)
     find, put, remove = store.find_entries, store.put_entry, store.remove_entry
     forward_batch = context.forward_batch
     begin, merge, add = aggregation.fold()
@@ -233,7 +239,7 @@ class _Columns:
 def _cached_form(
     context: NodeContext, aggregation: SessionAggregation, cache: Cache, clock: Clock
 ) -> Process:
-    store = context.store(aggregation.store)
+    store: SessionsForOperators = context.store(aggregation.store)
     find, put, remove, hold, kept = (
         store.find_entries,
         store.put_entry,

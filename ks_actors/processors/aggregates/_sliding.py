@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ks_actors.processors.aggregates._window_aggregation import WindowAggregation
-    from ks_actors.processors.api import Cache, NodeContext
+    from ks_actors.processors.api import Cache, NodeContext, WindowsForOperators
     from ks_actors.records import Headers
 
     Entry = tuple[Any, int]
@@ -70,7 +70,7 @@ class _Sliding:
         idle_after_ms: int | None,
     ) -> None:
         self._context = context
-        self._store = context.store(aggregation.store)
+        self._store: WindowsForOperators = context.store(aggregation.store)
         self._name = aggregation.store
         self._length = aggregation.size_ms
         self._grace = aggregation.grace_ms

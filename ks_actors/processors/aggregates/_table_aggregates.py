@@ -16,7 +16,7 @@ from ks_actors.processors.stateless import Inline
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ks_actors.processors.api import Cache, NodeContext, Process
+    from ks_actors.processors.api import Cache, KeyValueForOperators, NodeContext, Process
     from ks_actors.records import Headers
 
 
@@ -81,7 +81,7 @@ class TableAggregate(Inline):
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
         context = with_history(context, self.store) or context
-        store = context.store(self.store)
+        store: KeyValueForOperators = context.store(self.store)
         get = store.get_entry
         put = store.put_entry
         cache = context.cache(self.store, send_old=self.send_old)
@@ -133,7 +133,7 @@ class TableReduce(Inline):
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
         context = with_history(context, self.store) or context
-        store = context.store(self.store)
+        store: KeyValueForOperators = context.store(self.store)
         get = store.get_entry
         put = store.put_entry
         cache = context.cache(self.store, send_old=self.send_old)

@@ -10,6 +10,8 @@ from ks_actors.processors.aggregates._previous_aggregates import as_it_is, keepe
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ks_actors.processors.api import StoreForOperators
+
 
 @dataclass(frozen=True, kw_only=True)
 class WindowAggregation:
@@ -34,7 +36,9 @@ class WindowAggregation:
     initializer: Callable[[], Any] | None = None
     send_old: bool = False
 
-    def fold(self, store: Any, *, send_old: bool) -> Callable[[Any, Any, Any], tuple[Any, Any]]:
+    def fold(
+        self, store: StoreForOperators, *, send_old: bool
+    ) -> Callable[[Any, Any, Any], tuple[Any, Any]]:
         """Return a function that folds a value into an entry.
 
         It takes key, value and entry or None, and returns `(old value to send, new value)`.

@@ -17,7 +17,13 @@ if TYPE_CHECKING:
 
     from ks_actors.processors.aggregates._cached_windows import HoldCounts
     from ks_actors.processors.aggregates._window_aggregation import WindowAggregation
-    from ks_actors.processors.api import Cache, NodeContext, Process, ProcessBatch
+    from ks_actors.processors.api import (
+        Cache,
+        NodeContext,
+        Process,
+        ProcessBatch,
+        WindowsForOperators,
+    )
     from ks_actors.records import Headers
 
 # The most windows to share before they are cleared.
@@ -71,7 +77,7 @@ class WindowedAggregate(Inline):
 
 
 def _record_form(context: NodeContext, aggregation: WindowAggregation, clock: Clock) -> Process:
-    store = context.store(aggregation.store)
+    store: WindowsForOperators = context.store(aggregation.store)
     get = store.get_entry
     put = store.put_entry
     forward = context.forward
@@ -111,7 +117,7 @@ def _record_form(context: NodeContext, aggregation: WindowAggregation, clock: Cl
 def _tumbling_count_batch_form(
     context: NodeContext, aggregation: WindowAggregation, clock: Clock, hold: HoldCounts | None
 ) -> ProcessBatch:
-    store = context.store(aggregation.store)
+    store: WindowsForOperators = context.store(aggregation.store)
     count_up = store.count_up if store.counts else None
     forward_batch = context.forward_batch
     size = aggregation.size_ms
@@ -147,7 +153,7 @@ def _tumbling_counts(  # noqa: PLR0915 - one flat loop: calls would cost more th
     context: NodeContext, aggregation: WindowAggregation, clock: Clock, windows: dict[int, Window]
 ) -> Callable[..., None]:
     """Return a function that counts some records of a batch and appends the result of each."""
-    store = context.store(aggregation.store)
+    store: WindowsForOperators = context.store(aggregation.store)
     get = store.get_entry
     put = store.put_entry
     size = aggregation.size_ms
@@ -219,7 +225,7 @@ def _tumbling_counts(  # noqa: PLR0915 - one flat loop: calls would cost more th
 def _tumbling_batch_form(
     context: NodeContext, aggregation: WindowAggregation, clock: Clock
 ) -> ProcessBatch:
-    store = context.store(aggregation.store)
+    store: WindowsForOperators = context.store(aggregation.store)
     get = store.get_entry
     put = store.put_entry
     forward_batch = context.forward_batch
@@ -273,7 +279,7 @@ def _hopping_batch_form(
     context: NodeContext, aggregation: WindowAggregation, clock: Clock
 ) -> ProcessBatch:
     """Make one output record for each window of a record."""
-    store = context.store(aggregation.store)
+    store: WindowsForOperators = context.store(aggregation.store)
     get = store.get_entry
     put = store.put_entry
     fold = aggregation.fold(store, send_old=aggregation.send_old)

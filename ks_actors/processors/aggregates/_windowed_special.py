@@ -11,7 +11,7 @@ from ks_actors.records import Window, Windowed
 
 if TYPE_CHECKING:
     from ks_actors.processors.aggregates._window_aggregation import WindowAggregation
-    from ks_actors.processors.api import NodeContext
+    from ks_actors.processors.api import NodeContext, WindowsForOperators
     from ks_actors.records import Headers
 
 LAST_INSTANT = 2**63 - 1
@@ -44,7 +44,7 @@ class FinalWindowedAggregate(Inline):
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
         aggregation = self.aggregation
-        store = context.store(aggregation.store)
+        store: WindowsForOperators = context.store(aggregation.store)
         get = store.get_entry
         put = store.put_entry
         fold = aggregation.fold(store, send_old=False)
@@ -151,7 +151,7 @@ class UnlimitedAggregate(Inline):
 
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
-        store = context.store(self.aggregation.store)
+        store: WindowsForOperators = context.store(self.aggregation.store)
         get = store.get_entry
         put = store.put_entry
         forward = context.forward

@@ -48,6 +48,17 @@ from ks_actors.processors.api._operator import (
 )
 from ks_actors.processors.api._record import FixedKeyRecord, Record
 from ks_actors.processors.api._record_origins import Origin
+from ks_actors.processors.api._stores import (
+    BufferForOperators,
+    CountUp,
+    CountWindows,
+    JoinWindowsForOperators,
+    KeyValueForOperators,
+    SessionsForOperators,
+    StoreForOperators,
+    VersionsForOperators,
+    WindowsForOperators,
+)
 from ks_actors.processors.api._stream_clock import Clock, keep
 from ks_actors.processors.api._update_cache import Cache, Gone, HeldRows
 from ks_actors.processors.api._wrapped_operator import WrappedOperator, checked, wrapped_node
@@ -67,15 +78,20 @@ __all__ = [
     "AsyncProcess",
     "BatchProcess",
     "Bound",
+    "BufferForOperators",
     "Cache",
     "Clock",
     "Context",
+    "CountUp",
+    "CountWindows",
     "FixedKeyProcessor",
     "FixedKeyProcessorContext",
     "FixedKeyRecord",
     "Gone",
     "HeldRows",
     "IdleNode",
+    "JoinWindowsForOperators",
+    "KeyValueForOperators",
     "NodeContext",
     "Operator",
     "Order",
@@ -91,6 +107,10 @@ __all__ = [
     "Record",
     "RecordMetadata",
     "Retry",
+    "SessionsForOperators",
+    "StoreForOperators",
+    "VersionsForOperators",
+    "WindowsForOperators",
     "WrappedNode",
     "WrappedOperator",
     "async_options",

@@ -8,11 +8,13 @@ from ks_actors._errors import ProcessingFailed, SerializationError
 from ks_actors.records import Window, Windowed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from ks_actors.processors.api._operator import NodeContext
     from ks_actors.processors.api._record_origins import Origins
+    from ks_actors.processors.api._stores import BufferForOperators, WindowsForOperators
     from ks_actors.records import Headers
+    from ks_actors.state.core import Entry
 
 
 def _itself(key: Any) -> Any:
@@ -22,7 +24,7 @@ def _itself(key: Any) -> Any:
 def forward_closed(
     context: NodeContext,
     origins: Origins,
-    store: Any,
+    store: WindowsForOperators,
     starts: tuple[int, int],
     size: int,
     headers: Headers,
@@ -33,6 +35,7 @@ def forward_closed(
     record. When the serde cannot read an aggregate, the processing handler decides about that one,
     and the others are forwarded.
     """
+    entries: Sequence[tuple[Any, int, Entry | SerializationError]]
     try:
         entries = store.fetch_all_entries(*starts)
     except SerializationError:
@@ -53,7 +56,10 @@ def forward_closed(
 
 
 def held_back(
-    context: NodeContext, origins: Origins, store: Any, told: Callable[[Any], Any] = _itself
+    context: NodeContext,
+    origins: Origins,
+    store: BufferForOperators,
+    told: Callable[[Any], Any] = _itself,
 ) -> Iterator[tuple[Any, Any]]:
     """Iterate over the records that a node holds back in a store of its own, by key.
 

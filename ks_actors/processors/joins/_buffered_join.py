@@ -20,7 +20,7 @@ from ks_actors.serdes import Serde, with_default
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ks_actors.processors.api import NodeContext, Origin
+    from ks_actors.processors.api import BufferForOperators, NodeContext, Origin
     from ks_actors.processors.tables import AsOf, View
     from ks_actors.records import Headers
 
@@ -73,7 +73,7 @@ class _Waiting:
         self._join = join
         self._context = context
         self._as_of = as_of
-        self._store = context.store(join.store)
+        self._store: BufferForOperators = context.store(join.store)
         self._origins = context.origins()
         # The origins of records that the store has as bytes only.
         self._known: dict[Any, Origin] = {}

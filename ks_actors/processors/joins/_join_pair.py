@@ -12,7 +12,7 @@ from ks_actors.records import Batch
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ks_actors.processors.api import NodeContext
+    from ks_actors.processors.api import JoinWindowsForOperators, NodeContext
     from ks_actors.processors.joins._stream_join import StreamJoinSide
 
 FAR = 4
@@ -55,7 +55,7 @@ class JoinPair:
         right_context: NodeContext,
     ) -> None:
         self._contexts: dict[bool, NodeContext] = {True: left_context, False: right_context}
-        self._stores: dict[bool, Any] = {
+        self._stores: dict[bool, JoinWindowsForOperators] = {
             True: right_context.store(right.other),
             False: left_context.store(left.other),
         }
@@ -123,7 +123,9 @@ class JoinPair:
             (ranks[at], start, other, values[at], keys[at], times[at]) for at, start, other in met
         ]
 
-    def _limits(self, mine: Woven, theirs: Woven, store: Any, before: int) -> list[int] | None:
+    def _limits(
+        self, mine: Woven, theirs: Woven, store: JoinWindowsForOperators, before: int
+    ) -> list[int] | None:
         """Return for each record the expiry limit of the other side's store in its turn.
 
         Returns None when no expired row is near enough.

@@ -11,7 +11,7 @@ from ks_actors.processors.stateless import Inline
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ks_actors.processors.api import NodeContext
+    from ks_actors.processors.api import JoinWindowsForOperators, NodeContext
     from ks_actors.records import Headers
 
 
@@ -37,7 +37,7 @@ class SelfJoin(Inline):
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
         forward, keyed, given = context.forward, self.keyed, self.joiner
-        store = context.store(self.store)
+        store: JoinWindowsForOperators = context.store(self.store)
         fetch = store.fetch_entries
         before, after, retention = self.before_ms, self.after_ms, self.retention_ms
         now = store.observed  # The store keeps stream time across a restart.

@@ -12,7 +12,13 @@ from ks_actors.processors.stateless import Inline
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ks_actors.processors.api import NodeContext, Origin, Process
+    from ks_actors.processors.api import (
+        BufferForOperators,
+        JoinWindowsForOperators,
+        NodeContext,
+        Origin,
+        Process,
+    )
     from ks_actors.records import Headers
 
 
@@ -78,13 +84,13 @@ class Trackers:
 
     def __init__(self) -> None:
         # The value holds the store, so that its id cannot be reused meanwhile.
-        self._trackers: dict[int, tuple[Any, Tracker]] = {}
+        self._trackers: dict[int, tuple[BufferForOperators, Tracker]] = {}
 
-    def get(self, store: Any) -> Tracker:
+    def get(self, store: BufferForOperators) -> Tracker:
         """Return the tracker of both sides."""
         return self._trackers.setdefault(id(store), (store, Tracker()))[1]
 
-    def close(self, store: Any) -> None:
+    def close(self, store: BufferForOperators | None) -> None:
         """Forget the tracker: the task ends."""
         self._trackers.pop(id(store), None)
 
@@ -98,7 +104,7 @@ class JoinWindow(Inline):
 
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
-        store = context.store(self.store)
+        store: JoinWindowsForOperators = context.store(self.store)
         put, kept = store.put_entry, store.kept
         forward = context.forward
 
@@ -146,7 +152,9 @@ class StreamJoinSide(Inline):
         """Make the functions of one task."""
         if not self.outer and self.pending is None:
             return Bound(self._inner(context))
-        pending = None if self.pending is None else context.store(self.pending)
+        pending: BufferForOperators | None = (
+            None if self.pending is None else context.store(self.pending)
+        )
         tracker = Tracker() if pending is None else self.trackers.get(pending)
         if self.pending is not None:
             tracker.recall(context, self.pending)
@@ -156,7 +164,8 @@ class StreamJoinSide(Inline):
     def _inner(self, context: NodeContext) -> Process:
         """Return the record form of an inner join, in which no record waits."""
         forward, joiner, keyed, left = context.forward, self.joiner, self.keyed, self.left
-        fetch = context.store(self.other).fetch_entries
+        rows: JoinWindowsForOperators = context.store(self.other)
+        fetch = rows.fetch_entries
         before, after = (self.before_ms, self.after_ms) if left else (self.after_ms, self.before_ms)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -176,11 +185,16 @@ class _Side:
     """One side in one task."""
 
     def __init__(
-        self, join: StreamJoinSide, context: NodeContext, pending: Any, tracker: Tracker
+        self,
+        join: StreamJoinSide,
+        context: NodeContext,
+        pending: BufferForOperators | None,
+        tracker: Tracker,
     ) -> None:
         self._context = context
         self._forward = context.forward
-        self._fetch = context.store(join.other).fetch_entries
+        rows: JoinWindowsForOperators = context.store(join.other)
+        self._fetch = rows.fetch_entries
         self._pending = pending
         self._origins = context.origins()
         self._tracker = tracker
@@ -204,7 +218,7 @@ class _Side:
             return
         pending = self._pending
         if pending is not None and timestamp == tracker.time:
-            self._release(headers)
+            self._release(pending, headers)
         until = max(0, timestamp + self._after)
         met = self._fetch(key, max(0, timestamp - self._before), until)
         for time, (other, _) in met:
@@ -213,7 +227,7 @@ class _Side:
                 place = PendingKey(time, not self._left, key)
                 if (values := pending.get(place)) is not None:
                     pending.put(place, None)
-                    self._forget(place, len(values))
+                    self._forget(pending.index(place), len(values))
             self._forward(key, self._join(key, value, other), max(timestamp, time), headers)
         if self._outer and not met:
             # No match can come any more.
@@ -227,12 +241,12 @@ class _Side:
                 pending.put(place, (*values, (self._left, value)))
                 tracker.origins[pending.index(place), len(values)] = self._origins.origin()
 
-    def _forget(self, place: PendingKey, count: int) -> None:
-        index = self._pending.index(place)
+    def _forget(self, index: Any, count: int) -> None:
+        """Forget the origins of pending records; `index` is the dict key of their place."""
         for number in range(count):
             self._tracker.origins.pop((index, number), None)
 
-    def _release(self, headers: Headers) -> None:
+    def _release(self, pending: BufferForOperators, headers: Headers) -> None:
         """Forward pending records that cannot match any more."""
         tracker = self._tracker
         since = tracker.pending_since
@@ -241,7 +255,7 @@ class _Side:
             return
         tracker.pending_since = None
         waiting = {True: False, False: False}
-        for place, values in held_back(self._context, self._origins, self._pending, _key):
+        for place, values in held_back(self._context, self._origins, pending, _key):
             is_open = place.timestamp + self._waits[place.left] >= tracker.time
             for number, (of_left, value) in enumerate(values):
                 # Go one by one, as Kafka Streams' list store does: two records of one key are
@@ -254,23 +268,26 @@ class _Side:
                 if is_open:
                     waiting[place.left] = True
                     continue
-                self._let_go(place, number, value, headers, of_left=of_left)
+                origin = self._tracker.origins.pop((pending.index(place), number), None)
+                self._let_go(place, origin, value, headers, of_left=of_left)
             if not is_open:
-                self._pending.put(place, None)
+                pending.put(place, None)
 
     def _let_go(
-        self, place: PendingKey, number: int, value: Any, headers: Headers, *, of_left: bool
+        self,
+        place: PendingKey,
+        origin: Origin | None,
+        value: Any,
+        headers: Headers,
+        *,
+        of_left: bool,
     ) -> None:
         """Forward an unmatched record with the releasing record's headers.
 
         Kafka Streams does the same.
         """
         here = self._origins.here()
-        self._origins.go_to(
-            self._tracker.origins.pop((self._pending.index(place), number), None),
-            place.timestamp,
-            headers,
-        )
+        self._origins.go_to(origin, place.timestamp, headers)
         try:
             left, right = (value, None) if of_left else (None, value)
             joined = (

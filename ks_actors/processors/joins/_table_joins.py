@@ -12,7 +12,7 @@ from ks_actors.processors.stateless import Inline
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ks_actors.processors.api import Cache, NodeContext, Process
+    from ks_actors.processors.api import Cache, KeyValueForOperators, NodeContext, Process
     from ks_actors.processors.tables import View
     from ks_actors.records import Headers
 
@@ -77,9 +77,11 @@ class TableJoinMerge(Inline):
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
         context = with_history(context, self.store) or context
-        store = None if self.store is None else context.store(self.store)
+        store: KeyValueForOperators | None = (
+            None if self.store is None else context.store(self.store)
+        )
         cache = None if self.store is None else context.cache(self.store, send_old=self.send_old)
-        if cache is not None:
+        if store is not None and cache is not None:
             return Bound(_held(store, cache))
         put = None if store is None else store.put_entry
         forward = context.forward
@@ -94,7 +96,7 @@ class TableJoinMerge(Inline):
         return Bound(process)
 
 
-def _held(store: Any, cache: Cache) -> Process:
+def _held(store: KeyValueForOperators, cache: Cache) -> Process:
     """Return a function that puts rows into the store and caches the updates.
 
     The old value is the store's.

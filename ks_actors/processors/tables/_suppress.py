@@ -14,7 +14,7 @@ from ks_actors.processors.tables._views import Reader
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ks_actors.processors.api import NodeContext, Origin
+    from ks_actors.processors.api import BufferForOperators, NodeContext, Origin
     from ks_actors.processors.tables._views import View
     from ks_actors.records import Headers
 
@@ -71,7 +71,7 @@ class _Buffer:
 
     def __init__(self, suppress: Suppress, context: NodeContext) -> None:
         self._context = context
-        self._store = context.store(suppress.store)
+        self._store: BufferForOperators = context.store(suppress.store)
         self._origins = context.origins()
         self._wait = suppress.wait_ms
         self._until_close = suppress.until_close

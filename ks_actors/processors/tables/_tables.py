@@ -17,7 +17,13 @@ from ks_actors.records import Batch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ks_actors.processors.api import Cache, NodeContext, Process, ProcessBatch
+    from ks_actors.processors.api import (
+        Cache,
+        KeyValueForOperators,
+        NodeContext,
+        Process,
+        ProcessBatch,
+    )
     from ks_actors.records import Headers
 
 
@@ -39,13 +45,13 @@ class TableSource(Inline):
         history = with_history(context, self.store)
         if history is not None:
             return Bound(self._record_form(history, history.store(self.store)))
-        store = context.store(self.store)
+        store: KeyValueForOperators = context.store(self.store)
         cache = context.cache(self.store, send_old=self.send_old)
         if cache is not None:
             return cached_rows(context, store, cache)
         return Bound(self._record_form(context, store), self._batch_form(context, store))
 
-    def _record_form(self, context: NodeContext, store: Any) -> Process:
+    def _record_form(self, context: NodeContext, store: KeyValueForOperators) -> Process:
         get = store.get_entry
         put = store.put_entry
         forward = context.forward
@@ -61,7 +67,7 @@ class TableSource(Inline):
 
         return process
 
-    def _batch_form(self, context: NodeContext, store: Any) -> ProcessBatch:
+    def _batch_form(self, context: NodeContext, store: KeyValueForOperators) -> ProcessBatch:
         get = store.get_entry
         put = store.put_entry
         forward_batch = context.forward_batch
@@ -157,7 +163,7 @@ class TableFilter(Inline):
             context, _marked(compute) if self.versioned and store is None else compute, cache
         )
 
-    def _compute(self, store: Any, *, send_old: bool) -> _Compute:
+    def _compute(self, store: KeyValueForOperators | None, *, send_old: bool) -> _Compute:
         predicate = self.predicate
         negated = self.negated
         versioned = self.versioned
@@ -206,7 +212,7 @@ class TableMapValues(Inline):
             context, _marked(compute) if self.versioned and store is None else compute, cache
         )
 
-    def _compute(self, store: Any, *, send_old: bool) -> _Compute:
+    def _compute(self, store: KeyValueForOperators | None, *, send_old: bool) -> _Compute:
         mapper = self.mapper
         keyed = self.keyed
 
@@ -282,7 +288,9 @@ def _value(entry: tuple[Any, int] | None) -> Any:
     return None if entry is None else entry[0]
 
 
-def _stored(context: NodeContext, name: str | None, *, send_old: bool) -> tuple[Any, Cache | None]:
+def _stored(
+    context: NodeContext, name: str | None, *, send_old: bool
+) -> tuple[KeyValueForOperators | None, Cache | None]:
     """Return an operator's store and its cache, None where there is none."""
     return (
         (None, None)

@@ -14,7 +14,12 @@ from ks_actors.processors.tables._views import derived
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ks_actors.processors.api import NodeContext, PunctuationType, RecordMetadata
+    from ks_actors.processors.api import (
+        KeyValueForOperators,
+        NodeContext,
+        PunctuationType,
+        RecordMetadata,
+    )
     from ks_actors.processors.tables._views import Reader, View
     from ks_actors.records import Headers, TaskId
 
@@ -69,7 +74,9 @@ class TableTransformValues:
         """Make and initialize the transformer of one task."""
         started = _Started(context, self.supplier, TransformContext(context))
         context = with_history(context, self.store) or context
-        store = None if self.store is None else context.store(self.store)
+        store: KeyValueForOperators | None = (
+            None if self.store is None else context.store(self.store)
+        )
         cache = None if self.store is None else context.cache(self.store, send_old=self.send_old)
         forward = context.forward if cache is None else cache.hold
         send_old = self.send_old or cache is not None

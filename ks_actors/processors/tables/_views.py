@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, final
 
 if TYPE_CHECKING:
-    from ks_actors.processors.api import NodeContext
+    from ks_actors.processors.api import (
+        KeyValueForOperators,
+        NodeContext,
+        SessionsForOperators,
+        VersionsForOperators,
+        WindowsForOperators,
+    )
 
 Get: TypeAlias = Callable[[Any], "tuple[Any, int] | None"]
 """Return value and timestamp (ms) of a key; the value is never None."""
@@ -82,14 +88,16 @@ class StoreView:
         """Make the reader of one node."""
         store = context.store(self.store)
         if not hasattr(store, "put_version"):
-            return Reader(store.get_entry)
-        past = store.as_of
+            entries: KeyValueForOperators = store
+            return Reader(entries.get_entry)
+        versions: VersionsForOperators = store
+        past = versions.as_of
 
         def as_of(key: Any, time: int) -> tuple[Any, int] | None:
             found = past(key, time)
             return None if found is None else found[0]
 
-        return Reader(store.latest, as_of=as_of)
+        return Reader(versions.latest, as_of=as_of)
 
 
 @final
@@ -106,12 +114,12 @@ class WindowView:
 
     def bind(self, context: NodeContext) -> Reader:
         """Make the reader of one node."""
-        get_entry = context.store(self.store).get_entry
+        store: WindowsForOperators = context.store(self.store)
+        get_entry = store.get_entry
 
         def get(windowed: Any) -> tuple[Any, int] | None:
             key, window = windowed
-            entry: tuple[Any, int] | None = get_entry(key, window.start)
-            return entry
+            return get_entry(key, window.start)
 
         return Reader(get)
 
@@ -130,7 +138,8 @@ class SessionView:
 
     def bind(self, context: NodeContext) -> Reader:
         """Make the reader of one node."""
-        get_entry = context.store(self.store).get_entry
+        store: SessionsForOperators = context.store(self.store)
+        get_entry = store.get_entry
 
         def get(windowed: Any) -> tuple[Any, int] | None:
             key, (start, end) = windowed

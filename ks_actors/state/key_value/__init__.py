@@ -1,6 +1,5 @@
 """Key-value stores."""
 
-from ks_actors.state.key_value._count import CountUp
 from ks_actors.state.key_value._reader import KeyValueReader
 from ks_actors.state.key_value._store import (
     KeyValueBase,
@@ -11,7 +10,6 @@ from ks_actors.state.key_value._store import (
 from ks_actors.state.key_value._table import Table
 
 __all__ = [
-    "CountUp",
     "KeyValueBase",
     "KeyValueReader",
     "KeyValueStore",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import compress, repeat
 from operator import is_, not_
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from ks_actors.kernel import kernel as _kernel
 from ks_actors.state.core import MISSING
@@ -18,24 +18,6 @@ NOTHING: Final[Entry] = (0, -(1 << 63))
 
 PLAIN: Final = frozenset((str, bytes, int))
 """Key types that compare without user code."""
-
-
-class CountUp(Protocol):
-    """Count many records, up to the first that is not plain; see `_kernel.pyi`."""
-
-    def __call__(
-        self,
-        keys: list[Any],
-        values: list[Any],
-        timestamps: list[int],
-        start: int,
-        changes: list[Any],
-        times: list[int],
-        *,
-        with_old: bool,
-    ) -> int:
-        """Return the index of the first record that was not counted."""
-        ...
 
 
 def count_up(

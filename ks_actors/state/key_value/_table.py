@@ -27,7 +27,7 @@ from ks_actors.state.core import (
     average,
     weigh,
 )
-from ks_actors.state.key_value._count import CountUp, count_up
+from ks_actors.state.key_value._count import count_up
 from ks_actors.state.key_value._read_through import View
 from ks_actors.state.key_value._restored_rows import ARRANGED, RESTORED, RestoredRows
 from ks_actors.state.key_value._sorted_keys import Order
@@ -35,6 +35,7 @@ from ks_actors.state.key_value._sorted_keys import Order
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
+    from ks_actors.processors.api import CountUp
     from ks_actors.records import Batch
     from ks_actors.serdes import AsRead
     from ks_actors.state.core import Engine, EngineRow

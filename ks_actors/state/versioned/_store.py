@@ -30,8 +30,8 @@ from ks_actors.state.versioned._sweep import Sweep
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from ks_actors.processors.api import CountUp
     from ks_actors.state.core import Engine, Entry
-    from ks_actors.state.key_value import CountUp
     from ks_actors.topology import StoreSpec
 
 K = TypeVar("K")

@@ -91,6 +91,8 @@ class WindowsByKey(TimedStore, Generic[K]):
         elif self._sized:
             self._count(kept)
 
+    count_up: None = None
+
     @property
     def counts(self) -> bool:
         """Whether `count_up` is supported."""
