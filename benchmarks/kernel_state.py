@@ -38,7 +38,7 @@ from ks_actors.processors.aggregates import _windowed
 from ks_actors.state.core import _transactional
 from ks_actors.state.join_window import _segment
 from ks_actors.state.join_window._segment import Segment
-from ks_actors.state.key_value import _table
+from ks_actors.state.key_value import _store, _table
 from ks_actors.state.timed import _expiry, _timed_store
 from ks_actors.state.timed._expiry import take_out
 from ks_actors.state.window import _by_start
@@ -237,7 +237,7 @@ APPS = ("count", "window")
 def _run_app(app: str, part: str) -> None:
     """Run an application with that part of the kernel; print its CPU time per record (µs)."""
     if part == "wire and rows":
-        for module in (_transactional, _expiry, _by_start, _segment, _table, _timed_store, _windowed):
+        for module in (_transactional, _expiry, _by_start, _segment, _store, _table, _timed_store, _windowed):
             vars(module)["HAS_KERNEL"] = False
     topology = _peer_apps.topology(app, [IN], OUT, _peer_apps.Tally())
     print(asyncio.run(_runtime_cases.throughput(topology, "at_least_once", APP_RECORDS, KEYS, tuned=True))["cpu_us"])

@@ -328,6 +328,15 @@ def test_hierarchies_are_shallow(package: str) -> None:
     assert figures["House"](ROOT, package).depth() <= 4
 
 
+@pytest.mark.parametrize("package", ["actors", "ks_actors"])
+def test_imports_have_few_circles(package: str) -> None:
+    """When it runs, only the DSL imports itself in a circle: its parts return each other. With types there are 4 at most."""
+    figures = runpy.run_path(str(ROOT / "scripts" / "house_figures"))
+    house = figures["House"](ROOT, package)
+    assert [circle for circle in figures["circles"](house.graph(types=False)) if not all(name.startswith("ks_actors.dsl.") for name in circle)] == []
+    assert len(figures["circles"](house.graph(types=True))) <= 4
+
+
 def test_no_handle_of_a_loop_is_asked_for_its_time() -> None:
     """uvloop's `call_at` and `call_later` return a handle without `when` for a time that has nearly come: keep the time beside the handle."""
     asked = [

@@ -14,9 +14,10 @@ from ks_actors._errors import LogClosed, LogCorrupted
 from ks_actors.log import IsolationLevel, TopicPartition
 from ks_actors.log.kafka import KafkaOptions
 from ks_actors.log.kafka.consumer._partition_reader import Budget, PartitionReader
+from ks_actors.log.kafka.consumer._unpacking import Unpacking
 from ks_actors.log.kafka.wire import _batch_header, _record_reader, _unpacking
 from ks_actors.log.kafka.wire._batch_reader import Chunk, Columns
-from ks_actors.log.kafka.wire._unpacking import Unpacking, unpacked
+from ks_actors.log.kafka.wire._unpacking import unpacked
 from tests.kafka.helpers import connect, soon
 from tests.kafka.test_fetch_records import stored
 from tests.log.helpers import new_topic, write

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from math import inf
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Protocol, final
 
 from ks_actors._errors import LogClosed
 from ks_actors.log._lease import Lease
@@ -17,8 +17,46 @@ if TYPE_CHECKING:
     from ks_actors.log._port import Assignor, MembershipEvent, NewMember
     from ks_actors.log._types import MemberAssignment, OffsetAndMetadata
     from ks_actors.log.embedded._faults import Faults
-    from ks_actors.log.embedded._group import Group
     from ks_actors.records import TopicPartition
+
+
+class GroupOfMember(Protocol):
+    """The group of a member, as the member calls it; see Group."""
+
+    group_id: str
+
+    def enter(self, member: EmbeddedMembership) -> None:
+        """Add a member, if it is new, and rebalance."""
+        ...
+
+    def proceed(self) -> None:
+        """Complete the rebalance soon, if no member is awaited any more."""
+        ...
+
+    def committed(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """Return all committed offsets."""
+        ...
+
+    def commit(
+        self, who: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> None:
+        """Commit offsets of a member.
+
+        Raises IllegalGeneration, UnknownTopicOrPartition, StorageFull, and LogError.
+        """
+        ...
+
+    def park(self, member: EmbeddedMembership) -> None:
+        """Keep the place of a leaving member until its session timeout is over."""
+        ...
+
+    def remove(self, member: EmbeddedMembership) -> None:
+        """Remove a member, if it is one."""
+        ...
+
+    def expire(self, member: EmbeddedMembership) -> None:
+        """Expel a member, as if its session had timed out."""
+        ...
 
 
 @final
@@ -32,7 +70,7 @@ class EmbeddedMembership:
 
     def __init__(
         self,
-        group: Group,
+        group: GroupOfMember,
         faults: Faults,
         new: NewMember,
         *,
@@ -53,7 +91,7 @@ class EmbeddedMembership:
         # The group's assignment until the next rebalance: a replacement for this member gets the
         # same.
         self.given: MemberAssignment | None = None
-        self._group: Group = group
+        self._group: GroupOfMember = group
         self._faults: Faults = faults
         self._lease: Lease = new.lease or Lease()
         self._on_close = closed

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ks_actors.log._types import OffsetAndMetadata
-    from ks_actors.log.embedded._topic import TopicSettings
+    from ks_actors.log.embedded._topic_settings import TopicSettings
     from ks_actors.records import TopicPartition
 
 # Kafka's default: offset.metadata.max.bytes.

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from ks_actors._errors import SerializationError
+from ks_actors.kernel import HAS_KERNEL
 from ks_actors.state.core import after
+from ks_actors.state.key_value._count import count_up
 from ks_actors.state.key_value._table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ks_actors.state.core import Entry, StoreIterator
+    from ks_actors.state.core import Codec, Engine, Entry, StoreIterator
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -28,6 +31,19 @@ class ValueAndTimestamp(NamedTuple, Generic[V]):
 
 class KeyValueBase(Table[K], Generic[K, P]):
     """Values by key; ranges are in the order of the keys' bytes."""
+
+    def __init__(
+        self,
+        codec: Codec,
+        engine: Engine | None,
+        prefix: bytes,
+        record_time: Callable[[], int],
+        *,
+        logged: bool,
+    ) -> None:
+        super().__init__(codec, engine, prefix, record_time, logged=logged)
+        if codec.faithful and codec.fixed and not codec.mutable and HAS_KERNEL:
+            self.count_up = partial(count_up, self)
 
     def _show(self, entry: Entry) -> Any:
         """Return the user's form of an entry."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from contextlib import suppress
-from functools import partial
 from itertools import repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -27,7 +26,6 @@ from ks_actors.state.core import (
     average,
     weigh,
 )
-from ks_actors.state.key_value._count import count_up
 from ks_actors.state.key_value._read_through import View
 from ks_actors.state.key_value._restored_rows import ARRANGED, RESTORED, RestoredRows
 from ks_actors.state.key_value._sorted_keys import Order
@@ -101,8 +99,6 @@ class Table(Transactional[Any], Generic[K]):
         if codec.faithful:
             self.get_entry = get
             self.put_entry = put
-            if codec.fixed and not codec.mutable and HAS_KERNEL:
-                self.count_up = partial(count_up, self)
         else:
             encode = codec.key
             self.get_entry = lambda key: get(encode(key))

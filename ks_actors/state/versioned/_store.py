@@ -30,7 +30,6 @@ from ks_actors.state.versioned._sweep import Sweep
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from ks_actors.processors.api import CountUp
     from ks_actors.state.core import Engine, Entry
     from ks_actors.topology import StoreSpec
 
@@ -69,7 +68,6 @@ class VersionedKeyValueStore(Table[Handle], Generic[K, V]):
         expired: Callable[[int], None],
     ) -> None:
         super().__init__(codec, engine, prefix, record_time, logged=spec.logging)
-        self.count_up: CountUp | None = None
         self._entered = None
         self._versions: VersionCodec = codec
         self._retention: int = spec.history_retention_ms

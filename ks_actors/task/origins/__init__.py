@@ -1,8 +1,7 @@
 """The origins of records that operators and caches hold back."""
 
 from ks_actors.task.origins._cached_origins import NONE_LATE, CachedOrigins, Flushed
-from ks_actors.task.origins._leaves import OriginLeaf, Place
-from ks_actors.task.origins._pages import Chunk, OriginPage, RawRecord
+from ks_actors.task.origins._pages import Chunk, OriginLeaf, OriginPage, Place, RawRecord
 from ks_actors.task.origins._record_origins import HeldBack
 
 __all__ = [

@@ -5,7 +5,8 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
-from ks_actors.task.origins._leaves import OriginLeaf, OriginLeaves
+from ks_actors.task.origins._leaves import OriginLeaves
+from ks_actors.task.origins._pages import OriginLeaf
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -13,8 +14,7 @@ if TYPE_CHECKING:
     from ks_actors.processors.api import RecordMetadata
     from ks_actors.records import Batch, Window
     from ks_actors.task._record_context import RecordContextHolder
-    from ks_actors.task.origins._leaves import Place
-    from ks_actors.task.origins._pages import OriginPage, RawRecord
+    from ks_actors.task.origins._pages import OriginPage, Place, RawRecord
 
 NONE_LATE: Final[Mapping[int, int | None]] = MappingProxyType({})
 

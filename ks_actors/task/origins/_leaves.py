@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar, final
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+from ks_actors.task.origins._pages import OriginLeaf
 
 if TYPE_CHECKING:
-    from ks_actors.processors.api import RecordMetadata
     from ks_actors.task._record_context import RecordContextHolder
     from ks_actors.task.origins._pages import OriginPage
 
@@ -14,33 +15,6 @@ E = TypeVar("E")
 
 MOST: Final = 4_000
 """The number of latest source records that a cache or operator keeps with their bytes."""
-
-
-@final
-class OriginLeaf:
-    """A page, until it drops its records; of two leaves the later one has the higher `number`."""
-
-    __slots__ = ("number", "page")
-
-    def __init__(self, page: OriginPage | None, number: int) -> None:
-        self.page: OriginPage | None = page
-        self.number: int = number
-
-    def metadata(self, offset: int) -> RecordMetadata | None:
-        """Return the source position of a record."""
-        return None if self.page is None else self.page.metadata(offset)
-
-    def place(self, offset: int) -> RecordMetadata | None:
-        """Return a record's position in the log; None when it is unknown, or has none."""
-        return (
-            None
-            if self.page is None or not self.page.logged(offset)
-            else self.page.metadata(offset)
-        )
-
-
-Place: TypeAlias = tuple[OriginLeaf, int]
-"""The origin of a record: a page, and the offset there."""
 
 
 class OriginLeaves(Generic[E]):

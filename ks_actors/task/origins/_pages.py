@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING, Protocol, final
+from typing import TYPE_CHECKING, Protocol, TypeAlias, final
 
 from ks_actors.processors.api import RecordMetadata
-from ks_actors.task.origins._leaves import OriginLeaf
 
 if TYPE_CHECKING:
     from ks_actors.records import Batch, Headers, TopicPartition
-    from ks_actors.task.origins._leaves import Place
 
 
 @final
@@ -64,6 +62,33 @@ class OriginPage(Protocol):
     def origin(self, offset: int) -> Place | None:
         """Return a record's position, in a page that may be kept."""
         ...
+
+
+@final
+class OriginLeaf:
+    """A page, until it drops its records; of two leaves the later one has the higher `number`."""
+
+    __slots__ = ("number", "page")
+
+    def __init__(self, page: OriginPage | None, number: int) -> None:
+        self.page: OriginPage | None = page
+        self.number: int = number
+
+    def metadata(self, offset: int) -> RecordMetadata | None:
+        """Return the source position of a record."""
+        return None if self.page is None else self.page.metadata(offset)
+
+    def place(self, offset: int) -> RecordMetadata | None:
+        """Return a record's position in the log; None when it is unknown, or has none."""
+        return (
+            None
+            if self.page is None or not self.page.logged(offset)
+            else self.page.metadata(offset)
+        )
+
+
+Place: TypeAlias = tuple[OriginLeaf, int]
+"""The origin of a record: a page, and the offset there."""
 
 
 @final

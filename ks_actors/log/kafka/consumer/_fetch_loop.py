@@ -12,7 +12,8 @@ from ks_actors.log.kafka.client import Unavailable
 from ks_actors.log.kafka.consumer._fetch_broker import FetchBroker
 from ks_actors.log.kafka.consumer._fetch_errors import FetchErrors, unexpected
 from ks_actors.log.kafka.consumer._fetch_session import INVALID_EPOCH, NOT_FOUND
-from ks_actors.log.kafka.wire import RETRIABLE, Chunk, Unpacking, error_of
+from ks_actors.log.kafka.consumer._unpacking import Unpacking
+from ks_actors.log.kafka.wire import RETRIABLE, Chunk, error_of
 from ks_actors.records import TopicPartition
 
 if TYPE_CHECKING:

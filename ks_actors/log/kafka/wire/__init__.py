@@ -71,7 +71,7 @@ from ks_actors.log.kafka.wire._requests import (
     offset_fetch,
     txn_offset_commit,
 )
-from ks_actors.log.kafka.wire._unpacking import Unpacking
+from ks_actors.log.kafka.wire._unpacking import Unpacked, unpacked
 
 __all__ = [
     "CONCURRENT_TRANSACTIONS",
@@ -126,7 +126,7 @@ __all__ = [
     "Pinned",
     "ProduceRequest",
     "RecordBatch",
-    "Unpacking",
+    "Unpacked",
     "Written",
     "check_aiokafka",
     "decode_assignment",
@@ -146,5 +146,6 @@ __all__ = [
     "offset_fetch",
     "sync_group",
     "txn_offset_commit",
+    "unpacked",
     "whole_batches",
 ]

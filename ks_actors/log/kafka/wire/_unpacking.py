@@ -1,23 +1,17 @@
-"""Decompress record batches in threads before they are read, to keep the event loop free."""
+"""Decompress record batches before they are read, in pieces that any thread may make."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from functools import partial
 from struct import Struct
-from typing import TYPE_CHECKING, Final, NamedTuple, final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ks_actors.log.kafka.wire._batch_header import BEHIND_LENGTH, CODEC, HEADER, MAGIC, checksum
 from ks_actors.log.kafka.wire._decompression import MAX_DECOMPRESSED
 from ks_actors.log.kafka.wire._record_reader import body_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
-    from typing import Any
+    from collections.abc import Mapping
 
-    from ks_actors.log.kafka.consumer import PartitionReader
-    from ks_actors.log.kafka.wire._batch_reader import Chunk
     from ks_actors.log.kafka.wire._record_reader import Body
 
 # The most compressed bytes of one fetch of a partition to decompress while reading; that takes a
@@ -28,7 +22,6 @@ LITTLE: Final = 65_536
 PIECE: Final = 262_144
 # Decompressed bytes after which a step ends too: a few bytes may become many.
 _GROWN: Final = 33_554_432
-_log = logging.getLogger("ks_actors")
 _LENGTH: Final = Struct(">i")
 _LENGTH_AT: Final = 8
 _MAGIC_AT: Final = 16
@@ -84,52 +77,3 @@ def _body(stored: memoryview, limit: int) -> Body | None:
         return body_of(stored, attributes, base, first_time, highest_time, limit)
     except Exception:  # noqa: BLE001 - each library has its own errors; the reader raises it again
         return None
-
-
-@final
-class Unpacking:
-    """Decompress the next batches of partitions in threads.
-
-    Each partition has one piece to read and the one after it. A result that a seek or the end has
-    made obsolete is dropped once its thread is done. `begin` runs a coroutine that ends with the
-    fetcher; `on_records` is called with a partition that is readable again.
-    """
-
-    def __init__(
-        self,
-        begin: Callable[[Coroutine[Any, Any, None]], None],
-        on_records: Callable[[PartitionReader], None],
-    ) -> None:
-        self._begin: Callable[[Coroutine[Any, Any, None]], None] = begin
-        self._on_records: Callable[[PartitionReader], None] = on_records
-
-    def look(self, source: PartitionReader) -> None:
-        """Start decompressing a partition's next piece, unless that is under way."""
-        for chunk in source.chunks:
-            if chunk.unpacking:
-                return
-            if chunk.wants_unpacking:
-                chunk.unpacking = True
-                self._begin(self._unpack(source, chunk))
-                return
-            if chunk.packed:
-                return
-
-    async def _unpack(self, source: PartitionReader, chunk: Chunk) -> None:
-        try:
-            found = await asyncio.get_running_loop().run_in_executor(
-                None, partial(unpacked, chunk.raw, chunk.unpacked_to, chunk.limit)
-            )
-        except Exception as error:  # noqa: BLE001 - without thread or memory, the reader does it
-            _log.warning(
-                "%s: records are decompressed on the event loop, because a thread could not do "
-                "it: %r",
-                source.partition,
-                error,
-            )
-            found = Unpacked({}, None)
-        chunk.take(found)
-        if chunk in source.chunks:
-            self.look(source)
-            if source.ready:
-                self._on_records(source)

@@ -1,0 +1,67 @@
+"""Decompress record batches in threads before they are read, to keep the event loop free."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Any, final
+
+from ks_actors.log.kafka.wire import Unpacked, unpacked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from ks_actors.log.kafka.consumer._partition_reader import PartitionReader
+    from ks_actors.log.kafka.wire import Chunk
+
+_log = logging.getLogger("ks_actors")
+
+
+@final
+class Unpacking:
+    """Decompress the next batches of partitions in threads.
+
+    Each partition has one piece to read and the one after it. A result that a seek or the end has
+    made obsolete is dropped once its thread is done. `begin` runs a coroutine that ends with the
+    fetcher; `on_records` is called with a partition that is readable again.
+    """
+
+    def __init__(
+        self,
+        begin: Callable[[Coroutine[Any, Any, None]], None],
+        on_records: Callable[[PartitionReader], None],
+    ) -> None:
+        self._begin: Callable[[Coroutine[Any, Any, None]], None] = begin
+        self._on_records: Callable[[PartitionReader], None] = on_records
+
+    def look(self, source: PartitionReader) -> None:
+        """Start decompressing a partition's next piece, unless that is under way."""
+        for chunk in source.chunks:
+            if chunk.unpacking:
+                return
+            if chunk.wants_unpacking:
+                chunk.unpacking = True
+                self._begin(self._unpack(source, chunk))
+                return
+            if chunk.packed:
+                return
+
+    async def _unpack(self, source: PartitionReader, chunk: Chunk) -> None:
+        try:
+            found = await asyncio.get_running_loop().run_in_executor(
+                None, partial(unpacked, chunk.raw, chunk.unpacked_to, chunk.limit)
+            )
+        except Exception as error:  # noqa: BLE001 - without thread or memory, the reader does it
+            _log.warning(
+                "%s: records are decompressed on the event loop, because a thread could not do "
+                "it: %r",
+                source.partition,
+                error,
+            )
+            found = Unpacked({}, None)
+        chunk.take(found)
+        if chunk in source.chunks:
+            self.look(source)
+            if source.ready:
+                self._on_records(source)
