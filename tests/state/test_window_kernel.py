@@ -19,7 +19,7 @@ from ks_actors.processors.aggregates._windowed import WindowedAggregate
 from ks_actors.records._windowed import Window, Windowed
 from ks_actors.serdes import BYTES, LONG, STRING, Serde
 from ks_actors.state import SharedResources
-from ks_actors.state.join_window import _batch_lookups, _rows_by_time, _segment
+from ks_actors.state.join_window import _lookups, _rows_by_time, _segment
 from ks_actors.state.join_window._segment import Raw, Segment
 from ks_actors.state.timed import _expiry, _timed_store
 from ks_actors.state.window import _by_start
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.skipif(not HAS_KERNEL, reason="there is no kernel")
-USERS = (_expiry, _by_start, _segment, _batch_lookups, _rows_by_time, _timed_store)
+USERS = (_expiry, _by_start, _segment, _lookups, _rows_by_time, _timed_store)
 LIMITED = Serde.of(lambda text: text.encode(), bytes.decode)
 
 

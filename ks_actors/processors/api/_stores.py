@@ -1,4 +1,4 @@
-"""The contract between an operator and a store: what an operator may ask of one.
+"""The contracts between operators and stores, one for each kind of store.
 
 An operator names the kind of its store where it takes it from its context. A store's entry is a
 plain tuple of value and timestamp (ms); None is no entry, and deletes. Calls belong to the task's
@@ -235,7 +235,7 @@ class JoinWindowsForOperators(StoreForOperators, Protocol):
         ...
 
     def put_entry(self, key: Any, start: int, entry: Entry | None) -> None:
-        """Add an entry, whose value is as `kept` returns it."""
+        """Add an entry; its value is as `kept` returns it."""
         ...
 
     def kept(self, key: Any, value: Any) -> Any:

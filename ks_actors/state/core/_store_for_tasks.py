@@ -1,4 +1,4 @@
-"""The contract between a task and each of its stores: what TaskStores asks of one."""
+"""The contract between a task and each of its stores."""
 
 from __future__ import annotations
 

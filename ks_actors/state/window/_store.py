@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, final, overload
 
 from ks_actors.state.core import StoreIterator
-from ks_actors.state.join_window import JoinWindowBatchLookups
+from ks_actors.state.join_window import JoinWindowLookups
 from ks_actors.state.key_value import ValueAndTimestamp
 from ks_actors.state.window._by_key import WindowsByKey
 from ks_actors.state.window._by_start import WindowsByStart, has_panes
@@ -207,13 +207,13 @@ class ByStartTimestampedWindowStore(WindowsByStart[K], TimestampedWindowStore[K,
 
 
 @final
-class DuplicatesWindowStore(JoinWindowBatchLookups[K], WindowStore[K, V], Generic[K, V]):
+class DuplicatesWindowStore(JoinWindowLookups[K], WindowStore[K, V], Generic[K, V]):
     """All put values, per key and window."""
 
 
 @final
 class DuplicatesTimestampedWindowStore(
-    JoinWindowBatchLookups[K], TimestampedWindowStore[K, V], Generic[K, V]
+    JoinWindowLookups[K], TimestampedWindowStore[K, V], Generic[K, V]
 ):
     """All put values with their timestamps, per key and window."""
 
