@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ks_actors.log import TopicPartition
     from ks_actors.state._commit_times import CommitTimes
-    from ks_actors.state.core import Engine, EngineRow
+    from ks_actors.state.core import Engine, EngineRow, StoreForTasks
     from ks_actors.topology import StoreSpec
 
 Change = tuple[bytes | None, int]
@@ -343,7 +343,7 @@ class CustomReader:
         return self._store.user.query(query, committed=committed)
 
 
-def shown(store: Any) -> Any:
+def shown(store: StoreForTasks) -> Any:
     """Return a task's store as processors see it."""
     return store.user if type(store) is CustomStore else store
 

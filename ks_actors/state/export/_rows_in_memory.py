@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ks_actors.state._task_stores import TaskStores
-    from ks_actors.state.core import Entry, Rows
+    from ks_actors.state.core import Entry, Rows, StoreForTasks
+    from ks_actors.state.versioned import VersionCodec
 
 NOTHING: Final = Batch([], [], [])
 
@@ -38,7 +39,7 @@ def committed_rows(reader: Any) -> Rows:
     return rows
 
 
-def committed_facts(store: Any) -> tuple[int, int]:
+def committed_facts(store: StoreForTasks) -> tuple[int, int]:
     """Return the latest put time as of the last commit, and the last sequence number.
 
     Return -1 and 0 for a store without times.
@@ -50,9 +51,9 @@ def committed_facts(store: Any) -> tuple[int, int]:
 
 def log_batch(store: Any, rows: Sequence[tuple[Any, Any, Entry]]) -> Batch:
     """Return rows of `committed_rows` as a batch in the snapshot's format."""
-    codec = store._codec
     if isinstance(store, VersionedKeyValueStore):
-        return _versions(codec, rows)
+        return _versions(store._versions, rows)
+    codec = store._codec
     values, times = (
         [codec.value(entry[0]) for _, _, entry in rows],
         [entry[1] for _, _, entry in rows],
@@ -74,7 +75,7 @@ def log_batch(store: Any, rows: Sequence[tuple[Any, Any, Entry]]) -> Batch:
     )
 
 
-def _versions(codec: Any, rows: Sequence[tuple[Any, Any, Entry]]) -> Batch:
+def _versions(codec: VersionCodec, rows: Sequence[tuple[Any, Any, Entry]]) -> Batch:
     deleted = [entry[0] is TOMBSTONE for _, _, entry in rows]
     return Batch(
         [codec.log_key(index) + pack_time(time) for _, (index, time), _ in rows],
