@@ -14,6 +14,7 @@ from ks_actors.state.key_value._table import Table
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from ks_actors.processors.api import CountUp
     from ks_actors.state.core import Codec, Engine, Entry, StoreIterator
 
 K = TypeVar("K")
@@ -43,7 +44,7 @@ class KeyValueBase(Table[K], Generic[K, P]):
     ) -> None:
         super().__init__(codec, engine, prefix, record_time, logged=logged)
         if codec.faithful and codec.fixed and not codec.mutable and HAS_KERNEL:
-            self.count_up = partial(count_up, self)
+            self.count_up: CountUp | None = partial(count_up, self)
 
     def _show(self, entry: Entry) -> Any:
         """Return the user's form of an entry."""

@@ -222,8 +222,8 @@ class WindowsByStart(TimedStore, Generic[K]):
         pane = self._panes.get(handle[1])
         return MISSING if pane is None else pane.get(handle[0], MISSING)
 
-    def _set(self, index: Any, start: int, value: Any) -> None:
-        pane = self._pane(start)
+    def _set(self, index: Any, slot: int, value: Any) -> None:
+        pane = self._pane(slot)
         if index not in pane:
             self._resident += 1
         pane[index] = value
