@@ -32,7 +32,7 @@ from ks_actors.topology._nodes import (
 )
 from ks_actors.topology._stores import StoreSpec
 from ks_actors.topology._subtopologies import Groups, copartition_groups, subtopology
-from ks_actors.topology._unnamed import Unnamed
+from ks_actors.topology._unnamed_resources import Unnamed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

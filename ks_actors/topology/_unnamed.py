@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ks_actors._errors import TopologyError
+from ks_actors.topology._unnamed_resources import Unnamed
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -22,25 +23,6 @@ _REMEDY = (
     "give names by Materialized, Grouped, Joined, StreamJoined, TableJoined, Repartitioned and "
     "Suppressed, or by the argument 'name'"
 )
-
-
-class Unnamed(NamedTuple):
-    """The resources of a topology with generated names, in the order of their addition.
-
-    Global stores are included. They have no changelog.
-    """
-
-    changelogs: tuple[str, ...] = ()
-    stores: tuple[str, ...] = ()
-    repartition_topics: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        kinds = (
-            ("changelog topics", self.changelogs),
-            ("stores", self.stores),
-            ("repartition topics", self.repartition_topics),
-        )
-        return "; ".join(f"{kind}: {', '.join(names)}" for kind, names in kinds if names)
 
 
 def find_unnamed(topology: Topology, generated: Collection[str]) -> Unnamed:

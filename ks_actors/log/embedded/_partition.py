@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from ks_actors.log.embedded._segment import Segment
-    from ks_actors.log.embedded._topic import Topic
+    from ks_actors.log.embedded._topic_settings import TopicSettings
     from ks_actors.records import Batch
 
 
@@ -24,6 +24,14 @@ class Watcher(Protocol):
     def changed(self, partition: Partition, /) -> None:
         """Look at `partition` again: it has more records or fewer, or it is deleted."""
         ...
+
+
+class TopicOfPartition(Protocol):
+    """The topic of a partition, as the partition sees it; see Topic."""
+
+    id: int
+    name: str
+    settings: TopicSettings
 
 
 @final
@@ -50,9 +58,9 @@ class Partition:
     )
 
     def __init__(
-        self, topic: Topic, number: int, load: Callable[[Partition, Segment], Batch]
+        self, topic: TopicOfPartition, number: int, load: Callable[[Partition, Segment], Batch]
     ) -> None:
-        self.topic: Topic = topic
+        self.topic: TopicOfPartition = topic
         self.name: TopicPartition = TopicPartition(topic.name, number)
         self.begin: int = 0
         self.end: int = 0
