@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent.parent
 SCRIPT: dict[str, Any] = runpy.run_path(str(ROOT / "scripts" / "tests_of"))
 folders_of: Callable[[Iterable[str]], list[str]] = SCRIPT["folders_of"]
+near: Callable[[Iterable[str]], list[str]] = SCRIPT["near"]
 changed_tests: Callable[[Iterable[str]], list[str]] = SCRIPT["changed_tests"]
 
 
@@ -46,9 +47,17 @@ def test_a_changed_file_has_its_tests_in_the_folder_of_its_name(path: str, tests
 
 
 def test_a_changed_test_file_runs_by_itself() -> None:
-    """Test files that have changed come first, and without the others of their folder."""
+    """Without the others of its folder."""
     changed = ["tests/runtime/test_app.py", "tests/test_house.py", "tests/runtime/helpers.py", "ks_actors/app/_app.py", "docs/test_plan.md"]
     assert changed_tests(changed) == ["tests/runtime/test_app.py", "tests/test_house.py"]
+
+
+def test_test_files_that_name_a_changed_module_come_first() -> None:
+    """They import the module or its folder; the others of the folder come after them."""
+    found = near(["ks_actors/runtime/output/_collector.py", "CHANGELOG.md"])
+    assert "tests/runtime/test_instances.py" in found
+    assert "tests/runtime/test_lifecycle.py" not in found
+    assert all(path.startswith("tests/runtime/test_") for path in found)
 
 
 def test_each_folder_has_tests() -> None:

@@ -133,6 +133,6 @@ def test_stores_that_cannot_be_closed_are_told_of(monkeypatch: pytest.MonkeyPatc
         broken.left = 1
         child(harness, "state-manager").tell(Strange())
         assert isinstance(await harness.ended(1000), AssertionError)
-        assert "closing stores failed: there is no room" in caplog.text
+        assert "could not close stores: there is no room" in caplog.text
 
     run_app(test, counting("rocksdb"), topics=TOPICS)
