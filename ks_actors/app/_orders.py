@@ -215,7 +215,7 @@ class AppOrders(AppOverHistory):
         if found.offsets or watch is None:
             return found
         try:
-            elsewhere = await watch.coverage.look()
+            elsewhere = await watch.coverage.read_elsewhere()
         except LogError as error:
             return Lag(
                 1,

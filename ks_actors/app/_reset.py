@@ -102,8 +102,8 @@ async def reset(
     except TimeoutError as late:
         if not scope.expired():
             raise
-        told = ResetRefused(f"timeout_ms ({timeout_ms}) was too short {resetter.step}")
-        raise resetter.explained(told) if resetter.changed else told from late
+        refusal = ResetRefused(f"timeout_ms ({timeout_ms}) was too short {resetter.step}")
+        raise resetter.explained(refusal) if resetter.changed else refusal from late
 
 
 @final

@@ -307,8 +307,8 @@ class Planner:
         missing = [str(partition) for partition in partitions if partition not in given]
         foreign = [str(partition) for partition in given if partition not in partitions]
         if missing or foreign:
-            told = [f"offsets are missing for {', '.join(missing)}"] if missing else []
-            told += (
+            problems = [f"offsets are missing for {', '.join(missing)}"] if missing else []
+            problems += (
                 [
                     (
                         f"offsets are given for {', '.join(foreign)}, which are not "
@@ -319,7 +319,7 @@ class Planner:
                 else []
             )
             raise ResetRefused(
-                f"the offsets by partition do not match the input topics: {'; '.join(told)}; "
+                f"the offsets by partition do not match the input topics: {'; '.join(problems)}; "
                 "nothing has changed"
             )
         return given

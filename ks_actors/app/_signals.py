@@ -31,7 +31,7 @@ async def until_signal(work: Coroutine[Any, Any, None], hurry: Callable[[], None
             task.cancel()
             return
         _log.warning("second %s: the program ends at once, without a clean close", number.name)
-        _let_go(loop)
+        _remove_handlers(loop)
         hurry()
 
     for number in _NUMBERS:
@@ -42,9 +42,9 @@ async def until_signal(work: Coroutine[Any, Any, None], hurry: Callable[[], None
         if not task.cancelled():
             raise
     finally:
-        _let_go(loop)
+        _remove_handlers(loop)
 
 
-def _let_go(loop: asyncio.AbstractEventLoop) -> None:
+def _remove_handlers(loop: asyncio.AbstractEventLoop) -> None:
     for number in _NUMBERS:
         loop.remove_signal_handler(number)

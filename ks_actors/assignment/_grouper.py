@@ -56,8 +56,8 @@ def check_copartitioning(groups: Iterable[Collection[str]], partitions: Mapping[
     for group in groups:
         counts = {topic: partitions[topic] for topic in sorted(group) if topic in partitions}
         if len(set(counts.values())) > 1:
-            told = ", ".join(f"{topic} has {count}" for topic, count in counts.items())
+            counted = ", ".join(f"{topic} has {count}" for topic, count in counts.items())
             raise TopologyError(
-                f"topics that are joined need the same number of partitions, but {told}; "
+                f"topics that are joined need the same number of partitions, but {counted}; "
                 "repartition() one of the streams, or create the topics anew"
             )

@@ -166,10 +166,10 @@ def encode_problem(error: Exception) -> MemberAssignment:
 def decode_standbys(assignment: MemberAssignment) -> frozenset[TaskId]:
     """Return the standby tasks of an assignment; empty when the leader does not send any."""
     try:
-        told = _decode_list(assignment.user_data).standbys if assignment.user_data else ()
+        decoded = _decode_list(assignment.user_data).standbys if assignment.user_data else ()
     except msgspec.MsgspecError:
         return frozenset()
-    return frozenset(TaskId(*task) for task in told)
+    return frozenset(TaskId(*task) for task in decoded)
 
 
 def decode_processes(assignment: MemberAssignment) -> frozenset[str]:
@@ -193,16 +193,16 @@ def decode_tasks(assignment: MemberAssignment) -> dict[TaskId, tuple[TopicPartit
     if not assignment.user_data:
         return {}
     try:
-        told = _decode_list(assignment.user_data)
+        decoded = _decode_list(assignment.user_data)
     except msgspec.MsgspecError as error:
         raise SerializationError(
             f"the group's leader is not a ks-actors member: {error}; does another program use the "
             "group's name?"
         ) from error
-    if told.problem is not None:
-        kind, text = told.problem
+    if decoded.problem is not None:
+        kind, text = decoded.problem
         raise PROBLEMS.get(kind, StreamsError)(text)
     return {
         TaskId(subtopology, number): tuple(TopicPartition(*each) for each in partitions)
-        for subtopology, number, partitions in told.tasks
+        for subtopology, number, partitions in decoded.tasks
     }

@@ -162,7 +162,7 @@ class _Local:
         )
         self._files = RowFiles(directory / "rows")
         self._done: list[TaskDone] = []
-        self._told: float = 0.0
+        self._reported_at: float = 0.0
         self.given_up = threading.Event()
 
     def run(self, began: float) -> Backfill:
@@ -195,8 +195,8 @@ class _Local:
 
     def _tell(self, run: TaskRun) -> None:
         """Report the progress of a task, at most once per second."""
-        if (now := time.monotonic()) - self._told >= _TELL_SECONDS:
-            self._told = now
+        if (now := time.monotonic()) - self._reported_at >= _TELL_SECONDS:
+            self._reported_at = now
             tell(self._progress, self._recipe.plan, self._done, run.processed)
 
     def _run_task(self, work: TaskPlan) -> TaskDone:

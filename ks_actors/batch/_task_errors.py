@@ -44,7 +44,7 @@ def carried() -> Iterator[None]:
         raise TaskError(said if packed is None else f"{said} <<ks-actors:{packed}>>") from error
 
 
-class _Told(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _ErrorData(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A serialized error.
 
     It is plain data: input from the network can create only errors of Python and this package, with
@@ -58,55 +58,55 @@ class _Told(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     topic: str | None = None
     partition: int | None = None
     offset: int | None = None
-    cause: _Told | None = None
+    cause: _ErrorData | None = None
 
 
-_decoder: Final = msgspec.json.Decoder(_Told)
+_decoder: Final = msgspec.json.Decoder(_ErrorData)
 
 
 def _pack(error: Exception) -> str | None:
     """Return an error and its cause as text; None if it could not be rebuilt."""
-    told = _told(error)
+    data = _data_of(error)
     cause = error.__cause__
-    if told is not None and isinstance(cause, Exception):
-        told = msgspec.structs.replace(told, cause=_told(cause))
-    packed = b"" if told is None else msgspec.json.encode(told)
+    if data is not None and isinstance(cause, Exception):
+        data = msgspec.structs.replace(data, cause=_data_of(cause))
+    packed = b"" if data is None else msgspec.json.encode(data)
     return base64.b64encode(packed).decode("ascii") if 0 < len(packed) <= _LONGEST else None
 
 
-def _told(error: Exception) -> _Told | None:
+def _data_of(error: Exception) -> _ErrorData | None:
     arguments = tuple(
         each if isinstance(each, str | int | float | None) else str(each) for each in error.args
     )
-    told = _Told(type(error).__name__, arguments)
+    data = _ErrorData(type(error).__name__, arguments)
     if isinstance(error, StreamsError):
         task = None if error.task is None else str(error.task)
-        told = _Told(
-            told.kind, arguments, task, error.node, error.topic, error.partition, error.offset
+        data = _ErrorData(
+            data.kind, arguments, task, error.node, error.topic, error.partition, error.offset
         )
-    made = _made(told)
+    made = _made(data)
     return (
-        told if made is not None and type(made) is type(error) and str(made) == str(error) else None
+        data if made is not None and type(made) is type(error) and str(made) == str(error) else None
     )
 
 
-def _made(told: _Told) -> Exception | None:
+def _made(data: _ErrorData) -> Exception | None:
     """Rebuild the error.
 
     Return None if its class is not one of Python's or this package's, or takes other arguments.
     """
-    kind = getattr(_errors, told.kind, None) or getattr(builtins, told.kind, None)
+    kind = getattr(_errors, data.kind, None) or getattr(builtins, data.kind, None)
     if not isinstance(kind, type) or not issubclass(kind, Exception):
         return None
     try:
-        error = kind(*told.arguments)
+        error = kind(*data.arguments)
         if isinstance(error, StreamsError):
-            error.task = None if told.task is None else TaskId.parse(told.task)
+            error.task = None if data.task is None else TaskId.parse(data.task)
             error.node, error.topic, error.partition, error.offset = (
-                told.node,
-                told.topic,
-                told.partition,
-                told.offset,
+                data.node,
+                data.topic,
+                data.partition,
+                data.offset,
             )
     except (TypeError, ValueError, AttributeError):
         return None
@@ -154,12 +154,12 @@ def died(name: str, kind: str = "job") -> JobFailed:
 def _unpack(packed: str) -> Exception | None:
     """Return the error packed by `_pack`; None for anything else."""
     try:
-        told = _decoder.decode(base64.b64decode(packed))
+        data = _decoder.decode(base64.b64decode(packed))
     except (ValueError, msgspec.MsgspecError):
         return None
-    raised = _made(told)
+    raised = _made(data)
     if raised is not None:
-        raised.__cause__ = None if told.cause is None else _made(told.cause)
+        raised.__cause__ = None if data.cause is None else _made(data.cause)
     return raised
 
 

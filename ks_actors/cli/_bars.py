@@ -175,8 +175,8 @@ class Bars:
         bar.offset, bar.records = offset, bar.records + count
         if self._live is not None and bar.shown is not None:
             self._live.update(bar.shown, completed=offset - bar.start, records=bar.records)
-        elif self._clock() - bar.told >= self._seconds:
-            bar.told = self._clock()
+        elif self._clock() - bar.reported_at >= self._seconds:
+            bar.reported_at = self._clock()
             of = "" if bar.end is None else f" of {bar.end:,}"
             self._print(f"{bar.title}: {bar.records:,} records, at {offset:,}{of}")
 
@@ -195,7 +195,7 @@ class Bars:
 
 
 class _Bar:
-    __slots__ = ("end", "offset", "records", "shown", "start", "title", "told")
+    __slots__ = ("end", "offset", "records", "reported_at", "shown", "start", "title")
 
     def __init__(self, title: str, start: int, shown: TaskID | None) -> None:
         self.title: str = title
@@ -204,7 +204,7 @@ class _Bar:
         self.end: int | None = None
         self.records: int = 0
         self.shown: TaskID | None = shown
-        self.told: float = -inf
+        self.reported_at: float = -inf
 
 
 def _name(store: str, partition: TopicPartition) -> str:

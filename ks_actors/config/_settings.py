@@ -264,9 +264,9 @@ def contradictions(values: Mapping[str, Any], given: Collection[str]) -> list[st
     if _exactly_once(values):
         timeout, interval = values["transaction_timeout_ms"], values["commit_interval_ms"]
         if interval > timeout:
-            told = (
+            reason = (
                 f"is more than transaction_timeout_ms, {timeout}: transactions would be aborted "
                 "before they are committed"
             )
-            wrong.append(f"commit_interval_ms: {interval} {told}")
+            wrong.append(f"commit_interval_ms: {interval} {reason}")
     return wrong

@@ -19,7 +19,7 @@ SWITCHES: Final = frozenset({WITHOUT, "KS_ACTORS_WITH_KERNEL", "KS_ACTORS_WITHOU
 
 _NAME: Final = "ks_actors.kernel._kernel"
 _log = logging.getLogger("ks_actors")
-_told: bool = False
+_warned: bool = False
 
 
 def _load() -> tuple[ModuleType | None, str]:
@@ -52,9 +52,9 @@ else:
 
 def tell_if_missing() -> None:
     """Warn that there is no kernel, once in a process, unless the environment disables it."""
-    global _told  # noqa: PLW0603 - a process has one kernel, and one warning
-    if not HAS_KERNEL and not _told and os.environ.get(WITHOUT) != "1":
-        _told = True
+    global _warned  # noqa: PLW0603 - a process has one kernel, and one warning
+    if not HAS_KERNEL and not _warned and os.environ.get(WITHOUT) != "1":
+        _warned = True
         _log.warning(
             "running without the C kernel, which takes more CPU time: %s; install a C compiler "
             "and Python's headers, then `pip install --force-reinstall --no-cache-dir ks-actors`, "

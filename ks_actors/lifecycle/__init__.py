@@ -6,7 +6,7 @@ from ks_actors.lifecycle._backoff import RetryBackoff, TaskBackoff
 from ks_actors.lifecycle._clock import elapsed_time, steady_time, wall_time, work_time
 from ks_actors.lifecycle._closing import CALLS, ROLLED_BACK, Closing
 from ks_actors.lifecycle._shield import run_in_thread, shielded
-from ks_actors.lifecycle._slow_log import LogRetries, NoAnswer, Outage, told, warn_if_slow
+from ks_actors.lifecycle._slow_log import LogRetries, NoAnswer, Outage, warn_if_slow, with_names
 from ks_actors.lifecycle._state_machine import Cycle, Transitions
 
 __all__ = [
@@ -25,9 +25,9 @@ __all__ = [
     "run_in_thread",
     "shielded",
     "steady_time",
-    "told",
     "try_step",
     "wall_time",
     "warn_if_slow",
+    "with_names",
     "work_time",
 ]

@@ -27,13 +27,13 @@ _log = logging.getLogger("ks_actors")
 
 async def warn_if_slow(who: str, what: str, work: Awaitable[T]) -> T:
     """Log a warning when an await takes longer than ten seconds."""
-    told = asyncio.get_running_loop().call_later(
+    warning = asyncio.get_running_loop().call_later(
         _SECONDS, _log.warning, "%s is still waiting for %s after %g s", who, what, _SECONDS
     )
     try:
         return await work
     finally:
-        told.cancel()
+        warning.cancel()
 
 
 class NoAnswer(LogTimeout):
@@ -111,7 +111,7 @@ class LogRetries:
     ) -> T:
         if self._closing.over:
             raise NoAnswer(
-                f"the log was not asked {told(what, about)}: the app is closing, and its "
+                f"the log was not asked {with_names(what, about)}: the app is closing, and its "
                 f"{self._closing.seconds:g} s for closing (close_timeout_ms) are over"
             )
         clock = asyncio.get_running_loop().time
@@ -137,7 +137,7 @@ class LogRetries:
             _log.warning(
                 "the log has not answered for %.3g s; the app retries until %g s have passed; it "
                 "asked %s: %s",
-                clock() - began, self.seconds, told(what, about), last,
+                clock() - began, self.seconds, with_names(what, about), last,
             )  # fmt: skip
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
@@ -148,12 +148,13 @@ class LogRetries:
         reason = last or "it gave no answer at all"
         advice = "raise close_timeout_ms" if self._closing.begun else "raise task_timeout_ms"
         return NoAnswer(
-            f"the log did not answer within {seconds:.3g} s when it was asked {told(what, about)}: "
-            f"{reason}. Check that its brokers can be reached, or {advice}"
+            f"the log did not answer within {seconds:.3g} s when it was asked "
+            f"{with_names(what, about)}: {reason}. Check that its brokers can be reached, or "
+            f"{advice}"
         )
 
 
-def told(what: str, about: Collection[object]) -> str:
+def with_names(what: str, about: Collection[object]) -> str:
     """Return the request with the first names that it is about."""
     names = ", ".join(map(str, islice(about, _NAMED)))
     more = f" and {len(about) - _NAMED} more" if len(about) > _NAMED else ""

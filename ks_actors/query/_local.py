@@ -187,12 +187,12 @@ class LocalStores:
         """Raise NotRunning unless stores can be read."""
         state = self._state()
         if state not in {InstanceState.RUNNING, InstanceState.REBALANCING}:
-            told = (
+            text = (
                 "its stores can be read once it has started"
                 if state is InstanceState.CREATED
                 else "its stores can no longer be read"
             )
-            raise NotRunning(f"the app is {state.name}: {told}")
+            raise NotRunning(f"the app is {state.name}: {text}")
 
     def registered(self, task: TaskId) -> RegisteredStores | None:
         """Return a task's open stores."""
@@ -293,9 +293,9 @@ class LocalStores:
         """Raise QueryFailed when one of the parts is not active."""
         others = [part for part in parts if not part.active]
         if others:
-            told = ", ".join(f"{part.partition} ({part.role.value})" for part in others)
+            text = ", ".join(f"{part.partition} ({part.role.value})" for part in others)
             raise QueryFailed(
-                f"store {store}: partitions that may be stale: {told}; try again, or allow stale "
+                f"store {store}: partitions that may be stale: {text}; try again, or allow stale "
                 "reads",
                 reason=FailureReason.NOT_ACTIVE,
                 store=store,

@@ -90,8 +90,12 @@ async def slices(
         begun = [_begin(part, scan) for part in parts]  # at one moment
         for part, rows in zip(parts, begun, strict=True):
             await _take(local, part, rows.steps)
-        told = [_telling(part, rows) for part, rows in zip(parts, begun, strict=True)]
-        merged = told[0] if len(told) == 1 else heapq.merge(*told, key=_first, reverse=scan.reverse)
+        sources = [_telling(part, rows) for part, rows in zip(parts, begun, strict=True)]
+        merged = (
+            sources[0]
+            if len(sources) == 1
+            else heapq.merge(*sources, key=_first, reverse=scan.reverse)
+        )
     while True:
         found: list[Any] = []
         more = _some(local, merged, found, scan.show)

@@ -67,7 +67,7 @@ def of_type(type_: Any) -> AsRead | None:
     an object would take as long as writing it.
     """
     names: dict[str, Any] = {"is_text": is_text}
-    expression = _told(inspect.type_info(type_), "value", names, frozenset())
+    expression = _condition(inspect.type_info(type_), "value", names, frozenset())
     found: AsRead | None = (
         # The evaluated text has only names of fields and types, never data.
         None if expression is None else eval(f"lambda value: {expression}", names)  # noqa: S307 - of fixed parts
@@ -89,7 +89,7 @@ Bounds and patterns would be checked by decoding only.
 """
 
 
-def _told(
+def _condition(
     info: inspect.Type, place: str, names: dict[str, Any], around: frozenset[int]
 ) -> str | None:
     """Return an expression that is true when the object at a place is read back unchanged.
@@ -104,11 +104,11 @@ def _told(
         case inspect.TupleType():
             parts = [f"type({place}) is tuple and len({place}) == {len(info.item_types)}"]
             parts += [
-                _told(item, f"{place}[{index}]", names, around)
+                _condition(item, f"{place}[{index}]", names, around)
                 for index, item in enumerate(info.item_types)
             ]
         case inspect.VarTupleType(min_length=None, max_length=None):
-            each = _told(info.item_type, "each", names, around)
+            each = _condition(info.item_type, "each", names, around)
             parts = [f"type({place}) is tuple", each and f"all([{each} for each in {place}])"]
         case inspect.StructType() | inspect.DataclassType() if (
             not hasattr(info.cls, "__post_init__") and get_origin(info.cls) is None
@@ -118,13 +118,15 @@ def _told(
             parts = [
                 f"type({place}) is {name}",
                 *(
-                    _told(field.type, f"{place}.{field.name}", names, around)
+                    _condition(field.type, f"{place}.{field.name}", names, around)
                     for field in info.fields
                 ),
             ]
         case inspect.UnionType():
-            parts = [_told(part, place, names, around) for part in info.types]
+            parts = [_condition(part, place, names, around) for part in info.types]
             return None if None in parts else f"({' or '.join(f'({part})' for part in parts)})"
         case _:
-            parts = [next((told.format(place) for plain, told in SCALARS if info == plain), None)]
+            parts = [
+                next((template.format(place) for plain, template in SCALARS if info == plain), None)
+            ]
     return None if None in parts else " and ".join(f"({part})" for part in parts)

@@ -50,7 +50,7 @@ class WindowedKeySerde(Serde[Windowed[K]]):
     window_bytes: int
     inner: Serde[K] | None
 
-    def _told(self) -> Serde[K]:
+    def _known_serde(self) -> Serde[K]:
         if self.inner is None:
             raise SerializationError(
                 "the keys of windows have no serde: give it where the stream is grouped, or set "
@@ -81,7 +81,7 @@ class WindowedSerde(WindowedKeySerde[K]):
 
     def serializer(self, topic: str, *, is_key: bool = False) -> Callable[[Windowed[K]], bytes]:
         """Return the function for `topic`, around the inner serde's."""
-        key, start = self._told().serializer(topic, is_key=is_key), START.pack
+        key, start = self._known_serde().serializer(topic, is_key=is_key), START.pack
 
         def serialize(value: Windowed[K]) -> bytes:
             return key(value[0]) + start(value[1][0])
@@ -91,7 +91,7 @@ class WindowedSerde(WindowedKeySerde[K]):
     def deserializer(self, topic: str, *, is_key: bool = False) -> Callable[[bytes], Windowed[K]]:
         """Return the function for `topic`, around the inner serde's."""
         key, size, unpack = (
-            self._told().deserializer(topic, is_key=is_key),
+            self._known_serde().deserializer(topic, is_key=is_key),
             self._size,
             START.unpack,
         )
@@ -132,7 +132,7 @@ class SessionWindowedSerde(WindowedKeySerde[K]):
 
     def serializer(self, topic: str, *, is_key: bool = False) -> Callable[[Windowed[K]], bytes]:
         """Return the function for `topic`, around the inner serde's."""
-        key, ends = self._told().serializer(topic, is_key=is_key), ENDS.pack
+        key, ends = self._known_serde().serializer(topic, is_key=is_key), ENDS.pack
 
         def serialize(value: Windowed[K]) -> bytes:
             start, end = value[1]
@@ -142,7 +142,7 @@ class SessionWindowedSerde(WindowedKeySerde[K]):
 
     def deserializer(self, topic: str, *, is_key: bool = False) -> Callable[[bytes], Windowed[K]]:
         """Return the function for `topic`, around the inner serde's."""
-        key, unpack = self._told().deserializer(topic, is_key=is_key), ENDS.unpack
+        key, unpack = self._known_serde().deserializer(topic, is_key=is_key), ENDS.unpack
         new = tuple.__new__
 
         def deserialize(data: bytes) -> Windowed[K]:

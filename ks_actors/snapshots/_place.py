@@ -87,7 +87,7 @@ class Place:
         """Return the sorted names directly below; empty when the place does not exist."""
         # fsspec caches listings, but other processes may have written since.
         self._files.invalidate_cache()
-        with self._told():
+        with self._with_advice():
             try:
                 return sorted(
                     path.rstrip("/").rpartition("/")[2]
@@ -104,14 +104,14 @@ class Place:
 
     def write_to(self) -> IO[bytes]:
         """Open a new file, which replaces an existing one."""
-        with self._told():
+        with self._with_advice():
             self._make_parents()
             opened: IO[bytes] = self._files.open(self._path, "wb")
             return opened
 
     def read(self) -> bytes | None:
         """Return the whole file, or None when it does not exist."""
-        with self._told():
+        with self._with_advice():
             try:
                 content: bytes = self._files.cat_file(self._path)
             except FileNotFoundError:
@@ -128,7 +128,7 @@ class Place:
             self._files.pipe_file(draft, content)
             self._files.mv(draft, self._path)
         else:
-            with self._told():
+            with self._with_advice():
                 self._files.pipe_file(self._path, content)
 
     @property
@@ -159,7 +159,7 @@ class Place:
             return
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _with_advice(self) -> Iterator[None]:
         """Add advice to an object store's permission errors."""
         if self._bucket is None:
             yield

@@ -63,7 +63,8 @@ class ExceptionHandlers:
             record,
             error,
             DeserializationFailed(
-                f"a record cannot be deserialized: {_told(error)}", **_where(self.task_id, context)
+                f"a record cannot be deserialized: {_text_of(error)}",
+                **_where(self.task_id, context),
             ),
         )
 
@@ -85,7 +86,7 @@ class ExceptionHandlers:
             FailedRecord(key, value, timestamp, headers),
             error,
             ProcessingFailed(
-                f"processing a record raised {_told(error)}", **_where(self.task_id, context)
+                f"processing a record raised {_text_of(error)}", **_where(self.task_id, context)
             ),
         )
 
@@ -101,7 +102,7 @@ class ExceptionHandlers:
             None,
             error,
             ProcessingFailed(
-                f"a punctuation at {now} raised {_told(error)}", task=self.task_id, node=node
+                f"a punctuation at {now} raised {_text_of(error)}", task=self.task_id, node=node
             ),
         )
 
@@ -119,7 +120,7 @@ class ExceptionHandlers:
         context = self._context(node, timestamp, headers)
         where = _where(self.task_id, context)
         failure = ProductionFailed(
-            f"a record for topic {topic} cannot be serialized: {_told(error)}", **where
+            f"a record for topic {topic} cannot be serialized: {_text_of(error)}", **where
         )
         self._ask(
             self._config.production_exception_handler,
@@ -141,7 +142,7 @@ class ExceptionHandlers:
             response = Response.of(handler(context, record, error))
         except Exception as raised:
             raise type(failure)(
-                f"the exception handler itself raised {_told(raised)}, about: {failure}"
+                f"the exception handler itself raised {_text_of(raised)}, about: {failure}"
             ) from raised
         # Ordinary output of a failed task is dropped, and its letters would be dropped with it.
         output = self.parting if response.result is HandlerResponse.FAIL else self._output
@@ -234,5 +235,5 @@ def _where(task: TaskId, context: ErrorContext) -> dict[str, Any]:
     }
 
 
-def _told(error: BaseException) -> str:
+def _text_of(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"

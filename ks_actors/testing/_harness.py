@@ -102,7 +102,7 @@ class AppHarness:
         self._stack: AsyncExitStack = AsyncExitStack()
         self._connection: Connection | None = None
         self._app: App | None = None
-        self._told: Exception | None = None
+        self._reported: Exception | None = None
         self._topics: LogTopics = LogTopics(self._world.log, lambda: (self._topology, self.config))
         self.config: StreamsConfig = StreamsConfig.of({"application_id": "app", **config})
         self._world.client_id = self.config.client_id
@@ -158,7 +158,7 @@ class AppHarness:
         try:
             await self.close()
         except Exception as failure:
-            if error is None and failure is not self._told:
+            if error is None and failure is not self._reported:
                 raise
         finally:
             if not self._shares:
@@ -248,7 +248,7 @@ class AppHarness:
             raise TaskTimeout(
                 f"the app still runs after {timeout_ms} ms, though its end was expected"
             ) from late
-        self._told = app.error
+        self._reported = app.error
         return app.error
 
     async def crash(self) -> None:

@@ -88,11 +88,11 @@ class TopologyDescription:
 
         `global` is true for a subtopology that fills a global store.
         """
-        told = [
+        parts = [
             {"id": number, "global": keeper is not None, "nodes": [_plain(node) for node in nodes]}
             for number, nodes, keeper in self._groups
         ]
-        return json.dumps({"subtopologies": told})
+        return json.dumps({"subtopologies": parts})
 
     def mermaid(self) -> str:
         """Return a Mermaid flowchart: a box per subtopology, topics and stores between them."""

@@ -41,7 +41,7 @@ def check_serdes(topology: Topology, *, key: Any, value: Any) -> None:
 
 
 def _missing(topology: Topology, *, has_key: bool, has_value: bool) -> Iterator[str]:
-    def told(found: Any) -> str:
+    def missing_of(found: Any) -> str:
         has = has_key if wraps_key(found.value) else has_value
         wanted = ((found.key, has_key, "key"), (found.value, has, "value"))
         return " and ".join(
@@ -50,23 +50,23 @@ def _missing(topology: Topology, *, has_key: bool, has_value: bool) -> Iterator[
 
     for node in topology.nodes.values():
         match node:
-            case SourceNode() if words := told(node):
+            case SourceNode() if words := missing_of(node):
                 topics = (
                     node.pattern.pattern if node.pattern is not None else ", ".join(node.topics)
                 )
                 yield f"{words} of source {node.name}, which reads {topics}"
-            case SinkNode() if words := told(node):
+            case SinkNode() if words := missing_of(node):
                 topics = (
                     node.topic if isinstance(node.topic, str) else "topics chosen by a function"
                 )
                 yield f"{words} of sink {node.name}, which writes to {topics}"
             case ProcessorNode(operator=operator) if (
                 use := getattr(operator, "serde_use", None)
-            ) and (words := told(operator)):
+            ) and (words := missing_of(operator)):
                 yield f"{words} of processor {node.name}, {use}"
     for specs in (topology.stores, topology.global_stores):
         for spec in specs.values():
-            if spec.kind is not StoreKind.CUSTOM and (words := told(spec)):
+            if spec.kind is not StoreKind.CUSTOM and (words := missing_of(spec)):
                 users = [
                     name
                     for name, node in topology.nodes.items()

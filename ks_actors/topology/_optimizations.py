@@ -30,12 +30,12 @@ def optimization(value: Any) -> str:
     return ",".join(sorted(wanted)) or NONE
 
 
-def wanted_by(told: str) -> frozenset[str]:
+def wanted_by(text: str) -> frozenset[str]:
     """Return the optimizations that a setting's value selects."""
     return (
         frozenset()
-        if told == NONE
+        if text == NONE
         else frozenset(OPTIMIZATIONS)
-        if told == ALL
-        else frozenset(told.split(","))
+        if text == ALL
+        else frozenset(text.split(","))
     )

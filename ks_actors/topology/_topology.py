@@ -370,9 +370,9 @@ class Topology:
             for topic in node.topics
         }
         if None not in counts.values() and len(set(counts.values())) > 1:
-            told = ", ".join(f"{topic} ({count})" for topic, count in sorted(counts.items()))
+            text = ", ".join(f"{topic} ({count})" for topic, count in sorted(counts.items()))
             raise TopologyError(
-                f"topics that are joined have different numbers of partitions: {told}; "
+                f"topics that are joined have different numbers of partitions: {text}; "
                 "repartition them to the same number"
             )
         self._copartitioned.append(group)

@@ -140,7 +140,7 @@ async def test_a_new_owner_of_an_id_goes_on_with_the_completion_of_another(
     """A producer that is overtaken at it, or has died at it, has left the decision to the coordinator."""
     found = await left(log, commit=commit)
     overtaken = TransactionCoordinator(log._client, found.name, 60_000)
-    last = await overtaken.look()
+    last = await overtaken.describe()
     real = getattr(TransactionCoordinator, step)
 
     async def overtake(self: TransactionCoordinator, *arguments: Any, **options: Any) -> Any:
@@ -325,7 +325,7 @@ async def test_an_app_gets_on_whose_former_self_left_offsets_pending(believing_b
         directory.close()
         partitions = [TopicPartition(here.source, number) for number in range(PARTITIONS)]
         offsets = await fetch_committed(here.log._client, here.name, partitions)
-        last = await coordination.look()
+        last = await coordination.describe()
         await coordination.commit_offsets(last.identity, GroupMetadata(here.name, -1, ""), offsets)
         assert await fetch_unstable(here.log._client, here.name, partitions) == set(partitions)
         async with here.app("one"):

@@ -425,12 +425,12 @@ async def test_late_records_change_nothing(log: KafkaLog) -> None:
     event = await assigned(member)
     coordinator = member._member
     assert coordinator is not None
-    member._call_member(lambda coordinator: coordinator.let_go(-1, b"old"))
+    member._call_member(lambda coordinator: coordinator.continue_rebalance(-1, b"old"))
     member.rejoin(b"")
     (after,) = await settle(member)
     assert after.assignment.partitions == event.assignment.partitions
     await member.leave()
-    member._call_member(lambda coordinator: coordinator.let_go(7))
+    member._call_member(lambda coordinator: coordinator.continue_rebalance(7))
     member.post(member.on_lost, 7)
     await asyncio.sleep(0)
     with pytest.raises(LogClosed):

@@ -62,7 +62,7 @@ class Partition:
         self.unpacking = Unpacking(self._begin, lambda _: self.on_records.set())
         for chunk in chunks:
             assert self.source.add(chunk)
-        self.unpacking.look(self.source)
+        self.unpacking.start_next(self.source)
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         self.tasks.append(asyncio.ensure_future(work))
@@ -77,7 +77,7 @@ class Partition:
                 await soon(self.on_records.wait())
             fetched = self.source.read(limit)
             found += [] if fetched is None else fetched.batch.values
-            self.unpacking.look(self.source)
+            self.unpacking.start_next(self.source)
         return found
 
 
@@ -135,7 +135,7 @@ async def test_no_more_is_decompressed_than_is_about_to_be_read() -> None:
     done = chunk.unpacked_to
     assert done <= 1.5 * _unpacking.PIECE + largest < chunk.size / 2
     partition.source.read(1)
-    partition.unpacking.look(partition.source)
+    partition.unpacking.start_next(partition.source)
     assert chunk.unpacked_to == done
 
 
@@ -146,7 +146,7 @@ async def test_a_seek_meanwhile_makes_it_void(limit: int) -> None:
     (old,) = partition.tasks
     partition.source.move(6)
     assert partition.source.add(apart(batches(12)))
-    partition.unpacking.look(partition.source)
+    partition.unpacking.start_next(partition.source)
     assert await partition.values(limit) == wanted(12)[6:]
     await old
 
@@ -175,7 +175,7 @@ async def test_spoiled_bytes_are_told_of_at_their_offset(codec: int, limit: int,
                 await soon(partition.on_records.wait())
             fetched = partition.source.read(limit)
             found.extend([] if fetched is None else fetched.batch.values)
-            partition.unpacking.look(partition.source)
+            partition.unpacking.start_next(partition.source)
 
     with pytest.raises(LogCorrupted) as apart_from_it:
         await read()

@@ -43,7 +43,7 @@ def test_nothing_is_said_when_it_is_there_or_left_out_on_purpose(
     leave_out: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The switch in the environment is an answer to the warning."""
-    monkeypatch.setattr(_native, "_told", False)
+    monkeypatch.setattr(_native, "_warned", False)
     monkeypatch.setattr(_native, "HAS_KERNEL", not leave_out)
     if leave_out:
         monkeypatch.setenv(_native.WITHOUT, "1")

@@ -46,7 +46,7 @@ def leave_idle_partitions_out(patch: pytest.MonkeyPatch) -> None:
         return next(line for line in broker.lines if not line.out)
 
     def _to_ask(broker: FetchBroker, out: list[BrokerTurn]) -> dict[TopicPartition, PartitionReader]:
-        asked = out[0].session.told if out else {}
+        asked = out[0].session.sent_offsets if out else {}
         short = bool(out) and not out[0].long
         return {name: source for name, source in broker.wanted.items() if name not in asked and not (short and name in idle)}
 
@@ -59,7 +59,7 @@ def leave_idle_partitions_out(patch: pytest.MonkeyPatch) -> None:
 
     def note_idle(fetching: FetchLoop, broker: FetchBroker, line: BrokerTurn, response: Any) -> None:
         brought = {(topic, number) for topic, partitions in response.topics for number, *_, raw in partitions if raw}
-        for name in line.session.told:
+        for name in line.session.sent_offsets:
             (idle.discard if name in brought else idle.add)(name)
         take(fetching, broker, line, response)
 

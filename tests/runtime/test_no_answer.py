@@ -10,7 +10,7 @@ import pytest
 
 from actors.testing import VirtualLoop
 from ks_actors import LogError, LogTimeout
-from ks_actors.lifecycle._slow_log import LogRetries, NoAnswer, Outage, told
+from ks_actors.lifecycle._slow_log import LogRetries, NoAnswer, Outage, with_names
 from ks_actors.log import IsolationLevel, NewTopic, TopicPartition
 from ks_actors.log._retrying_log import patient
 from ks_actors.log.embedded import EmbeddedLog
@@ -183,7 +183,7 @@ def test_the_last_reason_is_told_and_each_attempt_logged(caplog: pytest.LogCaptu
 
 def test_many_names_are_counted() -> None:
     """An error about many partitions names the first five."""
-    assert told("for", [f"t-{number}" for number in range(7)]) == "for t-0, t-1, t-2, t-3, t-4 and 2 more"
+    assert with_names("for", [f"t-{number}" for number in range(7)]) == "for t-0, t-1, t-2, t-3, t-4 and 2 more"
 
 
 def test_an_outage_is_borne_from_the_first_failure_on() -> None:
@@ -245,7 +245,7 @@ def test_an_app_without_retries_makes_each_call_once() -> None:
 
 
 def test_an_abort_that_is_refused_for_long_fills_no_log(caplog: pytest.LogCaptureFixture) -> None:
-    """It is tried again each second, and told of ever more rarely; when it succeeds the app goes on."""
+    """A failed call is repeated each second, with ever fewer log lines; when it succeeds, the app continues."""
 
     async def test(harness: AppHarness) -> None:
         load = Load(harness, Random(1))

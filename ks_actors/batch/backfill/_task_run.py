@@ -128,7 +128,7 @@ class TaskRun:
                 for source in self._sources.values():
                     # Generators hold fetchers and files open until they are closed.
                     source.close()
-                self._let_go()
+                self._close_state()
 
     @property
     def processed(self) -> int:
@@ -145,9 +145,9 @@ class TaskRun:
                 runner.run(self._start())
                 self._task.close()
             finally:
-                self._let_go()
+                self._close_state()
 
-    def _let_go(self) -> None:
+    def _close_state(self) -> None:
         for stores in (self._stores, self._globals):
             if stores is not None:
                 stores.close(clean=False)
@@ -336,7 +336,7 @@ class TaskRun:
         task, name = self._task, str(self._work.task)
         positions, written = self._positions(), []
         task.close()
-        # Taken out, so that `_let_go` does not close them a second time, as unclean.
+        # Taken out, so that `_close_state` does not close them a second time, as unclean.
         stores, self._stores = self._stores, None
         if stores is not None:
             if self._snapshot is not None:

@@ -113,9 +113,9 @@ class StoreReader(DataSourceReader):
         if missing := [
             number for number in range(count) if number not in rows and self._pushed.wants(number)
         ]:
-            told = ", ".join(map(str, missing))
+            names = ", ".join(map(str, missing))
             raise ConfigError(
-                f"live: partitions {told} of store {place.store} are at none of "
+                f"live: partitions {names} of store {place.store} are at none of "
                 f"{', '.join(place.live)}: name all instances, with commas between them"
             )
         return [rows[number] for number in sorted(rows)]

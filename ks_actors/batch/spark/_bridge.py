@@ -152,7 +152,7 @@ class BatchBridge(Actor[BridgeMessage]):
             case InterruptJob():
                 self._interrupt(message.name)
             case LookAtJobs():
-                self._look()
+                self._check_progress()
             case JobsSeen():
                 self._tell_progress(message)
             case _:
@@ -295,7 +295,7 @@ class BatchBridge(Actor[BridgeMessage]):
 
     # --- progress ---------------------------------------------------------------------------------
 
-    def _look(self) -> None:
+    def _check_progress(self) -> None:
         watched = {name: job for name, job in self._jobs.items() if job.order.progress is not None}
         tags = {name: job.tag for name, job in watched.items()}
         if self._settings.connects:  # the job threads receive it from Spark Connect

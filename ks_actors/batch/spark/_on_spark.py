@@ -56,10 +56,10 @@ async def on_spark(
     engine = await asyncio.to_thread(_engine)
     plan, loop = recipe.plan, asyncio.get_running_loop()
 
-    def told(done: list[TaskDone]) -> None:
+    def report(done: list[TaskDone]) -> None:
         loop.call_soon_threadsafe(tell, progress, plan, tuple(done))
 
-    run = engine.SparkRun(recipe, address, directory, snapshot_uri, told)
+    run = engine.SparkRun(recipe, address, directory, snapshot_uri, report)
     name = f"backfill-{recipe.config.application_id}-{uuid.uuid4().hex[:8]}"
     async with System("backfill") as system:
         bridge = (

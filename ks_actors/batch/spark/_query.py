@@ -70,7 +70,7 @@ class StreamingQuery(Actor[QueryMessage]):
         self._query: Any = None
         self._over: bool = False
         self._looking: bool = False
-        self._told: str = ""
+        self._last_reported: str = ""
 
     async def signal(self, signal: Signal) -> None:
         """Start the query on Started; stop it on Stopping."""
@@ -91,7 +91,9 @@ class StreamingQuery(Actor[QueryMessage]):
             case LookAtQuery():
                 if not self._looking:
                     self._looking = True
-                    self.ctx.pipe(self.ctx.blocking(self._look), lambda seen: seen, QueryBroken)
+                    self.ctx.pipe(
+                        self.ctx.blocking(self._check_progress), lambda seen: seen, QueryBroken
+                    )
             case QuerySeen():
                 self._seen(message)
             case QueryBroken():
@@ -102,8 +104,8 @@ class StreamingQuery(Actor[QueryMessage]):
     def _seen(self, seen: QuerySeen) -> None:
         self._looking = False
         progress = seen.progress
-        if progress is not None and progress["timestamp"] != self._told:
-            self._told = progress["timestamp"]
+        if progress is not None and progress["timestamp"] != self._last_reported:
+            self._last_reported = progress["timestamp"]
             rows, rate = (
                 progress.get("numInputRows") or 0,
                 progress.get("processedRowsPerSecond") or 0.0,
@@ -156,7 +158,7 @@ class StreamingQuery(Actor[QueryMessage]):
             failed = self._translated(error)
             raise failed from failed.__cause__
 
-    def _look(self) -> QuerySeen:
+    def _check_progress(self) -> QuerySeen:
         try:
             return self._seen_now()
         except Exception as error:  # noqa: BLE001 - as above

@@ -38,13 +38,13 @@ class SparkRun:
         address: LogAddress,
         directory: Path,
         snapshot_uri: str | None,
-        told: Callable[[list[TaskDone]], None],
+        report: Callable[[list[TaskDone]], None],
     ) -> None:
         self._recipe = recipe
         self._address = address
         self._directory = directory
         self._uri = snapshot_uri
-        self._told = told
+        self._report = report
         self.done: list[TaskDone] = []
 
     def run(self, spark: Any) -> SnapshotManifest | None:
@@ -59,7 +59,7 @@ class SparkRun:
         try:
             for number, stage in enumerate(recipe.plan.stages):
                 self._run_stage(spark, number, stage, shipped, snapshot)
-                self._told(self.done)
+                self._report(self.done)
             return None if snapshot is None else commit_snapshot(snapshot, self.done)
         except BaseException:
             if snapshot is not None:

@@ -41,21 +41,21 @@ Operation: TypeAlias = Literal[
 class Faults:
     """Injected errors by operation, in order, and the events that held operations wait for."""
 
-    __slots__ = ("_after", "_before", "_held")
+    __slots__ = ("_after", "_before", "_blocked")
 
     def __init__(self) -> None:
         self._before: dict[str, deque[Exception]] = {}
         self._after: dict[str, deque[Exception]] = {}
-        self._held: dict[str, asyncio.Event] = {}
+        self._blocked: dict[str, asyncio.Event] = {}
 
     def hold(self, operation: Operation) -> asyncio.Event:
         """Make calls of `operation` wait at their start until the returned event is set."""
-        self._held[operation] = event = asyncio.Event()
+        self._blocked[operation] = event = asyncio.Event()
         return event
 
     async def wait(self, operation: Operation) -> None:
         """Wait while the operation is held."""
-        if self._held and (event := self._held.get(operation)) is not None:
+        if self._blocked and (event := self._blocked.get(operation)) is not None:
             await event.wait()
 
     def order(self, operation: Operation, error: Exception, *, times: int, after: bool) -> None:

@@ -97,7 +97,7 @@ class EmbeddedMembership:
         self._on_close = closed
         self._seen: GroupMetadata = GroupMetadata(group.group_id, -1, "")
         # Partitions of the last Assigned that was read; None when none is in effect.
-        self._held: tuple[TopicPartition, ...] | None = None
+        self._owned: tuple[TopicPartition, ...] | None = None
         self._events: deque[MembershipEvent | Exception] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._closed = False
@@ -125,7 +125,7 @@ class EmbeddedMembership:
             raise event
         if isinstance(event, Assigned):
             self._seen = event.group
-            self._held = event.assignment.partitions
+            self._owned = event.assignment.partitions
         return event
 
     def _check(self) -> None:
@@ -155,7 +155,7 @@ class EmbeddedMembership:
             if topics is not None:
                 self.topics = frozenset(topics)
             self.awaited = False
-            self._held = None
+            self._owned = None
             self._group.proceed()
 
     def rejoin(self, user_data: bytes, topics: Collection[str] | None = None, /) -> None:
@@ -248,9 +248,9 @@ class EmbeddedMembership:
         """
         self.given = None
         self._drop_unread(Assigned)
-        if self._held is not None and not self.away:
+        if self._owned is not None and not self.away:
             self.awaited = True
-            self._tell(Revoked(self._held))
+            self._tell(Revoked(self._owned))
 
     def assign(self, generation: int, assignment: MemberAssignment) -> None:
         """Receive partitions."""
@@ -267,11 +267,11 @@ class EmbeddedMembership:
         `fenced`: a member with the same instance id has replaced this one.
         """
         self._drop_unread(Assigned, Revoked)
-        held, self._held = self._held, None
+        owned, self._owned = self._owned, None
         self.awaited = False
         self._lease.end()
         self._lease.lost()
-        self._tell(Lost(held or (), fenced))
+        self._tell(Lost(owned or (), fenced))
 
     def fail(self, error: Exception) -> None:
         """Receive an error."""

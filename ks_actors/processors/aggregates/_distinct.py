@@ -96,7 +96,7 @@ class IdentitySerde(Serde[tuple[Any, Any]]):
 
     def serializer(self, topic: str, *, is_key: bool = False) -> Callable[[tuple[Any, Any]], bytes]:
         """Return the function for `topic`, around the inner serdes'."""
-        first = self._told().serializer(topic, is_key=is_key)
+        first = self._known_serde().serializer(topic, is_key=is_key)
         second = self._part.serializer(topic, is_key=is_key)
 
         def serialize(identity: tuple[Any, Any]) -> bytes:
@@ -109,7 +109,7 @@ class IdentitySerde(Serde[tuple[Any, Any]]):
         self, topic: str, *, is_key: bool = False
     ) -> Callable[[bytes], tuple[Any, Any]]:
         """Return the function for `topic`, around the inner serdes'."""
-        first = self._told().deserializer(topic, is_key=is_key)
+        first = self._known_serde().deserializer(topic, is_key=is_key)
         second = self._part.deserializer(topic, is_key=is_key)
 
         def deserialize(data: bytes) -> tuple[Any, Any]:
@@ -120,7 +120,7 @@ class IdentitySerde(Serde[tuple[Any, Any]]):
 
         return deserialize
 
-    def _told(self) -> Serde[Any]:
+    def _known_serde(self) -> Serde[Any]:
         if self.inner is None:
             raise SerializationError(
                 "no serde is known for the keys of distinct records: name it where the stream "

@@ -59,18 +59,18 @@ def held_back(
     context: NodeContext,
     origins: Origins,
     store: BufferForOperators,
-    told: Callable[[Any], Any] = _itself,
+    key_of: Callable[[Any], Any] = _itself,
 ) -> Iterator[tuple[Any, Any]]:
     """Iterate over the records that a node holds back in a store of its own, by key.
 
     An unreadable one is deleted after the processing handler was asked about it, under the key that
-    `told` returns. Raises ProcessingFailed when a key cannot be read, or none of the restored
+    `key_of` returns. Raises ProcessingFailed when a key cannot be read, or none of the restored
     records.
     """
     try:
         for key, value in store.all_there_is():
             if isinstance(value, SerializationError):
-                unreadable(context, origins, value, told(key), context.stream_time())
+                unreadable(context, origins, value, key_of(key), context.stream_time())
                 store.put(key, None)
             else:
                 yield key, value

@@ -40,7 +40,7 @@ class ChangeSerde(Serde[Change]):
 
     def serializer(self, topic: str, *, is_key: bool = False) -> Callable[[Change], bytes]:
         """Return the function for `topic`, around the inner serde's."""
-        write = self._told().serializer(topic, is_key=is_key)
+        write = self._known_serde().serializer(topic, is_key=is_key)
 
         def serialize(change: Change) -> bytes:
             new, old = change
@@ -57,7 +57,7 @@ class ChangeSerde(Serde[Change]):
 
     def deserializer(self, topic: str, *, is_key: bool = False) -> Callable[[bytes], Change]:
         """Return the function for `topic`, around the inner serde's."""
-        read = self._told().deserializer(topic, is_key=is_key)
+        read = self._known_serde().deserializer(topic, is_key=is_key)
 
         def deserialize(data: bytes) -> Change:
             flag = data[-1] if data else -1
@@ -80,7 +80,7 @@ class ChangeSerde(Serde[Change]):
 
         return deserialize
 
-    def _told(self) -> Serde[Any]:
+    def _known_serde(self) -> Serde[Any]:
         if self.inner is None:
             raise SerializationError(
                 "the values of a grouped table have no serde: give Grouped(key, value), or set "

@@ -49,7 +49,7 @@ class HeldSerde(Serde[Held]):
 
     def serializer(self, topic: str, *, is_key: bool = False) -> Callable[[Held], bytes]:
         """Return the function for `topic`, around the inner serde's."""
-        write = self._told().serializer(topic, is_key=is_key)
+        write = self._known_serde().serializer(topic, is_key=is_key)
 
         def sized(value: Any) -> bytes:
             return _NULL_LENGTH if value is None else _prefixed(write(value))
@@ -79,7 +79,7 @@ class HeldSerde(Serde[Held]):
 
     def deserializer(self, topic: str, *, is_key: bool = False) -> Callable[[bytes], Held]:
         """Return the function for `topic`, around the inner serde's."""
-        read = self._told().deserializer(topic, is_key=is_key)
+        read = self._known_serde().deserializer(topic, is_key=is_key)
 
         def deserialize(data: bytes) -> Held:
             try:
@@ -113,7 +113,7 @@ class HeldSerde(Serde[Held]):
 
         return deserialize
 
-    def _told(self) -> Serde[Any]:
+    def _known_serde(self) -> Serde[Any]:
         if self.inner is None:
             raise SerializationError(
                 "the values of a suppressed table have no serde: give it upstream, or set the "

@@ -28,9 +28,9 @@ def undrained(tasks: Collection[Task], seconds: float) -> TaskTimeout:
     busy = {str(task.id): ", ".join(task.busy_nodes()) for task in tasks if task.in_flight}
     held = {str(task.id): task.held for task in tasks if task.held}
     if held and not busy:
-        told = "; ".join(f"task {task} holds {count}" for task, count in held.items())
+        text = "; ".join(f"task {task} holds {count}" for task, count in held.items())
         return TaskTimeout(
-            f"caches still held updates {seconds:g} s after the commit had begun: {told}"
+            f"caches still held updates {seconds:g} s after the commit had begun: {text}"
         )
     if not busy:
         return TaskTimeout(
@@ -38,10 +38,10 @@ def undrained(tasks: Collection[Task], seconds: float) -> TaskTimeout:
             "has records in flight: the event loop was kept busy, or a worker did not return its "
             "task. Look for functions that do not return, or raise max_drain_ms"
         )
-    told = "; ".join(f"task {task} at {nodes}" for task, nodes in busy.items())
+    text = "; ".join(f"task {task} at {nodes}" for task, nodes in busy.items())
     return TaskTimeout(
         f"asynchronous processors still had records in flight {seconds:g} s after the commit had "
-        f"begun: {told}. If calls may take so long, raise max_drain_ms; if not, give them a "
+        f"begun: {text}. If calls may take so long, raise max_drain_ms; if not, give them a "
         "shorter timeout_ms"
     )
 

@@ -63,14 +63,14 @@ class GlobalStores:
         assert stores is not None
         self.stores: TaskStores = stores
 
-    async def look(self, log: Log, isolation: IsolationLevel) -> None:
+    async def fetch_offsets(self, log: Log, isolation: IsolationLevel) -> None:
         """Look up the current offsets of the topics. Raises the log's errors."""
         partitions = [partition for own in self.topics.values() for partition in own]
         self.begins = await log.begin_offsets(partitions)
         self.ends = await log.end_offsets(partitions, isolation)
 
     def open(self) -> None:
-        """Open the stores and set the start positions; call `look` first. Blocks.
+        """Open the stores and set the start positions; call `fetch_offsets` first. Blocks.
 
         Raises errors of the stores.
         """

@@ -71,7 +71,7 @@ class AssignmentCheck:
         first = self._first.get(partition.topic)
         return first is not None and partition.partition >= first
 
-    async def look(self, tasks: Iterable[TaskId], log: Log) -> None:
+    async def refresh_sizes(self, tasks: Iterable[TaskId], log: Log) -> None:
         """Ask the log for the sizes of topics that have grown.
 
         A topic has grown when a task number is beyond all known sizes.

@@ -58,7 +58,7 @@ class Handover:
             )
         except Exception as error:  # noqa: BLE001 - rolled back: the next owner starts there
             _log.warning("the commit before a rebalance failed: %s", error)
-        await self._look()
+        await self._ask_offsets()
 
     async def give_up(
         self, tasks: frozenset[TaskId], standbys: frozenset[TaskId], number: int
@@ -127,7 +127,7 @@ class Handover:
         await self._wait(
             "a handover", "stores to be closed", self._state.ask(m.CloseStores, tasks, clean=True)
         )
-        await self._look()
+        await self._ask_offsets()
 
     async def lose_all(self, cause: Exception) -> bool:
         """Drop all tasks as they are; return whether a commit has succeeded since the last time.
@@ -159,10 +159,10 @@ class Handover:
             "stores to be closed",
             self._state.ask(m.CloseStores, None, clean=False, standbys=False),
         )
-        await self._look()
+        await self._ask_offsets()
         return made_progress
 
-    async def _look(self) -> None:
+    async def _ask_offsets(self) -> None:
         self.offsets = await self._wait(
             "the progress of restoring", "how far the state is", self._state.ask(m.AskOffsets)
         )

@@ -51,10 +51,10 @@ class GroupView:
                 self._task_of[partition] = task
         return tasks
 
-    async def look(self, standbys: Iterable[TaskId], log: Log) -> None:
+    async def refresh_sizes(self, standbys: Iterable[TaskId], log: Log) -> None:
         """Look up the sizes of these tasks' topics where they have grown."""
         if self._assignment_check is not None:
-            await self._assignment_check.look(standbys, log)
+            await self._assignment_check.refresh_sizes(standbys, log)
 
     def was_added(self, partition: TopicPartition) -> bool:
         """Return whether a partition was added to its topic while this instance runs."""

@@ -62,7 +62,7 @@ async def begin_positions(
     the sizes of topics of `standbys` as well. Deleted topics that matched a pattern are left out:
     the group will assign without them.
     """
-    await group.look(standbys, log)
+    await group.refresh_sizes(standbys, log)
     wanted = [partition for partitions in tasks.values() for partition in partitions]
     for attempt in range(_LOOKS):
         try:

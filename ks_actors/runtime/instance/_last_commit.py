@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Final, final
 
 from ks_actors._errors import IllegalGeneration, TaskMigrated, TransactionAborted
-from ks_actors.lifecycle import ROLLED_BACK, told, try_step
+from ks_actors.lifecycle import ROLLED_BACK, try_step, with_names
 from ks_actors.runtime import messages as m
 
 if TYPE_CHECKING:
@@ -118,5 +118,6 @@ class LastCommit:
         _log.warning(
             "the app closes without a last commit of %s: it did not complete in the %g s that "
             "closing may take (close_timeout_ms)%s. %s",
-            told("tasks", tasks) if tasks else "its tasks", self._closing.seconds, reason, fate,
+            with_names("tasks", tasks) if tasks else "its tasks",
+            self._closing.seconds, reason, fate,
         )  # fmt: skip

@@ -266,7 +266,7 @@ class Wiring:
     async def _start_globals(self, context: Context[Any]) -> None:
         assert self._shared is not None
         stores = GlobalStores(self._setup, self._directory.path, self._shared)
-        await stores.look(self._log, self._isolation)
+        await stores.fetch_offsets(self._log, self._isolation)
         # Shield this: once opened, the stores need an owner.
         ref = await shielded(self._open_globals(context, stores))
         # Without a limit: a large table takes its time, and processing with half of it gives wrong

@@ -96,7 +96,7 @@ class DeadLetterWriter:
                     f"the log refused dead letters: {why}", topic=topic, partition=number
                 ) from why
             rest += found.rest
-            letters += [letter for _, told in found.dropped for letter in told]
+            letters += [letter for _, its_letters in found.dropped for letter in its_letters]
         return rest + await self._placed([_as_outgoing(letter) for letter in letters])
 
     async def _placed(self, letters: Sequence[Outgoing]) -> list[Outgoing]:

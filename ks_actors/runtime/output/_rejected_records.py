@@ -46,8 +46,8 @@ class Refused:
         for batch in self._batches:
             keep = [first + index not in letters for index in range(len(batch))]
             self.dropped += [
-                ((batch.keys[n - first], batch.values[n - first]), told)
-                for n, told in letters.items()
+                ((batch.keys[n - first], batch.values[n - first]), its_letters)
+                for n, its_letters in letters.items()
                 if 0 <= n - first < len(batch)
             ]
             if any(keep):

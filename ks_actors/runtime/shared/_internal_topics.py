@@ -147,9 +147,9 @@ async def _check_sinks(
     if missing:
         # As for sources.
         await log.describe_topics(missing, configs=False)
-        told = ", ".join(f"{topic} ({', '.join(writers[topic])})" for topic in missing)
+        text = ", ".join(f"{topic} ({', '.join(writers[topic])})" for topic in missing)
         raise MissingSinkTopics(
-            f"the app writes to topics that do not exist: {told}; create them with the number of "
+            f"the app writes to topics that do not exist: {text}; create them with the number of "
             "partitions that you want: the app creates only its internal topics, and brokers are "
             "not asked to create others (auto.create.topics.enable)"
         )
@@ -275,9 +275,9 @@ def _align_copartitioned(
                 topic: counts[topic] for topic in group if topic not in internal and topic in counts
             }
             if len(set(own.values())) > 1:
-                told = ", ".join(f"{topic} has {count}" for topic, count in sorted(own.items()))
+                text = ", ".join(f"{topic} has {count}" for topic, count in sorted(own.items()))
                 raise TopologyError(
-                    f"topics that are joined must have the same number of partitions, but {told}: "
+                    f"topics that are joined must have the same number of partitions, but {text}: "
                     "repartition one of them, or join with a global table"
                 )
             fixed = max(

@@ -64,10 +64,10 @@ def misfits(wanted: NewTopic, found: Mapping[str, str]) -> list[str]:
     its topics by them at the start. Two rules are milder here: users' own settings count as wanted,
     and a size limit that brokers set for all topics is ignored.
     """
-    told: list[str] = []
+    problems: list[str] = []
 
     def note(name: str, needed: str) -> None:
-        told.append(f"{wanted.name} has {name}={found[name]} and needs {needed}")
+        problems.append(f"{wanted.name} has {name}={found[name]} and needs {needed}")
 
     policies = _policies(wanted.configs.get("cleanup.policy", "delete"))
     there = _policies(found["cleanup.policy"]) if "cleanup.policy" in found else policies
@@ -83,7 +83,7 @@ def misfits(wanted: NewTopic, found: Mapping[str, str]) -> list[str]:
     lag = wanted.configs.get("min.compaction.lag.ms")
     if lag is not None and _less(found.get("min.compaction.lag.ms"), lag):
         note("min.compaction.lag.ms", f"{lag} or more")
-    return told
+    return problems
 
 
 def _policies(text: str) -> frozenset[str]:

@@ -99,14 +99,14 @@ class BootstrapPlan:
             specs = {spec.name: spec for spec in self.specs(task)}
             stores = tasks[str(task)].stores if str(task) in tasks else {}
             lacking = tasks[str(task)].left_out if str(task) in tasks else {}
-            if told := sorted(
+            if listed := sorted(
                 f"{name} ({_LACKING[lacking[name]]})"
                 for name in specs.keys() - stores.keys()
                 if name in lacking
             ):
                 raise SnapshotRefused(
                     f"{place} was taken without some stores of task {task}, so their state cannot "
-                    f"be loaded: {', '.join(told)}"
+                    f"be loaded: {', '.join(listed)}"
                 )
             if specs.keys() != stores.keys():
                 raise SnapshotRefused(
@@ -133,13 +133,13 @@ class BootstrapPlan:
         repartition topics belong to no snapshot and are skipped. Raises SnapshotRefused when
         positions are missing, unknown or out of range.
         """
-        told = {
+        listed = {
             TopicPartition(position.topic, position.partition): position
             for task in self.snapshot.manifest.tasks.values()
             for position in task.positions
         }
         place, found = self.snapshot.place, dict[TopicPartition, OffsetAndMetadata]()
-        if unknown := sorted(told.keys() - set(self.sources)):
+        if unknown := sorted(listed.keys() - set(self.sources)):
             raise SnapshotRefused(
                 f"{place} has positions of partitions that this topology does not read: "
                 f"{', '.join(map(str, unknown))}"
@@ -147,7 +147,7 @@ class BootstrapPlan:
         internal = {self._setup.topic(name) for name in self._setup.topology.internal_topics}
         for partition in self.sources:
             begin, end = ranges[partition]
-            position = told.get(partition)
+            position = listed.get(partition)
             if position is None and partition.topic not in internal:
                 raise SnapshotRefused(
                     f"{place} has no position for {partition}, which this topology reads"

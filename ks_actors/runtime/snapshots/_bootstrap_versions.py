@@ -34,9 +34,9 @@ def by_time(rows: Callable[[], Iterator[Batch]], at_once: int = AT_ONCE) -> Iter
     for low, high in pairwise([*bounds, _FOREVER]):
         found = []
         for batch in rows():
-            for key, value, told in zip(batch.keys, batch.values, batch.timestamps, strict=True):
-                if low <= (time := _since(told)) < high:
-                    found.append((time, key[:-_VERSION], value if told >= 0 else None))
+            for key, value, stamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
+                if low <= (time := _since(stamp)) < high:
+                    found.append((time, key[:-_VERSION], value if stamp >= 0 else None))
         found.sort(key=lambda row: row[:2])
         for start in range(0, len(found), _SLICE):
             part = found[start : start + _SLICE]
@@ -47,6 +47,6 @@ def by_time(rows: Callable[[], Iterator[Batch]], at_once: int = AT_ONCE) -> Iter
             )
 
 
-def _since(told: int) -> int:
+def _since(stamp: int) -> int:
     """Return the start of a version's validity; timestamps below 0 encode it for a deletion."""
-    return told if told >= 0 else -1 - told
+    return stamp if stamp >= 0 else -1 - stamp

@@ -118,10 +118,12 @@ class SnapshotSource:
         if snapshot is not None and memory:
             await self._fill_all(entry, snapshot, memory, blocking)
         if snapshot is not None and entry.loaded is not None:
-            told = snapshot.manifest.tasks[str(entry.task)].positions
+            positions = snapshot.manifest.tasks[str(entry.task)].positions
             entry.stores.positions.advance(
                 entry.loaded.rows,
-                contained({TopicPartition(one.topic, one.partition): one.offset for one in told}),
+                contained(
+                    {TopicPartition(one.topic, one.partition): one.offset for one in positions}
+                ),
             )
 
     async def _begin(

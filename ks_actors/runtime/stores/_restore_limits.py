@@ -41,7 +41,7 @@ class Limits:
         """Return the changelogs that have limits."""
         return [changelog for changelog in changelogs if changelog.topic in self._topics]
 
-    async def look(self, changelogs: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    async def fetch(self, changelogs: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the current limits of those that have one. Raises the log's errors."""
         wanted = self.among(changelogs)
         found = await self._membership().committed(wanted) if wanted else {}

@@ -153,7 +153,7 @@ class Restorer(Actor[RestorerMessage]):
         # Include open transactions. The transaction behind the committed offsets may lack its
         # commit marker in some partitions. There the read-committed end is still before it.
         ends = await self._log.end_offsets(order.changelogs, IsolationLevel.READ_UNCOMMITTED)
-        return m.ChangelogEnds(order, begins, ends, await self._limits.look(order.changelogs))
+        return m.ChangelogEnds(order, begins, ends, await self._limits.fetch(order.changelogs))
 
     def _begin(self, found: m.ChangelogEnds) -> None:
         order = found.order
@@ -161,8 +161,8 @@ class Restorer(Actor[RestorerMessage]):
             # The task was closed meanwhile, or has a newer order.
             return
         starts = {
-            changelog: self._positions.get(changelog, told)
-            for changelog, told in order.changelogs.items()
+            changelog: self._positions.get(changelog, offset)
+            for changelog, offset in order.changelogs.items()
         }
         starts = {one: self._after_marker(at, found.begins[one]) for one, at in starts.items()}
         beyond = {
@@ -237,7 +237,7 @@ class Restorer(Actor[RestorerMessage]):
         ]
         if not self._looking_up and self._limits.among(followed):
             self._looking_up = True
-            self.ctx.pipe(self._limits.look(followed), m.LimitsKnown, _no_limits)
+            self.ctx.pipe(self._limits.fetch(followed), m.LimitsKnown, _no_limits)
 
     def _note_limits(self, found: m.LimitsKnown) -> None:
         self._looking_up = False
@@ -258,7 +258,7 @@ class Restorer(Actor[RestorerMessage]):
         """
         here = {changelog: self._positions[changelog] for changelog in self._ends}
         if here and here == self._last_positions and self._unacknowledged <= _AHEAD:
-            told = "; ".join(
+            text = "; ".join(
                 f"{changelog} of task {self._task_of[changelog]} at {at} of {self._ends[changelog]}"
                 for changelog, at in here.items()
             )
@@ -266,7 +266,7 @@ class Restorer(Actor[RestorerMessage]):
                 "restoring has waited for %g s: the records that follow are not committed yet, or "
                 "the log does not answer: %s",
                 _PROGRESS_SECONDS,
-                told,
+                text,
             )
         self._last_positions = here
 

@@ -41,12 +41,12 @@ class ReadElsewhere(NamedTuple):
         )
 
     def __str__(self) -> str:
-        told = [] if self.assigned else ["the group is assigning its tasks"]
+        parts = [] if self.assigned else ["the group is assigning its tasks"]
         if self.unread:
-            told.append(f"no member of the group reads {_named(self.unread)}")
+            parts.append(f"no member of the group reads {_named(self.unread)}")
         if self.others:
-            told.append(f"other members of the group have not committed {_named(self.others)}")
-        return "; ".join(told)
+            parts.append(f"other members of the group have not committed {_named(self.others)}")
+        return "; ".join(parts)
 
 
 @final
@@ -99,7 +99,7 @@ class Coverage:
             else {}
         )
 
-    async def look(self) -> ReadElsewhere:
+    async def read_elsewhere(self) -> ReadElsewhere:
         """Ask the log for all partitions, their owners, and their uncommitted offsets.
 
         Raises LogError.

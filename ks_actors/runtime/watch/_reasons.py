@@ -78,13 +78,13 @@ class Reasons:
             )
         if not held.is_open:
             return Why.RESTORING, "its stores are being opened"
-        told = []
+        text = []
         for changelog, end in () if restorer is None else restorer._ends.items():
             if restorer is not None and restorer._task_of.get(changelog) == place.task_id:
-                told.append(f"{changelog} at {restorer._positions.get(changelog)} of {end}")
+                text.append(f"{changelog} at {restorer._positions.get(changelog)} of {end}")
         return (
             Why.RESTORING,
-            f"its stores are being restored{': ' if told else ''}{', '.join(told)}{self._away()}",
+            f"its stores are being restored{': ' if text else ''}{', '.join(text)}{self._away()}",
         )
 
     def _failed(self, task: Task, manager: TaskManager, poller: Poller) -> Reason | None:
@@ -251,17 +251,17 @@ class Reasons:
 
     def _why_missing(self, other: RecordQueue, poller: Poller) -> str:
         if other.lag is None:
-            told = "and it is not known whether the log has more of it"
+            text = "and it is not known whether the log has more of it"
         elif other.lag:
-            told = f"and the log has {other.lag} more offsets of it, which are not fetched yet"
+            text = f"and the log has {other.lag} more offsets of it, which are not fetched yet"
         else:
             return (
                 "and records of it may come within max_task_idle_ms "
                 f"({self._config.max_task_idle_ms} ms)"
             )
         if other.partition in poller._stopped:
-            return f"{told}: its fetching has stopped, {self._buffers()}"
-        return f"{told}{self._away()}"
+            return f"{text}: its fetching has stopped, {self._buffers()}"
+        return f"{text}{self._away()}"
 
     def _unfetched(self, place: PartitionState, poller: Poller) -> Reason:
         if place.partition in poller._stopped:

@@ -27,7 +27,7 @@ class StandstillSince:
     none do.
     """
 
-    __slots__ = ("absent", "furthest", "last", "moves", "since", "still", "told")
+    __slots__ = ("absent", "furthest", "last", "moves", "since", "still", "warnings")
 
     def __init__(self, place: PartitionState, now: float) -> None:
         self.furthest: int = -1 if place.position is None else place.position
@@ -38,7 +38,7 @@ class StandstillSince:
         # Whether it has moved between the last two looks, even back to a position from before a
         # failure.
         self.moves: bool = False
-        self.told: int = 0
+        self.warnings: int = 0
 
 
 class Found(NamedTuple):
@@ -80,7 +80,7 @@ class StandstillTimes:
         self._seen.clear()
         self._calls.clear()
 
-    def look(self, ends: Mapping[TopicPartition, int], now: float) -> list[Found]:
+    def update(self, ends: Mapping[TopicPartition, int], now: float) -> list[Found]:
         """Return all partitions with their standstills.
 
         Log those that have resumed after a warning.
@@ -107,10 +107,10 @@ class StandstillTimes:
                 and place.task.draining.room() == 0
             )
             found.append(
-                Found(place, still, _told(slow) if slow is not None and (here or full) else "")
+                Found(place, still, _slow_text(slow) if slow is not None and (here or full) else "")
             )
         for (task, partition), still in before.items():
-            if still.told and still.since is not None and (task, partition) not in self._seen:
+            if still.warnings and still.since is not None and (task, partition) not in self._seen:
                 _log.info(
                     "%s of task %s is no longer on this instance, after it had waited for %.0f s",
                     partition,
@@ -154,14 +154,14 @@ class StandstillTimes:
             or (self._unknown(still, place, now) if place.lag is None else place.lag > 0)
         )
         if still.since is not None and (not waits or (goes_on and call is None)):
-            if still.told:
+            if still.warnings:
                 _log.info(
                     "%s of task %s continues, after it had waited for %.0f s",
                     place.partition,
                     place.task_id,
                     now - still.since,
                 )
-            still.since, still.told = None, 0
+            still.since, still.warnings = None, 0
         if waits and still.since is None:
             still.since = (
                 call.since
@@ -188,7 +188,7 @@ class StandstillTimes:
         )
 
 
-def _told(slow: _UnderWay) -> str:
+def _slow_text(slow: _UnderWay) -> str:
     return (
         f"a call of the asynchronous processor {slow.node} has not returned, for {where(slow.call)}"
     )

@@ -35,12 +35,12 @@ class UnreadPartitions:
     def __init__(self, bound: float) -> None:
         self._bound: float = bound
         self._found: dict[TopicPartition, NotAssigned] = {}
-        self._told: dict[TopicPartition, int] = {}
+        self._warnings: dict[TopicPartition, int] = {}
 
     def forget(self) -> None:
         """Start over."""
         self._found.clear()
-        self._told.clear()
+        self._warnings.clear()
 
     def note(self, lags: Mapping[TopicPartition, int], now: float) -> None:
         """Note the partitions that no member reads now, with the number of offsets that wait.
@@ -52,7 +52,7 @@ class UnreadPartitions:
             since = before[partition].since if partition in before else now
             self._found[partition] = NotAssigned(since, lag)
         for partition in before.keys() - lags.keys():
-            if self._told.pop(partition, 0):
+            if self._warnings.pop(partition, 0):
                 _log.info(
                     "%s is read again, or has no more records, after it had no reader for %.0f s",
                     partition,
@@ -81,10 +81,10 @@ class UnreadPartitions:
         due = [
             partition
             for partition, one in stalled.items()
-            if now - one.since >= self._bound * 2 ** self._told.get(partition, 0)
+            if now - one.since >= self._bound * 2 ** self._warnings.get(partition, 0)
         ]
         for partition in due:
-            self._told[partition] = self._told.get(partition, 0) + 1
+            self._warnings[partition] = self._warnings.get(partition, 0) + 1
         if due:
             longest = max(now - stalled[partition].since for partition in due)
             names = ", ".join(

@@ -148,7 +148,7 @@ class Watch(Actor[WatchMessage]):
             self._stills.forget()
             self._unread.forget()
         self._was_paused = paused
-        found = self._stills.look(self._ends, now)
+        found = self._stills.update(self._ends, now)
         waiting = [] if paused else [one for one in found if one.still.since is not None]
         stalled = [
             one
@@ -163,7 +163,7 @@ class Watch(Actor[WatchMessage]):
         )
         metrics.stalled_partitions = len(stalled) + self._unread.tell(unread, now)
         # Warn after 1, 2, 4, ... times the bound: a long stall must not flood the log.
-        due = [one for one in stalled if one.waited(now) >= self._bound * 2**one.still.told]
+        due = [one for one in stalled if one.waited(now) >= self._bound * 2**one.still.warnings]
         for one in due[:_LINES]:
             self._tell(one, now)
         self._tell_of_others(due[_LINES:])
@@ -172,7 +172,7 @@ class Watch(Actor[WatchMessage]):
             self._ask_group()
 
     def _tell(self, one: Found, now: float) -> None:
-        one.still.told += 1
+        one.still.warnings += 1
         place = one.place
         reason, text = self._reasons.of(place, one.call)
         behind = "an unknown number of" if place.lag is None else place.lag
@@ -187,7 +187,7 @@ class Watch(Actor[WatchMessage]):
         if not others:
             return
         for one in others:
-            one.still.told += 1
+            one.still.warnings += 1
         names = ", ".join(str(one.place.partition) for one in others[:_NAMES])
         more = ", …" if len(others) > _NAMES else ""
         _log.warning(
@@ -226,12 +226,12 @@ class Watch(Actor[WatchMessage]):
         A task that waits only for records has one entry.
         """
         now = self.ctx.time()
-        found = self._stills.look(self._ends, now)
+        found = self._stills.update(self._ends, now)
         waits = [self._wait(one, now) for one in found if one.still.since is not None]
-        told = {wait.task for wait in waits}
+        warnings = {wait.task for wait in waits}
         for one in found:
-            if one.place.task_id not in told:
-                told.add(one.place.task_id)
+            if one.place.task_id not in warnings:
+                warnings.add(one.place.task_id)
                 waits.append(self._idle(one, now))
         return (*sorted(waits, key=_order), *self._nobodys(now))
 

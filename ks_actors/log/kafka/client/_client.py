@@ -163,7 +163,7 @@ class KafkaClient:
                         return await attempt()
                     except Unavailable as error:
                         last = error
-                        if not error.told:
+                        if not error.reported:
                             refusals.note(error, asyncio.get_running_loop().time())
                         if error.soon:
                             # Such errors usually pass within milliseconds, so start with short

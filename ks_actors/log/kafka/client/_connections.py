@@ -42,7 +42,7 @@ class Unavailable(LogError):
 
     With `refresh` a retry needs a new lookup of leaders and coordinators first. With `soon` it is
     worth an immediate retry. With `away` there was no connection, so no request was sent. With
-    `told` the failure is already logged.
+    `reported` the failure is already logged.
     """
 
     def __init__(
@@ -52,10 +52,10 @@ class Unavailable(LogError):
         refresh: bool = True,
         soon: bool = False,
         away: bool = False,
-        told: bool = False,
+        reported: bool = False,
     ) -> None:
         super().__init__(message)
-        self.told: bool = told
+        self.reported: bool = reported
         self.refresh: bool = refresh
         self.soon: bool = soon
         self.away: bool = away
@@ -179,7 +179,7 @@ class Connections:
             self.lost += 1
             # A late answer would be taken for that of the next request.
             self._drop((node, channel), CloseReason.CONNECTION_TIMEOUT)
-            raise self._told(
+            raise self._report_outage(
                 address,
                 channel,
                 f"{where} did not answer {name_of_request(request)} within {timeout_s:.1f} s",
@@ -192,8 +192,10 @@ class Connections:
             self._drop((node, channel), CloseReason.CONNECTION_BROKEN)
             if self._closed:
                 raise LogClosed("the connection to Kafka was closed meanwhile") from error
-            told = f"the connection to {where} broke: {error}"
-            raise (self._told(address, channel, told) if broke else Unavailable(told)) from error
+            reason = f"the connection to {where} broke: {error}"
+            raise (
+                self._report_outage(address, channel, reason) if broke else Unavailable(reason)
+            ) from error
         except KafkaError as error:
             self.lost += 1
             self._drop((node, channel), CloseReason.OUT_OF_SYNC)
@@ -210,12 +212,12 @@ class Connections:
     def _line(self, address: tuple[str, int], channel: str) -> Line:
         return f"broker at {address[0]}:{address[1]}", (id(self), channel)
 
-    def _told(
+    def _report_outage(
         self, address: tuple[str, int], channel: str, reason: str, *, away: bool = False
     ) -> Unavailable:
         """Report the outage of a broker, and return the error for the caller."""
         self.outages.failed(*self._line(address, channel), reason)
-        return Unavailable(reason, away=away, told=True)
+        return Unavailable(reason, away=away, reported=True)
 
     async def _open(self, node: int, address: tuple[str, int], channel: str) -> Any:
         """Return a new connection; concurrent callers share it."""
@@ -296,25 +298,25 @@ class Connections:
                 "tls_ca_file"
             ) from error
         except TimeoutError:
-            raise self._told(
+            raise self._report_outage(
                 address,
                 channel,
                 f"{where} did not accept a connection within {options.connect_timeout_ms} ms",
                 away=True,
             ) from None
         except ssl.SSLError as error:
-            raise self._told(
+            raise self._report_outage(
                 address,
                 channel,
                 f"{where} does not speak TLS as this client does: {error}; check its listener, and "
                 "tls",
             ) from error
         except (OSError, KafkaError) as error:
-            told = (
+            reason = (
                 f"{where} cannot be reached by {options.security_protocol}: "
                 f"{error or type(error).__name__}"
             )
-            raise self._told(address, channel, told, away=True) from error
+            raise self._report_outage(address, channel, reason, away=True) from error
 
     def _drop(self, key: tuple[int, str], reason: Any) -> None:
         connection = self._ready.pop(key, None)

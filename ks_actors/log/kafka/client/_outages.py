@@ -37,18 +37,18 @@ class _Line(NamedTuple):
 class _Away:
     """A broker with at least one unanswered line."""
 
-    __slots__ = ("lines", "since", "told")
+    __slots__ = ("lines", "since", "warnings")
 
     def __init__(self, since: float) -> None:
         self.since: float = since
-        self.told: int = 0
+        self.warnings: int = 0
         self.lines: dict[Hashable, _Line] = {}
 
     def due(self) -> float:
         """Return the time of the next warning."""
-        if self.told < len(_TELL_AT):
-            return self.since + _TELL_AT[self.told]
-        return self.since + _TELL_AT[-1] + _TELL_EACH * (self.told - len(_TELL_AT) + 1)
+        if self.warnings < len(_TELL_AT):
+            return self.since + _TELL_AT[self.warnings]
+        return self.since + _TELL_AT[-1] + _TELL_EACH * (self.warnings - len(_TELL_AT) + 1)
 
 
 @final
@@ -64,7 +64,7 @@ class Outages:
         self.clock: Callable[[], float] = clock
         self._lock = Lock()
         self._away: dict[str, _Away] = {}
-        self._last_told: dict[str, float] = {}
+        self._last_warned: dict[str, float] = {}
 
     def failed(
         self, where: str, line: Hashable, reason: str, *, since: float | None = None
@@ -84,13 +84,13 @@ class Outages:
                 min(away.since if known is None else known.since, now), now, reason
             )
             if now < away.due() or (
-                away.told == 0 and now - self._last_told.get(where, now - _LEAST_S) < _LEAST_S
+                away.warnings == 0 and now - self._last_warned.get(where, now - _LEAST_S) < _LEAST_S
             ):
                 return
-            away.told += 1
+            away.warnings += 1
             while away.due() <= now:
-                away.told += 1
-            self._last_told[where] = now
+                away.warnings += 1
+            self._last_warned[where] = now
             seconds = now - away.since
         _log.warning(
             "%s; the client retries until it answers%s",
@@ -108,9 +108,9 @@ class Outages:
             if away is None or away.lines.pop(line, None) is None or away.lines:
                 return
             del self._away[where]
-            if away.told == 0:
+            if away.warnings == 0:
                 return
-            self._last_told[where] = now
+            self._last_warned[where] = now
         _log.info("%s answers again, after %.1f s", where, now - away.since)
 
     def forget(self, owner: Hashable) -> None:

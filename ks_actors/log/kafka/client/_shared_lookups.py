@@ -44,7 +44,7 @@ class Lookups:
             sending = asyncio.create_task(
                 self._send(*key, together), name=f"look up offsets at broker {node}"
             )
-            sending.add_done_callback(_look)
+            sending.add_done_callback(_retrieve_error)
             self._waiting[key] = together, sending
         together, sending = self._waiting[key]
         for topic, partitions in topics:
@@ -61,7 +61,7 @@ class Lookups:
         return await self._client.send(node, OffsetRequest(_REPLICA, isolation, asked))
 
 
-def _look(sent: asyncio.Task[Any]) -> None:
+def _retrieve_error(sent: asyncio.Task[Any]) -> None:
     """Retrieve the exception, since every caller may have been cancelled."""
     if not sent.cancelled():
         sent.exception()

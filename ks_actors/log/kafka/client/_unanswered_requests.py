@@ -53,7 +53,7 @@ class Unanswered:
         self._waiting[token] = _Waiting(line, name, outages.clock(), max(0.0, allowance))
         if self._timer is None and not self._closed:
             self._timer = asyncio.get_running_loop().call_later(
-                _LOOK_S, self._look, outages.clock() + _LOOK_S
+                _LOOK_S, self._check, outages.clock() + _LOOK_S
             )
         try:
             yield
@@ -62,13 +62,13 @@ class Unanswered:
         if answers:
             outages.answered(*line)
 
-    def _look(self, due: float) -> None:
+    def _check(self, due: float) -> None:
         self._timer = None
         if not self._waiting:
             return
         outages = self._outages()
         now = outages.clock()
-        self._timer = asyncio.get_running_loop().call_later(_LOOK_S, self._look, now + _LOOK_S)
+        self._timer = asyncio.get_running_loop().call_later(_LOOK_S, self._check, now + _LOOK_S)
         if now - due > _LOOK_S / 2:
             return
         for waiting in tuple(self._waiting.values()):

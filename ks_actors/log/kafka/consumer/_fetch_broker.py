@@ -126,12 +126,14 @@ class FetchBroker:
     def begin(self, line: BrokerTurn, now: float) -> int:
         """Prepare a connection's next request; return the wait for records on the broker in ms."""
         alone = not (self.lines[0].out or self.lines[1].out)
-        under_way = [other.session.told for other in self.lines if other.out and not other.long]
+        under_way = [
+            other.session.sent_offsets for other in self.lines if other.out and not other.long
+        ]
         brought = {
             partition
-            for told in under_way
+            for sent_offsets in under_way
             for partition, source in self.wanted.items()
-            if told.get(partition) == source.ahead
+            if sent_offsets.get(partition) == source.ahead
         }
         more = line.session.turn_to(
             {

@@ -94,15 +94,15 @@ class FetchErrors:
         self._owner.change(source)
 
     def _hold(self, source: PartitionReader, *, away: bool = False) -> None:
-        if source.held is not None:
-            source.held.cancel()
-        source.held = asyncio.get_running_loop().call_later(
-            source.backoff.pause_s(self._client.options, away=away), self._let_go, source
+        if source.backoff_timer is not None:
+            source.backoff_timer.cancel()
+        source.backoff_timer = asyncio.get_running_loop().call_later(
+            source.backoff.pause_s(self._client.options, away=away), self._end_backoff, source
         )
         self._owner.change(source)
 
-    def _let_go(self, source: PartitionReader) -> None:
-        source.held = None
+    def _end_backoff(self, source: PartitionReader) -> None:
+        source.backoff_timer = None
         self._owner.change(source)
 
     def _unknown(self, source: PartitionReader) -> None:

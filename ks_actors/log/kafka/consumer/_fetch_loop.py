@@ -92,8 +92,8 @@ class FetchLoop:
         if self._pumping is not None:
             self._pumping.cancel()
         for source in self._sources.values():
-            if source.held is not None:
-                source.held.cancel()
+            if source.backoff_timer is not None:
+                source.backoff_timer.cancel()
         for task in self._tasks:
             task.cancel()
         for broker in self._brokers.values():
@@ -217,7 +217,7 @@ class FetchLoop:
 
         Raises KeyError for a partition that is not in the request.
         """
-        offset = line.session.told[partition]
+        offset = line.session.sent_offsets[partition]
         source = self._sources.get(partition)
         if (
             source is None
@@ -234,7 +234,7 @@ class FetchLoop:
         """Return the partitions that still wait for the response to a connection's last request."""
         return [
             source
-            for partition in line.session.told
+            for partition in line.session.sent_offsets
             if (source := self._current(line, partition)) is not None
         ]
 

@@ -24,15 +24,15 @@ _LAST_EPOCH: Final = (1 << 31) - 1
 class FetchSession:
     """The partitions in successive requests of one connection.
 
-    `told` has the offsets that the broker knows, by partition. The first request has all partitions
-    and opens a session, if the broker has room for one; later requests only have changes. The
-    broker keeps the order in which partitions have their turn.
+    `sent_offsets` has the offsets that the broker knows, by partition. The first request has all
+    partitions and opens a session, if the broker has room for one; later requests only have
+    changes. The broker keeps the order in which partitions have their turn.
     """
 
-    __slots__ = ("_asked", "_changed", "_epoch", "_forgotten", "_id", "_turn", "told")
+    __slots__ = ("_asked", "_changed", "_epoch", "_forgotten", "_id", "_turn", "sent_offsets")
 
     def __init__(self) -> None:
-        self.told: dict[TopicPartition, int] = {}
+        self.sent_offsets: dict[TopicPartition, int] = {}
         self._changed: set[TopicPartition] = set()
         self._id: int = _NONE
         self._epoch: int = _FULL
@@ -52,26 +52,26 @@ class FetchSession:
     def lacks_any(self, wanted: Mapping[TopicPartition, PartitionReader]) -> bool:
         """Return whether the last request lacks a wanted partition."""
         return any(
-            self.told.get(partition) != wanted[partition].ahead
+            self.sent_offsets.get(partition) != wanted[partition].ahead
             for partition in self._changed
             if partition in wanted
         )
 
     def turn_to(self, wanted: Mapping[TopicPartition, PartitionReader]) -> bool:
         """Set the partitions to fetch; tell whether the broker has more of a new or moved one."""
-        told, more = self.told, False
+        sent_offsets, more = self.sent_offsets, False
         asked: dict[str, list[tuple[int, int]]] = {}
         forgotten: dict[str, list[int]] = {}
         if self._epoch == _FULL:
-            told.clear()
+            sent_offsets.clear()
         for partition in self._in_turn(wanted) if self._epoch == _FULL else self._changed:
             source = wanted.get(partition)
             topic, number = partition
             if source is None:
-                if told.pop(partition, None) is not None:
+                if sent_offsets.pop(partition, None) is not None:
                     forgotten.setdefault(topic, []).append(number)
-            elif told.get(partition) != source.ahead:
-                told[partition] = source.ahead
+            elif sent_offsets.get(partition) != source.ahead:
+                sent_offsets[partition] = source.ahead
                 asked.setdefault(topic, []).append((number, source.ahead))
                 more = more or source.more
                 source.more = False

@@ -205,7 +205,7 @@ class KafkaFetcher:
     def _read(self, source: PartitionReader, max_records: int, until: float) -> Fetched | None:
         if source.chunks:
             fetched = source.read(max_records, until)
-            self._fetching.unpacking.look(source)
+            self._fetching.unpacking.start_next(source)
             return fetched
         error = source.error
         if error is not None:

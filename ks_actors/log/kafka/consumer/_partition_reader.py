@@ -50,11 +50,11 @@ class PartitionReader:
         "_budget",
         "ahead",
         "backoff",
+        "backoff_timer",
         "buffered",
         "chunks",
         "era",
         "error",
-        "held",
         "looking",
         "more",
         "partition",
@@ -72,9 +72,10 @@ class PartitionReader:
         self.paused: bool = False
         # Whether the broker had more than the last fetch returned.
         self.more: bool = False
-        # No fetch while its offset range is looked up (`looking`), or during a backoff (`held`).
+        # No fetch while its offset range is looked up (`looking`), or during a backoff
+        # (`backoff_timer`).
         self.looking: bool = False
-        self.held: asyncio.TimerHandle | None = None
+        self.backoff_timer: asyncio.TimerHandle | None = None
         self.backoff: Backoff = Backoff()
         # The loop time since which no broker knows the partition.
         self.unknown_since: float | None = None
@@ -99,7 +100,7 @@ class PartitionReader:
         Always true for a partition with an empty buffer, regardless of the budget: its task may
         need its records before it can process those of others.
         """
-        if self.paused or self.looking or self.held is not None or self.error is not None:
+        if self.paused or self.looking or self.backoff_timer is not None or self.error is not None:
             return False
         chunks = self.chunks
         return not chunks or (len(chunks) < _CHUNKS and chunks[0].half_read and self._budget.room)
@@ -109,9 +110,9 @@ class PartitionReader:
         self.position = self.ahead = position
         self.era += 1
         self.looking = self.more = False
-        if self.held is not None:
-            self.held.cancel()
-            self.held = None
+        if self.backoff_timer is not None:
+            self.backoff_timer.cancel()
+            self.backoff_timer = None
         self.backoff.end()
         self.unknown_since = None
         self.error = None

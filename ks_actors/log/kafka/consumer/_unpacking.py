@@ -35,7 +35,7 @@ class Unpacking:
         self._begin: Callable[[Coroutine[Any, Any, None]], None] = begin
         self._on_records: Callable[[PartitionReader], None] = on_records
 
-    def look(self, source: PartitionReader) -> None:
+    def start_next(self, source: PartitionReader) -> None:
         """Start decompressing a partition's next piece, unless that is under way."""
         for chunk in source.chunks:
             if chunk.unpacking:
@@ -62,6 +62,6 @@ class Unpacking:
             found = Unpacked({}, None)
         chunk.take(found)
         if chunk in source.chunks:
-            self.look(source)
+            self.start_next(source)
             if source.ready:
                 self._on_records(source)

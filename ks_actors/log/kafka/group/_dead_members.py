@@ -113,18 +113,18 @@ class DeadMembers:
             )
 
     async def _watch(self) -> None:
-        told = ""
+        logged = ""
         while True:
             try:
                 self._register()
                 for dead in self._local_members.dead():
                     await self._remove_local(dead)
             except Exception as error:  # noqa: BLE001 - the group finds out by itself, but later
-                if told != (told := repr(error)):  # not three times a second
+                if logged != (logged := repr(error)):  # not three times a second
                     _log.warning(
                         "could not look for dead members of group %s on this machine: %s",
                         self._group_id,
-                        told,
+                        logged,
                     )
             await asyncio.sleep(_LOOK_SECONDS)
 
@@ -178,7 +178,7 @@ class DeadMembers:
         coordination = TransactionCoordinator(self._client, transactional_id, _TRANSACTION_MS)
         try:
             async with asyncio.timeout(_END_S):
-                last = await coordination.look()
+                last = await coordination.describe()
                 await HangingTransactions(self._client, coordination, self._scope).settle(
                     last, last.identity
                 )

@@ -66,13 +66,13 @@ class GroupAdmin:
         if code not in (NONE, GROUP_ID_NOT_FOUND):
             raise error_of(code, f"failed to list the members of group {group_id!r}")
         # In other states brokers leave assignments empty.
-        told = state == "Stable"
+        is_stable = state == "Stable"
         return [
             GroupMember(
                 member_id,
                 client_id,
                 host,
-                frozenset(decode_assignment(assignment).partitions) if told else None,
+                frozenset(decode_assignment(assignment).partitions) if is_stable else None,
             )
             for member_id, client_id, host, _, assignment, *_ in members
         ]

@@ -93,7 +93,7 @@ class GroupMember:
         # The state from the owner and from the coordinator; `_changed` wakes waiters for any of it.
         self._changed: asyncio.Event = asyncio.Event()
         self._rebalances = 0
-        self._let_go = False
+        self._released = False
         self._back = False
         self._rebalance = False
         self._removal: Exception | None = None
@@ -109,17 +109,17 @@ class GroupMember:
 
     # --- calls from the owner ---------------------------------------------------------------------
 
-    def let_go(
+    def continue_rebalance(
         self, turn: int, user_data: bytes | None = None, topics: Collection[str] | None = None
     ) -> None:
         """Continue the rebalance: the owner has released its partitions."""
         # A late answer to an earlier rebalance must not end this one.
-        if turn == self._rebalances and not self._let_go:
+        if turn == self._rebalances and not self._released:
             if user_data is not None:
                 self._user_data = user_data
             if topics is not None:
                 self._topics = frozenset(topics)
-            self._let_go = True
+            self._released = True
             self._changed.set()
 
     def rejoin(self, user_data: bytes | None = None, topics: Collection[str] | None = None) -> None:
@@ -204,9 +204,9 @@ class GroupMember:
                 await self._join()
                 await self._until(lambda: self._rebalance)
                 self._rebalances += 1
-                self._let_go = False
+                self._released = False
                 self._post(self._owner.on_revoke, self._rebalances)
-                await self._until(lambda: self._let_go)
+                await self._until(lambda: self._released)
             except MemberRemoved as removal:
                 _log.warning(
                     "the member %s was removed from group %s: %s",

@@ -99,7 +99,7 @@ class KafkaMembership:
         self._member: GroupMember | None = None
         self._seen: GroupMetadata = GroupMetadata(group_id, -1, "")
         # Partitions of the last Assigned that was read; None when none is in effect.
-        self._held: tuple[TopicPartition, ...] | None = None
+        self._owned: tuple[TopicPartition, ...] | None = None
         # Whether an Assigned was read since the member joined: the owner may rely on it.
         self._had: bool = False
         # The rebalance that waits for `revoked`.
@@ -153,7 +153,7 @@ class KafkaMembership:
             raise event
         if isinstance(event, Assigned):
             self._seen = event.group
-            self._held = event.assignment.partitions
+            self._owned = event.assignment.partitions
             self._had = True
         return event
 
@@ -173,8 +173,10 @@ class KafkaMembership:
         if self._awaited is not None:
             # Cleared before the call: a second `revoked` must not release a later rebalance.
             turn, self._awaited = self._awaited, None
-            self._held = None
-            self._call_member(lambda coordinator: coordinator.let_go(turn, user_data, topics))
+            self._owned = None
+            self._call_member(
+                lambda coordinator: coordinator.continue_rebalance(turn, user_data, topics)
+            )
 
     def rejoin(self, user_data: bytes, topics: Collection[str] | None = None, /) -> None:
         """Ask for a new assignment, with new user data, and new topics if given.
@@ -265,11 +267,11 @@ class KafkaMembership:
     def on_revoke(self, turn: int) -> None:
         """Request the release of all partitions; drop an assignment that was never read."""
         self._drop_unread(Assigned)
-        if self._held is None:
-            self._call_member(lambda coordinator: coordinator.let_go(turn))
+        if self._owned is None:
+            self._call_member(lambda coordinator: coordinator.continue_rebalance(turn))
         else:
             self._awaited = turn
-            self._tell(Revoked(self._held))
+            self._tell(Revoked(self._owned))
 
     def on_assigned(self, group: GroupMetadata, assignment: MemberAssignment) -> None:
         """Report new partitions."""
@@ -281,14 +283,14 @@ class KafkaMembership:
         A member that never had partitions rejoins at once, unless it was fenced.
         """
         self._drop_unread(Assigned, Revoked)
-        held, self._held, self._awaited = self._held, None, None
+        owned, self._owned, self._awaited = self._owned, None, None
         had, self._had = self._had, False
         if not had and not fenced:
             # Nothing was done under this membership, so no pending record depends on it.
             self._call_member(lambda coordinator: coordinator.rejoin())
         else:
             self._lease.lost()
-            self._tell(Lost(held or (), fenced))
+            self._tell(Lost(owned or (), fenced))
 
     def on_check(self) -> None:
         """Report this loop's progress to the coordinator."""

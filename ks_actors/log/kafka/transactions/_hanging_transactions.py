@@ -143,7 +143,7 @@ class HangingTransactions:
         Raises LogTimeout.
         """
         try:
-            return None if self._scope is None else await self._coordination.look()
+            return None if self._scope is None else await self._coordination.describe()
         except LogTimeout:
             raise
         except LogError as error:

@@ -250,7 +250,7 @@ class TransactionCoordinator:
         """Decide the transaction. After LogTimeout the outcome is unknown."""
         await self._ask(EndTxnRequest(self.name, *identity, commit))
 
-    async def look(self) -> TransactionState:
+    async def describe(self) -> TransactionState:
         """Return the state of the id."""
         response = await self._client.send_to_coordinator(
             TRANSACTION,
@@ -273,7 +273,7 @@ class TransactionCoordinator:
         began = clock()
         try:
             async with asyncio.timeout(_SETTLING_S):
-                while (await self.look()).state.startswith(_PREPARED):
+                while (await self.describe()).state.startswith(_PREPARED):
                     await asyncio.sleep(pause)
                     pause = min(pause * 2, 0.05)
         except (LogError, TimeoutError):

@@ -250,7 +250,7 @@ class KafkaTransactionalProducer:
 
     async def _aborted_after_timeout(self, next_epoch: Identity) -> Identity | None:
         try:
-            seen = await self._coordination.look()
+            seen = await self._coordination.describe()
         except NotAuthorized:
             # Without the right to look, assume a newer producer.
             return None
@@ -401,7 +401,7 @@ class KafkaTransactionalProducer:
 
     async def _was_committed(self) -> bool:
         """Find out how the last transaction has ended; False means that it is still open."""
-        seen = await self._coordination.look()
+        seen = await self._coordination.describe()
         if seen.identity != self._sender.identity:
             # Another producer came after a commit, or aborted the transaction. Either way this
             # producer is fenced.
@@ -477,7 +477,7 @@ class KafkaTransactionalProducer:
             await self._renew(self._expired)
         except TransactionAborted:
             # It is no longer open: an earlier commit with a lost response was faster.
-            seen = await self._coordination.look()
+            seen = await self._coordination.describe()
             if not seen.committed:
                 raise
             await self._committed()
