@@ -29,7 +29,7 @@ def _warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_one_warning_says_that_the_kernel_is_missing(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """In a process: when its first app starts, with the reason and the remedy."""
     monkeypatch.delenv(_native.WITHOUT, raising=False)
-    for name, value in {"HAS_KERNEL": False, "missing": "found none", "_told": False}.items():
+    for name, value in {"HAS_KERNEL": False, "missing": "found none", "_warned": False}.items():
         monkeypatch.setattr(_native, name, value)
     with caplog.at_level(logging.WARNING, "ks_actors"):
         for _ in range(2):

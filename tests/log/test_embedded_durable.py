@@ -192,7 +192,7 @@ async def test_a_log_of_another_format_is_not_touched(tmp_path: Path) -> None:
     rdict = Rdict(str(tmp_path), Options(raw_mode=True))
     rdict[_codec.LOG] = _codec.encode(_codec.LogRecord(version=7))
     rdict.close()
-    with pytest.raises(LogError, match="is of format 7, this version reads format 1"):
+    with pytest.raises(LogError, match="is of format 7, but this version reads format 1"):
         await EmbeddedLog(tmp_path).start()
 
 

@@ -196,7 +196,7 @@ async def test_only_assigned_partitions_are_sought_paused_and_resumed(embedded: 
     fetcher.assign({one: 0})
     calls: list[Callable[[], None]] = [lambda: fetcher.seek(two, 0), lambda: fetcher.pause([one, two]), lambda: fetcher.resume([two])]
     for call in calls:
-        with pytest.raises(LogError, match=f"fetcher r does not have {two}: assign"):
+        with pytest.raises(LogError, match=f"fetcher r is not assigned {two}: assign"):
             call()
     await write(await embedded.producer(client_id="p"), one, b"a")
     assert (await fetch_one(fetcher)).partition == one

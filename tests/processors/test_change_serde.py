@@ -54,7 +54,7 @@ def test_bytes_that_are_no_change_are_refused(data: bytes) -> None:
 
 def test_a_change_from_nothing_to_nothing_cannot_be_written() -> None:
     """It is none, and the group it belongs to is not known to anybody."""
-    with pytest.raises(SerializationError, match="nothing"):
+    with pytest.raises(SerializationError, match="an old or a new value"):
         write((None, None))
 
 

@@ -119,7 +119,7 @@ def test_a_full_buffer_that_must_not_emit_early_ends_processing() -> None:
     """With an error that tells its limits."""
     rig = Rig(wait=1_000, max_records=1, max_bytes=1_000, shut_down=True)
     rig.change("a", "1", None, 1)
-    with pytest.raises(ProcessingFailed, match=r"2 changes \(4 bytes\), 1 changes and 1000 bytes are allowed"):
+    with pytest.raises(ProcessingFailed, match=r"2 changes \(4 bytes\), but the limits are 1 changes and 1000 bytes"):
         rig.change("b", "1", None, 2)
 
 
