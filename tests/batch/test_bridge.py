@@ -90,7 +90,7 @@ async def test_a_failure_of_a_task_is_told_as_it_was_raised(bridge: Ref[BridgeMe
     assert isinstance(raised, ProcessingFailed)
     assert (raised.task, raised.node, raised.topic, raised.partition, raised.offset) == (TaskId(0, 3), "map", "in", 3, 17)
     assert repr(raised.__cause__) == "ValueError('no number')"
-    assert str(failed.value).startswith("job fails has failed: ProcessingFailed: it failed")
+    assert str(failed.value).startswith("job fails failed: ProcessingFailed: it failed")
     assert "\n\tat " not in str(failed.value)
 
 
@@ -104,7 +104,7 @@ async def test_a_failure_of_a_users_own_kind_is_told_without_java(bridge: Ref[Br
         yield from batches
         raise OddError("odd")
 
-    with pytest.raises(JobFailed, match=r"job odd has failed: OddError: odd$") as failed:
+    with pytest.raises(JobFailed, match=r"job odd failed: OddError: odd$") as failed:
         await bridge.ask(RunJob, "odd", lambda spark: spark.range(1).mapInArrow(odd, "id long").collect()).within(PATIENCE)
     told = str(failed.value.__cause__)
     assert 'raise OddError("odd")' in told
@@ -113,7 +113,7 @@ async def test_a_failure_of_a_users_own_kind_is_told_without_java(bridge: Ref[Br
 
 async def test_a_failure_of_the_job_itself_is_told(bridge: Ref[BridgeMessage]) -> None:
     """Errors outside of Spark, and Spark's errors about a query, in one line."""
-    with pytest.raises(JobFailed, match=r"job divides has failed: ZeroDivisionError: ") as failed:
+    with pytest.raises(JobFailed, match=r"job divides failed: ZeroDivisionError: ") as failed:
         await bridge.ask(RunJob, "divides", lambda _: 1 // 0).within(PATIENCE)
     assert isinstance(failed.value.__cause__, ZeroDivisionError)
     with pytest.raises(JobFailed, match=r"TABLE_OR_VIEW_NOT_FOUND") as failed:
@@ -319,7 +319,7 @@ def test_an_error_that_cannot_travel_is_told_as_text() -> None:
     with pytest.raises(Exception, match="OffsetOutOfRange: in-0 holds") as raised, carried():
         raise OffsetOutOfRange(TopicPartition("in", 0), 9, 0, 3)
     failed = translated(RuntimeError(f"Job aborted\nTraceback (most recent call last):\n  File\nTaskError: {raised.value}\n\n\tat java"), "x")
-    assert str(failed) == "job x has failed: TaskError: OffsetOutOfRange: in-0 holds offsets 0 to 3, position 9 is outside"
+    assert str(failed) == "job x failed: TaskError: OffsetOutOfRange: in-0 has offsets 0 to 3, position 9 is outside"
 
 
 def test_the_result_of_a_task_is_data(tmp_path: Path) -> None:

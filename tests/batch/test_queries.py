@@ -140,7 +140,7 @@ async def test_a_run_that_fails_is_followed_by_another_from_the_checkpoint(sessi
         failed = await heard.until(QueryFailed)
         broken.unlink()
         assert (failed.query, type(failed.error)) == ("fragile", JobFailed)
-        assert str(failed.error).startswith("query fragile has failed: ValueError: 3 is bad")
+        assert str(failed.error).startswith("query fragile failed: ValueError: 3 is bad")
         again = await heard.until(QueryStarted)
         assert (again.query, again.restarts) == ("fragile", failed.restarts + 1)
         put(4)

@@ -158,7 +158,7 @@ def test_a_failure_in_spark_is_one_of_the_records(session: SparkSession) -> None
         return rows.selectExpr("key", "cast(raise_error('bad row') as string) as value")
 
     assert run_through(fails, processing_exception_handler=log_and_continue) == []
-    with pytest.raises(ProcessingFailed, match=r"job fails-.* has failed: .*bad row") as failed:
+    with pytest.raises(ProcessingFailed, match=r"job fails-.* failed: .*bad row") as failed:
         run_through(fails)
     assert (failed.value.offset, type(failed.value.__cause__)) == (0, JobFailed)
 

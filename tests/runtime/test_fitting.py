@@ -74,4 +74,4 @@ def test_partitions_that_are_lacking_are_asked_for_once_and_warned_of(caplog: py
     assignment_check = fitting_of()
     assert assignment_check.fit({FIRST: of("a")}) == ({FIRST: of("a")}, True)
     assert assignment_check.fit({FIRST: of("a")}) == ({FIRST: of("a")}, False)
-    assert "nobody reads b-0 (task 0_0) for now" in caplog.text
+    assert "no member reads b-0 (task 0_0) for now" in caplog.text
