@@ -316,7 +316,7 @@ def test_settings_that_are_wrong_are_told(settings: dict[str, Any], said: str) -
 
 def test_an_error_that_cannot_travel_is_told_as_text() -> None:
     """If its class cannot be made again, its text is left."""
-    with pytest.raises(Exception, match="OffsetOutOfRange: in-0 holds") as raised, carried():
+    with pytest.raises(Exception, match="OffsetOutOfRange: in-0 has") as raised, carried():
         raise OffsetOutOfRange(TopicPartition("in", 0), 9, 0, 3)
     failed = translated(RuntimeError(f"Job aborted\nTraceback (most recent call last):\n  File\nTaskError: {raised.value}\n\n\tat java"), "x")
     assert str(failed) == "job x failed: TaskError: OffsetOutOfRange: in-0 has offsets 0 to 3, position 9 is outside"
