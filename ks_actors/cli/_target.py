@@ -30,6 +30,7 @@ def load(target: str) -> Any:
     if not (module and colon and name):
         raise click.UsageError(f"{target!r} is not module:name, such as shop.orders:topology")
     if (here := str(Path.cwd())) not in sys.path:
+        # As `python -m` does; the path of an installed command begins with its own directory.
         sys.path.insert(0, here)
     try:
         found: Any = importlib.import_module(module)

@@ -392,6 +392,7 @@ class StreamsConfig:
         values = _parsed(latest, problems)
         if "application_id" not in latest:
             problems.append("application_id: is required")
+        # Defaults depend on other settings, and contradictions exist among valid ones only.
         if not problems:
             for name, setting in SETTINGS.items():
                 if name not in values:
@@ -419,6 +420,7 @@ def _recognized(source: Source, problems: list[str]) -> dict[str, Given]:
             problems.append(
                 f"{entry.name} ({entry.origin}): {refusal(entry.name) or _unknown(entry.name)}"
             )
+        # Two names for one setting in the same source: neither of them is the later one.
         elif name in found and found[name].name != entry.name:
             problems.append(
                 f"{entry.name} ({entry.origin}): is another name of {found[name].name}, which is "

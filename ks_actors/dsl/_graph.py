@@ -201,6 +201,8 @@ class GraphBuilder:
             if parent not in node.parents:
                 node.parents.append(parent)
                 parent.children.append(node)
+            # For each parent, as in Kafka Streams: this order decides the numbers of subtopologies,
+            # and so the names of tasks.
             node.priority = self._priority
             self._priority += 1
         return node

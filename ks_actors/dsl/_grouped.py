@@ -163,6 +163,7 @@ class GroupedStream(Generic[K, V]):
         repartition = self.graph.new_repartition(
             self.name or stored.spec.name, self.key, self.value
         )
+        # All aggregations of a named group share one topic; without a name each has its own.
         if self._repartition is None or self.name is None:
             self._repartition = repartition
         self.graph.attach(self._repartition, self.node)

@@ -151,6 +151,7 @@ def join(
                 retention_ms=this_store.retention_ms,
                 keyed=keyed,
             )
+            # Under the name of the merge: nodes downstream refer to it.
             topology.add_operator(names.merge, with_itself, names.this_window, stores=[this_store])
             return
         topology.add_operator(
@@ -203,6 +204,7 @@ class _Names(NamedTuple):
             "KSTREAM-OUTERTHIS-" if outer else "KSTREAM-JOINTHIS-",
             "KSTREAM-OUTEROTHER-" if left else "KSTREAM-JOINOTHER-",
         )
+        # Taken in any case, so that naming a join renames no other node.
         numbers = [graph.new_processor_name(prefix) for prefix in prefixes]
         nodes = numbers if name is None else [name + suffix for suffix in suffixes]
         bases = numbers if base is None else [base + suffix for suffix in suffixes]
