@@ -205,7 +205,6 @@ def _in_order(setup: Environment) -> list[int]:
             for topic in subtopology.repartition_topics
             for writer in writers.get(setup.topic(topic), ())
         }
-        - {subtopology.id}
         for subtopology in setup.topology.subtopologies()
         if subtopology.source_topics or subtopology.source_patterns
     }
@@ -217,8 +216,9 @@ def _in_order(setup: Environment) -> list[int]:
             raise BackfillRefused(
                 [
                     (
-                        f"subtopologies {around} write each other's repartition topics, so they "
-                        "cannot be run one after the other"
+                        f"subtopologies {around} write repartition topics that lead back to them, "
+                        "as the two tables of a foreign-key join do, so they cannot be run one "
+                        "after the other: read this history with a stream"
                     )
                 ]
             )
