@@ -4,6 +4,7 @@ import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.function.Function;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.CloseOptions;
@@ -14,15 +15,18 @@ import org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler.StreamThr
 import org.apache.kafka.streams.kstream.Consumed;
 import org.apache.kafka.streams.kstream.KGroupedStream;
 import org.apache.kafka.streams.kstream.KStream;
+import org.apache.kafka.streams.kstream.KTable;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.kstream.SessionWindows;
+import org.apache.kafka.streams.kstream.TableJoined;
 import org.apache.kafka.streams.state.KeyValueStore;
 import org.apache.kafka.streams.state.SessionStore;
 
 /**
  * Kafka Streams itself: a running count per key, every update to the output, until SIGTERM. Options: bootstrap, guarantee, input, output, app-id, state-dir; with
- * gap (ms) the count of each key's sessions; session-timeout (s) of its group.
+ * gap (ms) the count of each key's sessions; session-timeout (s) of its group. With other, a topic, input and that one are tables, and the output is
+ * their left join by the foreign key before the bar of a value.
  */
 public class CountApp {
     public static void main(String[] arguments) throws Exception {
@@ -45,6 +49,24 @@ public class CountApp {
         }
 
         StreamsBuilder builder = new StreamsBuilder();
+        if (options.containsKey("other")) {
+            join(builder, options);
+        } else {
+            count(builder, options);
+        }
+        run(new KafkaStreams(builder.build(config), config));
+    }
+
+    static void join(StreamsBuilder builder, Map<String, String> options) {
+        Consumed<String, String> texts = Consumed.with(Serdes.String(), Serdes.String());
+        KTable<String, String> left = builder.table(options.get("input"), texts);
+        KTable<String, String> right = builder.table(options.get("other"), texts);
+        Function<String, String> foreignKey = value -> value.startsWith("-") ? null : value.substring(0, value.indexOf('|'));
+        left.leftJoin(right, foreignKey, (one, other) -> one + "+" + other, TableJoined.as("j"), Materialized.with(Serdes.String(), Serdes.String()))
+            .toStream().to(options.get("output"), Produced.with(Serdes.String(), Serdes.String()));
+    }
+
+    static void count(StreamsBuilder builder, Map<String, String> options) {
         KGroupedStream<byte[], byte[]> grouped =
             builder.stream(options.get("input"), Consumed.with(Serdes.ByteArray(), Serdes.ByteArray())).groupByKey();
         KStream<byte[], Long> counts;
@@ -60,8 +82,9 @@ public class CountApp {
                 .toStream();
         }
         counts.to(options.get("output"), Produced.with(Serdes.ByteArray(), Serdes.Long()));
+    }
 
-        KafkaStreams streams = new KafkaStreams(builder.build(config), config);
+    static void run(KafkaStreams streams) throws InterruptedException {
         AtomicReference<Throwable> failure = new AtomicReference<>();
         CountDownLatch stop = new CountDownLatch(1);
         streams.setUncaughtExceptionHandler(error -> {
