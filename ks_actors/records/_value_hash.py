@@ -17,37 +17,35 @@ def murmur3_128(data: bytes) -> bytes:
 
     It is two numbers of 8 bytes, big-endian.
     """
+    mask = _MASK
     length = len(data)
     blocks = length >> 4
     first = second = _SEED
-    words = iter(struct.unpack_from(f"<{2 * blocks}Q", data))
-    for low, high in zip(words, words, strict=True):
-        first = _rotated(first ^ _mixed_first(low), 27)
-        first = ((first + second) * 5 + 0x52DCE729) & _MASK
-        second = _rotated(second ^ _mixed_second(high), 31)
-        second = ((second + first) * 5 + 0x38495AB5) & _MASK
-    rest = data[blocks << 4 :]
-    # No bytes mix to zero, which changes nothing.
-    second ^= _mixed_second(int.from_bytes(rest[8:], "little"))
-    first ^= _mixed_first(int.from_bytes(rest[:8], "little"))
-    first, second = first ^ length, second ^ length
-    first = (first + second) & _MASK
-    second = (second + first) & _MASK
-    first, second = _final(first), _final(second)
-    first = (first + second) & _MASK
-    return _HASH.pack(first, (second + first) & _MASK)
-
-
-def _mixed_first(word: int) -> int:
-    return _rotated(word * _FIRST & _MASK, 31) * _SECOND & _MASK
-
-
-def _mixed_second(word: int) -> int:
-    return _rotated(word * _SECOND & _MASK, 33) * _FIRST & _MASK
-
-
-def _rotated(word: int, bits: int) -> int:
-    return (word << bits | word >> 64 - bits) & _MASK
+    # Rotations are written out: a call for each would take most of the time.
+    if blocks:
+        words = iter(struct.unpack_from(f"<{2 * blocks}Q", data))
+        for low, high in zip(words, words, strict=True):
+            mixed = low * _FIRST & mask
+            first ^= (mixed << 31 | mixed >> 33) * _SECOND & mask
+            first = (((first << 27 | first >> 37) + second) * 5 + 0x52DCE729) & mask
+            mixed = high * _SECOND & mask
+            second ^= (mixed << 33 | mixed >> 31) * _FIRST & mask
+            second = (((second << 31 | second >> 33) + first) * 5 + 0x38495AB5) & mask
+        data = data[blocks << 4 :]
+    if len(data) > 8:  # noqa: PLR2004 - the rest's second word
+        mixed = int.from_bytes(data[8:], "little") * _SECOND & mask
+        second ^= (mixed << 33 | mixed >> 31) * _FIRST & mask
+    if data:
+        mixed = int.from_bytes(data[:8], "little") * _FIRST & mask
+        first ^= (mixed << 31 | mixed >> 33) * _SECOND & mask
+    first ^= length
+    second ^= length
+    first = (first + second) & mask
+    second = (second + first) & mask
+    first = _final(first)
+    second = _final(second)
+    first = (first + second) & mask
+    return _HASH.pack(first, (second + first) & mask)
 
 
 def _final(word: int) -> int:
