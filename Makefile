@@ -3,7 +3,7 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do $$p -c '
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo check test test-all test-matrix lint types docs bench-actors bench-runtime bench-kafka bench-latency bench-state bench-spark judge-ksql judge-smoke oracle chaos kills kernel-sanitize kernel-fuzz wheels clean
+.PHONY: help demo check test test-all test-matrix lint types docs bench-actors bench-runtime bench-kafka bench-latency bench-state bench-spark bench-nexmark judge-ksql judge-smoke oracle chaos kills kernel-sanitize kernel-fuzz wheels clean
 
 help: ## show the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -53,6 +53,9 @@ bench-latency: $(VENV)/.ready ## measure latency and CPU time at ordinary rates,
 
 bench-spark: $(VENV)/.ready ## measure history: backfills in one process and on Spark beside the stream, and what a start from them takes: OPTIONS="--records 200000"
 	$(BIN)/python benchmarks/spark.py $(OPTIONS)
+
+bench-nexmark: $(VENV)/.ready ## run Nexmark's queries here and on Kafka Streams, and compare results and rates: OPTIONS="--events 200000 --queries q4 q5"
+	$(BIN)/python -m benchmarks.nexmark $(OPTIONS)
 
 bench-state: $(VENV)/.ready ## measure state stores: commits, restarts and restoring, beside Kafka Streams on a real Kafka, and write the section of docs/benchmarks.md: OPTIONS="--records 1000000 --rounds 1"
 	$(BIN)/python benchmarks/state.py --markdown docs/benchmarks.md $(OPTIONS)
