@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ks_actors.serdes._as_read import AsRead as AsRead
 from ks_actors.serdes._as_read import of_serde as of_serde
+from ks_actors.serdes._checked import checked_serializer as checked_serializer
 from ks_actors.serdes._columns import for_column as for_column
 from ks_actors.serdes._columns import has_form as has_form
 from ks_actors.serdes._defaults import is_complete as is_complete

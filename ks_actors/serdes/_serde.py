@@ -67,7 +67,12 @@ class Serde(ABC, Generic[T]):
                     f"{role} of Serde.of is {function!r}: give a plain function of one argument"
                 )
         return FunctionSerde(
-            serialize, deserialize, faithful=faithful, immutable=immutable, name=name
+            serialize,
+            deserialize,
+            faithful=faithful,
+            immutable=immutable,
+            name=name,
+            given=True,
         )
 
 
@@ -76,6 +81,7 @@ class FunctionSerde(Serde[T]):
     """A serde made of two functions that ignore the topic.
 
     `serialize_key` is the function for keys, where equal keys need more care to get equal bytes.
+    `given` tells that the functions are a user's.
     """
 
     def __init__(
@@ -88,10 +94,12 @@ class FunctionSerde(Serde[T]):
         immutable: bool,
         name: str,
         as_read: AsRead | None = None,
+        given: bool = False,
     ) -> None:
         self.faithful: bool = faithful
         self.immutable: bool = immutable
         self.as_read: AsRead | None = as_read
+        self.given: bool = given
         self._serialize: Callable[[T], bytes] = serialize
         self._serialize_key: Callable[[T], bytes] = serialize_key or serialize
         self._deserialize: Callable[[bytes], T] = deserialize

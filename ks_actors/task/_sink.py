@@ -11,7 +11,7 @@ from ks_actors._errors import StreamsError
 from ks_actors.kernel import HAS_KERNEL
 from ks_actors.kernel import kernel as _kernel
 from ks_actors.records import Partitioner, partition
-from ks_actors.serdes import for_column
+from ks_actors.serdes import checked_serializer, for_column
 from ks_actors.task._output_buffer import UNKNOWN_PARTITION
 
 if TYPE_CHECKING:
@@ -129,8 +129,8 @@ class _TopicWriter:
     def __init__(self, sink: Sink, topic: str) -> None:
         self._sink = sink
         self._topic = topic
-        self._encode_key = sink._key_serde.serializer(topic, is_key=True)
-        self._encode_value = sink._value_serde.serializer(topic)
+        self._encode_key = checked_serializer(sink._key_serde, topic, is_key=True, null=True)
+        self._encode_value = checked_serializer(sink._value_serde, topic, null=True)
         self._encode_keys = for_column(self._encode_key)
         self._encode_values = for_column(self._encode_value)
         self._custom: Callable[..., Any] | None = sink._node.partitioner

@@ -120,8 +120,24 @@ async def async_punctuator(time: int) -> None:
     [
         (lambda c, r: c.forward(r, "right"), TopologyError, "node NODE has no child right to forward to, only: left"),
         (lambda c, r: c.forward(r.with_timestamp(-1)), ValueError, "node NODE forwards a record with timestamp -1"),
-        (lambda c, r: c.schedule(0, PunctuationType.STREAM_TIME, print), ValueError, "node NODE cannot punctuate every 0 ms"),
+        (lambda c, r: c.schedule(0, PunctuationType.STREAM_TIME, print), ValueError, "node NODE cannot punctuate with interval_ms 0"),
         (lambda c, r: c.schedule(1, PunctuationType.STREAM_TIME, async_punctuator), TypeError, "of node NODE is 'async def'"),
+        (lambda c, r: c.schedule("1s", PunctuationType.STREAM_TIME, print), TypeError, "interval_ms of a punctuator of node NODE is '1s'"),
+        (lambda c, r: c.schedule(True, PunctuationType.STREAM_TIME, print), TypeError, "interval_ms of a punctuator of node NODE is True"),
+        (lambda c, r: c.schedule(1, PunctuationType.STREAM_TIME, print, 0.5), TypeError, "start_ms of a punctuator of node NODE is 0.5"),
+        (lambda c, r: c.schedule(1, PunctuationType.STREAM_TIME, print, -1), ValueError, "node NODE cannot punctuate with start_ms -1"),
+        (lambda c, r: c.schedule(1, "STREAM_TIME", print), TypeError, "node NODE cannot punctuate by 'STREAM_TIME'"),
+        (lambda c, r: c.schedule(1, PunctuationType.STREAM_TIME, None), TopologyError, "punctuator of node NODE is None, which cannot be called"),
+        (lambda c, r: c.schedule(1, PunctuationType.STREAM_TIME, lambda: None), TopologyError, "punctuator of node NODE cannot be called"),
+        (lambda c, r: c.forward((r.key, r.value)), TypeError, r"node NODE forwards \('k', 'v'\): give a Record"),
+        (lambda c, r: c.forward(None), TypeError, "node NODE forwards None: give a Record"),
+        (lambda c, r: c.forward(r.with_timestamp(1.5)), TypeError, "node NODE forwards a record with timestamp 1.5"),
+        (lambda c, r: c.forward(r.with_timestamp(None)), TypeError, "node NODE forwards a record with timestamp None"),
+        (lambda c, r: c.forward(r.with_timestamp(1 << 63)), ValueError, "node NODE forwards a record with timestamp 9223372036854775808"),
+        (lambda c, r: c.forward(r.with_headers({"a": b"b"})), TypeError, "node NODE forwards a record with headers {'a': b'b'}"),
+        (lambda c, r: c.forward(r.with_headers(None)), TypeError, "node NODE forwards a record with headers None"),
+        (lambda c, r: c.forward(r.with_headers((("a", "b"),))), TypeError, r"node NODE forwards a record with header \('a', 'b'\)"),
+        (lambda c, r: c.forward(r.with_headers((("\ud800", b"b"),))), ValueError, "node NODE forwards a record with a header named"),
     ],
 )
 def test_impossible_requests_are_errors(act: Any, error: type[Exception], message: str) -> None:
@@ -130,6 +146,18 @@ def test_impossible_requests_are_errors(act: Any, error: type[Exception], messag
     bound = ProcessorOperator("NODE", partial(failing, act)).bind(node)
     with pytest.raises(error, match=message):
         bound.process("k", "v", 0, ())
+
+
+class Moving(FixedKeyProcessor[str, int, str]):
+    def process(self, record: FixedKeyRecord[str, int]) -> None:
+        self.context.forward(Record("other", "v", record.timestamp))  # type: ignore[arg-type] # that is the fault
+
+
+def test_a_fixed_key_processor_cannot_forward_another_key() -> None:
+    """A Record may have another key, which would be in the wrong partition: it is refused, also where type checkers do not look."""
+    bound = ProcessorOperator("NODE", Moving, fixed_key=True).bind(Node({}))
+    with pytest.raises(TypeError, match="node NODE keeps keys and forwards a Record"):
+        bound.process("k", 1, 2, ())
 
 
 def test_a_node_without_children_says_so() -> None:

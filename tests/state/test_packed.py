@@ -311,7 +311,7 @@ def test_unwritable_values_are_refused_when_they_are_put(tmp_path: Path) -> None
     task = Task([window("d", value=STRING, retain_duplicates=True)], tmp_path)
     store = task["d"]
     for key, value in (("k", 5), ("\ud800", "v")):
-        with pytest.raises(SerializationError, match="cannot be written"):
+        with pytest.raises(SerializationError, match="the serde cannot write"):
             store.put(key, value, 1)
         assert not store.takes([key], [1], [value])
     store.put("k", "v", 1)

@@ -398,7 +398,7 @@ def test_duplicates_that_can_be_changed_in_place_are_copies(place: str, tmp_path
             assert (key, entry[0]) == (("k", 50), [1])
             entry[0].append("mine")
     task.commit()
-    with pytest.raises(SerializationError, match="cannot be written"):
+    with pytest.raises(SerializationError, match="the serde cannot write"):
         store.put("k", {object()}, 51)
     ((_, _, entry),) = reader.fetch("k", 0, 100, committed=False, reverse=False)
     assert entry[0] == [1]

@@ -10,6 +10,7 @@ from ks_actors._errors import TopologyError
 from ks_actors.processors.api._api import Context, FixedKeyProcessor, Processor
 from ks_actors.processors.api._argument_checks import check_function, check_supplier
 from ks_actors.processors.api._async_options import AsyncOptions, is_async
+from ks_actors.processors.api._context_checks import LATEST_MS, check_forwarded, check_schedule
 from ks_actors.processors.api._operator import AsyncBound, Bound, never_alone, too_early
 from ks_actors.processors.api._record import FixedKeyRecord, Record
 
@@ -103,16 +104,16 @@ class ProcessorOperator:
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             handle(record_type(key, value, timestamp, headers))
 
-        return Bound(process, None, self._start(context, _TaskContext(context), begin))
+        return Bound(process, None, self._start(context, _TaskContext(context, record_type), begin))
 
     def bind_async(self, context: NodeContext) -> AsyncBound:
         """Make and initialize the asynchronous processor of one task.
 
         A call returns the records that it forwarded; `emit` forwards them to the children.
         """
-        own = _AsyncContext(context)
-        handle: Callable[[AnyRecord], Coroutine[Any, Any, None]] = too_early(context.node)
         record_type: type[AnyRecord] = FixedKeyRecord if self.fixed_key else Record
+        own = _AsyncContext(context, record_type)
+        handle: Callable[[AnyRecord], Coroutine[Any, Any, None]] = too_early(context.node)
 
         def begin(processor: AnyProcessor) -> None:
             nonlocal handle
@@ -177,10 +178,11 @@ class ProcessorOperator:
 class _TaskContext(Context[Any]):
     """The context of one processor in one task."""
 
-    __slots__ = ("_children", "_context", "_forward")
+    __slots__ = ("_children", "_context", "_forward", "_type")
 
-    def __init__(self, context: NodeContext) -> None:
+    def __init__(self, context: NodeContext, record_type: type[AnyRecord]) -> None:
         self._context: NodeContext = context
+        self._type: type[AnyRecord] = record_type
         self._forward: Callable[[Any, Any, int, Headers], None] = context.forward
         self._children: Any = context.children
 
@@ -193,19 +195,22 @@ class _TaskContext(Context[Any]):
         return self._context.task_id
 
     def forward(self, record: AnyRecord, child: str | None = None) -> None:
-        # The common case, with two comparisons and no lookup; the rest may also be a mistake.
-        if child is None and record.timestamp >= 0:
+        # The common case, with a few comparisons and no call; the rest may also be a mistake.
+        if (
+            child is None
+            and type(record) is self._type
+            and type(record.timestamp) is int
+            and 0 <= record.timestamp <= LATEST_MS
+            and record.headers == ()
+        ):
             self._forward(record.key, record.value, record.timestamp, record.headers)
         else:
             self._check(record, child)
-            self._children[child](record.key, record.value, record.timestamp, record.headers)
+            forward = self._forward if child is None else self._children[child]
+            forward(record.key, record.value, record.timestamp, record.headers)
 
     def _check(self, record: AnyRecord, child: str | None) -> None:
-        if record.timestamp < 0:
-            raise ValueError(
-                f"node {self._context.node} forwards a record with timestamp {record.timestamp}: "
-                "give 0 or more, in ms"
-            )
+        check_forwarded(record, self._type, self._context.node)
         if child is not None and child not in self._children:
             known = ", ".join(self._children) or "none"
             raise TopologyError(
@@ -223,15 +228,7 @@ class _TaskContext(Context[Any]):
         callback: Callable[[int], None],
         start_ms: int | None = None,
     ) -> Callable[[], None]:
-        if interval_ms < 1:
-            raise ValueError(
-                f"node {self._context.node} cannot punctuate every {interval_ms} ms: give 1 or more"
-            )
-        if is_async(callback):
-            raise TypeError(
-                f"punctuator {callback!r} of node {self._context.node} is 'async def': use a plain "
-                "function"
-            )
+        check_schedule(interval_ms, punctuation, callback, start_ms, self._context.node)
         return self._context.schedule(interval_ms, punctuation, callback, start_ms)
 
     def commit(self) -> None:

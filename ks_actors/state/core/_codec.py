@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 from ks_actors import serdes
 from ks_actors._errors import SerializationError
-from ks_actors.serdes import for_column, has_form, of_serde
+from ks_actors.serdes import checked_serializer, for_column, has_form, of_serde
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,9 +86,9 @@ class Codec:
         # a serde that is not faithful has bytes as dict keys
         self.key_form: int | None = _form(spec.key) if self.faithful else 0
         self.value_form: int | None = _form(spec.value)
-        self.key: Callable[[Any], bytes] = spec.key.serializer(topic, is_key=True)
+        self.key: Callable[[Any], bytes] = checked_serializer(spec.key, topic, is_key=True)
         self.read_key: Callable[[bytes], Any] = spec.key.deserializer(topic, is_key=True)
-        self.value: Callable[[Any], bytes] = spec.value.serializer(topic)
+        self.value: Callable[[Any], bytes] = checked_serializer(spec.value, topic)
         self.as_read: AsRead = of_serde(spec.value) or _never
         self.keys: Callable[[list[Any]], list[bytes]] = for_column(self.key)
         self.values: Callable[[list[Any]], list[bytes]] = for_column(self.value)

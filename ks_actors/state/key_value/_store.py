@@ -183,6 +183,13 @@ class TimestampedKeyValueStore(KeyValueBase[K, ValueAndTimestamp[V]], Generic[K,
         return ValueAndTimestamp(entry[0], entry[1])
 
     def _entry(self, value: Any) -> Entry | None:
+        if value is not None and not (
+            isinstance(value, tuple) and len(value) == len(ValueAndTimestamp._fields)
+        ):
+            raise TypeError(
+                f"store {self.name}: a value is put with its timestamp, got {value!r}: give "
+                "ValueAndTimestamp(value, timestamp_ms)"
+            )
         return (
             None
             if value is None or value[0] is None

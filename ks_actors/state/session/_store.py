@@ -413,7 +413,13 @@ class SessionStore(TimedStore, Generic[K, V]):
         return (end, start, encoded) if self._segmented else (end, encoded, -start)
 
     def _checked(self, session: Windowed[K]) -> Windowed[K]:
-        key, (start, end) = session
+        try:
+            key, (start, end) = session
+        except (TypeError, ValueError):
+            raise TypeError(
+                f"store {self.name}: a session has a key, a start and an end, got {session!r}: "
+                "give Windowed(key, Window(start_ms, end_ms))"
+            ) from None
         self._check_key(key)
         self._codec.checked_time(start)
         self._codec.checked_time(end)

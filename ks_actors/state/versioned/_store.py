@@ -108,11 +108,11 @@ class VersionedKeyValueStore(Table[Handle], Generic[K, V]):
         is dropped and counted.
         """
         self._check_key(key)
-        if timestamp < 0:
+        if self._codec.checked_time(timestamp) < 0:
             raise ValueError(
                 f"store {self.name}: a version is valid from {timestamp} ms on: give 0 or more"
             )
-        return self.put_version(key, value, self._codec.checked_time(timestamp))
+        return self.put_version(key, value, timestamp)
 
     def delete(self, key: K, timestamp: int) -> VersionedRecord[V] | None:
         """Delete `key` from `timestamp` (ms) on; return its value at that time.

@@ -1,0 +1,96 @@
+"""Checks of the arguments that processors give to their context."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ks_actors.processors.api._argument_checks import check_function
+from ks_actors.processors.api._async_options import is_async
+from ks_actors.processors.api._operator import PunctuationType
+from ks_actors.processors.api._record import FixedKeyRecord, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LATEST_MS: Final = (1 << 63) - 1
+"""The latest timestamp that a record can have: logs keep 8 bytes."""
+
+
+def check_forwarded(record: Any, record_type: type[Any], node: str) -> None:
+    """Raise TypeError or ValueError unless a log can take the record that a node forwards.
+
+    The batch that takes it to the log would fail as a whole, and could not tell which record is at
+    fault.
+    """
+    if not isinstance(record, Record | FixedKeyRecord):
+        raise TypeError(f"node {node} forwards {record!r}: give a {record_type.__name__}")
+    if record_type is FixedKeyRecord and not isinstance(record, FixedKeyRecord):
+        raise TypeError(
+            f"node {node} keeps keys and forwards a Record, which may have another one: forward "
+            "record.with_value(…), or use a Processor"
+        )
+    timestamp: Any = record.timestamp
+    if not isinstance(timestamp, int) or isinstance(timestamp, bool):
+        raise TypeError(
+            f"node {node} forwards a record with timestamp {timestamp!r}: give a whole number of ms"
+        )
+    if not 0 <= timestamp <= LATEST_MS:
+        raise ValueError(
+            f"node {node} forwards a record with timestamp {timestamp}: give 0 or more, in ms, "
+            "below 2**63"
+        )
+    _check_headers(record.headers, node)
+
+
+def _check_headers(headers: Any, node: str) -> None:
+    if not isinstance(headers, tuple | list):
+        raise TypeError(
+            f"node {node} forwards a record with headers {headers!r}: give a tuple of pairs of "
+            "name and bytes"
+        )
+    for header in headers:
+        match header:
+            case (str() as name, bytes() | None):
+                try:
+                    name.encode()
+                except UnicodeEncodeError:
+                    raise ValueError(
+                        f"node {node} forwards a record with a header named {name!r}, which UTF-8 "
+                        "cannot write"
+                    ) from None
+            case _:
+                raise TypeError(
+                    f"node {node} forwards a record with header {header!r}: give a pair of name "
+                    "and bytes"
+                )
+
+
+def check_schedule(
+    interval_ms: Any,
+    punctuation: Any,
+    callback: Callable[[int], None],
+    start_ms: Any,
+    node: str,
+) -> None:
+    """Raise TypeError, ValueError or TopologyError unless a node can be punctuated like this."""
+    for role, time, least in (("interval_ms", interval_ms, 1), ("start_ms", start_ms, 0)):
+        if role == "start_ms" and time is None:
+            continue
+        if not isinstance(time, int) or isinstance(time, bool):
+            raise TypeError(
+                f"{role} of a punctuator of node {node} is {time!r}: give a whole number of ms"
+            )
+        if time < least:
+            raise ValueError(
+                f"node {node} cannot punctuate with {role} {time}: give {least} or more, in ms"
+            )
+    if not isinstance(punctuation, PunctuationType):
+        raise TypeError(
+            f"node {node} cannot punctuate by {punctuation!r}: give PunctuationType.STREAM_TIME or "
+            "PunctuationType.WALL_CLOCK_TIME"
+        )
+    if is_async(callback):
+        raise TypeError(
+            f"punctuator {callback!r} of node {node} is 'async def': use a plain function"
+        )
+    check_function(callback, 1, role="punctuator", of=f"node {node}")

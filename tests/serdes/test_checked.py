@@ -1,0 +1,82 @@
+"""Serializers of users that do not return bytes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ks_actors import Consumed, Processor, Produced, ProductionFailed, Record, SerializationError, StreamsBuilder, stores
+from ks_actors.serdes import STRING, Serde, checked_serializer
+from ks_actors.testing import TopologyTestDriver
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Own(Serde[Any]):
+    """A serde of a class of the user's."""
+
+    def __init__(self, serialize: Callable[[Any], Any]) -> None:
+        self._serialize = serialize
+
+    def serializer(self, topic: str, *, is_key: bool = False) -> Callable[[Any], Any]:
+        return self._serialize
+
+    def deserializer(self, topic: str, *, is_key: bool = False) -> Callable[[bytes], Any]:
+        return bytes.decode
+
+
+class Keeping(Processor[str, str, str, str]):
+    """Has a store, for the test to fill."""
+
+    def process(self, record: Record[str, str]) -> None:
+        self.context.forward(record)
+
+
+def made(how: str, serialize: Callable[[Any], Any]) -> Serde[Any]:
+    return Own(serialize) if how == "class" else Serde.of(serialize, bytes.decode)
+
+
+@pytest.mark.parametrize("how", ["class", "functions"])
+def test_a_serializer_that_returns_no_bytes_is_at_fault_itself(how: str) -> None:
+    """Text, numbers and None are refused with the name of the serde; what is like bytes becomes bytes."""
+    results: tuple[Any, ...] = ("text", 5, None)
+    for result in results:
+        write = checked_serializer(made(how, {"value": result}.__getitem__), "topic")
+        with pytest.raises(TypeError, match=r"returned .* for a value: a serializer returns bytes"):
+            write("value")
+    for like in (bytearray(b"x"), memoryview(b"x"), b"x"):
+        data = checked_serializer(made(how, {"value": like}.__getitem__), "topic")("value")
+        assert (type(data), data) == (bytes, b"x")
+    assert checked_serializer(made(how, lambda _: None), "topic", null=True)("value") is None
+    assert checked_serializer(STRING, "topic") == str.encode
+
+
+@pytest.mark.parametrize("part", ["key", "value"])
+@pytest.mark.parametrize("how", ["class", "functions"])
+def test_a_sink_names_the_record_that_a_serde_gives_no_bytes_for(how: str, part: str) -> None:
+    """The production exception handler hears of that record alone, with its place in the input."""
+    bad = made(how, lambda value: value if value == "bad" else value.encode())
+    builder = StreamsBuilder()
+    builder.stream("in", Consumed(STRING, STRING)).to("out", Produced(bad, STRING) if part == "key" else Produced(STRING, bad))
+    with TopologyTestDriver(builder.build()) as driver:
+        source = driver.create_input_topic("in", STRING, STRING)
+        source.pipe_input("good", "good", 0)
+        with pytest.raises(ProductionFailed, match="topic in, partition 0, offset 1") as raised:
+            source.pipe_input("bad", "bad", 1)
+        assert f"returned str for a {part}" in str(raised.value)
+
+
+@pytest.mark.parametrize("how", ["class", "functions"])
+def test_a_store_refuses_a_value_that_its_serde_gives_no_bytes_for(how: str) -> None:
+    """The put raises, and names the store and the key."""
+    bad = made(how, lambda value: value if value == "bad" else value.encode())
+    builder = StreamsBuilder()
+    builder.add_state_store(stores.key_value("store", STRING, bad))
+    builder.stream("in", Consumed(STRING, STRING)).process(Keeping, "store")
+    with TopologyTestDriver(builder.build()) as driver:
+        store = driver.get_state_store("store")
+        store.put("a", "good")
+        with pytest.raises(SerializationError, match="store store: the serde cannot write the value of key 'b'"):
+            store.put("b", "bad")
