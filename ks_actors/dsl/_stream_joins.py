@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
 from ks_actors._errors import TopologyError
-from ks_actors.dsl import _joins, _stream_stream_joins, _table
+from ks_actors.dsl import _asof_joins, _joins, _stream_stream_joins, _table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -173,6 +173,103 @@ class StreamJoins(Generic[K, V]):
         """
         return _stream_stream_joins.join(
             cast("Stream[K, V]", self), other, joiner, windows, joined, left=True, outer=True
+        )
+
+    @overload
+    def join_asof(
+        self,
+        other: Stream[K, W],
+        joiner: Callable[[V, W], R],
+        tolerance_ms: int,
+        joined: StreamJoined[K, V, W] | None = None,
+        *,
+        grace_ms: int = 0,
+    ) -> Stream[K, R]: ...
+    @overload
+    def join_asof(
+        self,
+        other: Stream[K, W],
+        joiner: Callable[[K, V, W], R],
+        tolerance_ms: int,
+        joined: StreamJoined[K, V, W] | None = None,
+        *,
+        grace_ms: int = 0,
+    ) -> Stream[K, R]: ...
+    def join_asof(
+        self,
+        other: Any,
+        joiner: Any,
+        tolerance_ms: int,
+        joined: StreamJoined[Any, Any, Any] | None = None,
+        *,
+        grace_ms: int = 0,
+    ) -> Stream[K, Any]:
+        """Join each record with the latest record of another stream at or before its timestamp.
+
+        That is at most `tolerance_ms` before it, with the same key; of those with one timestamp the
+        last one counts. Without one there is no result. The joiner is joiner(value, other) or
+        joiner(key, value, other), and the result has the record's own key, timestamp and headers.
+        Records of the other stream cause no results.
+
+        With `grace_ms` records wait until the stream time of both streams is so far past theirs:
+        other records may come late by it. They are joined by time, then by key. Without it they are
+        joined at once, with what has come. A record further behind is joined at once, too.
+
+        Records without key or value are dropped and counted. Records of the other stream are kept
+        for tolerance and grace. Kafka Streams has no such join of streams; of tables with a history
+        it has `Joined(grace_ms=…)`.
+        """
+        return _asof_joins.join_asof(
+            cast("Stream[K, V]", self),
+            other,
+            joiner,
+            tolerance_ms,
+            joined,
+            grace_ms=grace_ms,
+            left=False,
+        )
+
+    @overload
+    def left_join_asof(
+        self,
+        other: Stream[K, W],
+        joiner: Callable[[V, W | None], R],
+        tolerance_ms: int,
+        joined: StreamJoined[K, V, W] | None = None,
+        *,
+        grace_ms: int = 0,
+    ) -> Stream[K, R]: ...
+    @overload
+    def left_join_asof(
+        self,
+        other: Stream[K, W],
+        joiner: Callable[[K, V, W | None], R],
+        tolerance_ms: int,
+        joined: StreamJoined[K, V, W] | None = None,
+        *,
+        grace_ms: int = 0,
+    ) -> Stream[K, R]: ...
+    def left_join_asof(
+        self,
+        other: Any,
+        joiner: Any,
+        tolerance_ms: int,
+        joined: StreamJoined[Any, Any, Any] | None = None,
+        *,
+        grace_ms: int = 0,
+    ) -> Stream[K, Any]:
+        """Join as `join_asof` does, and give the joiner None where there is no other record.
+
+        Every record with a value has a result.
+        """
+        return _asof_joins.join_asof(
+            cast("Stream[K, V]", self),
+            other,
+            joiner,
+            tolerance_ms,
+            joined,
+            grace_ms=grace_ms,
+            left=True,
         )
 
     def _join(

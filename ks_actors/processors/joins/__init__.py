@@ -1,5 +1,6 @@
 """Joins."""
 
+from ks_actors.processors.joins._as_of import KeepRecords, RecordsAsOf
 from ks_actors.processors.joins._buffered_join import BufferedStreamTableJoin, WaitingKeySerde
 from ks_actors.processors.joins._join_pair import JoinPair, Woven
 from ks_actors.processors.joins._pending_serdes import PendingKeySerde, PendingValuesSerde
@@ -12,8 +13,10 @@ __all__ = [
     "BufferedStreamTableJoin",
     "JoinPair",
     "JoinWindow",
+    "KeepRecords",
     "PendingKeySerde",
     "PendingValuesSerde",
+    "RecordsAsOf",
     "SelfJoin",
     "StreamJoinSide",
     "StreamTableJoin",

@@ -9,7 +9,7 @@ import heapq
 import struct
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 from ks_actors._errors import SerializationError, TopologyError
 from ks_actors.processors.api import Bound, held_back, unreadable
@@ -28,6 +28,8 @@ _TIME = struct.Struct(">Bq")
 _SEQUENCE = struct.Struct(">i")
 _LAST_SEQUENCE = 0x7FFF_FFFF
 _key = attrgetter("key")
+TIME_ALONE: Final = object()
+"""The value of a record that only moves the stream time of a buffered join on."""
 
 
 class WaitingKey(NamedTuple):
@@ -44,7 +46,8 @@ class BufferedStreamTableJoin(Inline):
     """Join records with the table's rows as of their time, once stream time is `grace_ms` past it.
 
     Records are joined in the order of times and then keys. Until then they wait in `store`. Stream
-    time is that of the latest record that has waited; a record further behind is joined at once.
+    time is that of the latest record that has waited, or of the latest one with TIME_ALONE for its
+    value; a record further behind is joined at once.
     Records are dropped as StreamTableJoin drops them.
     """
 
@@ -82,6 +85,9 @@ class _Waiting:
 
     def process(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         join, context = self._join, self._context
+        if value is TIME_ALONE:
+            self._advance(timestamp)
+            return
         if value is None or (key is None and not join.left):
             context.dropped()
             return
@@ -92,14 +98,23 @@ class _Waiting:
         if key is None or timestamp < now - join.grace_ms:
             self._emit(key, value, timestamp, headers)
             return
-        if timestamp > now:
-            now = context.progress[join.store] = timestamp
         self._wait(
             queue,
             WaitingKey(timestamp, key, self._sequence),
             Held(0, None, None, value, timestamp, headers, self._origins.origin()),
         )
-        while queue and queue[0][1].time <= now - join.grace_ms:
+        self._advance(timestamp)
+
+    def _advance(self, timestamp: int) -> None:
+        """Note stream time, and join the records that have waited long enough."""
+        progress, store = self._context.progress, self._join.store
+        queue = self._queue
+        if queue is None:
+            queue = self._queue = self._restored()
+        now = progress.get(store, -1)
+        if timestamp > now:
+            now = progress[store] = timestamp
+        while queue and queue[0][1].time <= now - self._join.grace_ms:
             self._release(queue)
 
     def _restored(self) -> list[tuple[bytes, WaitingKey]]:

@@ -1,0 +1,101 @@
+"""Joins of a stream with the latest record of another one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ks_actors.dsl import _stream
+from ks_actors.dsl._graph import named_or_behind
+from ks_actors.dsl._stream_stream_joins import StreamJoined
+from ks_actors.processors.api import check_function, check_kind, check_options, check_whole
+from ks_actors.processors.joins import (
+    BufferedStreamTableJoin,
+    KeepRecords,
+    RecordsAsOf,
+    StreamTableJoin,
+    WaitingKeySerde,
+)
+from ks_actors.processors.tables import HeldSerde
+from ks_actors.topology import StoreKind, StoreSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ks_actors.dsl._stream import Stream
+    from ks_actors.processors.api import Operator
+
+_KEYED = 3
+
+
+def join_asof(
+    this: Stream[Any, Any],
+    other: Stream[Any, Any],
+    joiner: Callable[..., Any],
+    tolerance_ms: int,
+    joined: StreamJoined[Any, Any, Any] | None,
+    *,
+    grace_ms: int,
+    left: bool,
+) -> Stream[Any, Any]:
+    """Join records of `this` stream with the latest of the other; `left` keeps all of them."""
+    options = check_options(joined, StreamJoined, of="join_asof")
+    of = named_or_behind("left_join_asof" if left else "join_asof", options.name, this.node)
+    check_kind(other, _stream.Stream, role="argument 'other'", of=of, remedy="give a Stream")
+    keyed = check_function(joiner, 2, _KEYED, role="joiner", of=of) == _KEYED
+    check_whole(tolerance_ms, role="tolerance_ms", of=of, least=0)
+    check_whole(grace_ms, role="grace_ms", of=of, least=0)
+    graph, name = this.graph, options.name
+    graph.check_same(other.graph, of)
+    if this.repartition_required:
+        this = this.repartition_for_join(
+            None if name is None else f"{name}-left", options.key, options.value
+        )
+    if other.repartition_required:
+        other = other.repartition_for_join(
+            None if name is None else f"{name}-right", options.key, options.other_value
+        )
+    sources = this.sources | other.sources
+    graph.copartition(sources)
+    key = options.key or this.key or other.key
+    keep = graph.name_or(None if name is None else f"{name}-other", "KSTREAM-ASOF-")
+    node_name = graph.name_or(name, "KSTREAM-JOINASOF-")
+    base = options.store_name or node_name
+    rows = StoreSpec(
+        name=f"{base}-other-store",
+        kind=StoreKind.WINDOW,
+        key=key,
+        value=options.other_value or other.value,
+        type=options.store_type,
+        logging=options.logging,
+        changelog_configs=dict(options.changelog_configs),
+        retention_ms=tolerance_ms + grace_ms + 1,
+        window_size_ms=max(1, tolerance_ms),
+    )
+    kept = graph.add_processor(keep, KeepRecords(store=rows.name), other.node, stores=[rows])
+    view = RecordsAsOf(store=rows.name, tolerance_ms=tolerance_ms)
+    operator: Operator = StreamTableJoin(view=view, joiner=joiner, keyed=keyed, left=left)
+    stores: list[StoreSpec] = []
+    parents = [this.node]
+    if grace_ms:
+        waiting = StoreSpec(
+            name=f"{base}-this-store",
+            kind=StoreKind.KEY_VALUE,
+            key=WaitingKeySerde(key),
+            value=HeldSerde(options.value or this.value),
+            type=options.store_type,
+            logging=options.logging,
+            changelog_configs=dict(options.changelog_configs),
+        )
+        stores.append(waiting)
+        parents.append(kept)
+        operator = BufferedStreamTableJoin(
+            view=view,
+            joiner=joiner,
+            store=waiting.name,
+            grace_ms=grace_ms,
+            keyed=keyed,
+            left=left,
+        )
+    node = graph.add_processor(node_name, operator, *parents, stores=stores, connected=view.stores)
+    node.relaxed_null_keys = left
+    return _stream.Stream(graph, node, sources, key=key)
