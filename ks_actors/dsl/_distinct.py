@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from ks_actors._errors import TopologyError
-from ks_actors.dsl import _stream
+from ks_actors.dsl import _expire, _stream
 from ks_actors.dsl._graph import named_or_behind
 from ks_actors.processors.aggregates import Distinct, IdentitySerde
 from ks_actors.processors.api import check_function, check_one_of, check_serde, check_whole
@@ -23,8 +23,8 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class DistinctRecords(Generic[K, V]):
-    """The operation of Stream that leaves out duplicates."""
+class DistinctRecords(_expire.ExpiringRecords[K, V], Generic[K, V]):
+    """The operations of Stream that remember keys: this one leaves out duplicates."""
 
     def distinct(
         self,

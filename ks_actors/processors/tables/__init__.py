@@ -1,6 +1,7 @@
 """Tables."""
 
 from ks_actors.processors.tables._change_serde import ChangeSerde
+from ks_actors.processors.tables._expire import Expire
 from ks_actors.processors.tables._suppress import Held, Suppress, SuppressView
 from ks_actors.processors.tables._suppressed_serde import HeldSerde
 from ks_actors.processors.tables._tables import (
@@ -31,6 +32,7 @@ from ks_actors.processors.tables._views import (
 __all__ = [
     "AsOf",
     "ChangeSerde",
+    "Expire",
     "FilterView",
     "Get",
     "Held",

@@ -1,0 +1,134 @@
+"""Keys that are deleted when no record has come for them for some time."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
+
+from ks_actors.processors.api import Bound, Clock, PunctuationType, held_back
+from ks_actors.processors.stateless import Inline
+
+if TYPE_CHECKING:
+    from ks_actors.processors.api import NodeContext
+    from ks_actors.records import Headers
+
+_SOONEST_MS = 100
+_LATEST_MS = 60_000
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Expire(Inline):
+    """Forward records, and a delete of each key that has had none for `after_ms`.
+
+    By event time a key expires when stream time is that far past the latest timestamp of its
+    records, before the record that moves it is forwarded; the delete has the timestamp at which it
+    was due. Keys go by that time, then by their bytes. By the `wall` clock it expires that long
+    after its last record was processed; the delete has stream time. `store` has the time of each
+    key's last record. A record without value forgets its key.
+    """
+
+    store: str
+    after_ms: int
+    wall: bool
+
+    def bind(self, context: NodeContext) -> Bound:
+        """Make the functions of one task."""
+        keys = _Keys(self, context)
+        if not self.wall:
+            return Bound(keys.process)
+        interval = min(max(self.after_ms // 10, _SOONEST_MS), _LATEST_MS)
+        context.schedule(interval, PunctuationType.WALL_CLOCK_TIME, keys.expire)
+        return Bound(keys.process_by_wall_clock)
+
+
+class _Keys:
+    """The keys of one task, by the time at which they may expire.
+
+    A key is queued once, when it comes. Its time is looked up when its turn comes: if there were
+    records meanwhile, it is queued again.
+    """
+
+    def __init__(self, expire: Expire, context: NodeContext) -> None:
+        self._context = context
+        self._store = context.store(expire.store)
+        self._origins = context.origins()
+        self._after = expire.after_ms
+        self._wall = expire.wall
+        self._clock = Clock(context, expire.store)
+        self._queue: list[tuple[int, bytes, Any]] | None = None
+
+    def process(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        """Take a record by event time."""
+        if key is None:
+            self._context.dropped()
+            return
+        clock = self._clock
+        clock.time = max(clock.time, timestamp)
+        self.expire(clock.time)
+        if (
+            value is not None
+            and timestamp + self._after <= clock.time
+            and self._store.get(key) is None
+        ):
+            self._context.dropped()  # it would expire at once
+            return
+        self._note(key, value, timestamp)
+        self._context.forward(key, value, timestamp, headers)
+
+    def process_by_wall_clock(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        """Take a record by the time at which it comes."""
+        if key is None:
+            self._context.dropped()
+            return
+        self._clock.time = max(self._clock.time, timestamp)
+        self._note(key, value, self._context.wall_time())
+        self._context.forward(key, value, timestamp, headers)
+
+    def expire(self, now: int) -> None:
+        """Delete the keys that are due at `now`."""
+        queue = self._queued()
+        if not queue or queue[0][0] > now:
+            return
+        here = self._origins.here()
+        try:
+            while queue and queue[0][0] <= now:
+                self._look_at(queue)
+        finally:
+            self._origins.back(here)
+
+    def _look_at(self, queue: list[tuple[int, bytes, Any]]) -> None:
+        queued, order, key = heapq.heappop(queue)
+        last = self._store.get(key)
+        if last is None:
+            return
+        due = last + self._after
+        if due > queued:  # also if it is due by now: those before it go first
+            heapq.heappush(queue, (due, order, key))
+            return
+        self._store.put(key, None)
+        timestamp = self._clock.time if self._wall else due
+        self._origins.go_to(None, timestamp, ())
+        self._context.forward(key, None, timestamp, ())
+
+    def _note(self, key: Any, value: Any, time: int) -> None:
+        queue, store = self._queued(), self._store
+        last = store.get(key)
+        if value is None:
+            if last is not None:
+                store.put(key, None)
+        elif last is None:
+            store.put(key, time)
+            heapq.heappush(queue, (time + self._after, *store.own_key(key)))
+        elif time > last:
+            store.put(key, time)
+
+    def _queued(self) -> list[tuple[int, bytes, Any]]:
+        if self._queue is None:
+            self._queue = [
+                (last + self._after, self._store.key_bytes(key), key)
+                for key, last in held_back(self._context, self._origins, self._store)
+            ]
+            heapq.heapify(self._queue)
+        return self._queue
