@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, final
 
 import msgspec
 
@@ -15,6 +14,7 @@ from ks_actors.lifecycle import run_in_thread
 from ks_actors.log import IsolationLevel
 from ks_actors.records import TopicPartition
 from ks_actors.snapshots import find_snapshots
+from ks_actors.task import is_own_internal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -23,13 +23,6 @@ if TYPE_CHECKING:
     from ks_actors.config import ResetTo, StreamsConfig
     from ks_actors.log import GroupMember, Log, ManagesGroups, OffsetAndMetadata
     from ks_actors.topology import Topology
-
-_INTERNAL: Final = re.compile(
-    r".*(-changelog|-repartition|-subscription-registration-topic|-subscription-response-topic"
-    r"|.-KTABLE-FK-JOIN-SUBSCRIPTION-(REGISTRATION|RESPONSE)-\d+-topic)",
-    re.DOTALL,
-)
-"""The suffixes of internal topics, as in Kafka's own tool."""
 
 
 class ResetOffset(msgspec.Struct, frozen=True):
@@ -176,7 +169,7 @@ class Planner:
         return found - topology.global_topics.keys()
 
     def _is_internal(self, topic: str) -> bool:
-        return topic.startswith(f"{self._id}-") and _INTERNAL.fullmatch(topic) is not None
+        return is_own_internal(topic, self._id)
 
     async def _internal_topics(
         self, wanted: Collection[str] | None, existing: Mapping[str, int], inputs: Collection[str]

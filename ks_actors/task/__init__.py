@@ -1,6 +1,6 @@
 """Task execution without actors: sources, operators, sinks and their context."""
 
-from ks_actors.task._environment import Environment, is_internal, nodes_of
+from ks_actors.task._environment import Environment, is_internal, is_own_internal, nodes_of
 from ks_actors.task._frozen import Frozen
 from ks_actors.task._make_stores import GLOBAL, make_stores
 from ks_actors.task._offset_metadata import Position, contained, decode_position, encode_position
@@ -37,6 +37,7 @@ __all__ = [
     "encode_position",
     "end_life",
     "is_internal",
+    "is_own_internal",
     "left_out",
     "make_stores",
     "new_life",

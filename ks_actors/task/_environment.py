@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -34,6 +35,12 @@ if TYPE_CHECKING:
     from ks_actors.topology import StoreSpec, TimestampExtractor, Topology
 
 _OWN_TIME = FailOnInvalidTimestamp()
+_INTERNAL: Final = re.compile(
+    r".*(-changelog|-repartition|-subscription-registration-topic|-subscription-response-topic"
+    r"|.-KTABLE-FK-JOIN-SUBSCRIPTION-(REGISTRATION|RESPONSE)-\d+-topic)",
+    re.DOTALL,
+)
+"""The suffixes of internal topics."""
 
 
 class Environment:
@@ -322,9 +329,12 @@ class Environment:
 
 def is_internal(topic: str, application_id: str) -> bool:
     """Return whether a topic is internal to the app or to Kafka: patterns never match these."""
-    return topic.startswith("__") or (
-        topic.startswith(f"{application_id}-") and topic.endswith(("-changelog", "-repartition"))
-    )
+    return topic.startswith("__") or is_own_internal(topic, application_id)
+
+
+def is_own_internal(topic: str, application_id: str) -> bool:
+    """Return whether a topic is internal to the app by its name, as Kafka's own tools tell it."""
+    return topic.startswith(f"{application_id}-") and _INTERNAL.fullmatch(topic) is not None
 
 
 def _behind(topology: Topology, cached: Iterable[str]) -> frozenset[str]:

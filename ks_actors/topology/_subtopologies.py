@@ -24,6 +24,8 @@ class Subtopology(msgspec.Struct, frozen=True, kw_only=True):
     It has one task for every partition of its source topics. The app's own topics have their bare
     names: `repartition_topics` are those among `source_topics`. Topics of a copartition group have
     to have the same number of partitions. `source_patterns` match further source topics.
+    `pattern_groups` are the names of sources with a pattern, and the topics that need as many
+    partitions as those that they match.
     """
 
     id: int
@@ -34,6 +36,7 @@ class Subtopology(msgspec.Struct, frozen=True, kw_only=True):
     repartition_topics: tuple[str, ...]
     stores: Mapping[str, StoreSpec]
     copartition_groups: tuple[frozenset[str], ...]
+    pattern_groups: tuple[tuple[frozenset[str], frozenset[str]], ...] = ()
 
 
 class Groups(Generic[T]):
@@ -88,6 +91,19 @@ def copartition_groups(
     return tuple(frozenset(topics) for topics in together if len(topics) > 1)
 
 
+def pattern_groups(
+    groups: Iterable[frozenset[str]], nodes: Mapping[str, Node]
+) -> tuple[tuple[frozenset[str], frozenset[str]], ...]:
+    """Return the sources with a pattern, and the topics, of each group of sources with patterns."""
+    found: list[tuple[frozenset[str], frozenset[str]]] = []
+    for group in groups:
+        sources = [node for name in group if isinstance(node := nodes.get(name), SourceNode)]
+        patterned = frozenset(node.name for node in sources if node.pattern is not None)
+        if patterned:
+            found.append((patterned, frozenset(topic for node in sources for topic in node.topics)))
+    return tuple(found)
+
+
 def subtopology(
     number: int,
     names: Iterable[str],
@@ -95,6 +111,7 @@ def subtopology(
     stores: Mapping[str, StoreSpec],
     internal: Mapping[str, InternalTopic],
     copartitioned: Iterable[frozenset[str]],
+    patterned: Iterable[tuple[frozenset[str], frozenset[str]]],
 ) -> Subtopology:
     """Return the subtopology of these nodes."""
     members = [nodes[name] for name in names]
@@ -122,5 +139,10 @@ def subtopology(
         stores={store: stores[store] for store in connected},
         copartition_groups=tuple(
             group for group in copartitioned if not group.isdisjoint(source_topics)
+        ),
+        pattern_groups=tuple(
+            (sources, topics)
+            for sources, topics in patterned
+            if not sources.isdisjoint(node.name for node in members)
         ),
     )

@@ -31,7 +31,12 @@ from ks_actors.topology._nodes import (
     SourceNode,
 )
 from ks_actors.topology._stores import StoreSpec
-from ks_actors.topology._subtopologies import Groups, copartition_groups, subtopology
+from ks_actors.topology._subtopologies import (
+    Groups,
+    copartition_groups,
+    pattern_groups,
+    subtopology,
+)
 from ks_actors.topology._unnamed_resources import Unnamed
 
 if TYPE_CHECKING:
@@ -381,8 +386,17 @@ class Topology:
     def subtopologies(self) -> tuple[Subtopology, ...]:
         """Return the subtopologies, numbered as in Kafka Streams; global stores get numbers too."""
         copartitioned = copartition_groups(self._copartitioned, self._nodes)
+        patterned = pattern_groups(self._copartitioned, self._nodes)
         return tuple(
-            subtopology(number, names, self._nodes, self._stores, self._internal, copartitioned)
+            subtopology(
+                number,
+                names,
+                self._nodes,
+                self._stores,
+                self._internal,
+                copartitioned,
+                patterned,
+            )
             for number, names, keeper in self._numbered()
             if keeper is None
         )

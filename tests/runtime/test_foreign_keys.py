@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ks_actors.dsl import Materialized, StreamsBuilder, TableJoined
+from ks_actors import TopologyError
+from ks_actors.dsl import Materialized, Repartitioned, StreamsBuilder, TableJoined
 from ks_actors.serdes import STRING
 from ks_actors.testing import run_app
 from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT
@@ -166,3 +168,61 @@ def test_a_row_that_comes_back_without_a_partner_is_deleted_whichever_response_i
         assert await table_of(harness) == {}
 
     run_app(test, topology(left=False), seed=seed, topics={"left": 3, "right": 3, "out": 2}, num_workers=1 + seed % 3, commit_interval_ms=100)
+
+
+def sizes(build: Any, **topics: int) -> dict[str, int]:
+    """Return the sizes of the internal topics when a left table, joined with a right one, has rows in all partitions; check the join."""
+    found: dict[str, int] = {}
+    builder = StreamsBuilder()
+    left, right = build(builder)
+    left.join(right, joined, foreign_key=foreign_key, joined=TableJoined("j")).to_stream().to("out", STRINGS_OUT)
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("right", "r0", "x")
+        keys = [f"k{index}" for index in range(12)]
+        for key in keys:
+            await harness.produce("left", key, "r0|0")
+        await harness.caught_up()
+        assert await table_of(harness) == dict.fromkeys(keys, "r0|0+x")
+        described = await harness.log.describe_topics(configs=False)
+        found.update({name.removeprefix("app-"): topic.partitions for name, topic in described.items() if name.startswith("app-")})
+
+    run_app(test, builder.build(), topics={**topics, "out": 1})
+    return found
+
+
+def test_a_left_table_that_is_read_by_a_pattern_has_as_many_responses() -> None:
+    """Each left task reads its own partition of the topic of responses. Patterns match no topic of a foreign-key join, with or without a name."""
+
+    def build(builder: StreamsBuilder) -> tuple[Any, Any]:
+        left = builder.stream(re.compile("left.*|app-.*"), STRINGS).to_table(Materialized("l", STRING, STRING))
+        return left, builder.table("right", STRINGS, Materialized("r", STRING, STRING))
+
+    found = sizes(build, left=4, right=2)
+    assert found["j-subscription-response-topic"] == found["l-changelog"] == 4
+    assert found["j-subscription-registration-topic"] == found["r-changelog"] == 2
+
+
+@pytest.mark.parametrize("told", [2, 4])
+def test_a_size_that_is_told_holds_for_the_copartitioned_topics(told: int) -> None:
+    """The subscriptions go to as many partitions as the right table was given, more or fewer than the left one has."""
+
+    def build(builder: StreamsBuilder) -> tuple[Any, Any]:
+        right = builder.stream("right", STRINGS).repartition(Repartitioned(STRING, STRING, name="fixed", partitions=told))
+        return builder.table("left", STRINGS, Materialized("l", STRING, STRING)), right.to_table(Materialized("r", STRING, STRING))
+
+    found = sizes(build, left=3, right=1)
+    assert found["fixed-repartition"] == found["j-subscription-registration-topic"] == told
+    assert found["j-subscription-response-topic"] == 3
+
+
+def test_a_size_that_is_told_must_fit_the_topics_that_it_is_joined_with() -> None:
+    """As in Kafka Streams: it is not changed to theirs."""
+
+    def build(builder: StreamsBuilder) -> tuple[Any, Any]:
+        left = builder.stream("left", STRINGS).repartition(Repartitioned(STRING, STRING, name="fixed", partitions=2)).to_table()
+        other = builder.table("right", STRINGS)
+        return left.join(other, joined, Materialized(None, STRING, STRING)), other
+
+    with pytest.raises(TopologyError, match=r"same number of partitions, but fixed-repartition has 2, right has 3"):
+        sizes(build, left=3, right=3)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from ks_actors.log import Log, TopicDescription
     from ks_actors.task import Environment
-    from ks_actors.topology import Subtopology
+    from ks_actors.topology import InternalTopic, Subtopology
 
 
 async def prepare_topics(log: Log, setup: Environment) -> dict[str, int]:
@@ -185,6 +185,7 @@ def _repartition_counts(
             )
         remaining -= set(found)
     _align_copartitioned(subtopologies, found, counts, internal)
+    _align_with_patterns(setup, subtopologies, found, counts)
     return found
 
 
@@ -263,29 +264,57 @@ def _align_copartitioned(
     subtopologies: Iterable[Subtopology],
     found: dict[str, int],
     counts: Mapping[str, int],
-    internal: Mapping[str, object],
+    internal: Mapping[str, InternalTopic],
 ) -> None:
     """Give internal topics the size of their copartitioned topics.
 
-    Raises TopologyError when the users' own topics differ.
+    Raises TopologyError when the users' own topics differ, or the sizes that users told.
     """
     for subtopology in subtopologies:
         for group in subtopology.copartition_groups:
-            own = {
-                topic: counts[topic] for topic in group if topic not in internal and topic in counts
+            fixed = {
+                topic: count
+                for topic in group
+                if (count := internal[topic].partitions if topic in internal else counts.get(topic))
+                is not None
             }
-            if len(set(own.values())) > 1:
-                text = ", ".join(f"{topic} has {count}" for topic, count in sorted(own.items()))
+            if len(set(fixed.values())) > 1:
+                text = ", ".join(f"{topic} has {count}" for topic, count in sorted(fixed.items()))
                 raise TopologyError(
                     f"topics that are joined must have the same number of partitions, but {text}: "
                     "repartition one of them, or join with a global table"
                 )
-            fixed = max(
-                [*own.values()] or [found[topic] for topic in group if topic in found], default=1
+            size = max(
+                fixed.values() or [found[topic] for topic in group if topic in found], default=1
             )
             for topic in group:
                 if topic in found:
-                    found[topic] = fixed
+                    found[topic] = size
+
+
+def _align_with_patterns(
+    setup: Environment,
+    subtopologies: Iterable[Subtopology],
+    found: dict[str, int],
+    counts: Mapping[str, int],
+) -> None:
+    """Give internal topics the size of the topics that a copartitioned pattern matches."""
+    internal = setup.topology.internal_topics
+    matched = setup.matching(counts)
+    for subtopology in subtopologies:
+        for sources, topics in subtopology.pattern_groups:
+            size = max(
+                (counts[topic] for topic, node in matched.items() if node.name in sources),
+                default=None,
+            )
+            if size is not None:
+                found.update(
+                    {
+                        topic: size
+                        for topic in topics
+                        if topic in found and internal[topic].partitions is None
+                    }
+                )
 
 
 def _changelogs(
