@@ -69,5 +69,5 @@ async def test_an_app_logs_in_by_config(secure_broker: Broker, tmp_path: Path, m
     with pytest.raises(NotAuthorized) as caught:
         await shout(secure_broker, tmp_path, **{**settings, "sasl_password": "of somebody else"})
     assert PASSWORD not in str(caught.value)
-    with pytest.raises(ConfigError, match="the TLS files cannot be used"):
+    with pytest.raises(ConfigError, match="the TLS files cannot be loaded"):
         await shout(secure_broker, tmp_path, **{**settings, "ssl_truststore_location": str(tmp_path / "none")})
