@@ -15,6 +15,7 @@ from ks_actors.serdes import STRING
 from ks_actors.testing import AppHarness, run_app
 from tests.log.helpers import batch
 from tests.runtime.helpers import GUARANTEES
+from tests.runtime.test_threads import until
 
 if TYPE_CHECKING:
     from ks_actors.topology import Topology
@@ -100,6 +101,8 @@ def test_partitions_of_other_members_count_until_these_have_committed(guarantee:
 
     async def test(harness: AppHarness) -> None:
         async with harness.another() as second:
+            # The second one has begun when its first assignment has come, which may be empty: the partition is revoked first.
+            await until(lambda: len(second.app.tasks()) == 1 and len(harness.app.tasks()) == 1)
             await harness.caught_up()
             number = elsewhere(harness)
             await second.app.pause()
