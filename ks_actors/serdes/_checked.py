@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from ks_actors.serdes._serde import Serde
 
-_OURS: Final = __package__.partition(".")[0] + "."
+_OURS: Final = __name__.partition(".")[0] + "."
 
 
 def checked_serializer(

@@ -50,10 +50,11 @@ class Distinct(Inline):
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             nonlocal here
-            identity = key if by is None or key is None else (key, by(value))
-            if key is None or (by is not None and identity[1] is None):
+            part = None if by is None or key is None else by(value)
+            if key is None or (by is not None and part is None):
                 context.dropped()
                 return
+            identity = key if by is None else (key, part)
             clock.time = max(clock.time, timestamp)
             if timestamp < clock.time - grace:
                 context.dropped()
