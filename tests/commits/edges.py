@@ -138,7 +138,7 @@ def plain(case: Case) -> dict[str, int] | None:
             first = max(0, time - case.size + advance) // advance * advance
             for start in range(first, time + 1, advance):
                 if start + case.size > now - case.grace:
-                    name = f"{key}@{start}/{start + case.size}"
+                    name = f"[{key}@{start}/{start + case.size}]"
                     counts[name] = counts.get(name, 0) + 1
             continue
         found = [one for one in sessions if one[0] == key and one[1] - case.size <= time <= one[2] + case.size]
@@ -148,7 +148,7 @@ def plain(case: Case) -> dict[str, int] | None:
         if any(one[2] < now - case.size - case.grace for one in found):
             return None
         sessions[key, start, end] = 1 + sum(sessions.pop(one) for one in found)
-    return counts if case.kind != "sessions" else {f"{key}@{start}/{end}": count for (key, start, end), count in sessions.items()}
+    return counts if case.kind != "sessions" else {f"[{key}@{start}/{end}]": count for (key, start, end), count in sessions.items()}
 
 
 def last(written: list[Any]) -> dict[str, str]:
