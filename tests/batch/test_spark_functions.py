@@ -136,7 +136,7 @@ def test_python_runs_in_tasks_of_spark(session: SparkSession) -> None:
         (lambda _, rows: rows.withColumn("more", f.lit(1)), [Record(1, 1, 1)], {}, "and nothing else; put several columns into one by struct"),
         (lambda _, rows: rows.count(), [Record(1, 1, 1)], {}, "returned 1: return a DataFrame, or an Arrow table"),
         (lambda _, rows: rows.withColumn("timestamp", f.lit("x")), [Record(1, 1, 1)], {}, "are of type (large_)?string: return timestamps"),
-        (lambda _, rows: rows, [Record(1, "a", 1), Record(1, 2, 1)], {}, "the values of these records cannot be a column of their own type.* as value_type"),
+        (lambda _, rows: rows, [Record(1, "a", 1), Record(1, 2, 1)], {}, "these records cannot be a column of their own type.* as value_type"),
         (lambda _, rows: rows, [Record("x", 1, 1)], {"key_type": "int"}, "the keys of these records cannot be of type int32"),
         (lambda spark, _: spark.table("nowhere"), [Record(1, 1, 1)], {}, "TABLE_OR_VIEW_NOT_FOUND"),
     ],
