@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ks_actors.dsl import _stream
 from ks_actors.dsl._graph import named_or_behind
-from ks_actors.dsl._stream_stream_joins import StreamJoined
+from ks_actors.dsl._stream_stream_joins import StreamJoined, copartitioned
 from ks_actors.processors.api import check_function, check_kind, check_options, check_whole
 from ks_actors.processors.joins import (
     BufferedStreamTableJoin,
@@ -46,16 +46,7 @@ def join_asof(
     check_whole(grace_ms, role="grace_ms", of=of, least=0)
     graph, name = this.graph, options.name
     graph.check_same(other.graph, of)
-    if this.repartition_required:
-        this = this.repartition_for_join(
-            None if name is None else f"{name}-left", options.key, options.value
-        )
-    if other.repartition_required:
-        other = other.repartition_for_join(
-            None if name is None else f"{name}-right", options.key, options.other_value
-        )
-    sources = this.sources | other.sources
-    graph.copartition(sources)
+    this, other, sources = copartitioned(this, other, options)
     key = options.key or this.key or other.key
     keep = graph.name_or(None if name is None else f"{name}-other", "KSTREAM-ASOF-")
     node_name = graph.name_or(name, "KSTREAM-JOINASOF-")

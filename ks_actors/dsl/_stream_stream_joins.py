@@ -99,17 +99,8 @@ def join(
     )
     options = check_options(joined, StreamJoined, of=of)
     keyed = check_function(joiner, 2, _KEYED, role="joiner", of=of) == _KEYED
-    graph, name = this.graph, options.name
-    if this.repartition_required:
-        this = this.repartition_for_join(
-            None if name is None else f"{name}-left", options.key, options.value
-        )
-    if other.repartition_required:
-        other = other.repartition_for_join(
-            None if name is None else f"{name}-right", options.key, options.other_value
-        )
-    sources = this.sources | other.sources
-    graph.copartition(sources)
+    graph = this.graph
+    this, other, sources = copartitioned(this, other, options)
     key = options.key or this.key or other.key
     value, other_value = options.value or this.value, options.other_value or other.value
 
@@ -253,3 +244,24 @@ def _pending_store(
         logging=options.logging,
         changelog_configs=dict(options.changelog_configs),
     )
+
+
+def copartitioned(
+    this: Stream[Any, Any], other: Stream[Any, Any], options: StreamJoined[Any, Any, Any]
+) -> tuple[Stream[Any, Any], Stream[Any, Any], frozenset[str]]:
+    """Return two streams with equal partitions for equal keys, and their source topics.
+
+    Streams whose keys may have changed are repartitioned first, `this` before the other one.
+    """
+    name = options.name
+    if this.repartition_required:
+        this = this.repartition_for_join(
+            None if name is None else f"{name}-left", options.key, options.value
+        )
+    if other.repartition_required:
+        other = other.repartition_for_join(
+            None if name is None else f"{name}-right", options.key, options.other_value
+        )
+    sources = this.sources | other.sources
+    this.graph.copartition(sources)
+    return this, other, sources

@@ -145,7 +145,7 @@ class ProcessorOperator:
             _headers: Headers,
         ) -> None:
             for record, child in result:
-                _TaskContext.forward(own, record, child)
+                own.hand_on(record, child)
 
         return AsyncBound(call, emit, self._start(context, own, begin))
 
@@ -206,8 +206,12 @@ class _TaskContext(Context[Any]):
             self._forward(record.key, record.value, record.timestamp, record.headers)
         else:
             self._check(record, child)
-            forward = self._forward if child is None else self._children[child]
-            forward(record.key, record.value, record.timestamp, record.headers)
+            self.hand_on(record, child)
+
+    def hand_on(self, record: AnyRecord, child: str | None) -> None:
+        """Forward a record that has been checked."""
+        forward = self._forward if child is None else self._children[child]
+        forward(record.key, record.value, record.timestamp, record.headers)
 
     def _check(self, record: AnyRecord, child: str | None) -> None:
         check_forwarded(record, self._type, self._context.node)
