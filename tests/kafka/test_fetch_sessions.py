@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ks_actors._errors import LogError
-from ks_actors.log import NewTopic
+from ks_actors.log import NewTopic, TopicPartition
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
 from ks_actors.log.kafka.client._connections import Unavailable
 from ks_actors.log.kafka.consumer._fetch_session import FetchSession
+from ks_actors.log.kafka.consumer._partition_reader import Budget, PartitionReader
 from ks_actors.log.kafka.wire._fetch_request import FetchRequest, FetchResponse
 from tests.kafka.broker import Broker
 from tests.kafka.scripted import INVALID_EPOCH, NOT_FOUND, ScriptedBroker, fetching, in_virtual_time, partitions
@@ -147,6 +148,24 @@ def test_epochs_begin_again_behind_the_last_one() -> None:
     session._epoch = (1 << 31) - 1
     session.answered(5)
     assert (session._epoch, session.full) == (1, False)
+
+
+@given(st.integers(1, 12), st.data())
+def test_each_partition_has_its_turn_however_the_others_come_and_go(count: int, data: st.DataObject) -> None:
+    """Without a session, a partition that is always wanted is the first of a request within as many requests as there are partitions."""
+    every = partitions(count)
+    readers = {partition: PartitionReader(partition, 0, Budget(1_000)) for partition in every}
+    always, session = data.draw(st.sampled_from(every)), FetchSession()
+    for response in range(1, count + 1):
+        chosen = [*data.draw(st.lists(st.sampled_from(every), unique=True)), always]
+        assert not session.turn_to({partition: readers[partition] for partition in chosen})
+        (name, entries), *_ = session._asked.items()
+        first = TopicPartition(name, entries[0][0])
+        if first == always:
+            return
+        readers[first].served = response
+        session.answered(0)
+    pytest.fail(f"{always} was never the first of {count} requests")
 
 
 # --- on a real Kafka ----------------------------------------------------------------------------------------------------------

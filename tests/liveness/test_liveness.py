@@ -53,6 +53,13 @@ def test_the_command_line_reports_the_seeds(capsys: pytest.CaptureFixture[str]) 
     assert "seed 0: all is well" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("seed", [207507])
+def test_seeds_of_the_fetcher_that_have_found_something_pass(seed: int) -> None:
+    """Without a session a partition has its turn also when others are paused between any two requests."""
+    outcome = attempt("fetch", seed, told=True)
+    assert outcome.error is None, outcome.error
+
+
 @pytest.mark.parametrize("first", range(0, FETCH_SEEDS, AT_ONCE))
 def test_no_partition_of_kafka_stays_unread(first: int) -> None:
     """With any arrivals, pauses, moves and losses: each partition that is assigned, not paused and has records is read within a bound."""

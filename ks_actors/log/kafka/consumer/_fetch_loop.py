@@ -66,6 +66,7 @@ class FetchLoop:
         self._changed: set[TopicPartition] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._pumping: asyncio.Handle | None = None
+        self._served = count(1)
         self._stopped = False
 
     def change(self, source: PartitionReader) -> None:
@@ -277,6 +278,7 @@ class FetchLoop:
                 source.backoff.end()
                 if raw:
                     size += len(raw)
+                    source.served = next(self._served)
                     self._add(
                         source,
                         raw,

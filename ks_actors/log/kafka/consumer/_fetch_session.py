@@ -29,14 +29,13 @@ class FetchSession:
     changes. The broker keeps the order in which partitions have their turn.
     """
 
-    __slots__ = ("_asked", "_changed", "_epoch", "_forgotten", "_id", "_turn", "sent_offsets")
+    __slots__ = ("_asked", "_changed", "_epoch", "_forgotten", "_id", "sent_offsets")
 
     def __init__(self) -> None:
         self.sent_offsets: dict[TopicPartition, int] = {}
         self._changed: set[TopicPartition] = set()
         self._id: int = _NONE
         self._epoch: int = _FULL
-        self._turn: int = 0
         self._asked: dict[str, list[tuple[int, int]]] = {}
         self._forgotten: dict[str, list[int]] = {}
 
@@ -82,14 +81,13 @@ class FetchSession:
     def _in_turn(
         self, wanted: Mapping[TopicPartition, PartitionReader]
     ) -> Iterable[TopicPartition]:
-        """Rotate the partitions, so that each is the first of a request at some time.
+        """Order the partitions by their last records, the longest ago first, as a session does.
 
-        Only the first one gets a batch larger than max_partition_fetch_bytes.
+        A broker fills a response in this order, and only the first partition that has records gets
+        a batch larger than max_partition_fetch_bytes. A rotation would not do: pauses change the
+        set of partitions between two requests, and the same one could miss its place each time.
         """
-        partitions = list(wanted)
-        self._turn += 1
-        begin = self._turn % len(partitions)
-        return partitions[begin:] + partitions[:begin]
+        return sorted(wanted, key=lambda partition: wanted[partition].served)
 
     def request(
         self, options: KafkaOptions, wait_ms: int, max_bytes: int, *, committed: bool

@@ -60,6 +60,7 @@ class PartitionReader:
         "partition",
         "paused",
         "position",
+        "served",
         "unknown_since",
     )
 
@@ -72,6 +73,8 @@ class PartitionReader:
         self.paused: bool = False
         # Whether the broker had more than the last fetch returned.
         self.more: bool = False
+        # The number, among all of the fetcher, of the last response part that had its records.
+        self.served: int = 0
         # No fetch while its offset range is looked up (`looking`), or during a backoff
         # (`backoff_timer`).
         self.looking: bool = False
