@@ -27,6 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--loop", choices=LOOPS, default="asyncio", help="the event loop that async tests run on")
     parser.addoption("--within", type=float, default=0.0, help="begin no test after so many seconds, and count those that are left; 0: begin all")
     parser.addoption("--few", type=int, default=0, help="run so many cases of each test function at most, spread over all; 0: all")
+    parser.addoption("--all-but", type=int, default=0, help="run the cases that --few with the same number leaves out; 0: all")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -58,15 +59,19 @@ class Deadline:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    few = config.getoption("--few")
-    if few < 1:
+    few, all_but = config.getoption("--few"), config.getoption("--all-but")
+    if few and all_but:
+        raise pytest.UsageError("--few and --all-but exclude each other: give one of them")
+    number_of_cases = few or all_but
+    if number_of_cases < 1:
         return
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
         cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    kept = {each[number * len(each) // few] for each in cases.values() for number in range(few)}
-    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-    items[:] = [item for item in items if item in kept]
+    chosen = {each[number * len(each) // number_of_cases] for each in cases.values() for number in range(number_of_cases)}
+    kept = [item for item in items if (item in chosen) is bool(few)]
+    config.hook.pytest_deselected(items=[item for item in items if (item in chosen) is not bool(few)])
+    items[:] = kept
 
 
 def pytest_report_header(config: pytest.Config) -> str:
