@@ -3,9 +3,6 @@
 The test kit has virtual time and seeded schedules.
 """
 
-from actors._actor import HANDLED, Actor, Handled, Hook, SignalHook
-from actors._ask import Ask
-from actors._context import Context
 from actors._errors import (
     ActorFailed,
     ActorsError,
@@ -21,11 +18,14 @@ from actors._errors import (
     StrayCancellation,
     SystemClosed,
 )
-from actors._events import Abandoned, DeadLetter, Failed, Restarted, Stalled, Undelivered
-from actors._mailbox import Mailbox
-from actors._message import (
+from actors.actor import HANDLED, Actor, Context, Handled, Hook, SignalHook, Spec, Timers
+from actors.events import Abandoned, DeadLetter, Failed, Restarted, Stalled, Undelivered
+from actors.mailbox import Mailbox
+from actors.messages import (
+    Ask,
     Message,
     Pressure,
+    Ref,
     Reply,
     Signal,
     Started,
@@ -33,12 +33,8 @@ from actors._message import (
     StopReason,
     Terminated,
 )
-from actors._ref import Ref
-from actors._spec import Spec
-from actors._supervision import Decision, Restart, Resume, Stop, Supervise
-from actors._system import System
-from actors._timers import Timers
-from actors._tree import ActorInfo
+from actors.supervision import Decision, Restart, Resume, Stop, Supervise
+from actors.system import ActorInfo, System
 
 __all__ = [
     "HANDLED",

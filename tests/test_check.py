@@ -21,7 +21,7 @@ changed_tests: Callable[[Iterable[str]], list[str]] = SCRIPT["changed_tests"]
 @pytest.mark.parametrize(
     ("path", "tests"),
     [
-        ("actors/_cell.py", ["tests/actors"]),
+        ("actors/actor/_cell.py", ["tests/actors"]),
         ("actors/testing/_kit.py", ["tests/actors"]),
         ("ks_actors/state/core/_undo_log.py", ["tests/state"]),
         ("ks_actors/runtime/input/_poller.py", ["tests/runtime"]),

@@ -58,8 +58,17 @@ PACKAGES = (
     ks_actors.testing,
     ks_actors.topology,
 )
-# The folders of ks_actors, floor by floor: a module imports only from its own folder and from floors below, when it runs.
-FLOORS: tuple[tuple[str, ...], ...] = (
+# The folders of both packages, floor by floor: a module imports only from its own folder and from floors below, when it runs.
+FLOORS_OF_ACTORS: tuple[tuple[str, ...], ...] = (
+    ("events", "loop"),
+    ("messages",),
+    ("mailbox",),
+    ("supervision",),
+    ("actor",),
+    ("system",),
+    ("testing",),
+)
+FLOORS_OF_STREAMS: tuple[tuple[str, ...], ...] = (
     (
         "kernel",
         "lifecycle",
@@ -153,6 +162,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "testing",
     ),
 )
+FLOORS = {"actors": FLOORS_OF_ACTORS, "ks_actors": FLOORS_OF_STREAMS}
 SOURCES = sorted(path for package in ("actors", "ks_actors") for path in (ROOT / package).rglob("*.py"))
 TESTS = sorted(path for path in (ROOT / "tests").rglob("*.py") if "cases" not in path.parts)
 
@@ -227,7 +237,8 @@ def test_arrows_run_one_way() -> None:
 
 
 def imports_of(path: Path, *, for_types: bool) -> Iterator[tuple[str, str]]:
-    """Return the modules of ks_actors that a module imports, each with the name that it takes from there."""
+    """Return the modules of a module's own package that it imports, each with the name that it takes from there."""
+    (package, *_) = path.relative_to(ROOT).parts
     tree = ast.parse(path.read_text(encoding="utf-8"))
     only_types = {
         id(inner) for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING" for inner in ast.walk(node)
@@ -236,7 +247,7 @@ def imports_of(path: Path, *, for_types: bool) -> Iterator[tuple[str, str]]:
         if (
             isinstance(node, ast.ImportFrom)
             and node.module
-            and node.module.split(".")[0] == "ks_actors"
+            and node.module.split(".")[0] == package
             and (for_types or id(node) not in only_types)
         ):
             yield from ((node.module, alias.name) for alias in node.names)
@@ -252,22 +263,25 @@ def folder_of(module: str, name: str) -> Path:
     raise AssertionError(f"{module} has no {name}")
 
 
-FOLDERS = sorted({path.parent for path in SOURCES if path.is_relative_to(ROOT / "ks_actors")} - {ROOT / "ks_actors"})
+FOLDERS = sorted({path.parent for path in SOURCES} - {ROOT / package for package in FLOORS})
 
 
-def test_the_floors_name_each_folder_once() -> None:
+@pytest.mark.parametrize("package", FLOORS)
+def test_the_floors_name_each_folder_once(package: str) -> None:
     """A new folder gets its place among them."""
-    assert sorted(name for floor in FLOORS for name in floor) == [str(folder.relative_to(ROOT / "ks_actors")) for folder in FOLDERS]
+    folders = [str(folder.relative_to(ROOT / package)) for folder in FOLDERS if folder.is_relative_to(ROOT / package)]
+    assert sorted(name for floor in FLOORS[package] for name in floor) == folders
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=relative)
 def test_folders_import_only_from_floors_below(folder: Path) -> None:
     """Parts may import the modules of a folder that they are in: its face alone is above them."""
-    floors = {name: number for number, floor in enumerate(FLOORS) for name in floor}
-    here = folder.relative_to(ROOT / "ks_actors")
+    (package, *_) = folder.relative_to(ROOT).parts
+    floors = {name: number for number, floor in enumerate(FLOORS[package]) for name in floor}
+    here = folder.relative_to(ROOT / package)
     for path in folder.glob("*.py"):
         for module, name in imports_of(path, for_types=False):
-            there = folder_of(module, name).relative_to("ks_actors")
+            there = folder_of(module, name).relative_to(package)
             if there not in (here, *here.parents):
                 assert floors[str(there)] < floors[str(here)], f"{relative(path)} imports {module}"
 
@@ -298,8 +312,8 @@ def test_docstrings_and_comments_are_in_plain_english(package: str) -> None:
     assert {folder: share for folder, share in house.clauses().items() if share >= 3} == {}
     begins = ("What", "Who", "Which", "How", "Where", "When", "Why")
     assert [relative(path) for path, tree in house.trees.items() if (ast.get_docstring(tree) or "").startswith(begins)] == []
-    if package == "ks_actors":
-        assert [folder for folder in FOLDERS if len(list(folder.glob("*.py"))) > figures["MOST_FILES"]] == []
+    crowded = [folder for folder in FOLDERS if folder.is_relative_to(ROOT / package) and len(list(folder.glob("*.py"))) > figures["MOST_FILES"]]
+    assert crowded == []
 
 
 def test_no_text_begins_with_a_question_word() -> None:

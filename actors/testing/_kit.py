@@ -10,10 +10,9 @@ from random import Random
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from actors._errors import SystemClosed
-from actors._events import Undelivered
-from actors._kernel import Kernel
-from actors._spec import Spec
-from actors._system import System
+from actors.actor import Spec
+from actors.events import Undelivered
+from actors.system import Kernel, System
 from actors.testing._clock import ManualClock
 from actors.testing._inline import InlineExecutor
 from actors.testing._loop import VirtualLoop
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from types import TracebackType
 
-    from actors._tasks import Tasks
+    from actors.loop import Tasks
 
 _STILL = 20
 T = TypeVar("T")

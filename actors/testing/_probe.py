@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
-from actors._actor import HANDLED, Actor, Handled
-from actors._message import Signal, Terminated
-from actors._ref import Ref
+from actors.actor import HANDLED, Actor, Handled
+from actors.messages import Ref, Signal, Terminated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actors._cell import Cell
+    from actors.actor import Cell
     from actors.testing._kit import TestKit
 
 M = TypeVar("M")

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from actors import Actor, ActorStopped, AskTimeout, Mailbox, NoReply, Ref, Reply, Restart, Resume, SelfDeadlock, Spec
-from actors._ask import PendingAsk
-from actors._deadlines import Deadlines
+from actors.loop._deadlines import Deadlines
+from actors.messages._ask import PendingAsk
 from tests.actors.helpers import Boom, Call, Do, Keep, boom, do
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from actors import ActorInfo, DeadLetter, Failed, Mailbox, Message, Resume, Spec, Stalled, System, Undelivered
-from actors._events import EventStream
+from actors.events._events import EventStream
 from tests.actors.helpers import Call, Do, Silent, boom, do
 
 if TYPE_CHECKING:

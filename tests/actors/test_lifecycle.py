@@ -26,7 +26,7 @@ from actors import (
     System,
     Undelivered,
 )
-from actors._lifecycle import State, move
+from actors.supervision._lifecycle import State, move
 from actors.testing import TestKit
 from tests.actors.helpers import Boom, Call, Do, Silent, boom, do, note
 

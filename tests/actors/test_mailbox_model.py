@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors import Mailbox, Message, Spec, System
-from actors._control import NOTHING
-from actors._supervision import Restart, RestartBudget
+from actors.mailbox._control import NOTHING
+from actors.supervision._supervision import Restart, RestartBudget
 from tests.actors.helpers import Silent
 
 

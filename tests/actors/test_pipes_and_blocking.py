@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from actors import Abandoned, Failed, Resume, Spec, System
-from actors._threads import ThreadLane
+from actors.loop._threads import ThreadLane
 from tests.actors.helpers import Boom, Call, Do, boom, do, restart_at_once
 
 if TYPE_CHECKING:

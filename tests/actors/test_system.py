@@ -30,7 +30,7 @@ from actors import (
     System,
     SystemClosed,
 )
-from actors._tasks import Tasks
+from actors.loop._tasks import Tasks
 from actors.testing import TestKit
 from tests.actors.helpers import Boom, Call, Do, Silent, boom, note
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from actors import Mailbox, Message, Pressure, Spec, System, Terminated, Undelivered, _inbox
-from actors._doorbell import Doorbell
+from actors.loop._doorbell import Doorbell
 from tests.actors.helpers import Call, Do, Silent, note
 
 if TYPE_CHECKING:

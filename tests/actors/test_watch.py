@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from actors import Actor, ActorFailed, Signal, SignalHook, Spec, Started, StartFailed, Stopping, Terminated
-from actors._ref import cell_of
+from actors.messages._ref import cell_of
 from tests.actors.helpers import Boom, Call, Do, Silent, boom, do, ends, note
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from actors import AskTimeout
-from actors._blocking import BlockingLane
+from actors.actor._blocking import BlockingLane
 from actors.testing import VirtualLoop
 from ks_actors import NotRunning, TaskTimeout
 from ks_actors.log import Outgoing, TopicPartition

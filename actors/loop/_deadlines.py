@@ -11,7 +11,7 @@ from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from actors._clock import Clock, TimerHandle
+    from actors.loop._clock import Clock, TimerHandle
 
 
 class Expiring(Protocol):

@@ -9,17 +9,17 @@ from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
-from actors._ask import fail_replies
-from actors._control import NOTHING, Due, Notice, StopRequest
 from actors._errors import ActorFailed, ActorStopped, MailboxFull, SelfDeadlock
-from actors._events import Undelivered
+from actors.events import Undelivered
+from actors.mailbox._control import NOTHING, Due, Notice, StopRequest
+from actors.messages import fail_replies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from actors._ask import PendingAsk
-    from actors._kernel import Kernel
-    from actors._mailbox import Mailbox
+    from actors.mailbox._mailbox import Mailbox
+    from actors.messages import PendingAsk
+    from actors.system import Kernel
 
 Refusal: TypeAlias = Literal["stopped", "full"]
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from actors._control import StopRequest
-from actors._lifecycle import State
+from actors.mailbox import StopRequest
+from actors.supervision._lifecycle import State
 
 if TYPE_CHECKING:
     import asyncio
 
-    from actors._inbox import Inbox
-    from actors._kernel import Kernel
-    from actors._message import StopReason
-    from actors._spec import Spec
+    from actors.actor import Spec
+    from actors.mailbox import Inbox
+    from actors.messages import StopReason
+    from actors.system import Kernel
 
 
 class Mortal:

@@ -6,15 +6,14 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from actors._errors import NameTaken, StartFailed
-from actors._events import Failed
+from actors.events import Failed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from actors._cell import Cell
-    from actors._kernel import Kernel
-    from actors._ref import Ref
-    from actors._spec import Spec
+    from actors.actor import Cell, Spec
+    from actors.messages import Ref
+    from actors.system import Kernel
 
 M = TypeVar("M")
 

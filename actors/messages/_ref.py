@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, final
 
-from actors._ask import Ask, PendingAsk, PendingReply, fail_replies
-from actors._events import Undelivered
+from actors.events import Undelivered
+from actors.messages._ask import Ask, PendingAsk, PendingReply, fail_replies
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actors._cell import Cell
-    from actors._inbox import Inbox
-    from actors._message import Reply
+    from actors.actor import Cell
+    from actors.mailbox import Inbox
+    from actors.messages._message import Reply
 
 M_contra = TypeVar("M_contra", contravariant=True)
 T = TypeVar("T")

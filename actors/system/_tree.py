@@ -10,7 +10,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from actors._cell import Cell
+    from actors.actor import Cell
 
 
 class ActorInfo(msgspec.Struct, frozen=True):

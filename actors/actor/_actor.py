@@ -7,8 +7,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from actors._context import Context
-    from actors._message import Signal
+    from actors.actor._context import Context
+    from actors.messages import Signal
 
 M = TypeVar("M")
 

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from actors._message import Pressure, Terminated
+    from actors.messages import Pressure, Terminated
 
 
 class StopRequest:

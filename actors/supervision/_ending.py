@@ -5,19 +5,17 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from actors._ask import fail_replies
-from actors._control import Notice
 from actors._errors import ActorFailed, ActorStopped
-from actors._events import Failed, Undelivered
-from actors._lifecycle import State, move
-from actors._message import Stopping, Terminated
+from actors.events import Failed, Undelivered
+from actors.mailbox import Notice
+from actors.messages import Stopping, Terminated, fail_replies
+from actors.supervision._lifecycle import State, move
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from actors._cell import Cell
-    from actors._incarnation import Incarnation
-    from actors._message import Signal, StopReason
+    from actors.actor import Cell, Incarnation
+    from actors.messages import Signal, StopReason
 
 
 async def finish(cell: Cell) -> None:

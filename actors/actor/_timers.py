@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
 
-from actors._control import STALE, Due
+from actors.mailbox import STALE, Due
 
 if TYPE_CHECKING:
-    from actors._clock import TimerHandle
-    from actors._inbox import Inbox
+    from actors.loop import TimerHandle
+    from actors.mailbox import Inbox
 
 M = TypeVar("M")
 

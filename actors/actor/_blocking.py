@@ -9,13 +9,13 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from actors._events import Abandoned
-from actors._threads import ThreadLane
+from actors.events import Abandoned
+from actors.loop import ThreadLane
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actors._kernel import Kernel
+    from actors.system import Kernel
 
 T = TypeVar("T")
 _log = logging.getLogger("actors")

@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Literal
 
-from actors._ask import fail_replies
-from actors._ending import farewell
-from actors._events import Failed, Restarted
-from actors._lifecycle import State, move
-from actors._message import Started
-from actors._supervision import Restart, RestartBudget, Resume, Stop
+from actors.events import Failed, Restarted
+from actors.messages import Started, fail_replies
+from actors.supervision._ending import farewell
+from actors.supervision._lifecycle import State, move
+from actors.supervision._supervision import Restart, RestartBudget, Resume, Stop
 
 if TYPE_CHECKING:
-    from actors._cell import Cell
-    from actors._supervision import Decision
+    from actors.actor import Cell
+    from actors.supervision._supervision import Decision
 
 
 async def failed(cell: Cell, message: Any) -> bool:

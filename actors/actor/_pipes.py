@@ -6,13 +6,13 @@ import asyncio
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from actors._control import STALE, Due
 from actors._errors import StrayCancellation
+from actors.mailbox import STALE, Due
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from actors._inbox import Inbox
+    from actors.mailbox import Inbox
 
 
 class Pipes:

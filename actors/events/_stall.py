@@ -10,13 +10,13 @@ import traceback
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from actors._events import Stalled
+from actors.events._events import Stalled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actors._cell import Cell
-    from actors._kernel import Kernel
+    from actors.actor import Cell
+    from actors.system import Kernel
 
 
 class StallDetector:

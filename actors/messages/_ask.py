@@ -12,8 +12,8 @@ from actors._errors import AskTimeout, NoReply, SelfDeadlock
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator
 
-    from actors._deadlines import Expiring
-    from actors._inbox import Inbox
+    from actors.loop import Expiring
+    from actors.mailbox import Inbox
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)

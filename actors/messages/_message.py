@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 import msgspec
 
 if TYPE_CHECKING:
-    from actors._ref import Ref
+    from actors.messages._ref import Ref
 
 R_contra = TypeVar("R_contra", contravariant=True)
 

@@ -10,27 +10,20 @@ import asyncio
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from actors._blocking import BlockingLane
-from actors._context import Context
-from actors._control import NOTHING, STALE, Due, Notice, StopRequest
-from actors._ending import bury, finish
 from actors._errors import ActorStopped, StartFailed, StrayCancellation
-from actors._events import Failed
-from actors._failing import failed
-from actors._family import Family
-from actors._inbox import Inbox
-from actors._incarnation import Incarnation
-from actors._lifecycle import State, move
-from actors._message import Pressure, Started, Terminated
-from actors._mortal import Mortal
-from actors._ref import Ref
+from actors.actor._blocking import BlockingLane
+from actors.actor._context import Context
+from actors.actor._incarnation import Incarnation
+from actors.events import Failed
+from actors.mailbox import NOTHING, STALE, Due, Inbox, Notice, StopRequest
+from actors.messages import Pressure, Ref, Started, Terminated
+from actors.supervision import Family, Mortal, State, bury, failed, finish, move
 
 if TYPE_CHECKING:
-    from actors._family import Parent
-    from actors._kernel import Kernel
-    from actors._message import StopReason
-    from actors._spec import Spec
-    from actors._supervision import RestartBudget
+    from actors.actor._spec import Spec
+    from actors.messages import StopReason
+    from actors.supervision import Parent, RestartBudget
+    from actors.system import Kernel
 
 TURN = 0.001
 """Length of a turn in seconds; the number of messages per turn adapts to it."""

@@ -7,18 +7,15 @@ from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING
 
-from actors._deadlines import Deadlines
-from actors._doorbell import Doorbell
+from actors.loop import Deadlines, Doorbell
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Executor
     from random import Random
 
-    from actors._clock import Clock
-    from actors._dispatch import Dispatch
-    from actors._events import EventStream
-    from actors._tasks import Tasks
+    from actors.events import EventStream
+    from actors.loop import Clock, Dispatch, Tasks
 
 
 class Kernel:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from actors._actor import HANDLED, Actor
 from actors._errors import ActorFailed
-from actors._message import Terminated
-from actors._pipes import Pipes
-from actors._timers import Timers
+from actors.actor._actor import HANDLED, Actor
+from actors.actor._pipes import Pipes
+from actors.actor._timers import Timers
+from actors.messages import Terminated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actors._cell import Cell
-    from actors._inbox import Inbox
-    from actors._message import Signal
+    from actors.actor._cell import Cell
+    from actors.mailbox import Inbox
+    from actors.messages import Signal
 
 
 class Incarnation:

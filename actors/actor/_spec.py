@@ -5,13 +5,13 @@ from __future__ import annotations
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar, final
 
-from actors._mailbox import Mailbox
-from actors._supervision import Supervise, stop_always
+from actors.mailbox import Mailbox
+from actors.supervision import Supervise, stop_always
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actors._actor import Actor
+    from actors.actor._actor import Actor
 
 M = TypeVar("M")
 _MAILBOX = Mailbox()

@@ -6,16 +6,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, final
 
 from actors._errors import ActorStopped, NotAChild, StashFull
-from actors._ref import cell_of
+from actors.messages import cell_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from actors._cell import Cell
-    from actors._incarnation import Incarnation
-    from actors._ref import Ref
-    from actors._spec import Spec
-    from actors._timers import Timers
+    from actors.actor._cell import Cell
+    from actors.actor._incarnation import Incarnation
+    from actors.actor._spec import Spec
+    from actors.actor._timers import Timers
+    from actors.messages import Ref
 
 M = TypeVar("M")
 N = TypeVar("N")

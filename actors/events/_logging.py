@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from actors._events import Abandoned, Failed, Restarted, Stalled, Undelivered
+from actors.events._events import Abandoned, Failed, Restarted, Stalled, Undelivered
 
 if TYPE_CHECKING:
-    from actors._clock import Clock
-    from actors._events import EventStream
+    from actors.events._events import EventStream
+    from actors.loop import Clock
 
 _log = logging.getLogger("actors")
 _FIRST: Final = 10

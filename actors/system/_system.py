@@ -7,28 +7,23 @@ import os
 import random
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from actors._cell import Cell
-from actors._dispatch import LoopDispatch
 from actors._errors import ActorFailed, NotAChild, SelfDeadlock, SystemClosed
-from actors._events import EventStream
-from actors._family import Family
-from actors._host import Host
-from actors._kernel import Kernel
-from actors._logging import EventLog
-from actors._message import Terminated
-from actors._ref import cell_of
-from actors._stall import StallDetector
-from actors._tasks import Tasks
-from actors._threads import ThreadLane
-from actors._tree import ActorInfo, walk
+from actors.actor import Cell
+from actors.events import EventLog, EventStream, StallDetector
+from actors.loop import LoopDispatch, Tasks, ThreadLane
+from actors.messages import Terminated, cell_of
+from actors.supervision import Family
+from actors.system._host import Host
+from actors.system._kernel import Kernel
+from actors.system._tree import ActorInfo, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from concurrent.futures import Executor
     from types import TracebackType
 
-    from actors._ref import Ref
-    from actors._spec import Spec
+    from actors.actor import Spec
+    from actors.messages import Ref
 
 M = TypeVar("M")
 E = TypeVar("E")

@@ -1,0 +1,25 @@
+"""The event stream, its log, and the stall detector."""
+
+from actors.events._events import (
+    Abandoned,
+    DeadLetter,
+    EventStream,
+    Failed,
+    Restarted,
+    Stalled,
+    Undelivered,
+)
+from actors.events._logging import EventLog
+from actors.events._stall import StallDetector
+
+__all__ = [
+    "Abandoned",
+    "DeadLetter",
+    "EventLog",
+    "EventStream",
+    "Failed",
+    "Restarted",
+    "StallDetector",
+    "Stalled",
+    "Undelivered",
+]
