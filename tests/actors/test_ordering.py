@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from actors import Actor, Mailbox, Message, Ref, Spec, System, _cell
+from actors import Actor, Mailbox, Message, Ref, Spec, System
+from actors.actor import _cell
 from actors.testing import TestKit
 from tests.actors.helpers import do
 

@@ -7,8 +7,9 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from actors import Mailbox, Message, Pressure, Spec, System, Terminated, Undelivered, _inbox
+from actors import Mailbox, Message, Pressure, Spec, System, Terminated, Undelivered
 from actors.loop._doorbell import Doorbell
+from actors.mailbox import _inbox
 from tests.actors.helpers import Call, Do, Silent, note
 
 if TYPE_CHECKING:
