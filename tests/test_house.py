@@ -244,12 +244,7 @@ def imports_of(path: Path, *, for_types: bool) -> Iterator[tuple[str, str]]:
         id(inner) for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING" for inner in ast.walk(node)
     }
     for node in ast.walk(tree):
-        if (
-            isinstance(node, ast.ImportFrom)
-            and node.module
-            and node.module.split(".")[0] == package
-            and (for_types or id(node) not in only_types)
-        ):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == package and (for_types or id(node) not in only_types):
             yield from ((node.module, alias.name) for alias in node.names)
 
 
