@@ -139,6 +139,10 @@ from ks_actors.records import (
 )
 from ks_actors.records import partition as partition_of
 from ks_actors.runtime import (
+    Health,
+    HealthBounds,
+    HealthProblem,
+    HealthReason,
     InstanceState,
     RestoreListener,
     StandbyUpdateListener,
@@ -210,6 +214,10 @@ __all__ = [
     "GroupedTable",
     "HandlerResponse",
     "Headers",
+    "Health",
+    "HealthBounds",
+    "HealthProblem",
+    "HealthReason",
     "IllegalGeneration",
     "IllegalTransition",
     "InputRecord",

@@ -17,6 +17,7 @@ from ks_actors.app._event_loop import fastest_loop
 from ks_actors.app._memory_tuning import tune_gc
 from ks_actors.app._orders import ENDS, AppOrders
 from ks_actors.app._signals import until_signal
+from ks_actors.app._status import health, members_of, summary
 from ks_actors.config import opened
 from ks_actors.kernel import tell_if_missing
 from ks_actors.lifecycle import Closing, shielded, steady_time, try_step, wall_time, work_time
@@ -28,6 +29,7 @@ from ks_actors.runtime.instance import INSTANCE_MAILBOX, Instance, Wiring, Worke
 from ks_actors.runtime.shared import InstanceState, Metrics, UncaughtHandler, shut_down
 from ks_actors.runtime.stores import Progress, TaskMetrics, task_metrics
 from ks_actors.runtime.watch import (
+    HealthBounds,
     PartitionStates,
     TaskMetadata,
     longest_outage_ms,
@@ -45,11 +47,11 @@ if TYPE_CHECKING:
 
     from actors import Ref
     from ks_actors.config import StreamsConfig
-    from ks_actors.log import IsolationLevel, Log
+    from ks_actors.log import GroupMember, IsolationLevel, Log
     from ks_actors.query import LagInfo, StateQueryRequest, StateQueryResult, StoreEndpoint
     from ks_actors.records import TaskId
     from ks_actors.runtime.shared import RestoreListener, StandbyUpdateListener
-    from ks_actors.runtime.watch import Wait
+    from ks_actors.runtime.watch import Health, Wait
     from ks_actors.topology import Topology
 
 R = TypeVar("R")
@@ -131,6 +133,9 @@ class App(AppOrders):
         self._local = LocalStores(
             topology, config, setup=lambda: self._setup, state=lambda: self.state
         )
+
+    def __repr__(self) -> str:
+        return summary(self.config, self.state, self.tasks(), len(self._workers))
 
     # --- life -------------------------------------------------------------------------------------
 
@@ -404,6 +409,32 @@ class App(AppOrders):
             if self._starting is None
             else (wait_of_instance(self._asked, time.time_ns() // 1_000_000),)
         )
+
+    def health(self, bounds: HealthBounds | None = None) -> Health:
+        """Return whether the app is live and ready, and all reasons why not.
+
+        Cheap: one look at each partition, and no request to the log. Call it from any thread; one
+        that is not the event loop's also learns of a blocked loop. A broker that does not answer
+        shows within 5 s. `bounds` are the limits, such as the most lag (default: HealthBounds()).
+        """
+        setup = self._setup
+        return health(
+            self.state,
+            self.config,
+            self._instance,
+            self._partition_states,
+            self._asked,
+            HealthBounds() if bounds is None else bounds,
+            now_ms=None if setup is None else setup.steady_time,
+        )
+
+    async def members(self) -> tuple[GroupMember, ...]:
+        """Return the members of the app's group, of all instances, by client id.
+
+        The partitions of each are known while the group does not rebalance. Empty when the log
+        describes no groups. Raises NotRunning before the start, and LogError.
+        """
+        return await members_of(self.log, self.config.application_id)
 
     async def task_metrics(self) -> dict[TaskId, TaskMetrics]:
         """Return the metrics of each task with stores on this instance, standbys included.

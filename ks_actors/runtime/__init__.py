@@ -11,11 +11,23 @@ from ks_actors.runtime.shared import (
     WorkerState,
 )
 from ks_actors.runtime.stores import TaskMetrics
-from ks_actors.runtime.watch import TaskMetadata, Wait, WaitReason
+from ks_actors.runtime.watch import (
+    Health,
+    HealthBounds,
+    HealthProblem,
+    HealthReason,
+    TaskMetadata,
+    Wait,
+    WaitReason,
+)
 from ks_actors.task import TaskState
 from ks_actors.task.calls import blocking
 
 __all__ = [
+    "Health",
+    "HealthBounds",
+    "HealthProblem",
+    "HealthReason",
     "InstanceState",
     "RestoreListener",
     "StandbyUpdateListener",

@@ -87,6 +87,11 @@ class Instance(Actor[InstanceMessage]):
         """The state of the instance."""
         return self._life.state
 
+    @property
+    def watch(self) -> Watch | None:
+        """The watchdog; None until it is started."""
+        return self._watch
+
     def commit(self, reason: str) -> Ask[None]:
         """Ask for a commit of all tasks; callable from any task of the loop.
 

@@ -103,18 +103,31 @@ class Watch(Actor[WatchMessage]):
         self._asking: bool = False
         self._asking_group: bool = False
         self._was_paused: bool = False
+        self._steady_time = setup.steady_time
+        self.looked_ms: float | None = None
+        """The steady time of the last look, in ms; None before the first one."""
+        self.stalled: tuple[Wait, ...] = ()
+        """The first partitions that had waited for `stall_warning_ms` at the last look."""
+
+    @property
+    def ends(self) -> Mapping[TopicPartition, int]:
+        """The end offsets that were looked up where no fetch returned them."""
+        return self._ends
 
     def signal(self, signal: Signal) -> None:
-        """Start the timer, unless the watchdog is turned off."""
-        if isinstance(signal, Started) and self._bound > 0:
-            self.ctx.timers.every("look", min(_LOOK_S, self._bound / 4), Look())
+        """Start the timer; turned off, the watchdog only notes that the loop turns."""
+        if isinstance(signal, Started):
+            pause = min(_LOOK_S, self._bound / 4) if self._bound > 0 else _LOOK_S
+            self.ctx.timers.every("look", pause, Look())
 
     def receive(self, message: WatchMessage) -> None:
         """Look, and note the answers of the log."""
         match message:
             case Look():
+                self.looked_ms = self._steady_time()
                 try:
-                    self._look(self.ctx.time())
+                    if self._bound > 0:
+                        self._look(self.ctx.time())
                 except Exception:  # noqa: BLE001 - a fault of the watch is no reason to end the app
                     _log.exception("the check for waiting records failed; it is retried")
             case EndsFound():
@@ -162,6 +175,7 @@ class Watch(Actor[WatchMessage]):
             default=0.0,
         )
         metrics.stalled_partitions = len(stalled) + self._unread.tell(unread, now)
+        self.stalled = tuple(self._wait(one, now) for one in stalled[:_LINES])
         # Warn after 1, 2, 4, ... times the bound: a long stall must not flood the log.
         due = [one for one in stalled if one.waited(now) >= self._bound * 2**one.still.warnings]
         for one in due[:_LINES]:

@@ -26,6 +26,10 @@ class ThreadGuard:
         """Record that a thread takes the task."""
         self.since = perf_counter()
 
+    def seconds(self) -> float:
+        """Return for how long a thread has had the task, in seconds; 0 when none has it."""
+        return 0.0 if (since := self.since) is None else perf_counter() - since
+
     def end(self, *, quiet: bool = True) -> None:
         """Record that no caller waits for the thread any more.
 

@@ -33,7 +33,7 @@ _CLOSE_S: Final = 1.0
 _LENGTH: Final = struct.Struct(">i")
 _wire_log = logging.getLogger("aiokafka.conn")
 # Seconds without an answer before a warning, unless the request asks the broker to wait.
-_SILENT_S: Final = 5.0
+_SILENT_S: Final = 3.0
 _REFUSED = (SaslAuthenticationFailed, UnsupportedSaslMechanismError)
 
 

@@ -1,0 +1,73 @@
+"""The status of an app: its health, its group and its summary in a line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ks_actors.log import TellsGroups
+from ks_actors.runtime.shared import InstanceState
+from ks_actors.runtime.watch import (
+    Health,
+    HealthCheck,
+    HealthProblem,
+    HealthReason,
+    ended_problem,
+    outage_problems,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ks_actors.config import StreamsConfig
+    from ks_actors.log import GroupMember, Log
+    from ks_actors.runtime.instance import Instance
+    from ks_actors.runtime.watch import HealthBounds, PartitionStates, TaskMetadata
+
+_ENDS = {InstanceState.NOT_RUNNING, InstanceState.ERROR}
+
+
+def health(
+    state: InstanceState,
+    config: StreamsConfig,
+    instance: Instance | None,
+    parts: PartitionStates | None,
+    log: Log | None,
+    bounds: HealthBounds,
+    *,
+    now_ms: Callable[[], float] | None,
+) -> Health:
+    """Return the health of an app; callable from any thread."""
+    if state in _ENDS:
+        error = None if instance is None else instance.error
+        return Health(state=state, problems=(ended_problem(state, error),))
+    if parts is None or instance is None or now_ms is None:
+        text = f"the app is {state.name}, not RUNNING"
+        stage = HealthProblem(reason=HealthReason.STATE, text=text)
+        return Health(state=state, problems=(stage, *outage_problems(log, bounds.outage_ms)))
+    check = HealthCheck(parts, instance.watch, log, bounds, now_ms=now_ms())
+    stuck = config.max_poll_interval_ms if bounds.stuck_ms is None else bounds.stuck_ms
+    return Health(state=state, problems=check.problems(state, stuck_ms=stuck))
+
+
+async def members_of(log: Log, group: str) -> tuple[GroupMember, ...]:
+    """Return the members of a group by client id; none from a log that describes no groups."""
+    if not isinstance(log, TellsGroups):
+        return ()
+    found = await log.group_members(group)
+    return tuple(sorted(found, key=lambda member: (member.client_id, member.member_id)))
+
+
+def summary(
+    config: StreamsConfig, state: InstanceState, tasks: tuple[TaskMetadata, ...], workers: int
+) -> str:
+    """Return the repr of an app: its ids, its state, and its tasks and workers."""
+    standbys = sum(task.standby for task in tasks)
+    counts = [
+        f"{count} {noun}{'' if count == 1 else 's'}"
+        for count, noun in (
+            (len(tasks) - standbys, "active task"),
+            (standbys, "standby"),
+            (workers, "worker"),
+        )
+    ]
+    return f"<App {config.application_id} ({config.client_id}): {state.name}, {', '.join(counts)}>"

@@ -1,0 +1,213 @@
+"""The health of an instance: live, ready, and the reasons why not."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, final
+
+import msgspec
+
+from ks_actors.log import TellsOutages
+from ks_actors.runtime.shared import InstanceState
+from ks_actors.runtime.watch._tasks import task_metadata
+from ks_actors.task import TaskState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ks_actors.records import TaskId, TopicPartition
+    from ks_actors.runtime.watch._partition_state import PartitionStates
+    from ks_actors.runtime.watch._watchdog import Watch
+
+_ENDS = {InstanceState.NOT_RUNNING, InstanceState.ERROR}
+
+
+class HealthReason(Enum):
+    """The reason why an app is not live or not ready."""
+
+    ENDED = "ended"
+    """Not live: the app has ended, and starts no more."""
+    EVENT_LOOP = "event loop"
+    """Not live: the event loop has not turned for `loop_ms`. Some call blocks it."""
+    WORKER = "worker"
+    """Not live: a `blocking` function has not returned for `stuck_ms`."""
+    STATE = "state"
+    """Not ready: the app starts, rebalances or closes."""
+    PAUSED = "paused"
+    """Not ready: the user has paused the app."""
+    NO_WORKER = "no worker"
+    """Not ready: the app has no worker."""
+    RESTORING = "restoring"
+    """Not ready: stores of a task are being opened or restored."""
+    LOG = "log"
+    """Not ready: a broker has not answered for `outage_ms`."""
+    LAG = "lag"
+    """Not ready: a partition has more than `max_lag` records that are not processed."""
+    STALLED = "stalled"
+    """Not ready: records have waited for `stall_warning_ms`, and their task does not go on."""
+
+    @property
+    def fatal(self) -> bool:
+        """Whether the app is not live: only a restart of the process is sure to help."""
+        return self in {HealthReason.ENDED, HealthReason.EVENT_LOOP, HealthReason.WORKER}
+
+
+class HealthProblem(msgspec.Struct, frozen=True, kw_only=True):
+    """One reason why an app is not live or not ready."""
+
+    reason: HealthReason
+    """The kind of reason."""
+    text: str
+    """The reason in words, with names and numbers."""
+    task: TaskId | None = None
+    """The task that it concerns; None for the whole app."""
+    partition: TopicPartition | None = None
+    """The partition that it concerns, if it is about one."""
+    waited_ms: int = 0
+    """How long it has lasted, in ms, where that is known."""
+
+
+class HealthBounds(msgspec.Struct, frozen=True, kw_only=True):
+    """The limits beyond which an app is not healthy."""
+
+    max_lag: int | None = None
+    """The most records of one partition that may wait, in memory and in the log; None: any."""
+    outage_ms: int = 2_000
+    """The longest time without an answer of a broker, in ms."""
+    stuck_ms: int | None = None
+    """The longest time of a `blocking` function, in ms; None: `max_poll_interval_ms`."""
+    loop_ms: int = 10_000
+    """The longest time without a turn of the event loop, in ms; it turns each second at least."""
+
+
+@final
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """The health of an app at one moment."""
+
+    state: InstanceState
+    """The state of the app."""
+    problems: tuple[HealthProblem, ...]
+    """All reasons why the app is not live or not ready, the fatal ones first."""
+
+    @property
+    def live(self) -> bool:
+        """Whether the app works, or can work again by itself."""
+        return not any(problem.reason.fatal for problem in self.problems)
+
+    @property
+    def ready(self) -> bool:
+        """Whether the app is RUNNING, with all stores restored, its log reachable and no lag."""
+        return not self.problems
+
+    def __str__(self) -> str:
+        word = "ready" if self.ready else "not ready" if self.live else "not live"
+        told = "; ".join(f"{problem.reason.value}: {problem.text}" for problem in self.problems)
+        return f"{word}, {self.state.name}{f' ({told})' if told else ''}"
+
+
+@final
+class HealthCheck:
+    """Look at the parts of an instance; callable from any thread.
+
+    `log` is the log without retries, None while there is none. `now_ms` is a steady clock in ms.
+    """
+
+    def __init__(
+        self,
+        parts: PartitionStates,
+        watch: Watch | None,
+        log: object,
+        bounds: HealthBounds,
+        *,
+        now_ms: float,
+    ) -> None:
+        self._parts = parts
+        self._watch = watch
+        self._log = log
+        self._bounds = bounds
+        self._now_ms = now_ms
+
+    def problems(self, state: InstanceState, *, stuck_ms: int) -> tuple[HealthProblem, ...]:
+        """Return all problems of an instance that has not ended, the fatal ones first."""
+        return (*self._loop(), *self._workers(stuck_ms), *self._state(state))
+
+    def _loop(self) -> Iterator[HealthProblem]:
+        if self._watch is None or self._watch.looked_ms is None:
+            return
+        still = int(self._now_ms - self._watch.looked_ms)
+        if still > self._bounds.loop_ms:
+            text = f"the event loop has not turned for {still / 1000:.0f} s: a call blocks it"
+            yield HealthProblem(reason=HealthReason.EVENT_LOOP, text=text, waited_ms=still)
+
+    def _workers(self, stuck_ms: int) -> Iterator[HealthProblem]:
+        for task in tuple(self._parts.metrics.tasks.values()):
+            busy = int(task.thread_guard.seconds() * 1000)
+            if busy > stuck_ms:
+                text = (
+                    f"a blocking function of task {task.id} has not returned for "
+                    f"{busy / 1000:.0f} s, more than {stuck_ms} ms"
+                )
+                yield HealthProblem(
+                    reason=HealthReason.WORKER, text=text, task=task.id, waited_ms=busy
+                )
+
+    def _state(self, state: InstanceState) -> Iterator[HealthProblem]:
+        if state is not InstanceState.RUNNING:
+            text = f"the app is {state.name}, not RUNNING"
+            yield HealthProblem(reason=HealthReason.STATE, text=text)
+        yield from outage_problems(self._log, self._bounds.outage_ms)
+        if self._parts.paused:
+            text = "the app is paused; App.resume resumes it"
+            yield HealthProblem(reason=HealthReason.PAUSED, text=text)
+        elif state is InstanceState.RUNNING and not len(self._parts.workers):
+            text = "there is no worker; App.add_worker starts one"
+            yield HealthProblem(reason=HealthReason.NO_WORKER, text=text)
+        yield from self._restoring()
+        yield from self._stalled()
+        yield from self._behind()
+
+    def _restoring(self) -> Iterator[HealthProblem]:
+        for task in task_metadata(self._parts):
+            if not task.standby and task.state in {TaskState.CREATED, TaskState.RESTORING}:
+                text = f"the stores of task {task.task} are being opened or restored"
+                yield HealthProblem(reason=HealthReason.RESTORING, text=text, task=task.task)
+
+    def _stalled(self) -> Iterator[HealthProblem]:
+        for wait in () if self._watch is None else self._watch.stalled:
+            yield HealthProblem(
+                reason=HealthReason.STALLED,
+                text=f"{wait.partition} has waited for {wait.waited_ms / 1000:.0f} s: {wait.text}",
+                task=wait.task,
+                partition=wait.partition,
+                waited_ms=wait.waited_ms,
+            )
+
+    def _behind(self) -> Iterator[HealthProblem]:
+        most = self._bounds.max_lag
+        if most is None:
+            return
+        for place in self._parts.places({} if self._watch is None else self._watch.ends):
+            behind = place.buffered + (place.lag or 0)
+            if behind > most:
+                text = f"{place.partition} has {behind} records to process, more than {most}"
+                yield HealthProblem(
+                    reason=HealthReason.LAG,
+                    text=text,
+                    task=place.task_id,
+                    partition=place.partition,
+                )
+
+
+def outage_problems(log: object, bound_ms: int) -> Iterator[HealthProblem]:
+    """Return a problem for each broker that has not answered for `bound_ms`."""
+    for outage in log.outages() if isinstance(log, TellsOutages) else ():
+        if (away := int(outage.seconds * 1000)) >= bound_ms:
+            text = f"the log has not answered for {away / 1000:.0f} s: {outage.reason}"
+            yield HealthProblem(reason=HealthReason.LOG, text=text, waited_ms=away)
+
+
+def ended_problem(state: InstanceState, error: Exception | None) -> HealthProblem:
+    """Return the problem of an app that has ended, with the error that ended it."""
+    assert state in _ENDS
+    why = "it was closed" if error is None else f"{type(error).__name__}: {error}"
+    return HealthProblem(reason=HealthReason.ENDED, text=f"the app is {state.name}: {why}")
