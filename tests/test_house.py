@@ -101,6 +101,8 @@ FLOORS_OF_STREAMS: tuple[tuple[str, ...], ...] = (
     ),
     (
         "log/kafka/transactions",
+        "dsl/graph",
+        "dsl/windows",
         "processors/aggregates",
         "state/join_window",
         "state/session",
@@ -120,6 +122,7 @@ FLOORS_OF_STREAMS: tuple[tuple[str, ...], ...] = (
         "processors/joins",
         "state",
     ),
+    ("dsl/joins",),
     (
         "dsl",
         "log",

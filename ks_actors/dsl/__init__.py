@@ -15,11 +15,11 @@ from ks_actors.dsl._options import (
 )
 from ks_actors.dsl._session_windowed import SessionWindowedCogroupedStream, SessionWindowedStream
 from ks_actors.dsl._stream import Stream
-from ks_actors.dsl._stream_stream_joins import StreamJoined
 from ks_actors.dsl._suppressed import BufferConfig, Suppressed
 from ks_actors.dsl._table import GlobalTable, Table
 from ks_actors.dsl._windowed import TimeWindowedStream
-from ks_actors.dsl._windows import (
+from ks_actors.dsl.joins import StreamJoined
+from ks_actors.dsl.windows import (
     EmitStrategy,
     JoinWindows,
     SessionWindows,

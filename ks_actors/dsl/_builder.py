@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from ks_actors.dsl import _stream, _table
-from ks_actors.dsl._graph import GraphBuilder, StreamSource
-from ks_actors.dsl._optimize import optimize
 from ks_actors.dsl._options import Consumed
+from ks_actors.dsl.graph import GraphBuilder, StreamSource, optimize
 from ks_actors.processors.api import check_kind, check_options
 from ks_actors.topology import (
     StoreSpec,

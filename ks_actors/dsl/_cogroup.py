@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from ks_actors.dsl import _grouped, _session_windowed, _table, _windowed
 from ks_actors.dsl._logic import PassLogic, add_logic
 from ks_actors.dsl._materialize import check_materialized, key_value_store, window_store
-from ks_actors.dsl._windows import AT_EVERY_CHANGE, SessionWindows, check_windows
+from ks_actors.dsl.windows import AT_EVERY_CHANGE, SessionWindows, check_windows
 from ks_actors.processors.api import check_function, check_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ks_actors.dsl._graph import GraphBuilder, GraphNode
     from ks_actors.dsl._grouped import GroupedStream
     from ks_actors.dsl._logic import Logic
     from ks_actors.dsl._materialize import Stored
     from ks_actors.dsl._options import Materialized
     from ks_actors.dsl._session_windowed import SessionWindowedCogroupedStream
     from ks_actors.dsl._table import Table
-    from ks_actors.dsl._windows import Windows
+    from ks_actors.dsl.graph import GraphBuilder, GraphNode
+    from ks_actors.dsl.windows import Windows
     from ks_actors.records import Windowed
     from ks_actors.serdes import Serde
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from ks_actors._errors import TopologyError
 from ks_actors.dsl import _expire, _stream
-from ks_actors.dsl._graph import named_or_behind
+from ks_actors.dsl.graph import named_or_behind
 from ks_actors.processors.aggregates import Distinct, IdentitySerde
 from ks_actors.processors.api import check_function, check_one_of, check_serde, check_whole
 from ks_actors.serdes import BYTES

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from ks_actors.dsl import _stream
-from ks_actors.dsl._graph import named_or_behind
+from ks_actors.dsl.graph import named_or_behind
 from ks_actors.processors.api import (
     PunctuationType,
     check_kind,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from ks_actors.dsl import _cogroup, _session_windowed, _table, _windowed
-from ks_actors.dsl._graph import named_or_behind
 from ks_actors.dsl._logic import AggregateLogic, add_logic, table_aggregate, table_reduce
 from ks_actors.dsl._materialize import check_materialized, key_value_store
-from ks_actors.dsl._windows import SessionWindows, check_windows
+from ks_actors.dsl.graph import named_or_behind
+from ks_actors.dsl.windows import SessionWindows, check_windows
 from ks_actors.processors.aggregates import StreamAggregate, StreamCount
 from ks_actors.processors.api import check_function
 from ks_actors.processors.tables import ChangeSerde, StoreView
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ks_actors.dsl._cogroup import CogroupedStream
-    from ks_actors.dsl._graph import GraphBuilder, GraphNode, Repartition
     from ks_actors.dsl._logic import Logic
     from ks_actors.dsl._materialize import Stored
     from ks_actors.dsl._options import Materialized
     from ks_actors.dsl._session_windowed import SessionWindowedStream
     from ks_actors.dsl._table import Table
     from ks_actors.dsl._windowed import TimeWindowedStream
-    from ks_actors.dsl._windows import Windows
+    from ks_actors.dsl.graph import GraphBuilder, GraphNode, Repartition
+    from ks_actors.dsl.windows import Windows
     from ks_actors.processors.api import Operator
     from ks_actors.serdes import Serde
     from ks_actors.topology import Topology

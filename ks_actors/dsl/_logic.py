@@ -27,8 +27,8 @@ from ks_actors.processors.tables import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ks_actors.dsl._graph import GraphBuilder, GraphNode
     from ks_actors.dsl._table import Table
+    from ks_actors.dsl.graph import GraphBuilder, GraphNode
     from ks_actors.processors.api import Operator
     from ks_actors.processors.tables import ValueTransformer, View
     from ks_actors.topology import StoreSpec, Topology

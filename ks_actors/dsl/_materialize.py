@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from ks_actors._errors import TopologyError
-from ks_actors.dsl._graph import valid_name
 from ks_actors.dsl._options import Materialized
-from ks_actors.dsl._windows import TimeWindows
+from ks_actors.dsl.windows import TimeWindows
 from ks_actors.processors.api import check_options
-from ks_actors.topology import StoreKind, StoreSpec, versioned_key_value
+from ks_actors.topology import StoreKind, StoreSpec, valid_name, versioned_key_value
 
 if TYPE_CHECKING:
-    from ks_actors.dsl._graph import GraphBuilder
-    from ks_actors.dsl._windows import SessionWindows, Windows
+    from ks_actors.dsl.graph import GraphBuilder
+    from ks_actors.dsl.windows import SessionWindows, Windows
 
 
 class Stored(NamedTuple):

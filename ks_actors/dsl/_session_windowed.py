@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from ks_actors.dsl import _cogroup, _grouped, _table
 from ks_actors.dsl._logic import AggregateLogic
 from ks_actors.dsl._materialize import check_materialized, session_store
-from ks_actors.dsl._windows import AT_EVERY_CHANGE, checked_emit
+from ks_actors.dsl.windows import AT_EVERY_CHANGE, checked_emit
 from ks_actors.processors.aggregates import (
     FinalSessionAggregate,
     SessionAggregate,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ks_actors.dsl._materialize import Stored
     from ks_actors.dsl._options import Materialized
     from ks_actors.dsl._table import Table
-    from ks_actors.dsl._windows import Emit, EmitStrategy, SessionWindows
+    from ks_actors.dsl.windows import Emit, EmitStrategy, SessionWindows
     from ks_actors.processors.api import Operator
     from ks_actors.records import Windowed
     from ks_actors.serdes import Serde

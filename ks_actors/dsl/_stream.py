@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from ks_actors._errors import TopologyError
 from ks_actors.dsl import _branching, _distinct, _grouped, _stream_joins, _table
-from ks_actors.dsl._graph import named_or_behind
 from ks_actors.dsl._options import Grouped, Produced, Repartitioned
-from ks_actors.dsl._windowed_partitioner import default_partitioner
+from ks_actors.dsl.graph import named_or_behind
+from ks_actors.dsl.windows import default_partitioner
 from ks_actors.processors.api import (
     ProcessorOperator,
     async_options,
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from typing import TextIO, Unpack
 
     from ks_actors.dsl._branching import BranchedStream
-    from ks_actors.dsl._graph import GraphBuilder, GraphNode, Repartition
     from ks_actors.dsl._grouped import GroupedStream
     from ks_actors.dsl._options import Materialized
     from ks_actors.dsl._table import Table
+    from ks_actors.dsl.graph import GraphBuilder, GraphNode, Repartition
     from ks_actors.processors.api import (
         AsyncArguments,
         FixedKeyProcessor,

@@ -8,16 +8,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
 from ks_actors._errors import TopologyError
-from ks_actors.dsl import _asof_joins, _joins, _stream_stream_joins, _table
+from ks_actors.dsl import _table, joins
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ks_actors.dsl._options import Joined
     from ks_actors.dsl._stream import Stream
-    from ks_actors.dsl._stream_stream_joins import StreamJoined
     from ks_actors.dsl._table import GlobalTable, Table
-    from ks_actors.dsl._windows import JoinWindows
+    from ks_actors.dsl.joins import StreamJoined
+    from ks_actors.dsl.windows import JoinWindows
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -171,7 +171,7 @@ class StreamJoins(Generic[K, V]):
 
         Every record of either stream has a result.
         """
-        return _stream_stream_joins.join(
+        return joins.stream_stream_join(
             cast("Stream[K, V]", self), other, joiner, windows, joined, left=True, outer=True
         )
 
@@ -219,7 +219,7 @@ class StreamJoins(Generic[K, V]):
         for tolerance and grace. Kafka Streams has no such join of streams; of tables with a history
         it has `Joined(grace_ms=…)`.
         """
-        return _asof_joins.join_asof(
+        return joins.stream_asof_join(
             cast("Stream[K, V]", self),
             other,
             joiner,
@@ -262,7 +262,7 @@ class StreamJoins(Generic[K, V]):
 
         Every record with a value has a result.
         """
-        return _asof_joins.join_asof(
+        return joins.stream_asof_join(
             cast("Stream[K, V]", self),
             other,
             joiner,
@@ -302,7 +302,7 @@ def _streams(
             f"stream {stream.node.name} cannot be joined with stream {other.node.name} over all "
             "time: give JoinWindows, or a Table or a GlobalTable"
         )
-    return _stream_stream_joins.join(stream, other, joiner, windows, joined, left=left)
+    return joins.stream_stream_join(stream, other, joiner, windows, joined, left=left)
 
 
 def _local(
@@ -313,7 +313,7 @@ def _local(
     *,
     left: bool,
 ) -> Stream[Any, Any]:
-    return _joins.stream_table_join(stream, table, joiner, joined, left=left)
+    return joins.stream_table_join(stream, table, joiner, joined, left=left)
 
 
 def _global(
@@ -325,6 +325,4 @@ def _global(
     left: bool,
     name: str | None = None,
 ) -> Stream[Any, Any]:
-    return _joins.stream_global_table_join(
-        stream, table, key_selector, joiner, left=left, name=name
-    )
+    return joins.stream_global_table_join(stream, table, key_selector, joiner, left=left, name=name)

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import msgspec
 
-from ks_actors.dsl import _foreign_key_joins, _grouped, _stream, _suppressed, _table_joins
-from ks_actors.dsl._graph import named_or_behind
+from ks_actors.dsl import _grouped, _stream, _suppressed, joins
 from ks_actors.dsl._logic import FilterLogic, MapLogic, SourceLogic, TransformLogic, add_logic
 from ks_actors.dsl._materialize import (
     check_materialized,
@@ -17,6 +16,7 @@ from ks_actors.dsl._materialize import (
     without_history,
 )
 from ks_actors.dsl._options import Grouped
+from ks_actors.dsl.graph import named_or_behind
 from ks_actors.processors.aggregates import TableSelect
 from ks_actors.processors.api import (
     check_function,
@@ -31,12 +31,12 @@ from ks_actors.topology import REUSE_SOURCE_TOPICS, valid_topic
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ks_actors.dsl._graph import GraphBuilder, GraphNode
     from ks_actors.dsl._grouped import GroupedTable
     from ks_actors.dsl._logic import Logic
     from ks_actors.dsl._options import Consumed, Materialized, TableJoined
     from ks_actors.dsl._stream import Stream
     from ks_actors.dsl._suppressed import Suppressed
+    from ks_actors.dsl.graph import GraphBuilder, GraphNode
     from ks_actors.processors.tables import View
     from ks_actors.serdes import Serde
     from ks_actors.topology import Topology
@@ -303,10 +303,10 @@ class Table(Generic[K, V]):
         tables may have different numbers of partitions.
         """
         if foreign_key is None:
-            return _table_joins.join(
+            return joins.table_table_join(
                 self, other, joiner, materialized, name, joined, left=False, outer=False
             )
-        return _foreign_key_joins.join(
+        return joins.foreign_key_join(
             self, other, foreign_key, joiner, joined, materialized, name, left=False
         )
 
@@ -356,10 +356,10 @@ class Table(Generic[K, V]):
         None.
         """
         if foreign_key is None:
-            return _table_joins.join(
+            return joins.table_table_join(
                 self, other, joiner, materialized, name, joined, left=True, outer=False
             )
-        return _foreign_key_joins.join(
+        return joins.foreign_key_join(
             self, other, foreign_key, joiner, joined, materialized, name, left=True
         )
 
@@ -375,7 +375,7 @@ class Table(Generic[K, V]):
 
         The values are `joiner(value or None, other value or None)`.
         """
-        return _table_joins.join(
+        return joins.table_table_join(
             self, other, joiner, materialized, name, None, left=True, outer=True
         )
 

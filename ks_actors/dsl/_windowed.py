@@ -8,7 +8,7 @@ from ks_actors._errors import TopologyError
 from ks_actors.dsl import _grouped, _table
 from ks_actors.dsl._logic import AggregateLogic
 from ks_actors.dsl._materialize import check_materialized, window_store
-from ks_actors.dsl._windows import (
+from ks_actors.dsl.windows import (
     AT_EVERY_CHANGE,
     Emit,
     EmitStrategy,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ks_actors.dsl._materialize import Stored
     from ks_actors.dsl._options import Materialized
     from ks_actors.dsl._table import Table
-    from ks_actors.dsl._windows import Windows
+    from ks_actors.dsl.windows import Windows
     from ks_actors.processors.api import Operator
     from ks_actors.records import Windowed
     from ks_actors.serdes import Serde

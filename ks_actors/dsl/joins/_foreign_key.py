@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ks_actors._errors import TopologyError
 from ks_actors.dsl import _table
-from ks_actors.dsl._graph import named_or_behind
 from ks_actors.dsl._logic import SourceLogic, add_logic
 from ks_actors.dsl._materialize import check_materialized, history_ms, key_value_store
 from ks_actors.dsl._options import TableJoined
+from ks_actors.dsl.graph import named_or_behind
 from ks_actors.processors.api import check_function, check_kind, check_options
 from ks_actors.processors.foreign_keys import (
     ForeignTableJoin,
@@ -31,9 +31,9 @@ from ks_actors.topology import StoreKind, StoreSpec
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ks_actors.dsl._graph import GraphBuilder, GraphNode
     from ks_actors.dsl._options import Materialized
     from ks_actors.dsl._table import Table
+    from ks_actors.dsl.graph import GraphBuilder, GraphNode
     from ks_actors.topology import Partitioner, Topology
 
 _OUTPUT: Final = "KTABLE-FK-JOIN-OUTPUT-"
@@ -48,7 +48,7 @@ _TOPIC: Final = "-topic"
 _WITH_KEY: Final = 2
 
 
-def join(
+def foreign_key_join(
     this: Table[Any, Any],
     other: Table[Any, Any],
     foreign_key: Callable[..., Any],

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from ks_actors._errors import TopologyError
 from ks_actors.dsl import _stream
-from ks_actors.dsl._graph import named_or_behind
 from ks_actors.dsl._options import Joined
+from ks_actors.dsl.graph import named_or_behind
 from ks_actors.processors.api import check_function, check_options
 from ks_actors.processors.joins import BufferedStreamTableJoin, StreamTableJoin, WaitingKeySerde
 from ks_actors.processors.tables import HeldSerde

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ks_actors.dsl import _stream
-from ks_actors.dsl._graph import named_or_behind
-from ks_actors.dsl._stream_stream_joins import StreamJoined, copartitioned
+from ks_actors.dsl.graph import named_or_behind
+from ks_actors.dsl.joins._stream_stream import StreamJoined, copartitioned
 from ks_actors.processors.api import check_function, check_kind, check_options, check_whole
 from ks_actors.processors.joins import (
     BufferedStreamTableJoin,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _KEYED = 3
 
 
-def join_asof(
+def stream_asof_join(
     this: Stream[Any, Any],
     other: Stream[Any, Any],
     joiner: Callable[..., Any],

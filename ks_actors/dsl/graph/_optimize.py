@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ks_actors.dsl._graph import Repartition, StreamJoin
+from ks_actors.dsl.graph._graph import Repartition, StreamJoin
 from ks_actors.topology import MERGE_REPARTITION_TOPICS, SINGLE_STORE_SELF_JOIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ks_actors.dsl._graph import GraphBuilder, GraphNode
+    from ks_actors.dsl.graph._graph import GraphBuilder, GraphNode
 
 
 def optimize(graph: GraphBuilder, optimizations: frozenset[str]) -> None:

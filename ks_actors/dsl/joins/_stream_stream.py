@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
 
 from ks_actors.dsl import _stream
-from ks_actors.dsl._graph import StreamJoin, named_or_behind
-from ks_actors.dsl._windows import JoinWindows
+from ks_actors.dsl.graph import StreamJoin, named_or_behind
+from ks_actors.dsl.windows import JoinWindows
 from ks_actors.processors.api import (
     check_configs,
     check_flag,
@@ -31,8 +31,8 @@ from ks_actors.topology import StoreKind, StoreSpec, valid_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ks_actors.dsl._graph import GraphBuilder
     from ks_actors.dsl._stream import Stream
+    from ks_actors.dsl.graph import GraphBuilder
     from ks_actors.serdes import Serde
     from ks_actors.topology import StoreType, Topology
 
@@ -74,7 +74,7 @@ class StreamJoined(Generic[K, V, W]):
         check_configs(self.changelog_configs, role="changelog_configs", of="StreamJoined")
 
 
-def join(
+def stream_stream_join(
     this: Stream[Any, Any],
     other: Stream[Any, Any],
     joiner: Callable[..., Any],

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from ks_actors._errors import TopologyError
 from ks_actors.dsl import _table
-from ks_actors.dsl._graph import named_or_behind
 from ks_actors.dsl._logic import JoinLogic, JoinSideLogic
 from ks_actors.dsl._materialize import check_materialized, key_value_store
+from ks_actors.dsl.graph import named_or_behind
 from ks_actors.processors.api import check_function, check_kind
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _THIS = "KTABLE-JOINTHIS-"
 _OTHER = "KTABLE-JOINOTHER-"
 
 
-def join(
+def table_table_join(
     this: Table[Any, Any],
     other: Table[Any, Any],
     joiner: Callable[[Any, Any], Any],

@@ -25,7 +25,6 @@ __all__ = [
     "StreamJoin",
     "StreamSource",
     "named_or_behind",
-    "valid_name",
 ]
 
 Write: TypeAlias = Callable[[Topology, tuple[str, ...]], None]
