@@ -26,6 +26,7 @@ import ks_actors.batch
 import ks_actors.cli
 import ks_actors.dsl
 import ks_actors.log
+import ks_actors.metrics
 import ks_actors.processors
 import ks_actors.query
 import ks_actors.runtime
@@ -49,6 +50,7 @@ PACKAGES = (
     ks_actors.cli,
     ks_actors.dsl,
     ks_actors.log,
+    ks_actors.metrics,
     ks_actors.processors,
     ks_actors.query,
     ks_actors.runtime,
@@ -79,11 +81,13 @@ FLOORS_OF_STREAMS: tuple[tuple[str, ...], ...] = (
     (
         "log/embedded",
         "log/kafka/wire",
+        "metrics/families",
         "serdes",
         "snapshots",
     ),
     (
         "log/kafka/client",
+        "metrics",
         "processors/api",
         "state/core",
     ),
@@ -150,6 +154,7 @@ FLOORS_OF_STREAMS: tuple[tuple[str, ...], ...] = (
         "runtime/processing",
         "runtime/watch",
     ),
+    ("runtime/metrics",),
     (
         "batch/source",
         "runtime/instance",

@@ -22,10 +22,12 @@ from ks_actors.config import opened
 from ks_actors.kernel import tell_if_missing
 from ks_actors.lifecycle import Closing, shielded, steady_time, try_step, wall_time, work_time
 from ks_actors.log import patient
+from ks_actors.metrics import RecordingLevel
 from ks_actors.query import LocalStores, StoreQueries, answer, lags, serve
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.commit import let_calls_end
 from ks_actors.runtime.instance import INSTANCE_MAILBOX, Instance, Wiring, WorkerMetadata, Workers
+from ks_actors.runtime.metrics import Watched, add_sources
 from ks_actors.runtime.shared import InstanceState, Metrics, UncaughtHandler, shut_down
 from ks_actors.runtime.stores import Progress, TaskMetrics, task_metrics
 from ks_actors.runtime.watch import (
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from actors import Ref
     from ks_actors.config import StreamsConfig
     from ks_actors.log import GroupMember, IsolationLevel, Log
+    from ks_actors.metrics import MetricValues
     from ks_actors.query import LagInfo, StateQueryRequest, StateQueryResult, StoreEndpoint
     from ks_actors.records import TaskId
     from ks_actors.runtime.shared import RestoreListener, StandbyUpdateListener
@@ -122,7 +125,7 @@ class App(AppOrders):
         self._setup: Environment | None = None
         # The log for `waiting`, whether started or not.
         self._asked: Log | None = None
-        self._metrics = Metrics()
+        self._metrics = Metrics(RecordingLevel[config.metrics_recording_level])
         self._partition_states: PartitionStates | None = None
         self._workers = Workers(
             config.client_id, uncommitted_bytes=config.statestore_uncommitted_max_bytes
@@ -132,6 +135,17 @@ class App(AppOrders):
         self._gone = asyncio.Event()
         self._local = LocalStores(
             topology, config, setup=lambda: self._setup, state=lambda: self.state
+        )
+        add_sources(
+            self._metrics,
+            Watched(
+                config,
+                topology,
+                self._workers,
+                state=lambda: self.state,
+                parts=lambda: self._partition_states,
+                instance=lambda: self._instance,
+            ),
         )
 
     def __repr__(self) -> str:
@@ -250,7 +264,9 @@ class App(AppOrders):
             steady_time=steady_time(system),
             partitions=lambda _: None,
             nodes=self._nodes,
+            window=self._metrics.registry.window,
         )
+        self._metrics.registry.start(lambda: setup.steady_time() / 1000)
         partition_states = self._partition_states = PartitionStates(self._metrics, self._workers)
         parts = Wiring(
             setup,
@@ -392,9 +408,13 @@ class App(AppOrders):
     def _running_log(self) -> Log | None:
         return None if self._stack is None else self._bare_log
 
-    def metrics(self) -> dict[str, float]:
-        """Return the metrics of the app by name; latencies in ms."""
-        return self._metrics.snapshot()
+    def metrics(self) -> MetricValues:
+        """Return all metrics of this instance, with their tags, as they are now.
+
+        `metrics()["process-total"]` is a number of the whole instance, `metrics().instance()` are
+        all of these. Call it on the event loop.
+        """
+        return self._metrics.registry.values()
 
     def waiting(self) -> tuple[Wait, ...]:
         """Return the wait reasons of this instance's tasks at this moment, by task and partition.

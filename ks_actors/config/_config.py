@@ -323,7 +323,8 @@ class StreamsConfig:
     metrics_recording_level: Literal["INFO", "DEBUG", "TRACE"]
     """The level of metrics. Default: `INFO`.
 
-    From `DEBUG` on, RocksDB counts its operations, at a small cost per read and write.
+    `App.metrics()` has those of this level and those below. From `DEBUG` on, RocksDB counts its
+    operations, at a small cost per read and write.
     """
 
     origins: Mapping[str, str] = field(compare=False)

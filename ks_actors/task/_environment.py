@@ -11,6 +11,7 @@ import msgspec
 from ks_actors._errors import ConfigError, TopologyError
 from ks_actors.config import ProcessingGuarantee
 from ks_actors.log import TransactionScope
+from ks_actors.metrics import STILL
 from ks_actors.serdes import is_complete, with_default, wraps_key
 from ks_actors.task._cache_budget import CacheBudget
 from ks_actors.task._store_registry import StoreRegistry
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from ks_actors.config import StreamsConfig
+    from ks_actors.metrics import Window
     from ks_actors.records import TaskId, TopicPartition
     from ks_actors.serdes import Serde
     from ks_actors.topology import StoreSpec, TimestampExtractor, Topology
@@ -48,7 +50,8 @@ class Environment:
 
     `partitions` returns a topic's number of partitions, None while it is unknown. `nodes` returns
     the nodes of a task. `work_time` measures slices of work, in seconds. `steady_time` is a
-    monotonic time in ms; it defaults to the wall clock. With `replayable` the same records give the
+    monotonic time in ms; it defaults to the wall clock. `window` is that of the metrics, and
+    `detailed` says whether their level is above INFO. With `replayable` the same records give the
     same output in the same order each time: records without keys are spread over the partitions one
     by one, not in batches, and asynchronous nodes hand on when one is full, in the records' order.
     """
@@ -64,6 +67,7 @@ class Environment:
         existing_topics: Iterable[str] = (),
         work_time: Callable[[], float] = perf_counter,
         steady_time: Callable[[], float] | None = None,
+        window: Window = STILL,
     ) -> None:
         _check_optimizations(topology, config)
         if config.ensure_explicit_internal_resource_naming:
@@ -78,6 +82,8 @@ class Environment:
         self.wall_time: Callable[[], int] = wall_time
         self.work_time: Callable[[], float] = work_time
         self.steady_time: Callable[[], float] = wall_time if steady_time is None else steady_time
+        self.window: Window = window
+        self.detailed: bool = config.metrics_recording_level != "INFO"
         self.partitions: TopicSizes = TopicSizes(partitions)
         self.node_names: Callable[[TaskId], Iterable[str]] = nodes
         self.max_task_idle_ms: int = config.max_task_idle_ms

@@ -172,6 +172,13 @@ class RecordQueue:
         # Not the last offset plus one: compaction and markers leave gaps that a commit should skip.
         return self._raw[0].offsets[0] if self._raw else self._behind
 
+    @property
+    def next_time(self) -> int | None:
+        """The timestamp of the next record in memory, as fetched or extracted; None without one."""
+        if self._at < len(self._chunk):
+            return self._chunk.timestamps[self._at]
+        return self._raw[0].timestamps[0] if self._raw and len(self._raw[0]) else None
+
     def head(self, wanted: int = _CHUNK) -> int | None:
         """Return the timestamp of the next record; None without one.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ks_actors._errors import StreamsError
+from ks_actors.metrics import Timing
 from ks_actors.processors.api import PunctuationType
 from ks_actors.task._compiler import Compiler
 from ks_actors.task._error_handling import ExceptionHandlers
@@ -77,6 +78,11 @@ class Task:
         self.thread_guard: ThreadGuard = ThreadGuard()
         self.processed: int = 0
         self.dropped: int = 0
+        # In seconds; the worker adds to the first.
+        self.busy: float = 0.0
+        self.punctuator_times: Timing = Timing(setup.window)
+        # In seconds per record; measured above the level INFO only.
+        self.record_times: Timing = Timing(setup.window)
         self._setup = setup
         self._wake = wake
         self._uncommitted: int = 0
@@ -538,11 +544,15 @@ class Task:
         callback: Callable[[int], None],
         start_ms: int | None,
     ) -> Schedule:
+        clock = self._setup.work_time
+
         def call(now: int) -> None:
+            began = clock()
             try:
                 callback(now)
             except Exception as error:  # noqa: BLE001 - a user's code; the handler decides
                 self._handlers.punctuation(node, error, now)
+            self.punctuator_times.add(clock() - began)
 
         if punctuation == PunctuationType.STREAM_TIME:
             now = self._current.stream_time

@@ -22,6 +22,7 @@ from ks_actors.lifecycle import shielded
 from ks_actors.log import PatientLog
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.messages import InstanceMessage
+from ks_actors.runtime.metrics import SAMPLER_MAILBOX, Sampler
 from ks_actors.runtime.processing import WORKER_MAILBOX, Worker
 from ks_actors.runtime.shared import (
     INSTANCE_TRANSITIONS,
@@ -32,11 +33,11 @@ from ks_actors.runtime.shared import (
 from ks_actors.runtime.watch import WATCH_MAILBOX, Watch, outages_text, wait_of_instance
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Mapping
 
     from actors import Ask, Ref, Reply
     from ks_actors.log import Log
-    from ks_actors.records import TaskId
+    from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.instance._wiring import Wiring
     from ks_actors.runtime.instance._workers import Workers
     from ks_actors.runtime.shared import Metrics, UncaughtHandler
@@ -125,6 +126,15 @@ class Instance(Actor[InstanceMessage]):
         if found or self.state not in {InstanceState.CREATED, InstanceState.REBALANCING}:
             return found
         return (wait_of_instance(self._bare_log, self._setup.wall_time()),)
+
+    def wall_time(self) -> int:
+        """Return the time of the app's wall clock in ms."""
+        return self._setup.wall_time()
+
+    @property
+    def known_ends(self) -> Mapping[TopicPartition, int]:
+        """The end offsets that were looked up where no fetch has returned them."""
+        return {} if self._watch is None else self._watch.ends
 
     def give_up_start(self, why: Exception) -> None:
         """Fail the start that is under way or yet to come; callable from any task of the loop.
@@ -237,6 +247,8 @@ class Instance(Actor[InstanceMessage]):
         )
         await shielded(self.ctx.spawn(Spec(lambda: watch, mailbox=WATCH_MAILBOX), "watch"))
         self._watch = watch
+        sampler = Sampler(self._metrics.registry)
+        await shielded(self.ctx.spawn(Spec(lambda: sampler, mailbox=SAMPLER_MAILBOX), "sampler"))
 
     def _fail_start(self, error: Exception) -> None:
         if self._started is not None:

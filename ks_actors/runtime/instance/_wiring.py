@@ -127,6 +127,7 @@ class Wiring:
                 # Load numpy now, not amid the first records: that takes a tenth of a second.
                 await shielded(context.blocking(warm_up))
             process_id = await shielded(context.blocking(self._directory.open))
+            self._metrics.process_id = process_id
             self._shared = SharedResources.within(
                 self._config.statestore_memory_max_bytes,
                 statistics=self._config.metrics_recording_level != "INFO",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from actors import Ref
     from ks_actors.lifecycle import Cycle
     from ks_actors.runtime.messages import WorkerMessage
-    from ks_actors.runtime.processing import Worker
+    from ks_actors.runtime.processing import Worker, WorkerFigures
 
 _log = logging.getLogger("ks_actors")
 
@@ -153,6 +153,11 @@ class Workers:
             )
             for entry in self._all()
         )
+
+    def figures(self) -> Iterator[tuple[str, WorkerState, WorkerFigures]]:
+        """Iterate over the workers that have not ended, with their states and figures."""
+        for entry in self._all():
+            yield entry.name, entry.life.state, entry.worker.figures
 
     def _all(self) -> Iterator[_Entry]:
         yield from self._workers.values()

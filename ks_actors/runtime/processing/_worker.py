@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 from actors import Actor, Mailbox, Started
+from ks_actors.metrics import Timing
 from ks_actors.runtime.messages import (
     CloseWorker,
     Lease,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from actors import Ref, Signal
     from ks_actors.log import Outgoing
+    from ks_actors.metrics import Window
     from ks_actors.records import TaskId
     from ks_actors.runtime.messages import CollectorMessage, TaskManagerMessage
     from ks_actors.runtime.output import DeadLetterWriter
@@ -31,6 +33,41 @@ if TYPE_CHECKING:
 # One lane, so that neither overtakes the other.
 WORKER_MAILBOX = Mailbox(capacity=64, overflow="fail_system", urgent=(PauseForCommit, Resume))
 _log = logging.getLogger("ks_actors")
+
+
+class WorkerFigures:
+    """A worker's work so far, measured by slices of tasks."""
+
+    def __init__(self, window: Window, started_ms: int, *, detailed: bool) -> None:
+        self.started_ms: int = started_ms
+        self.records: int = 0
+        # In seconds.
+        self.processing: float = 0.0
+        self.punctuating: float = 0.0
+        # In ms per record, in records per slice, and in ms per call.
+        self.record_times: Timing = Timing(window)
+        self.slice_records: Timing = Timing(window)
+        self.punctuator_times: Timing = Timing(window)
+        self._detailed = detailed
+
+    def note(self, task: Task, records: int, seconds: float, calls: int, called: float) -> None:
+        """Note a task's slice.
+
+        Before it, the task had `calls` of punctuators, which took `called` seconds in all.
+        """
+        task.busy += seconds
+        if records:
+            self.records += records
+            self.record_times.add(seconds * 1000 / records, records)
+            self.slice_records.add(records)
+            if self._detailed:
+                task.record_times.add(seconds / records, records)
+        if (new := task.punctuator_times.count - calls) > 0:
+            punctuating = task.punctuator_times.total - called
+            self.punctuator_times.add(punctuating * 1000 / new, new)
+            self.punctuating += punctuating
+            seconds -= punctuating
+        self.processing += seconds
 
 
 class Worker(Actor[WorkerMessage]):
@@ -66,6 +103,9 @@ class Worker(Actor[WorkerMessage]):
         self.uncommitted_bytes: int = -1
         self._wall_time: Callable[[], int] = setup.wall_time
         self._work_time: Callable[[], float] = setup.work_time
+        self.figures: WorkerFigures = WorkerFigures(
+            setup.window, setup.wall_time(), detailed=setup.detailed
+        )
         # The epoch is unknown at first, and output without one could get into the wrong
         # transaction.
         self._paused: bool = True
@@ -101,17 +141,22 @@ class Worker(Actor[WorkerMessage]):
         output: list[Outgoing] = []
         done: list[TaskId] = []
         records, clock = 0, self._work_time
-        until = clock() + (seconds := self._seconds)
+        until = (now := clock()) + self._seconds
         for task in lease.tasks:
             # The first task always gets a turn, so every lease makes progress.
-            if done and (seconds := until - clock()) <= 0:
+            if done and now >= until:
                 break
             # A task that broke while the lease waited could not be rolled back. Its handover waits
             # for this lease.
             if not task.broken:
+                called = task.punctuator_times
+                calls, spent, began = called.count, called.total, now
                 try:
-                    records += await self._process(task, seconds, draining=lease.draining)
+                    new = await self._process(task, until - now, draining=lease.draining)
                     self._write(task, output)
+                    now = clock()
+                    self.figures.note(task, new, now - began, calls, spent)
+                    records += new
                 except BaseException as error:
                     # Set before anything else can see the task: its state may be in the middle of a
                     # record.

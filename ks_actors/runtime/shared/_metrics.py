@@ -6,9 +6,12 @@ from collections import deque
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from ks_actors.metrics import Registry, Timing
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from ks_actors.metrics import RecordingLevel
     from ks_actors.records import TaskId
     from ks_actors.snapshots import SnapshotManifest
     from ks_actors.task import Task
@@ -19,7 +22,10 @@ _KEPT = 10_000
 class Metrics:
     """Counters and last durations of one instance; `snapshot` uses Kafka Streams' names."""
 
-    def __init__(self) -> None:
+    def __init__(self, level: RecordingLevel) -> None:
+        self.registry: Registry = Registry(level)
+        # Of the state directory; empty until it is open.
+        self.process_id: str = ""
         self.tasks: dict[TaskId, Task] = {}
         # Tasks that may have something to commit.
         self.touched: Callable[[], Mapping[TaskId, Task]] = dict
@@ -51,6 +57,9 @@ class Metrics:
         self.commit_seconds: deque[float] = deque(maxlen=_KEPT)
         self.pause_seconds: deque[float] = deque(maxlen=_KEPT)
         self.wait_seconds: deque[float] = deque(maxlen=_KEPT)
+        # In ms.
+        self.commit_times: Timing = Timing(self.registry.window)
+        self.tasks_closed: int = 0
         self._dropped_before: int = 0
 
     def processed(self, records: int) -> None:
@@ -66,6 +75,7 @@ class Metrics:
         """Record a commit that was not empty, with its duration in seconds."""
         self.commits += 1
         self.commit_seconds.append(seconds)
+        self.commit_times.add(seconds * 1000)
 
     def snapshot_taken(self, manifest: SnapshotManifest, seconds: float) -> None:
         """Record a snapshot of this instance, with its duration in seconds."""
@@ -92,6 +102,7 @@ class Metrics:
         self.failures.pop(task, None)
         gone = self.tasks.pop(task, None)
         if gone is not None:
+            self.tasks_closed += 1
             self._dropped_before += gone.dropped
 
     @property

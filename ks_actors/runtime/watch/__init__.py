@@ -9,6 +9,7 @@ from ks_actors.runtime.watch._health import (
     ended_problem,
     outage_problems,
 )
+from ks_actors.runtime.watch._partition_state import PartitionState as PartitionState
 from ks_actors.runtime.watch._partition_state import PartitionStates
 from ks_actors.runtime.watch._tasks import TaskMetadata, task_metadata
 from ks_actors.runtime.watch._unreachable import longest_outage_ms, outages_text, wait_of_instance

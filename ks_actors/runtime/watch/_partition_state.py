@@ -24,8 +24,9 @@ class PartitionState(NamedTuple):
     """The state of a partition.
 
     `position` is the offset to process next, None while unknown. `buffered` counts records in
-    memory, and `lag` the offsets in the log behind them. `task` is the running task; None while its
-    stores are being opened or restored. `absent` is the time since when a thread has had the task.
+    memory, `lag` the offsets in the log behind them, and `end` is the end of the log. `task` is
+    the running task; None while its stores are being opened or restored. `absent` is the time since
+    when a thread has had the task.
     """
 
     task_id: TaskId
@@ -34,6 +35,7 @@ class PartitionState(NamedTuple):
     position: int | None
     buffered: int
     lag: int | None
+    end: int | None
     absent: float | None = None
 
 
@@ -74,8 +76,9 @@ class PartitionStates:
                 absent = task.thread_guard.since
                 position = queue._behind if absent is not None else queue.position
                 lag = _further(queue.lag, ends.get(partition), queue._behind)
+                end = None if lag is None else queue._behind + lag
                 yield PartitionState(
-                    task.id, partition, task, position, queue.buffered, lag, absent
+                    task.id, partition, task, position, queue.buffered, lag, end, absent
                 )
         poller, state_manager = self.poller, self.state_manager
         if poller is None or state_manager is None:
@@ -87,14 +90,9 @@ class PartitionStates:
             known = {} if held is None or held.order is None else held.order.positions
             for partition in poller._tasks.get(task_id, ()):
                 at = known[partition].offset if partition in known else None
-                yield PartitionState(
-                    task_id,
-                    partition,
-                    None,
-                    at,
-                    0,
-                    None if at is None else _further(None, ends.get(partition), at),
-                )
+                end = ends.get(partition)
+                lag = None if at is None else _further(None, end, at)
+                yield PartitionState(task_id, partition, None, at, 0, lag, end)
 
     @property
     def assigned(self) -> frozenset[TopicPartition]:

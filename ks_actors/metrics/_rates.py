@@ -1,0 +1,42 @@
+"""Rates: totals compared with those of a minute ago."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final, TypeAlias, final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ks_actors.metrics._family import Rate
+
+Key: TypeAlias = "tuple[Rate, tuple[str, ...]]"
+_SPAN_S: Final = 60.0
+
+
+@final
+class Rates:
+    """The totals of the last minute, as noted every few seconds.
+
+    Nothing is counted twice for a rate: it is the growth of a total since the note of a minute ago.
+    A total that was not there then began at 0; so did one that is lower now.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._notes: deque[tuple[float, Mapping[Key, float]]] = deque([(clock(), {})])
+
+    def note(self, totals: Mapping[Key, float]) -> None:
+        """Note the totals of this moment."""
+        now = self._clock()
+        self._notes.append((now, totals))
+        while self._notes[1][0] <= now - _SPAN_S:
+            self._notes.popleft()
+
+    def per_second(self, rate: Rate, tags: Mapping[str, str], total: float) -> float:
+        """Return the growth of a total, per second."""
+        then, totals = self._notes[0]
+        if (seconds := self._clock() - then) <= 0:
+            return 0.0
+        before = totals.get((rate, tuple(tags.values())), 0.0)
+        return (total - before if total >= before else total) / seconds

@@ -1,0 +1,77 @@
+"""The registry: it reads the parts of an app when asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+
+from ks_actors.metrics._family import Rate
+from ks_actors.metrics._metric import RecordingLevel
+from ks_actors.metrics._rates import Rates
+from ks_actors.metrics._sensors import Window
+from ks_actors.metrics._values import MetricValues
+
+if TYPE_CHECKING:
+    from ks_actors.metrics._family import Instrument
+    from ks_actors.metrics._metric import Metric
+
+Readings: TypeAlias = "tuple[Mapping[str, str], Iterable[tuple[Instrument, Any]]]"
+"""The readings of one thing, with the thing's tags in the order of its group."""
+MetricSource: TypeAlias = Callable[[], Iterable[Readings]]
+"""A function that reads things as they are now; called on the event loop."""
+
+NOTE_S: Final = 10.0
+"""The time between two notes of all totals, in seconds."""
+_NOTES_PER_WINDOW: Final = 3
+
+
+@final
+class Registry:
+    """All metrics of an app: sources of readings, and the totals that rates need.
+
+    Values are made on request. Until then metrics cost no more than their sensors, and one round of
+    readings each `NOTE_S`.
+    """
+
+    def __init__(self, level: RecordingLevel = RecordingLevel.INFO) -> None:
+        self.level: RecordingLevel = level
+        self.window: Window = Window()
+        self._rates = Rates(float)
+        self._sources: list[MetricSource] = []
+        self._notes: int = 0
+
+    def start(self, clock: Callable[[], float]) -> None:
+        """Begin to count the time, by a monotonic clock in seconds: until then rates are 0."""
+        self._rates = Rates(clock)
+
+    def add(self, source: MetricSource) -> None:
+        """Add a source."""
+        self._sources.append(source)
+
+    def values(self) -> MetricValues:
+        """Return all values of this moment, of the registry's level."""
+        rates, most = self._rates, self.level
+        found: list[Metric] = []
+        for tags, readings in self._readings():
+            for instrument, reading in readings:
+                if instrument.level <= most:
+                    found += instrument.values(reading, tags, rates)
+        return MetricValues(found)
+
+    def note(self) -> None:
+        """Note the totals for rates, and move the window on; call it each `NOTE_S`."""
+        self._rates.note(
+            {
+                (instrument, tuple(tags.values())): reading
+                for tags, readings in self._readings()
+                for instrument, reading in readings
+                if isinstance(instrument, Rate)
+            }
+        )
+        self._notes += 1
+        if self._notes % _NOTES_PER_WINDOW == 0:
+            self.window.number += 1
+
+    def _readings(self) -> Iterable[Readings]:
+        for source in self._sources:
+            yield from source()

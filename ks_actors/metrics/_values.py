@@ -1,0 +1,91 @@
+"""All values of one moment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from ks_actors.metrics._metric import Distribution
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from ks_actors.metrics._metric import Metric
+
+INSTANCE_GROUP: Final = "ks-actors-instance-metrics"
+_NO_TAGS: Final[Mapping[str, str]] = {}
+
+
+@final
+class MetricValues:
+    """The metrics of an app at one moment.
+
+    Iterate over them for all values with their tags, or `find` those of a name. `values[name]` is
+    the number of the whole instance: `metrics["process-total"]` counts the records of all tasks.
+    `instance()` has all of these.
+    """
+
+    __slots__ = ("_all", "_by_name")
+
+    def __init__(self, values: Iterable[Metric]) -> None:
+        self._all: tuple[Metric, ...] = tuple(values)
+        self._by_name: dict[str, list[Metric]] | None = None
+
+    def __iter__(self) -> Iterator[Metric]:
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __getitem__(self, name: str) -> float:
+        """Return a number of the whole instance.
+
+        Raises KeyError for other metrics: `find` has those.
+        """
+        for metric in self._named(name):
+            if metric.group == INSTANCE_GROUP and isinstance(metric.value, float | int):
+                return metric.value
+        raise KeyError(
+            f"{name} is no metric of the instance: use find, which has those of its parts"
+        )
+
+    def instance(self) -> dict[str, float]:
+        """Return the numbers of the whole instance by name; latencies in ms."""
+        return {
+            metric.name: metric.value
+            for metric in self._all
+            if metric.group == INSTANCE_GROUP and isinstance(metric.value, float | int)
+        }
+
+    def find(
+        self,
+        name: str,
+        tags: Mapping[str, str] = _NO_TAGS,
+        *,
+        group: str | None = None,
+    ) -> tuple[Metric, ...]:
+        """Return the values of a name whose tags include `tags`, in no particular order."""
+        wanted = tags.items()
+        return tuple(
+            metric
+            for metric in self._named(name)
+            if (group is None or metric.group == group) and wanted <= metric.tags.items()
+        )
+
+    def total(self, name: str, tags: Mapping[str, str] = _NO_TAGS, *, group: str) -> float:
+        """Return the sum of the values that `find` gives; 0 without any. Texts raise TypeError."""
+        found = 0.0
+        for metric in self.find(name, tags, group=group):
+            if isinstance(metric.value, str | Distribution):
+                raise TypeError(f"{name} of {group} is a {metric.kind.value}, which has no sum")
+            found += metric.value
+        return found
+
+    def _named(self, name: str) -> list[Metric]:
+        if self._by_name is None:
+            self._by_name = {}
+            for metric in self._all:
+                self._by_name.setdefault(metric.name, []).append(metric)
+        return self._by_name.get(name, [])
+
+    def __repr__(self) -> str:
+        return f"<MetricValues: {len(self._all)}>"

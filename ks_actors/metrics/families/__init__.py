@@ -1,0 +1,27 @@
+"""The catalogue: all metrics that there are, by group."""
+
+from typing import Final
+
+from ks_actors.metrics._family import Group, MetricFamily
+from ks_actors.metrics.families import _client as client
+from ks_actors.metrics.families import _inputs as inputs
+from ks_actors.metrics.families import _instance as instance
+from ks_actors.metrics.families import _task as task
+from ks_actors.metrics.families import _thread as thread
+
+GROUPS: Final[tuple[Group, ...]] = (
+    client.CLIENT,
+    thread.THREAD,
+    task.TASK,
+    instance.INSTANCE,
+    task.OWN_TASK,
+    inputs.INPUT,
+)
+
+
+def catalogue() -> tuple[MetricFamily, ...]:
+    """Return all metrics that an app can have, in the order of their groups."""
+    return tuple(family for group in GROUPS for family in group.families)
+
+
+__all__ = ["GROUPS", "catalogue", "client", "inputs", "instance", "task", "thread"]

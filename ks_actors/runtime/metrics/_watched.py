@@ -1,0 +1,30 @@
+"""The parts of an app that metrics are read from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ks_actors.config import StreamsConfig
+    from ks_actors.runtime.instance import Instance, Workers
+    from ks_actors.runtime.shared import InstanceState
+    from ks_actors.runtime.watch import PartitionStates
+    from ks_actors.topology import Topology
+
+
+class Watched(NamedTuple):
+    """The parts of an app that metrics are read from; some are not there before the start."""
+
+    config: StreamsConfig
+    topology: Topology
+    workers: Workers
+    state: Callable[[], InstanceState]
+    parts: Callable[[], PartitionStates | None]
+    instance: Callable[[], Instance | None]
+
+    @property
+    def pool(self) -> str:
+        """The `thread-id` of tasks: workers share them, so they belong to none."""
+        return f"{self.config.client_id}-TaskManager"

@@ -1,0 +1,178 @@
+"""The metrics of running apps."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from ks_actors import (
+    App,
+    Consumed,
+    Materialized,
+    Processor,
+    ProcessorContext,
+    Produced,
+    PunctuationType,
+    Record,
+    StreamsBuilder,
+    StreamsConfig,
+    Topology,
+    serdes,
+)
+from ks_actors.metrics import Distribution, Metric
+from ks_actors.metrics.families import catalogue
+from ks_actors.testing import AppHarness, run_app
+
+STRINGS = Consumed(serdes.STRING, serdes.STRING)
+
+
+def counting() -> Topology:
+    builder = StreamsBuilder()
+    counts = builder.stream("in", STRINGS).group_by_key().count(Materialized("counts"))
+    counts.to_stream().to("out", Produced(serdes.STRING, serdes.LONG))
+    return builder.build()
+
+
+def numbers(found: tuple[Metric, ...]) -> list[float]:
+    return [metric.value for metric in found if isinstance(metric.value, int | float)]
+
+
+def test_each_value_is_in_the_catalogue_and_each_metric_has_a_value() -> None:
+    """An app has exactly the metrics of the catalogue, with the tags that it says, and values of its kinds."""
+
+    async def run(harness: AppHarness) -> list[Metric]:
+        await harness.produce("in", "key", "value")
+        await harness.caught_up()
+        return list(harness.app.metrics())
+
+    found = run_app(run, counting(), topics={"in": 2, "out": 1}, metrics_recording_level="TRACE")
+    families = {(family.group, family.name): family for family in catalogue()}
+    assert {(metric.group, metric.name) for metric in found} == families.keys()
+    for metric in found:
+        family = families[metric.group, metric.name]
+        assert tuple(metric.tags) == family.tags, metric
+        assert (metric.kind, metric.description) == (family.kind, family.description)
+        kinds: dict[str, tuple[type[Any], ...]] = {"text": (str,), "histogram": (Distribution,)}
+        assert isinstance(metric.value, kinds.get(metric.kind.value, (int, float))), metric
+
+
+def test_no_two_values_have_the_same_name_and_tags() -> None:
+    """Each value is one of its own, also with several tasks, workers and partitions."""
+
+    async def run(harness: AppHarness) -> list[tuple[object, ...]]:
+        await harness.caught_up()
+        return [(metric.group, metric.name, *metric.tags.items()) for metric in harness.app.metrics()]
+
+    topics = {"in": 4, "out": 1}
+    found = run_app(run, counting(), topics=topics, num_stream_threads=3, metrics_recording_level="TRACE")
+    assert len(found) == len(set(found))
+
+
+def test_an_app_has_metrics_before_its_start_and_after_its_end() -> None:
+    """Those of the client: its state, its version, and the totals of the instance."""
+    app = App(counting(), StreamsConfig(application_id="app"))
+    assert [metric.value for metric in app.metrics().find("state", group="stream-metrics")] == ["CREATED"]
+    assert app.metrics()["process-total"] == 0
+
+    async def run(harness: AppHarness) -> App:
+        await harness.produce("in", "key", "value")
+        await harness.caught_up()
+        return harness.app
+
+    ended = run_app(run, counting(), topics={"in": 1, "out": 1}).metrics()
+    assert [metric.value for metric in ended.find("state", group="stream-metrics")] == ["NOT_RUNNING"]
+    assert (ended["process-total"], ended["active-tasks"], ended.find("process-total", group="stream-task-metrics")) == (1, 0, ())
+
+
+def test_the_lag_of_a_paused_app_grows_in_records_and_in_seconds() -> None:
+    """Records in memory count as not processed, and the age of the next one is the lag in seconds."""
+
+    async def run(harness: AppHarness) -> list[tuple[list[float], list[float]]]:
+        app, seen = harness.app, []
+
+        def look() -> None:
+            metrics = app.metrics()
+            seen.append((numbers(metrics.find("records-lag")), numbers(metrics.find("lag-seconds"))))
+
+        await harness.produce("in", "key", "value")
+        await harness.caught_up()
+        look()
+        await app.pause()
+        for _ in range(5):
+            await harness.produce("in", "key", "value")
+        await harness.kit.clock.advance(7)
+        look()
+        await app.resume()
+        await harness.caught_up()
+        look()
+        return seen
+
+    before, paused, after = run_app(run, counting(), topics={"in": 1, "out": 1})
+    assert [before, after] == [([0], [0])] * 2
+    assert paused[0] == [5]
+    assert 6 < paused[1][0] <= 8
+
+
+def test_wait_reasons_are_those_of_app_waiting() -> None:
+    """A task without records waits for records, for no time; a paused one says so."""
+
+    async def run(harness: AppHarness) -> list[object]:
+        await harness.caught_up()
+        seen = [metric.value for metric in harness.app.metrics().find("wait-reason")]
+        seen += numbers(harness.app.metrics().find("waited-ms"))
+        await harness.app.pause()
+        await harness.kit.clock.advance(1)
+        return [*seen, *(metric.value for metric in harness.app.metrics().find("wait-reason"))]
+
+    assert run_app(run, counting(), topics={"in": 1, "out": 1}) == ["records", 0, "paused"]
+
+
+class Ticking(Processor[str, str, str, str]):
+    """Calls a punctuator each second of stream time, and each second of the wall clock."""
+
+    def init(self, context: ProcessorContext[str, str]) -> None:
+        context.schedule(1_000, PunctuationType.STREAM_TIME, lambda _: None)
+        context.schedule(1_000, PunctuationType.WALL_CLOCK_TIME, lambda _: None)
+
+    def process(self, record: Record[str, str]) -> None: ...
+
+
+def test_punctuators_are_counted_by_worker_and_by_task() -> None:
+    """Those on stream time and those by the wall clock, and their time is not the records' time."""
+    builder = StreamsBuilder()
+    builder.stream("in", STRINGS).process(Ticking)
+
+    async def run(harness: AppHarness) -> tuple[list[float], list[float], list[float]]:
+        for second in range(4):
+            await harness.produce("in", "key", "value", timestamp=second * 1_000)
+        await harness.caught_up()
+        await harness.kit.clock.advance(3.5)
+        metrics = harness.app.metrics()
+        latency = numbers(metrics.find("punctuate-latency-max"))
+        return (
+            numbers(metrics.find("punctuate-total", group="stream-thread-metrics")),
+            numbers(metrics.find("punctuate-total", group="stream-task-metrics")),
+            latency,
+        )
+
+    of_worker, of_task, latency = run_app(run, builder.build(), topics={"in": 1}, metrics_recording_level="DEBUG")
+    assert of_worker == of_task
+    assert of_task[0] >= 6
+    assert not any(map(math.isnan, latency))
+
+
+def test_the_time_of_processing_is_that_of_the_worker_and_of_its_tasks() -> None:
+    """A worker's ratio is the sum of its tasks' ratios."""
+
+    async def run(harness: AppHarness) -> tuple[float, float]:
+        for number in range(50):
+            await harness.produce("in", str(number), "value")
+        await harness.caught_up()
+        metrics = harness.app.metrics()
+        of_tasks = metrics.total("active-process-ratio", group="stream-task-metrics")
+        return metrics.total("process-ratio", group="stream-thread-metrics"), of_tasks
+
+    of_worker, of_tasks = run_app(run, counting(), topics={"in": 2, "out": 1})
+    assert 0 < of_worker == pytest.approx(of_tasks)
