@@ -55,7 +55,7 @@ def test_the_command_line_reports_the_seeds(capsys: pytest.CaptureFixture[str]) 
 
 @pytest.mark.parametrize("seed", [207507])
 def test_seeds_of_the_fetcher_that_have_found_something_pass(seed: int) -> None:
-    """Without a session a partition has its turn also when others are paused between any two requests."""
+    """Without a session a partition has its turn, also when others are paused between two requests, or those of another topic are at their ends."""
     outcome = attempt("fetch", seed, told=True)
     assert outcome.error is None, outcome.error
 

@@ -36,7 +36,7 @@ class FetchSession:
         self._changed: set[TopicPartition] = set()
         self._id: int = _NONE
         self._epoch: int = _FULL
-        self._asked: dict[str, list[tuple[int, int]]] = {}
+        self._asked: list[tuple[str, list[tuple[int, int]]]] = []
         self._forgotten: dict[str, list[int]] = {}
 
     @property
@@ -59,11 +59,11 @@ class FetchSession:
     def turn_to(self, wanted: Mapping[TopicPartition, PartitionReader]) -> bool:
         """Set the partitions to fetch; tell whether the broker has more of a new or moved one."""
         sent_offsets, more = self.sent_offsets, False
-        asked: dict[str, list[tuple[int, int]]] = {}
+        asked: list[tuple[str, list[tuple[int, int]]]] = []
         forgotten: dict[str, list[int]] = {}
         if self._epoch == _FULL:
             sent_offsets.clear()
-        for partition in self._in_turn(wanted) if self._epoch == _FULL else self._changed:
+        for partition in self._in_turn(wanted) if self._epoch == _FULL else sorted(self._changed):
             source = wanted.get(partition)
             topic, number = partition
             if source is None:
@@ -71,7 +71,11 @@ class FetchSession:
                     forgotten.setdefault(topic, []).append(number)
             elif sent_offsets.get(partition) != source.ahead:
                 sent_offsets[partition] = source.ahead
-                asked.setdefault(topic, []).append((number, source.ahead))
+                # A topic comes again behind another one, as in Kafka's consumer: if partitions were
+                # grouped, those of the first topic would all have their turn before the others.
+                if not asked or asked[-1][0] != topic:
+                    asked.append((topic, []))
+                asked[-1][1].append((number, source.ahead))
                 more = more or source.more
                 source.more = False
         self._changed.clear()

@@ -113,8 +113,9 @@ class FetchResponse:
 class FetchRequest:
     """A fetch request in version 11, the last one that names topics alike from Kafka 2.8 to 4.x.
 
-    `asked` maps each topic to its partitions and their start offsets; `forgotten` has the
-    partitions to drop from the session.
+    `asked` has topics, each with partitions and their start offsets, in the order in which a broker
+    fills the response; a topic may come again. `forgotten` has the partitions to drop from the
+    session.
     """
 
     API_KEY: ClassVar[int] = 1
@@ -129,7 +130,7 @@ class FetchRequest:
         max_bytes: int,
         partition_bytes: int,
         session: tuple[int, int],
-        asked: Mapping[str, Sequence[tuple[int, int]]],
+        asked: Sequence[tuple[str, Sequence[tuple[int, int]]]],
         forgotten: Mapping[str, Sequence[int]],
         isolation: int,
     ) -> None:
@@ -143,7 +144,7 @@ class FetchRequest:
             len(asked),
         )
         self._partition_bytes: int = partition_bytes
-        self._asked: Mapping[str, Sequence[tuple[int, int]]] = asked
+        self._asked: Sequence[tuple[str, Sequence[tuple[int, int]]]] = asked
         self._forgotten: Mapping[str, Sequence[int]] = forgotten
 
     def build_request_header(self, correlation_id: int, client_id: str) -> _Header:
@@ -161,7 +162,7 @@ class FetchRequest:
     def encode(self) -> bytes:
         """Return the request without its header."""
         parts = [_REQUEST.pack(*self._start)]
-        for topic, asked in self._asked.items():
+        for topic, asked in self._asked:
             name = topic.encode()
             parts += (_SHORT.pack(len(name)), name, _INT.pack(len(asked)))
             parts += [
@@ -185,7 +186,7 @@ def fetch_once(partition: TopicPartition, offset: int, wait_ms: int, max_bytes: 
         max_bytes,
         max_bytes,
         _NO_SESSION,
-        {partition.topic: [(partition.partition, offset)]},
+        [(partition.topic, [(partition.partition, offset)])],
         {},
         0,
     )
