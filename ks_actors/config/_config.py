@@ -222,6 +222,12 @@ class StreamsConfig:
 
     An object, a class, or the name of either. Tasks with a wrapper process records one at a time.
     """
+    kafka_streams_faults: bool
+    """True: results have the known faults of Kafka Streams, as its own do. Default: False.
+
+    For comparisons with it, and for an app that takes over from one whose readers expect them. The
+    documentation lists them ("What differs on purpose"). Not known to Kafka.
+    """
     default_dsl_store: Literal["rocksdb", "in_memory"]
     """The default type of stores: `rocksDB` (the default) or `in_memory`.
 

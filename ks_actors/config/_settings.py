@@ -94,6 +94,7 @@ class Options(TypedDict, total=False):
     topology_optimization: str | Collection[str]
     ensure_explicit_internal_resource_naming: bool | str
     processor_wrapper_class: ProcessorWrapper | type[ProcessorWrapper] | str | None
+    kafka_streams_faults: bool | str
     default_dsl_store: str
     enable_transactional_statestores: bool | str
     default_interactive_query_isolation_level: IsolationLevel | str
@@ -220,6 +221,7 @@ SETTINGS: dict[str, Setting] = {
     "topology_optimization": Setting(optimization, _is("none")),
     "ensure_explicit_internal_resource_naming": Setting(switch, _is(False)),
     "processor_wrapper_class": Setting(optional(wrapper), _is(None)),
+    "kafka_streams_faults": Setting(switch, _is(False)),
     "default_dsl_store": Setting(one_of(rocksdb="rocksdb", in_memory="in_memory"), _is("rocksdb")),
     "enable_transactional_statestores": Setting(always, _is(True)),
     "default_interactive_query_isolation_level": Setting(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from ks_actors.dsl import _grouped, _session_windowed, _table, _windowed
 from ks_actors.dsl._logic import PassLogic, add_logic
 from ks_actors.dsl._materialize import check_materialized, key_value_store, window_store
-from ks_actors.dsl.windows import AT_EVERY_CHANGE, SessionWindows, check_windows
+from ks_actors.dsl.windows import AT_EVERY_CHANGE, SessionWindows, SlidingWindows, check_windows
 from ks_actors.processors.api import check_function, check_kind
 
 if TYPE_CHECKING:
@@ -191,4 +191,5 @@ class TimeWindowedCogroupedStream(Generic[K, A]):
             merged,
             store_name=spec.name if stored.named else None,
             grace_ms=windows.grace_ms,
+            end_included=isinstance(windows, SlidingWindows),
         )

@@ -293,6 +293,7 @@ class JoinSideLogic:
         mine_optional: bool,
         theirs_optional: bool,
     ) -> None:
+        self.shared: bool = not mine.sources.isdisjoint(theirs.sources)
         self._tables: tuple[Table[Any, Any], Table[Any, Any]] = (mine, theirs)
         self._mine: View = mine.view()
         self._theirs: View = theirs.view()
@@ -310,6 +311,7 @@ class JoinSideLogic:
             theirs_optional=self._theirs_optional,
             send_old=self._send_old,
             versioned=self._tables[0].history_ms is not None,
+            shared=self.shared,
         )
 
     def stores(self) -> Sequence[StoreSpec]:
@@ -350,7 +352,9 @@ class JoinLogic:
     def operator(self) -> Operator:
         """Make the operator."""
         return TableJoinMerge(
-            store=None if self.spec is None else self.spec.name, send_old=self._send_old
+            store=None if self.spec is None else self.spec.name,
+            send_old=self._send_old,
+            shared=self._sides[0].shared,
         )
 
     def stores(self) -> Sequence[StoreSpec]:

@@ -157,6 +157,7 @@ class SessionWindowedStream(Generic[K, V]):
             logic,
             store_name=spec.name if stored.named else None,
             grace_ms=windows.keep_ms,
+            end_included=True,
         )
 
 
@@ -211,6 +212,7 @@ class SessionWindowedCogroupedStream(Generic[K, A]):
             merged,
             store_name=spec.name if stored.named else None,
             grace_ms=windows.keep_ms,
+            end_included=True,
         )
 
 

@@ -156,6 +156,7 @@ class SuppressLogic:
             store=self._spec.name,
             wait_ms=self._wait_ms,
             until_close=self._suppressed.wait_ms is None,
+            end_included=self._parent.end_included,
             max_records=buffer.max_records,
             max_bytes=buffer.max_bytes,
             shut_down=buffer.when_full == "shut_down",
@@ -221,4 +222,5 @@ def suppress(table: Table[K, V], suppressed: Suppressed) -> Table[K, V]:
         table.value,
         logic,
         grace_ms=table.grace_ms,
+        end_included=table.end_included,
     )

@@ -78,6 +78,7 @@ class Table(Generic[K, V]):
         *,
         store_name: str | None = None,
         grace_ms: int | None = None,
+        end_included: bool = False,
     ) -> None:
         self.graph: GraphBuilder = graph
         self.node: GraphNode = node
@@ -85,6 +86,7 @@ class Table(Generic[K, V]):
         self.key: Serde[K] | None = key
         self.value: Serde[V] | None = value
         self.grace_ms: int | None = grace_ms
+        self.end_included: bool = end_included
         self._logic: Logic = logic
         self._store_name: str | None = store_name
         self._sends_old: bool = False
@@ -435,6 +437,7 @@ class Table(Generic[K, V]):
             logic,
             store_name=store,
             grace_ms=self.grace_ms,
+            end_included=self.end_included,
         )
 
 

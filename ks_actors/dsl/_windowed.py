@@ -161,6 +161,7 @@ class TimeWindowedStream(Generic[K, V]):
             logic,
             store_name=spec.name if stored.named else None,
             grace_ms=windows.grace_ms,
+            end_included=isinstance(windows, SlidingWindows),
         )
 
 

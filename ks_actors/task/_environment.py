@@ -152,7 +152,11 @@ class Environment:
             return spec
         key, value = self.serdes(spec.key, spec.value, of=f"store {spec.name}")
         return msgspec.structs.replace(
-            spec, key=key, value=value, type=spec.type or self.config.default_dsl_store
+            spec,
+            key=key,
+            value=value,
+            type=spec.type or self.config.default_dsl_store,
+            spare_ms=0 if self.config.kafka_streams_faults else spec.spare_ms,
         )
 
     @property

@@ -27,7 +27,7 @@ class MergedRun:
     addresses records by their ranks in the order.
     """
 
-    __slots__ = ("batches", "order", "pages", "queues")
+    __slots__ = ("ascending", "batches", "order", "pages", "queues")
 
     lasting: bool = True
 
@@ -37,7 +37,10 @@ class MergedRun:
         first, start, stop = queues[0].upcoming(limit)
         second, other_start, other_stop = queues[1].upcoming(limit)
         times, other_times = first.timestamps[start:stop], second.timestamps[other_start:other_stop]
-        order, count = _merged(times, other_times)
+        # In the order of time; otherwise the heads are merged, as Kafka Streams does.
+        self.ascending: bool = times == sorted(times) and other_times == sorted(other_times)
+        merge = _merged if self.ascending else _merged_by_heads
+        order, count = merge(times, other_times)
         # Cut before the records are taken from the queues: the rest stays there for the next run.
         del order[limit:]
         _cut(order, times[:count] + other_times, longest_ms)
@@ -100,14 +103,12 @@ class MergedRun:
 
 
 def _merged(first: list[int], second: list[int]) -> tuple[list[int], int]:
-    """Merge two lists by value, until one of them ends.
+    """Merge two lists that ascend, until one of them ends.
 
     Returns the places in order, and how many are of the first list. On equal values the first list
     goes first.
     """
-    if first != sorted(first) or second != sorted(second):
-        return _merged_by_heads(first, second)
-    # Both ascend: cut the one that goes further in time, and let one stable sort merge them.
+    # Cut the one that goes further in time, and let one stable sort merge them.
     if first[-1] <= second[-1]:
         second = second[: bisect_left(second, first[-1])]
     else:
@@ -124,7 +125,7 @@ def _cut(order: list[int], times: list[int], longest_ms: int) -> None:
 
 
 def _merged_by_heads(first: list[int], second: list[int]) -> tuple[list[int], int]:
-    # Out-of-order times: compare the heads, as Kafka Streams does, instead of sorting.
+    """Merge two lists that do not ascend by their heads, until one of them ends."""
     at = other = 0
     of_first: list[bool] = []
     while at < len(first) and other < len(second):
@@ -168,7 +169,9 @@ class MergedTurns:
         sides = run.sides()
         # The join refuses runs with null keys or values, or that fail a serde; one by one, each
         # such record is handled in its turn.
-        if not self._pair.join.process(sides[self._left], sides[1 - self._left]):
+        if not self._pair.join.process(
+            sides[self._left], sides[1 - self._left], ascending=run.ascending
+        ):
             # The records are processed one by one instead, and each must see the stream time of its
             # own moment.
             current.stream_time = before

@@ -41,6 +41,7 @@ class TaskServices:
         key_serde: Callable[..., Serde[Any]],
         value_serde: Callable[..., Serde[Any]],
         caches: Caches | None = None,
+        kafka_streams_faults: bool = False,
     ) -> None:
         self.application_id: str = application_id
         self.task_id: TaskId = task_id
@@ -59,6 +60,7 @@ class TaskServices:
         self.key_serde: Callable[..., Serde[Any]] = key_serde
         self.value_serde: Callable[..., Serde[Any]] = value_serde
         self.caches: Caches | None = caches
+        self.kafka_streams_faults: bool = kafka_streams_faults
 
 
 class NodeWork:
@@ -71,6 +73,7 @@ class NodeWork:
         self._joined: bool = False
         self.node: str = node
         self.application_id: str = services.application_id
+        self.kafka_streams_faults: bool = services.kafka_streams_faults
         self.task_id: TaskId = services.task_id
         self.children: dict[str, Process] = {}
         self.children_batch: dict[str, ProcessBatch] = {}

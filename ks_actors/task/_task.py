@@ -485,6 +485,7 @@ class Task:
             caches=Caches(setup.cache, setup.cached_stores, self._current)
             if setup.cached_stores
             else None,
+            kafka_streams_faults=setup.config.kafka_streams_faults,
         )
 
         def sink(node: SinkNode) -> Sink:

@@ -101,6 +101,7 @@ def test_omitted_options_have_defaults() -> None:
         "topology_optimization": "none",
         "ensure_explicit_internal_resource_naming": False,
         "processor_wrapper_class": None,
+        "kafka_streams_faults": False,
         "default_dsl_store": "rocksdb",
         "enable_transactional_statestores": True,
         "default_interactive_query_isolation_level": IsolationLevel.READ_UNCOMMITTED,

@@ -28,7 +28,7 @@ def run(case: dict[str, Any]) -> tuple[list[dict[str, Any]], int]:
     builder = StreamsBuilder()
     rebuilt.build(builder)
     rows = []
-    with TopologyTestDriver(builder.build()) as driver:
+    with TopologyTestDriver(builder.build(), {"kafka_streams_faults": True}) as driver:
         topics = {step["topic"] for step in case["steps"]}
         inputs = {topic: driver.create_input_topic(topic, rebuilt.key, STRING) for topic in topics}
         outputs = {topic: driver.create_output_topic(topic, rebuilt.key, rebuilt.result) for topic in rebuilt.outputs}

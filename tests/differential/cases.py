@@ -6,9 +6,7 @@ import json
 import lzma
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
-
-import msgspec
+from typing import Any, NamedTuple, TypeAlias
 
 from ks_actors.records._batch import Batch
 from ks_actors.records._topic_partition import TopicPartition
@@ -16,9 +14,6 @@ from ks_actors.serdes import STRING
 from ks_actors.testing import TopologyTestDriver
 
 from .topologies import REBUILT
-
-if TYPE_CHECKING:
-    from ks_actors.topology import Topology
 
 Case: TypeAlias = Mapping[str, Any]
 Between: TypeAlias = Callable[[TopologyTestDriver, int], None]
@@ -67,21 +62,15 @@ def config_of(case: Case) -> dict[str, Any]:
         "default_key_serde": STRING,
         "default_value_serde": STRING,
         "statestore_cache_max_bytes": cache,
+        "kafka_streams_faults": True,
     }
-
-
-def _without_spare(topology: Topology) -> Topology:
-    """Have stores forget rows when those of Kafka Streams do: at the edge, records that it still takes do not find their windows."""
-    for name, spec in topology.stores.items():
-        topology._stores[name] = msgspec.structs.replace(spec, spare_ms=0)
-    return topology
 
 
 def run(case: Case, between: Between | None = None) -> Ran:
     """Pipe a case's steps one by one and collect the output after each, topic by topic; `between` is called before each."""
     rebuilt = REBUILT[case["topology"]]
     rows: list[dict[str, Any]] = []
-    with TopologyTestDriver(_without_spare(rebuilt.build(case["params"])), config=config_of(case), initial_wall_clock_ms=0) as driver:
+    with TopologyTestDriver(rebuilt.build(case["params"]), config=config_of(case), initial_wall_clock_ms=0) as driver:
         inputs: dict[str, Any] = {}
         outputs = [(topic, driver.create_output_topic(topic, STRING, STRING)) for topic in rebuilt.outputs]
         for number, step in enumerate(case["steps"]):
@@ -101,10 +90,14 @@ def run(case: Case, between: Between | None = None) -> Ran:
         return Ran(rows, int(driver.metrics()["dropped-records-total"]))
 
 
-def run_whole(case: Case, *, one_by_one: bool) -> dict[str, list[tuple[Any, ...]]]:
-    """Give the task all of a case's records at once and return the output per topic; `one_by_one` takes no batches."""
+def run_whole(case: Case, *, one_by_one: bool, faults: bool = True) -> dict[str, list[tuple[Any, ...]]]:
+    """Give the task all of a case's records at once and return the output per topic.
+
+    `one_by_one` takes no batches; without `faults` those of Kafka Streams are not there.
+    """
     rebuilt = REBUILT[case["topology"]]
-    with TopologyTestDriver(_without_spare(rebuilt.build(case["params"])), config=config_of(case)) as driver:
+    config = {**config_of(case), "kafka_streams_faults": faults}
+    with TopologyTestDriver(rebuilt.build(case["params"]), config=config) as driver:
         task, globals_ = driver._task, driver._globals
         assert task is not None
         topics = {step["topic"] for step in case["steps"]}

@@ -43,6 +43,13 @@ def test_a_batch_gives_the_results_of_its_records_one_by_one(name: str) -> None:
         assert run_whole(case, one_by_one=False) == run_whole(case, one_by_one=True), case["id"]
 
 
+@pytest.mark.parametrize("name", ["ss_inner", "ss_chain", "ss_join_window", "ss_self"])
+def test_a_batch_gives_the_results_of_its_records_one_by_one_without_faults(name: str) -> None:
+    """Late records are dropped at their turn, whatever the batch is."""
+    for case in reachable(name):
+        assert run_whole(case, one_by_one=False, faults=False) == run_whole(case, one_by_one=True, faults=False), case["id"]
+
+
 GONE = (None, b"0")  # a count of nothing is there or not, as the groups were on the way
 
 

@@ -116,6 +116,7 @@ class Node:
     """The context of one node, with the lists `rows` and `batches` as its children."""
 
     application_id: str = "app"
+    kafka_streams_faults: bool = False
     task_id: TaskId = TaskId(0, 0)
     node: str = "NODE"
     children: Mapping[str, Process] = {}

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ks_actors._errors import SerializationError, TopologyError
 from ks_actors.dsl import Consumed, JoinWindows, StreamJoined, StreamsBuilder
 from ks_actors.processors.joins._pending_serdes import PendingKeySerde, PendingValuesSerde
-from ks_actors.processors.joins._stream_join import JoinWindow, PendingKey, StreamJoinSide, Trackers
+from ks_actors.processors.joins._stream_join import JoinWindow, PendingKey, StreamJoinSide
 from ks_actors.serdes import LONG, STRING
 from ks_actors.topology import StoreKind
 
@@ -66,9 +68,12 @@ class Plain:
 class Keeper(Node):
     """The node before the join, which is its only child."""
 
-    def __init__(self, stores: dict[str, Any], join: Process) -> None:
-        super().__init__(stores)
+    def __init__(self, node: Node, join: Process) -> None:
+        super().__init__(node.stores)
         self.join = join
+        self.kafka_streams_faults = node.kafka_streams_faults
+        self.progress = node.progress
+        self.dropped = node.dropped  # type: ignore[method-assign]
 
     def forward(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         self.join(key, value, timestamp, headers)
@@ -77,10 +82,20 @@ class Keeper(Node):
 class Join:
     """Both sides of a join in one task, and its output."""
 
-    def __init__(self, *, left: bool = False, outer: bool = False, before: int = 10, after: int = 10, grace: int = 0, keyed: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        left: bool = False,
+        outer: bool = False,
+        before: int = 10,
+        after: int = 10,
+        grace: int = 0,
+        keyed: bool = False,
+        faults: bool = False,
+    ) -> None:
         self.stores: dict[str, Any] = {"left": Duplicates(), "right": Duplicates(), "pending": Plain()}
         self.node = Node(self.stores)
-        trackers = Trackers()
+        self.node.kafka_streams_faults = faults
         self.process = {}
         for of_left, mine, other in ((LEFT, "left", "right"), (RIGHT, "right", "left")):
             side = StreamJoinSide(
@@ -90,14 +105,14 @@ class Join:
                 after_ms=after,
                 grace_ms=grace,
                 left=of_left,
+                time="pending",
                 outer=left if of_left else outer,
+                other_outer=outer if of_left else left,
                 keyed=keyed,
                 pending="pending" if left else None,
-                trackers=trackers,
             )
-            bound = side.bind(self.node)
-            self.process[of_left] = JoinWindow(store=mine).bind(Keeper(self.stores, bound.process)).process
-            self.close = bound.close
+            window = JoinWindow(store=mine, time="pending", late_ms=side.late_ms)
+            self.process[of_left] = window.bind(Keeper(self.node, side.bind(self.node).process)).process
 
     def get(self, side: bool, key: Any, value: Any, timestamp: int, headers: Headers = ()) -> list[tuple[Any, Any, int]]:
         """Process a record and return its output."""
@@ -160,12 +175,126 @@ def test_a_record_that_meets_one_does_not_come_out_alone() -> None:
     assert join.get(RIGHT, "x", "d", 100) == []
 
 
-def test_a_late_record_that_meets_none_comes_out_at_once() -> None:
-    """Stream time is past all that it could meet: there is nothing to wait for."""
-    join = Join(left=True, outer=True)
+def test_a_late_record_is_dropped_and_counted() -> None:
+    """Its window is closed, so it meets nothing, comes out not even alone, and is not kept for others (KAFKA-16123)."""
+    join = Join(left=True, outer=True, before=10, after=5, grace=2)
+    join.get(RIGHT, "x", "b", 50)
+    assert join.get(LEFT, "k", "a", 42) == []
+    assert join.get(RIGHT, "k", "c", 37) == []
+    assert join.node.dropped_count == 2
+    assert join.get(LEFT, "k", "e", 43) == []
+    assert join.get(RIGHT, "k", "d", 42) == [("k", "e-d", 43)]
+    assert join.node.dropped_count == 2
+    assert join.get(LEFT, None, "f", 42) == []
+    assert join.node.dropped_count == 3
+
+
+def test_a_late_record_of_an_inner_join_is_dropped_and_counted() -> None:
+    """Though its partner is still in the store."""
+    join = Join()
+    join.get(RIGHT, "k", "b", 20)
+    assert join.get(LEFT, "k", "a", 10) == [("k", "a-b", 20)]
+    join.get(RIGHT, "x", "x", 21)
+    assert (join.get(LEFT, "k", "a", 10), join.node.dropped_count) == ([], 1)
+
+
+def test_a_record_out_of_order_waits_for_its_match_through_the_grace_period() -> None:
+    """It does not come out alone first (KAFKA-19536)."""
+    join = Join(left=True, grace=30)
+    join.get(RIGHT, "x", "b", 50)
+    assert join.get(LEFT, "k", "a", 25) == []
+    assert join.get(RIGHT, "k", "c", 30) == [("k", "a-c", 30)]
+    assert join.get(LEFT, "l", "a", 25) == []
+    assert join.get(LEFT, "x", "x", 65) == []
+    assert join.get(LEFT, "x", "x", 66) == [("l", "a-None", 25)]
+
+
+def test_a_record_that_came_out_alone_meets_nothing_more() -> None:
+    """The other one is in time for records that come later than it."""
+    join = Join(left=True)
+    join.get(LEFT, "k", "a", 0)
+    assert join.get(LEFT, "x", "x", 11) == [("k", "a-None", 0)]
+    assert join.get(RIGHT, "k", "b", 5) == []
+    assert join.get(LEFT, "k", "c", 12) == [("k", "c-b", 12)]
+
+
+@pytest.mark.parametrize("side", [LEFT, RIGHT])
+def test_a_record_comes_out_alone_as_soon_as_its_own_window_is_closed(side: bool) -> None:
+    """Whichever side moves stream time, and however far the window reaches the other way (KAFKA-15417)."""
+    join = Join(left=True, outer=True, before=100, after=0)
+    join.get(LEFT, "k", "a", 10)
+    assert join.get(side, "x", "b", 11) == [("k", "a-None", 10)]
+    join = Join(left=True, outer=True, before=0, after=100)
+    join.get(RIGHT, "k", "a", 10)
+    assert join.get(side, "x", "b", 11) == [("k", "None-a", 10)]
+
+
+def test_pending_records_are_read_when_one_is_due_and_not_before() -> None:
+    """The first of both sides decides, by its own window."""
+    join = Join(left=True, outer=True, before=100, after=0)
+    join.get(RIGHT, "k", "a", 0)
+    join.get(LEFT, "l", "b", 0)
+    assert join.get(LEFT, "l", "b", 1) == [("l", "b-None", 0)]
+    join.stores["pending"].all_there_is = lambda: pytest.fail("nothing is due")
+    assert join.get(RIGHT, "l", "c", 1) == [("l", "b-c", 1)]
+    del join.stores["pending"].all_there_is
+    assert join.get(RIGHT, "l", "c", 100) == []
+    assert join.get(RIGHT, "m", "c", 101) == [("k", "None-a", 0)]
+
+
+def test_the_faults_of_kafka_streams_can_be_had() -> None:
+    """By the setting: late records are taken, and come out alone while grace is on; some come late."""
+    join = Join(left=True, outer=True, faults=True)
     join.get(RIGHT, "x", "b", 50)
     assert join.get(LEFT, "k", "a", 10) == [("k", "a-None", 10)]
     assert join.get(RIGHT, "k", "c", 30) == [("k", "None-c", 30)]
+    join = Join(left=True, grace=30, faults=True)
+    join.get(RIGHT, "x", "b", 50)
+    assert join.get(LEFT, "k", "a", 25) == [("k", "a-None", 25)]
+    assert join.get(RIGHT, "k", "c", 30) == [("k", "a-c", 30)]
+    join = Join(left=True, before=100, after=0, faults=True)
+    join.get(LEFT, "k", "a", 10)
+    assert join.get(RIGHT, "x", "b", 110) == []
+    assert join.get(RIGHT, "x", "b", 111) == [("k", "a-None", 10)]
+
+
+@pytest.mark.parametrize("grace", [0, 3, 20])
+@given(
+    records=st.lists(st.tuples(st.booleans(), st.sampled_from("ab"), st.integers(0, 60)), max_size=30),
+    before=st.integers(0, 12),
+    after=st.integers(0, 12),
+    outer=st.booleans(),
+)
+def test_each_record_in_time_has_either_matches_or_one_result_alone(
+    grace: int, records: list[tuple[bool, str, int]], before: int, after: int, *, outer: bool
+) -> None:
+    """Alone when it met nothing in time; a pair is joined once; late ones have no result, and are counted."""
+    join = Join(left=True, outer=outer, before=before, after=after, grace=grace)
+    now, late = -1, 0
+    kept: dict[str, tuple[bool, str, int]] = {}
+    expected: set[tuple[str, str]] = set()
+    for number, (side, key, timestamp) in enumerate(records):
+        now = max(now, timestamp)
+        if timestamp + (after if side else before) + grace < now:
+            late += 1
+        else:
+            name = f"{number}"
+            for other, (of, its_key, time) in kept.items():
+                low, high = (timestamp - before, timestamp + after) if side else (timestamp - after, timestamp + before)
+                closed = (of or outer) and time + (after if of else before) + grace < now
+                if of != side and its_key == key and low <= time <= high and not closed:
+                    expected.add((name, other) if side else (other, name))
+            kept[name] = (side, key, timestamp)
+        join.get(side, key, f"{number}", timestamp)
+    join.get(LEFT, "end", "end", 1_000)
+    join.get(LEFT, "end", "end", 2_000)
+    rows = [tuple(row.value.split("-")) for row in join.node.rows if row.key != "end"]
+    pairs = [row for row in rows if "None" not in row]
+    alone = [row for row in rows if "None" in row]
+    met = {name for pair in pairs for name in pair}
+    assert (sorted(pairs), join.node.dropped_count) == (sorted(expected), late)
+    unmatched = [(of, name) for name, (of, _, _) in kept.items() if (of or outer) and name not in met]
+    assert sorted(alone) == sorted((name, "None") if of else ("None", name) for of, name in unmatched)
 
 
 def test_waiting_records_come_out_by_time_right_before_left_then_key() -> None:
@@ -200,7 +329,6 @@ def test_a_task_that_takes_over_forwards_waiting_records() -> None:
     join = Join(left=True)
     join.stores["pending"].put(PendingKey(10, LEFT, "k"), ((LEFT, "a"),))
     assert join.get(RIGHT, "x", "b", 40) == [("k", "a-None", 10)]
-    join.close()
 
 
 # ---- serdes

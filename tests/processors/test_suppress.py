@@ -61,9 +61,10 @@ class Store:
 class Rig:
     """A suppression in one task."""
 
-    def __init__(self, wait: int = 10, store: Store | None = None, **options: Any) -> None:
+    def __init__(self, wait: int = 10, store: Store | None = None, *, faults: bool = False, **options: Any) -> None:
         self.store = store or Store()
         self.node = Node({"s": self.store})
+        self.node.kafka_streams_faults = faults
         self.process = Suppress(store="s", wait_ms=wait, **options).bind(self.node).process
 
     def change(self, key: Any, new: Any, old: Any, timestamp: int, headers: Headers = ()) -> list[tuple[Any, Any, int]]:
@@ -100,6 +101,15 @@ def test_one_result_of_a_window_goes_on_when_it_has_closed_unless_it_was_deleted
     assert rig.change(late, None, 2, 13) == [(early, (2, 1), 6)]
     assert rig.change(Windowed("z", Window(20, 30)), 1, 0, 23) == []
     assert list(rig.store.values) == [Windowed("z", Window(20, 30))]
+
+
+@pytest.mark.parametrize(("faults", "due"), [(False, 14), (True, 13)])
+def test_a_window_whose_end_belongs_to_it_closes_after_that_instant(faults: bool, due: int) -> None:
+    """Until then a record for it is not late; Kafka Streams sends it 1 ms earlier."""
+    rig = Rig(wait=3, until_close=True, end_included=True, faults=faults)
+    rig.change(Windowed("k", Window(0, 10)), 1, 0, 5)
+    assert rig.change(Windowed("z", Window(20, 30)), 1, 0, due - 1) == []
+    assert rig.change(Windowed("z", Window(20, 30)), 2, 1, due) == [(Windowed("k", Window(0, 10)), (1, 0), 5)]
 
 
 def test_a_full_buffer_emits_the_first_ones_early() -> None:

@@ -23,7 +23,6 @@ from ks_actors.processors.joins import (
     PendingValuesSerde,
     SelfJoin,
     StreamJoinSide,
-    Trackers,
 )
 from ks_actors.processors.stateless import PassThrough
 from ks_actors.topology import StoreKind, StoreSpec, valid_name
@@ -107,16 +106,10 @@ def stream_stream_join(
     names = _Names.of(graph, options, left=left, outer=outer)
     this_store = _window_store(names.this_store, windows, options, key, value)
     other_store = _window_store(names.other_store, windows, options, key, other_value)
-    graph.add_processor(
-        names.this_window, JoinWindow(store=this_store.name), this.node, stores=[this_store]
-    )
-    graph.add_processor(
-        names.other_window, JoinWindow(store=other_store.name), other.node, stores=[other_store]
-    )
     pending = (
         [_pending_store(names.pending_store, options, key, value, other_value)] if left else []
     )
-    trackers = Trackers()
+    time = pending[0].name if pending else this_store.name
 
     def side(store: StoreSpec, *, of_left: bool) -> StreamJoinSide:
         return StreamJoinSide(
@@ -126,11 +119,26 @@ def stream_stream_join(
             after_ms=windows.after_ms,
             grace_ms=windows.grace_ms,
             left=of_left,
+            time=time,
             outer=left if of_left else outer,
+            other_outer=outer if of_left else left,
             keyed=keyed,
             pending=pending[0].name if pending else None,
-            trackers=trackers,
         )
+
+    sides = side(other_store, of_left=True), side(this_store, of_left=False)
+
+    def add_window(name: str, above: Stream[Any, Any], store: StoreSpec, own: int) -> None:
+        def write(topology: Topology, parents: tuple[str, ...]) -> None:
+            # A record of a self-join is of both sides: it is late when it is so on both.
+            late_ms = max(each.late_ms for each in sides) if node.of_one else own
+            window = JoinWindow(store=store.name, time=time, late_ms=late_ms)
+            topology.add_operator(name, window, *parents, stores=[store])
+
+        graph.add_node(name, write, above.node)
+
+    add_window(names.this_window, this, this_store, sides[0].late_ms)
+    add_window(names.other_window, other, other_store, sides[1].late_ms)
 
     def write(topology: Topology, _: tuple[str, ...]) -> None:
         if node.of_one:
@@ -147,13 +155,13 @@ def stream_stream_join(
             return
         topology.add_operator(
             names.this,
-            side(other_store, of_left=True),
+            sides[0],
             names.this_window,
             stores=[other_store, *pending],
         )
         topology.add_operator(
             names.other,
-            side(this_store, of_left=False),
+            sides[1],
             names.other_window,
             stores=[this_store, *pending],
         )

@@ -55,6 +55,11 @@ class NodeContext(Protocol):
         ...
 
     @property
+    def kafka_streams_faults(self) -> bool:
+        """Whether results are to have the known faults of Kafka Streams: the setting."""
+        ...
+
+    @property
     def forward(self) -> Process:
         """Forward a record to every child, in order.
 

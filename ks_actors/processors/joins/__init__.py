@@ -5,7 +5,7 @@ from ks_actors.processors.joins._buffered_join import BufferedStreamTableJoin, W
 from ks_actors.processors.joins._join_pair import JoinPair, Woven
 from ks_actors.processors.joins._pending_serdes import PendingKeySerde, PendingValuesSerde
 from ks_actors.processors.joins._self_join import SelfJoin
-from ks_actors.processors.joins._stream_join import JoinWindow, StreamJoinSide, Trackers
+from ks_actors.processors.joins._stream_join import JoinWindow, StreamJoinSide
 from ks_actors.processors.joins._stream_table_join import StreamTableJoin
 from ks_actors.processors.joins._table_joins import TableJoinMerge, TableJoinSide
 
@@ -22,7 +22,6 @@ __all__ = [
     "StreamTableJoin",
     "TableJoinMerge",
     "TableJoinSide",
-    "Trackers",
     "WaitingKeySerde",
     "Woven",
 ]

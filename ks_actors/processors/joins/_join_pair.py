@@ -6,6 +6,7 @@ from bisect import bisect_left
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, final
 
+from ks_actors.processors.joins._join_time import JoinTime
 from ks_actors.processors.stateless import failed
 from ks_actors.records import Batch
 
@@ -65,11 +66,21 @@ class JoinPair:
         self._before: int = left.before_ms
         self._after: int = left.after_ms
         self.run_ms: int = min(store.run_ms for store in self._stores.values())
+        self._time: JoinTime | None = (
+            None if left_context.kafka_streams_faults else JoinTime.of(left_context, left.time)
+        )
+        self._late_ms: dict[bool, int] = {True: left.late_ms, False: right.late_ms}
 
-    def process(self, left: Woven, right: Woven) -> bool:
-        """Join the batches; return whether that was done."""
+    def process(self, left: Woven, right: Woven, *, ascending: bool) -> bool:
+        """Join the batches; return whether that was done.
+
+        `ascending` says that the records of both come in the order of time.
+        """
         sides = {True: left, False: right}
         if any(None in side.batch.keys or None in side.batch.values for side in sides.values()):
+            return False
+        latest = max(max(side.batch.timestamps, default=-1) for side in sides.values())
+        if self._any_late(sides, latest, ascending=ascending):
             return False
         try:
             indexes = {
@@ -102,9 +113,22 @@ class JoinPair:
                 self._stores[of_left].put_run(
                     indexes[of_left], side.batch.timestamps, kept[of_left]
                 )
+        if self._time is not None and latest > self._time.time:
+            self._time.time = latest
         if hits:
             self._join(hits, left, right)
         return True
+
+    def _any_late(self, sides: dict[bool, Woven], latest: int, *, ascending: bool) -> bool:
+        """Return whether a record may be late: its turn decides."""
+        if self._time is None:
+            return False
+        now = self._time.time if ascending else max(self._time.time, latest)
+        return any(
+            min(side.batch.timestamps) + self._late_ms[of_left] < now
+            for of_left, side in sides.items()
+            if side.ranks
+        )
 
     def _met(self, mine: Woven, theirs: Woven, indexes: list[Any], *, of_left: bool) -> list[Hit]:
         """Return the hits of one side's records in the store of the other."""

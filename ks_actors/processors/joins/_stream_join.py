@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
-from ks_actors.processors.api import Bound, held_back, keep
+from ks_actors.processors.api import Bound, held_back
+from ks_actors.processors.joins._join_time import JoinTime
 from ks_actors.processors.stateless import Inline
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from ks_actors.records import Headers
 
 
-_NONE: Final = -2
 _key = attrgetter("key")
 
 
@@ -34,76 +34,40 @@ class PendingKey(NamedTuple):
     key: Any
 
 
-class Tracker:
-    """The state of one task that both sides of a join share.
-
-    It has stream time, and the time since which records may be pending. Both are committed with the
-    offsets. `origins` has the origins of pending records, by place and number there: in memory
-    only, so a restarted task knows none.
-    """
-
-    __slots__ = ("origins", "pending_since", "time")
-
-    def __init__(self) -> None:
-        self.time: int = -1
-        self.origins: dict[tuple[Any, int], Origin] = {}
-        # At first the store may have some; None: there are none.
-        self.pending_since: int | None = -1
-
-    def recall(self, context: NodeContext, store: str) -> None:
-        """Restore the committed state, and register it for each commit; call it for each side."""
-        since = f"{store}@pending"
-        known: Any = context.progress.get(store, -1)
-        if known is not self:
-            self.time, found = int(known), int(context.progress.get(since, -1))
-            self.pending_since = None if found == _NONE else found
-        keep(context, store, self)
-        keep(context, since, _Since(self))
-
-    def __index__(self) -> int:
-        """Return stream time, for each commit to read."""
-        return self.time
-
-
-class _Since:
-    """The time since which records may be pending, as a number."""
-
-    __slots__ = ("_tracker",)
-
-    def __init__(self, tracker: Tracker) -> None:
-        self._tracker = tracker
-
-    def __index__(self) -> int:
-        since = self._tracker.pending_since
-        return _NONE if since is None else since
-
-
-@final
-class Trackers:
-    """The trackers of a join, by the store of pending records; each task has one such store."""
-
-    def __init__(self) -> None:
-        # The value holds the store, so that its id cannot be reused meanwhile.
-        self._trackers: dict[int, tuple[BufferForOperators, Tracker]] = {}
-
-    def get(self, store: BufferForOperators) -> Tracker:
-        """Return the tracker of both sides."""
-        return self._trackers.setdefault(id(store), (store, Tracker()))[1]
-
-    def close(self, store: BufferForOperators | None) -> None:
-        """Forget the tracker: the task ends."""
-        self._trackers.pop(id(store), None)
-
-
 @final
 @dataclass(frozen=True, kw_only=True)
 class JoinWindow(Inline):
-    """Store one side's records for the other side. They are joined before they are stored."""
+    """Store one side's records for the other side. They are joined before they are stored.
+
+    A record whose own window closed is late: it is dropped and counted. That is so when stream time
+    of both sides, which they share as `time`, has passed its timestamp by more than `late_ms`.
+    (Kafka Streams takes it, KAFKA-16123.)
+    """
 
     store: str
+    time: str
+    late_ms: int
 
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
+        process = self._kept(context)
+        if context.kafka_streams_faults:
+            return Bound(process)
+        shared, late_ms, dropped = JoinTime.of(context, self.time), self.late_ms, context.dropped
+
+        def in_time(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            now = shared.time
+            if timestamp > now:
+                shared.time = timestamp
+            elif timestamp + late_ms < now:
+                dropped()
+                return
+            process(key, value, timestamp, headers)
+
+        return Bound(in_time)
+
+    def _kept(self, context: NodeContext) -> Process:
+        """Return the function that forwards a record and stores it."""
         store: JoinWindowsForOperators = context.store(self.store)
         put, kept = store.put_entry, store.kept
         forward = context.forward
@@ -118,7 +82,7 @@ class JoinWindow(Inline):
             forward(key, value, timestamp, headers)
             put(key, timestamp, (row, timestamp))
 
-        return Bound(process)
+        return process
 
 
 @final
@@ -131,10 +95,14 @@ class StreamJoinSide(Inline):
     later timestamp is the result's. Records without key or value are dropped.
 
     Unmatched records of an `outer` side are forwarded with None for the other one. Those without
-    key, and those that are too late for a match, are forwarded at once. The others wait in the
-    store `pending`, which both sides share. They wait until stream time has passed the last instant
-    of a possible match by more than the grace period. They are forwarded by time, right before
-    left, key.
+    key are forwarded at once. The others wait in the store `pending`, which both sides share. They
+    wait until their window is closed: stream time, shared as `time`, has passed the last instant of
+    a possible match by more than the grace period. They are forwarded by time, right before left,
+    key. From then on they meet nothing, so each has either matches or one result without.
+
+    Kafka Streams does not wait for the grace period of a record out of order (KAFKA-19536), lets a
+    forwarded one meet others, and may wait longer where windows are not the same before and after
+    (KAFKA-15417): `NodeContext.kafka_streams_faults`.
     """
 
     other: str
@@ -143,10 +111,19 @@ class StreamJoinSide(Inline):
     after_ms: int
     grace_ms: int
     left: bool
+    time: str
     outer: bool = False
+    other_outer: bool = False
     keyed: bool = False
     pending: str | None = None
-    trackers: Trackers = field(default_factory=Trackers)
+
+    @property
+    def late_ms(self) -> int:
+        """The time (ms) by which stream time passes a record until its own window is closed.
+
+        A window that ends before its record does not make the record late.
+        """
+        return max(0, self.after_ms if self.left else self.before_ms) + self.grace_ms
 
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
@@ -155,11 +132,9 @@ class StreamJoinSide(Inline):
         pending: BufferForOperators | None = (
             None if self.pending is None else context.store(self.pending)
         )
-        tracker = Tracker() if pending is None else self.trackers.get(pending)
-        if self.pending is not None:
-            tracker.recall(context, self.pending)
-        side = _Side(self, context, pending, tracker)
-        return Bound(side.process, close=lambda: self.trackers.close(pending))
+        shared = JoinTime.of(context, self.time)
+        shared.keep_pending(context, self.time)
+        return Bound(_Side(self, context, pending, shared).process)
 
     def _inner(self, context: NodeContext) -> Process:
         """Return the record form of an inner join, in which no record waits."""
@@ -189,7 +164,7 @@ class _Side:
         join: StreamJoinSide,
         context: NodeContext,
         pending: BufferForOperators | None,
-        tracker: Tracker,
+        tracker: JoinTime,
     ) -> None:
         self._context = context
         self._forward = context.forward
@@ -206,6 +181,11 @@ class _Side:
             (join.before_ms, join.after_ms) if join.left else (join.after_ms, join.before_ms)
         )
         self._waits = {True: join.after_ms + join.grace_ms, False: join.before_ms + join.grace_ms}
+        self._faults = context.kafka_streams_faults
+        # The store is read for the first of both sides that may be due.
+        self._wait = self._waits[join.left] if self._faults else min(self._waits.values())
+        self._grace = 0 if self._faults else join.grace_ms
+        self._closes = join.other_outer and not self._faults
 
     def process(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         tracker = self._tracker
@@ -220,7 +200,11 @@ class _Side:
         if pending is not None and timestamp == tracker.time:
             self._release(pending, headers)
         until = max(0, timestamp + self._after)
-        met = self._fetch(key, max(0, timestamp - self._before), until)
+        since = max(0, timestamp - self._before)
+        if self._closes:
+            # The others were forwarded without a match.
+            since = max(since, tracker.time - self._waits[not self._left])
+        met = self._fetch(key, since, until)
         for time, (other, _) in met:
             if pending is not None:
                 # The other record has a match now, so it must not come out unmatched.
@@ -231,11 +215,10 @@ class _Side:
             self._forward(key, self._join(key, value, other), max(timestamp, time), headers)
         if self._outer and not met:
             # No match can come any more.
-            if pending is None or until < tracker.time:
+            if pending is None or until + self._grace < tracker.time:
                 self._forward(key, self._join(key, value, None), timestamp, headers)
             else:
-                since = tracker.pending_since
-                tracker.pending_since = timestamp if since is None else min(since, timestamp)
+                self._note(timestamp, left=self._left)
                 place = PendingKey(timestamp, self._left, key)
                 values = pending.get(place) or ()
                 pending.put(place, (*values, (self._left, value)))
@@ -246,23 +229,30 @@ class _Side:
         for number in range(count):
             self._tracker.origins.pop((index, number), None)
 
+    def _note(self, timestamp: int, *, left: bool) -> None:
+        """Note that a record is pending, so that the store is read when it is due, not before."""
+        if not self._faults:
+            timestamp += self._waits[left] - self._wait
+        since = self._tracker.pending_since
+        self._tracker.pending_since = timestamp if since is None else min(since, timestamp)
+
     def _release(self, pending: BufferForOperators, headers: Headers) -> None:
         """Forward pending records that cannot match any more."""
         tracker = self._tracker
         since = tracker.pending_since
-        wait = self._waits[self._left]
-        if since is None or (since >= 0 and since + wait >= tracker.time):
+        if since is None or (since >= 0 and since + self._wait >= tracker.time):
             return
         tracker.pending_since = None
         waiting = {True: False, False: False}
         for place, values in held_back(self._context, self._origins, pending, _key):
             is_open = place.timestamp + self._waits[place.left] >= tracker.time
             for number, (of_left, value) in enumerate(values):
-                # Go one by one, as Kafka Streams' list store does: two records of one key are
-                # enough to stop.
-                # `pending_since` is the time of the last record examined, not of the first one
-                # left. So the rest is forwarded when Kafka Streams sends it, not before.
-                tracker.pending_since = place.timestamp
+                if self._faults:
+                    # It keeps the time of the last record that it looked at, though earlier ones
+                    # may be left; two records of one key are enough to stop.
+                    tracker.pending_since = place.timestamp
+                elif is_open and not waiting[place.left]:
+                    self._note(place.timestamp, left=place.left)
                 if waiting[True] and waiting[False]:
                     return
                 if is_open:

@@ -26,6 +26,10 @@ class TableJoinSide(Inline):
     theirs)` gets this side's value first. With `mine_optional` a row of the other side has a result
     even without a row of this side; `theirs_optional` is the reverse. Changes without key are
     dropped, and out-of-order changes of a `versioned` table.
+
+    Both sides of a `shared` join come from one table. A row that is deleted there is gone from both
+    by the time that the first side is told, so an inner join deletes its result although neither
+    has a row. (Kafka Streams keeps the result, KAFKA-9500.)
     """
 
     other: View
@@ -34,6 +38,7 @@ class TableJoinSide(Inline):
     theirs_optional: bool
     send_old: bool = False
     versioned: bool = False
+    shared: bool = False
 
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
@@ -44,6 +49,8 @@ class TableJoinSide(Inline):
         theirs_optional = self.theirs_optional
         send_old = self.send_old
         versioned = self.versioned
+        inner = not mine_optional and not theirs_optional
+        retracts = self.shared and inner and not context.kafka_streams_faults
 
         def process(key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
             if key is None or (versioned and type(change) is Superseded):
@@ -53,6 +60,8 @@ class TableJoinSide(Inline):
             entry = get(key)
             if entry is None:
                 if not theirs_optional or (new is None and old is None):
+                    if retracts and new is None:
+                        forward(key, (None, None), timestamp, headers)
                     return
                 theirs = None
             else:
@@ -69,20 +78,29 @@ class TableJoinSide(Inline):
 @final
 @dataclass(frozen=True, kw_only=True)
 class TableJoinMerge(Inline):
-    """Merge the changes of both sides of a join, and put them into `store` if there is one."""
+    """Merge the changes of both sides of a join, and put them into `store` if there is one.
+
+    Old values of a `shared` join are those of its store, if it has one: those of the sides may mix
+    rows from before and after a change of the table that both come from.
+    """
 
     store: str | None = None
     send_old: bool = False
+    shared: bool = False
 
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
-        context = with_history(context, self.store) or context
+        history = with_history(context, self.store)
+        context = history or context
         store: KeyValueForOperators | None = (
             None if self.store is None else context.store(self.store)
         )
         cache = None if self.store is None else context.cache(self.store, send_old=self.send_old)
         if store is not None and cache is not None:
             return Bound(_held(store, cache))
+        exact = self.shared and history is None and not context.kafka_streams_faults
+        if store is not None and exact:
+            return Bound(_shared(store, context.forward, send_old=self.send_old))
         put = None if store is None else store.put_entry
         forward = context.forward
         send_old = self.send_old
@@ -94,6 +112,21 @@ class TableJoinMerge(Inline):
             forward(key, (new, old if send_old else None), timestamp, headers)
 
         return Bound(process)
+
+
+def _shared(store: KeyValueForOperators, forward: Process, *, send_old: bool) -> Process:
+    """Return a function that puts rows into the store, and forwards changes with its old values."""
+    get, put = store.get_entry, store.put_entry
+
+    def process(key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
+        new, entry = change[0], get(key)
+        if new is None and entry is None:
+            return
+        put(key, None if new is None else (new, timestamp))
+        old = entry[0] if send_old and entry is not None else None
+        forward(key, (new, old), timestamp, headers)
+
+    return process
 
 
 def _held(store: KeyValueForOperators, cache: Cache) -> Process:

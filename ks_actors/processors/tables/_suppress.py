@@ -45,6 +45,10 @@ class Suppress(Inline):
     there are more than `max_records`, or `max_bytes` as the store writes them, the first ones are
     forwarded early; with `shut_down`, processing ends instead.
 
+    With `end_included` a window closes after its last instant, and so 1 ms later: sessions and
+    sliding windows. (Kafka Streams does not add that, so a record that is not late may make a
+    second result of a window.)
+
     With `idle_after_ms` the changes are also forwarded by the wall clock, as if stream time had
     gone on, when no change has come for that time. With `until_close`, changes of windows that were
     closed like that are dropped and counted: each window has one result.
@@ -53,6 +57,7 @@ class Suppress(Inline):
     store: str
     wait_ms: int
     until_close: bool = False
+    end_included: bool = False
     max_records: int | None = None
     max_bytes: int | None = None
     shut_down: bool = False
@@ -73,7 +78,8 @@ class _Buffer:
         self._context = context
         self._store: BufferForOperators = context.store(suppress.store)
         self._origins = context.origins()
-        self._wait = suppress.wait_ms
+        later = suppress.end_included and suppress.until_close and not context.kafka_streams_faults
+        self._wait = suppress.wait_ms + later
         self._until_close = suppress.until_close
         self._shut_down = suppress.shut_down
         self._max_records = suppress.max_records

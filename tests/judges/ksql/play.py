@@ -58,7 +58,10 @@ class Play:
         self.relations[topic] = relation(topic, command["schema"], command["formats"], command.get("windowInfo"))
 
     def run(self, case: Case) -> None:
-        config = StreamsConfig(application_id="ksql", topology_optimization="all", default_key_serde=KEYS, default_value_serde=ROWS)
+        # What is expected is what Kafka Streams gave.
+        config = StreamsConfig(
+            application_id="ksql", topology_optimization="all", default_key_serde=KEYS, default_value_serde=ROWS, kafka_streams_faults=True
+        )
         with ExitStack() as stack:
             self._drivers = [stack.enter_context(TopologyTestDriver(plan.topology(config), config)) for plan in self.plans]
             for record in case.spec["testCase"]["inputs"]:
