@@ -84,7 +84,7 @@ def _transactional(stores: TaskStores, keys: list[str], commit_s: float) -> Outc
         for _, batch in stores.changelog(token):
             logged += len(batch)
             pause()
-        stores.keep(token, {"counts": logged})
+        stores.publish(token, {"counts": logged})
         pause()
         for _ in stores.flush_steps() if stores.wants_flush(idle=False) else ():
             pause()
@@ -137,7 +137,7 @@ def large_commit(uncommitted_bytes: int) -> tuple[float, float]:
         steps.pause()
         for _ in stores.changelog(token):
             steps.pause()
-        stores.keep(token, {"counts": number})
+        stores.publish(token, {"counts": number})
         steps.pause()
         commit = steps.worst
         steps = _Steps()

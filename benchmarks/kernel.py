@@ -125,7 +125,7 @@ class Counts:
         token = self._stores.freeze()
         for _ in self._stores.changelog(token):
             pass
-        self._stores.keep(token, {})
+        self._stores.publish(token, {})
 
 
 def _spread(spent: list[float]) -> str:

@@ -151,7 +151,7 @@ class _Run:
             offsets = {name: stores.next_offset(name) or 0 for name in stores.names}
             for name, batch in stores.changelog(token):
                 offsets[name] += len(batch)
-            stores.keep(token, offsets)
+            stores.publish(token, offsets)
 
     def close(self) -> int:
         """Close, and return the number of stores."""

@@ -166,14 +166,16 @@ class TaskAssignor:
         wanted: dict[str, list[TaskId]] = {member: [] for member in tasks}
         standbys: dict[str, set[TaskId]] = {member: set() for member in tasks}
         for able, some in _by_members(tasks):
-            mine = {member: [task for task in owned[member] if task in some] for member in able}
+            owned_able = {
+                member: [task for task in owned[member] if task in some] for member in able
+            }
             state = {
                 member: {task: offset for task, offset in warm[member].items() if task in some}
                 for member in able
             }
-            found = self._assign(mine, some, state)
+            found = self._assign(owned_able, some, state)
             # `assign` is replaceable, so verify its result.
-            _check(found, mine, some)
+            _check(found, owned_able, some)
             for member, more in found.items():
                 wanted[member] += more
             free = {
@@ -263,15 +265,15 @@ def _warm(
     """Return the state offsets of tasks by member; a task's owner has all of its state."""
     found: dict[str, dict[TaskId, int]] = {}
     for member, state in states.items():
-        held = {
+        offsets = {
             TaskId(subtopology, number): offset for subtopology, number, offset in state.offsets
         }
-        held.update(
+        offsets.update(
             (task, _ALL)
             for task in (TaskId(*each) for each in state.tasks)
             if owners.get(task) == member
         )
-        found[member] = {task: offset for task, offset in held.items() if task in tasks}
+        found[member] = {task: offset for task, offset in offsets.items() if task in tasks}
     return found
 
 

@@ -115,12 +115,12 @@ def encode_member(
     `offsets` are the state offsets of tasks that it does not own; `topology` is its own.
     """
     tasks = tuple(sorted((task.subtopology, task.partition) for task in owned))
-    held = tuple(
+    others = tuple(
         (task.subtopology, task.partition, offset)
         for task, offset in sorted((offsets or {}).items())
     )
     return _encode(
-        MemberState(VERSION, process_id, counter % 256, generation, tasks, held, topology)
+        MemberState(VERSION, process_id, counter % 256, generation, tasks, others, topology)
     )
 
 

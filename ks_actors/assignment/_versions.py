@@ -26,14 +26,14 @@ def admit(
     for member in sorted(
         topologies, key=lambda member: (not _has_been_here(states[member]), member)
     ):
-        mine = topologies[member]
-        if mine in admitted:
+        own = topologies[member]
+        if own in admitted:
             continue
         conflict = next(
-            (found for theirs in admitted if (found := _conflict(mine, theirs)) is not None), None
+            (found for other in admitted if (found := _conflict(own, other)) is not None), None
         )
         if conflict is None:
-            admitted.append(mine)
+            admitted.append(own)
             continue
         refused[member] = TopologyError(
             "this version of the topology cannot run beside the version of other group members: "
@@ -48,18 +48,18 @@ def _has_been_here(state: MemberState) -> bool:
     return state.generation >= 0 or bool(state.tasks)
 
 
-def _conflict(mine: TopologyInfo, theirs: TopologyInfo) -> str | None:
+def _conflict(own: TopologyInfo, other: TopologyInfo) -> str | None:
     """Return the reason why a task differs in meaning between the two; None if it does not."""
-    there = {topic: number for number, topics in theirs.topics.items() for topic in topics}
-    for number, topics in mine.topics.items():
+    there = {topic: number for number, topics in other.topics.items() for topic in topics}
+    for number, topics in own.topics.items():
         for topic in topics:
             if there.get(topic, number) != number:
                 return (
                     f"topic {topic} belongs to subtopology {number} here, and to subtopology "
                     f"{there[topic]} there"
                 )
-    for number, topics in mine.topics.items():
-        others = theirs.topics.get(number, ())
+    for number, topics in own.topics.items():
+        others = other.topics.get(number, ())
         if topics and others and not set(topics).intersection(others):
             return (
                 f"subtopology {number} reads {', '.join(topics)} here, and "

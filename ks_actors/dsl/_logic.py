@@ -286,29 +286,29 @@ class JoinSideLogic:
 
     def __init__(
         self,
-        mine: Table[Any, Any],
-        theirs: Table[Any, Any],
+        this: Table[Any, Any],
+        other: Table[Any, Any],
         joiner: Callable[[Any, Any], Any],
         *,
-        mine_optional: bool,
-        theirs_optional: bool,
+        this_optional: bool,
+        other_optional: bool,
     ) -> None:
-        self.shared: bool = not mine.sources.isdisjoint(theirs.sources)
-        self._tables: tuple[Table[Any, Any], Table[Any, Any]] = (mine, theirs)
-        self._mine: View = mine.view()
-        self._theirs: View = theirs.view()
+        self.shared: bool = not this.sources.isdisjoint(other.sources)
+        self._tables: tuple[Table[Any, Any], Table[Any, Any]] = (this, other)
+        self._this: View = this.view()
+        self._other: View = other.view()
         self._joiner: Callable[[Any, Any], Any] = joiner
-        self._mine_optional: bool = mine_optional
-        self._theirs_optional: bool = theirs_optional
+        self._this_optional: bool = this_optional
+        self._other_optional: bool = other_optional
         self._send_old: bool = False
 
     def operator(self) -> Operator:
         """Make the operator."""
         return TableJoinSide(
-            other=self._theirs,
+            other=self._other,
             joiner=self._joiner,
-            mine_optional=self._mine_optional,
-            theirs_optional=self._theirs_optional,
+            this_optional=self._this_optional,
+            other_optional=self._other_optional,
             send_old=self._send_old,
             versioned=self._tables[0].history_ms is not None,
             shared=self.shared,
@@ -321,11 +321,11 @@ class JoinSideLogic:
     def view(self) -> View:
         """Return the join of both views."""
         return JoinView(
-            self._mine,
-            self._theirs,
+            self._this,
+            self._other,
             self._joiner,
-            left_optional=self._mine_optional,
-            right_optional=self._theirs_optional,
+            left_optional=self._this_optional,
+            right_optional=self._other_optional,
         )
 
     @property

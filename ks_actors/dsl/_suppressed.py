@@ -15,7 +15,7 @@ from ks_actors.processors.api import (
     check_one_of,
     check_whole,
 )
-from ks_actors.processors.tables import HeldSerde, Suppress, SuppressView
+from ks_actors.processors.tables import BufferedChangeSerde, Suppress, SuppressView
 from ks_actors.topology import StoreKind, StoreSpec, valid_name
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ def suppress(table: Table[K, V], suppressed: Suppressed) -> Table[K, V]:
         name=graph.new_store_name(_SUPPRESS) if suppressed.name is None else f"{name}-store",
         kind=StoreKind.KEY_VALUE,
         key=table.key,
-        value=HeldSerde(table.value),
+        value=BufferedChangeSerde(table.value),
         # As in Kafka Streams, which has no such buffer on disk.
         type="in_memory",
         logging=buffer.logging,

@@ -18,7 +18,7 @@ _MOST: Final = 1000
 class _Store(Protocol):
     name: str
 
-    def keep(self, *, written: bool) -> int: ...
+    def publish(self, *, written: bool) -> int: ...
 
 
 @final
@@ -32,10 +32,10 @@ class CommitTimes:
         self._clock: Callable[[], float] = clock
         self._times: dict[str, deque[tuple[float, float]]] = {}
 
-    def keep(self, store: _Store, *, written: bool) -> int:
+    def publish(self, store: _Store, *, written: bool) -> int:
         """Publish a store's frozen transaction and note how long that took."""
         began = self._clock()
-        count = store.keep(written=written)
+        count = store.publish(written=written)
         self.note(store.name, began)
         return count
 

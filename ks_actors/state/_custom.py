@@ -242,7 +242,7 @@ class CustomStore:
                 [time for _, (_, time) in part],
             )
 
-    def keep(self, *, written: bool) -> int:  # noqa: ARG002 - as of the others
+    def publish(self, *, written: bool) -> int:  # noqa: ARG002 - as of the others
         """Take the frozen transaction as committed; return its number of changes."""
         count, self._frozen = len(self._frozen), {}
         return count
@@ -289,15 +289,15 @@ class CustomStore:
         """Return no rows."""
         return []
 
-    def settle(self, count: int) -> bool:  # noqa: ARG002 - as of the others
+    def compact(self, count: int) -> bool:  # noqa: ARG002 - as of the others
         """Do nothing."""
         return True
 
-    def unsettled(self) -> int:
+    def uncompacted(self) -> int:
         """Return 0."""
         return 0
 
-    def wants_tidying(self, *, idle: bool) -> bool:  # noqa: ARG002 - as of the others
+    def wants_eviction(self, *, idle: bool) -> bool:  # noqa: ARG002 - as of the others
         """Return False."""
         return False
 
@@ -312,7 +312,7 @@ class CustomStore:
         """Do nothing."""
         return iter(())
 
-    def tidy(self) -> Iterator[None]:
+    def evict(self) -> Iterator[None]:
         """Do nothing."""
         return iter(())
 

@@ -194,7 +194,7 @@ class TaskStores(StoreSet):
         database = self._directory / DATABASE
         if database.exists():
             shutil.rmtree(database)
-        self._file.keep(spec.name for spec in self._specs if spec.kind is StoreKind.CUSTOM)
+        self._file.retain(spec.name for spec in self._specs if spec.kind is StoreKind.CUSTOM)
 
     # The stores.
 
@@ -209,15 +209,15 @@ class TaskStores(StoreSet):
         )
         return sum(self._written.values()) if on_disk else None
 
-    def settle_steps(self) -> Iterator[None]:
-        """Settle all kept changes, some of them per step.
+    def compact_steps(self) -> Iterator[None]:
+        """Compact all published changes, some of them per step.
 
-        Do this after commits before `restore` continues: unsettled changes would pass for newer
-        ones.
+        Do this after commits before `restore` continues: changes that are not compacted would pass
+        for newer ones.
         """
-        while any(store.unsettled() for store in self._stores.values()):
+        while any(store.uncompacted() for store in self._stores.values()):
             for store in self._stores.values():
-                store.settle(SLICE)
+                store.compact(SLICE)
             yield
 
     def restore(self, store: str, batch: Batch, next_offset: int) -> None:
@@ -304,7 +304,7 @@ class TaskStores(StoreSet):
     def persist_unlogged(self, token: Token) -> None:
         """Write the frozen changes of stores without changelog, all or nothing.
 
-        They survive a crash. Call it before `keep`. Raises StateFull.
+        They survive a crash. Call it before `publish`. Raises StateFull.
         """
         self._check(token)
         self._custom.commit_unlogged()
@@ -337,7 +337,7 @@ class TaskStores(StoreSet):
             )
         token.persisted = self._ahead = True
 
-    def keep(self, token: Token, offsets: Mapping[str, int]) -> None:
+    def publish(self, token: Token, offsets: Mapping[str, int]) -> None:
         """Take the frozen transaction as committed.
 
         `offsets` are the end offsets of the stores' changelogs; a store without an entry keeps its
@@ -348,10 +348,10 @@ class TaskStores(StoreSet):
         # `flush_steps`.
         share = SLICE // max(1, len(self._stores))
         for store in self._stores.values():
-            count = self.commit_times.keep(store, written=token.persisted and not store.logged)
+            count = self.commit_times.publish(store, written=token.persisted and not store.logged)
             if not store.logged and store.engine is not None and not token.persisted:
                 self._unlogged_records += count
-            store.settle(share)
+            store.compact(share)
         self._offsets.update(offsets)
         self.positions.advance(self._changing, self._changed_at)
         self._frozen, self._changing, self._ahead = None, frozenset(), False
@@ -420,7 +420,7 @@ class TaskStores(StoreSet):
             if self._memory.presses():
                 self._write = unwritten
                 return True
-        memory_only = any(store.wants_tidying(idle=idle) for store in stores) or (
+        memory_only = any(store.wants_eviction(idle=idle) for store in stores) or (
             self._engine is not None and self._engine.owes
         )
         self._write = not memory_only
@@ -488,33 +488,33 @@ class TaskStores(StoreSet):
         try:
             if self._engine is not None and self._engine.owes:
                 self._engine.flush(wait=False)
-            while any(store.unsettled() for store in stores):
+            while any(store.uncompacted() for store in stores):
                 for store in stores:
-                    store.settle(SLICE)
+                    store.compact(SLICE)
                 yield
             if write and self._engine is not None:
                 yield from self._write_all(
                     self._engine, [store for store in stores if store.engine is not None]
                 )
             if not last:  # otherwise all memory is about to be released
-                yield from self._tidy(stores)
+                yield from self._evict(stores)
         finally:
             self._steps = None
 
-    def _tidy(self, stores: list[StoreForTasks]) -> Iterator[None]:
+    def _evict(self, stores: list[StoreForTasks]) -> Iterator[None]:
         memory = self._memory
         if memory is not None:
-            memory.limit()
+            memory.begin_eviction()
         try:
             for store in stores:
-                yield from store.tidy()
+                yield from store.evict()
         finally:
             if memory is not None:
-                memory.settle()
+                memory.end_eviction()
 
     def _write_all(self, engine: Engine, stores: list[StoreForTasks]) -> Iterator[None]:
-        # No `keep` may come between the last settled change and this line: the offsets would be
-        # ahead of the data.
+        # No `publish` may come between the last compacted change and this line: the offsets would
+        # be ahead of the data.
         offsets = {
             store.name: self._offsets[store.name] for store in stores if store.name in self._offsets
         }

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from pathlib import Path
 
-_held: Final[set[int]] = set()
+_locked: Final[set[int]] = set()
 # Held while a file is opened and noted, and while a process forks: so a child knows all the files
 # that it inherits.
 _forking: Final = RLock()
@@ -31,7 +31,7 @@ def open_locked(path: Path, flags: int = 0) -> int:
         except BaseException:
             os.close(file)
             raise
-        _held.add(file)
+        _locked.add(file)
     return file
 
 
@@ -41,17 +41,17 @@ def close_locked(file: int) -> None:
     Does nothing in a process that was forked since: it does not have the file.
     """
     with _forking:
-        if file in _held:
-            _held.discard(file)
+        if file in _locked:
+            _locked.discard(file)
             fcntl.flock(file, fcntl.LOCK_UN)
             os.close(file)
 
 
 def _begin_as_child() -> None:
     """Close the parent's files. Do not unlock them: that would unlock them for the parent, too."""
-    for file in _held:
+    for file in _locked:
         os.close(file)
-    _held.clear()
+    _locked.clear()
     _forking.release()
 
 

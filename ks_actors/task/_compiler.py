@@ -128,9 +128,9 @@ class Compiler:
         )
         blocking = any(map(needs_thread, self._nodes.values()))
         caches = self._services.caches
-        held = () if caches is None else caches.in_order()
+        cached = () if caches is None else caches.in_order()
         closers = tuple(self._closers[name] for name in self._nodes if name in self._closers)
-        return Plan(entrances, closers, tuple(self._asynchronous), blocking, held, pair)
+        return Plan(entrances, closers, tuple(self._asynchronous), blocking, cached, pair)
 
     def _make(self, name: str) -> tuple[Process, ProcessBatch]:
         made = self._made.get(name)
@@ -211,19 +211,19 @@ class Compiler:
         """Return whether no node, store or topic is reachable from two of the children."""
         seen: set[Any] = set()
         for child in children:
-            mine: set[Any] = set()
+            own: set[Any] = set()
             for name in self._reached(child) | {child}:
                 node = self._nodes[name]
-                mine.add(name)
+                own.add(name)
                 if isinstance(node, ProcessorNode):
-                    mine.update(("store", store) for store in node.stores)
+                    own.update(("store", store) for store in node.stores)
                 elif isinstance(node, SinkNode):
                     # Two sinks of one topic, too: a batch per branch would change the order of
                     # records in the topic.
-                    mine.add(("topic", "*" if callable(node.topic) else node.topic))
-            if seen & mine:
+                    own.add(("topic", "*" if callable(node.topic) else node.topic))
+            if seen & own:
                 return False
-            seen |= mine
+            seen |= own
         return True
 
     def _reached(self, name: str) -> frozenset[str]:

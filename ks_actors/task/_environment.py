@@ -348,7 +348,7 @@ def is_own_internal(topic: str, application_id: str) -> bool:
 
 
 def _behind(topology: Topology, cached: Iterable[str]) -> frozenset[str]:
-    """Return the stores downstream of caches: held updates have not reached them.
+    """Return the stores downstream of caches: cached updates have not reached them.
 
     Only the first node with a cached store writes to it, the others read.
     """

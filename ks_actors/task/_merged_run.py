@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
-from ks_actors.processors.joins import Woven
+from ks_actors.processors.joins import RankedBatch
 from ks_actors.task.origins import OriginLeaf
 
 if TYPE_CHECKING:
@@ -59,12 +59,12 @@ class MergedRun:
             else second.slice(0, 0),
         )
 
-    def sides(self) -> tuple[Woven, Woven]:
+    def sides(self) -> tuple[RankedBatch, RankedBatch]:
         """Return the records of both queues with their ranks."""
         count = len(self.batches[0])
         ranks = [rank for rank, place in enumerate(self.order) if place < count]
         others = [rank for rank, place in enumerate(self.order) if place >= count]
-        return Woven(self.batches[0], ranks), Woven(self.batches[1], others)
+        return RankedBatch(self.batches[0], ranks), RankedBatch(self.batches[1], others)
 
     def metadata(self, offset: int) -> RecordMetadata:
         """Return the source position of the record with a rank."""

@@ -6,7 +6,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from ks_actors._errors import LogError, StateError, StoreNotConnected, StreamsError
-from ks_actors.task.origins import HeldBack
+from ks_actors.task.origins import RecordOrigins
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -162,9 +162,9 @@ class NodeWork:
         """Return a serde of values, the app's default for None."""
         return self._services.value_serde(serde, of=f"processor {self.node}")
 
-    def origins(self) -> HeldBack:
+    def origins(self) -> RecordOrigins:
         """Return the origins that restore the context of records this node held back."""
-        return HeldBack(self._services.current)
+        return RecordOrigins(self._services.current)
 
     def schedule(
         self,

@@ -70,7 +70,7 @@ class RegisteredStores:
             or task is None
             or task.broken
             or task.in_flight
-            or (store in self.behind and task.held)
+            or (store in self.behind and task.cached_updates)
         ):
             return self.positions
         return {partition: queue.position for partition, queue in task.group.queues.items()}

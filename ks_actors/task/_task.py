@@ -306,9 +306,9 @@ class Task:
         return self.draining.ready
 
     @property
-    def held(self) -> int:
+    def cached_updates(self) -> int:
         """The number of updates that caches hold back."""
-        return self.draining.held
+        return self.draining.cached_updates
 
     @property
     def blocking(self) -> bool:
@@ -346,7 +346,7 @@ class Task:
     # --- inside -----------------------------------------------------------------------------------
 
     def _idle_ready(self, now_ms: float) -> bool:
-        return self.idle.ready(now_ms) and not (self.in_flight or self.held)
+        return self.idle.ready(now_ms) and not (self.in_flight or self.cached_updates)
 
     def _close_idle(self) -> bool:
         """Close windows of nodes that no record reaches; return whether there was anything."""

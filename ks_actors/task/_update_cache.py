@@ -7,7 +7,7 @@ from itertools import islice, repeat
 from operator import is_not, itemgetter
 from typing import TYPE_CHECKING, Any, cast
 
-from ks_actors.processors.api import Gone, HeldRows
+from ks_actors.processors.api import CachedRows, Gone
 from ks_actors.processors.stateless import ATOMS
 from ks_actors.records import Batch, Windowed
 from ks_actors.state.core import average
@@ -90,12 +90,12 @@ class UpdateCache:
             not self._keeps_news and getattr(store, "count_up", None) is not None and not exact
         )
         self._spent: Any = None
-        self._groups: dict[Window | None, HeldRows] = {}
-        self._touched: dict[HeldRows, int] = {}
+        self._groups: dict[Window | None, CachedRows] = {}
+        self._touched: dict[CachedRows, int] = {}
         self._count: int = 0
         self._weight: int = 0
         self._typical: int = 0
-        self._settled: int = 0
+        self._rounds: int = 0
         self._fresh: int = 0
         self._next: int = 0
         self._updates: int = 0
@@ -131,12 +131,12 @@ class UpdateCache:
             return value
         rows = self._groups.get(window)
         # Only a row's first update sends its old value, so later ones need no copy.
-        held = (
+        cached = (
             rows is not None
             and (self._row(key) if self._sessions else key if self.plain else self._index(key))
             in rows.olds
         )
-        return value if held else deepcopy(value)
+        return value if cached else deepcopy(value)
 
     def hold(self, key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
         """Add an update."""
@@ -154,7 +154,7 @@ class UpdateCache:
             else:
                 rows.headers.pop(row, None)
         if self._fresh > self._next:
-            self.settle()
+            self.send_excess()
 
     def hold_batch(self, batch: Batch) -> None:
         """Add a batch of updates."""
@@ -166,7 +166,7 @@ class UpdateCache:
             for key, header in zip(batch.keys, headers, strict=False):
                 rows = self.rows(key[1] if self._windowed else None)
                 rows.note_headers((self._row(key),), (header,))
-        self.settle(len(batch))
+        self.send_excess(len(batch))
 
     def came(
         self,
@@ -193,15 +193,15 @@ class UpdateCache:
         self.hit_ratio.note(
             len(batch), self._count - before if self._count >= before else self._count
         )
-        if not self._settled % _SAMPLED:
+        if not self._rounds % _SAMPLED:
             key = next(reversed(changed))
             self._typical = average(
                 self._typical, _ROW + weigh(key) + weigh((self._store.get_entry(key) or _GONE)[0])
             )
-        self._settled += 1
+        self._rounds += 1
         if self._weigh() > 0:
             self._take_from_store()
-            self.settle()
+            self.send_excess()
         return True
 
     def _take_from_store(self) -> None:
@@ -215,7 +215,7 @@ class UpdateCache:
             olds = {
                 key: entry[0] if type(entry) is tuple else None for key, entry in changed.items()
             }
-            rows = self._groups[None] = HeldRows(None)
+            rows = self._groups[None] = CachedRows(None)
             rows.olds = olds
         self._count = len(changed)
 
@@ -228,7 +228,7 @@ class UpdateCache:
 
     def _take(
         self, key: Any, change: tuple[Any, Any], timestamp: int, place: Place | None
-    ) -> HeldRows | None:
+    ) -> CachedRows | None:
         """Cache an update; return None when nothing is left to send of its row."""
         new, old = change
         rows = self.rows(key[1] if self._windowed else None)
@@ -264,25 +264,25 @@ class UpdateCache:
             return key if read is None else _new(Windowed, (read(row[0]), row[1]))
         return read(row) if read is not None else key[0] if self._windowed else key
 
-    def rows(self, window: Window | None = None) -> HeldRows:
+    def rows(self, window: Window | None = None) -> CachedRows:
         """Return the cached rows, or those of a window."""
         if self._by_store:
             self._take_from_store()
         rows = self._groups.get(window)
         if rows is None:
-            rows = self._groups[window] = HeldRows(window)
+            rows = self._groups[window] = CachedRows(window)
         if rows not in self._touched:
             self._touched[rows] = len(rows.olds)
         return rows
 
-    def settle(self, updates: int = 0) -> None:
+    def send_excess(self, updates: int = 0) -> None:
         """Count `updates` and those of `hold`, and send the oldest rows beyond the budget."""
         self._updates += updates
         if self._touched:
             # Weigh samples only: to weigh each row would cost too much.
-            if not self._settled % _SAMPLED:
+            if not self._rounds % _SAMPLED:
                 self._sample(next(reversed(self._touched)))
-            self._settled += 1
+            self._rounds += 1
             self._absorb()
         over = self._weigh()
         if over > 0:
@@ -301,7 +301,7 @@ class UpdateCache:
         self.hit_ratio.note(self._updates, fresh)
         self._updates = 0
 
-    def _sample(self, rows: HeldRows) -> None:
+    def _sample(self, rows: CachedRows) -> None:
         if not rows.olds:
             return
         row = next(reversed(rows.olds))
@@ -359,7 +359,7 @@ class UpdateCache:
             self._recent.clear()
         self._send(keys, entries, olds, headers or None, Flushed(keys, places, seen))
 
-    def _entries(self, rows: HeldRows, taken: Iterable[Any]) -> list[tuple[Any, int]]:
+    def _entries(self, rows: CachedRows, taken: Iterable[Any]) -> list[tuple[Any, int]]:
         """Return the latest entry of each row."""
         news = rows.news
         if self._keeps_news and self._mutable:
@@ -384,7 +384,7 @@ class UpdateCache:
             else [entry or _GONE for entry in entries]
         )
 
-    def _keys(self, rows: HeldRows, taken: list[Any]) -> Iterable[Any]:
+    def _keys(self, rows: CachedRows, taken: list[Any]) -> Iterable[Any]:
         keys: Iterable[Any] = taken if self.plain else map(rows.keys.pop, taken)
         return (
             map(_new, repeat(Windowed), zip(keys, repeat(rows.window), strict=False))

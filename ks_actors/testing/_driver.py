@@ -297,7 +297,7 @@ class _Driver:
                 self._records.setdefault(topic, deque()).extend(
                     zip(batch.keys, batch.values, batch.timestamps, headers, strict=True)
                 )
-            stores.keep(token, {})
+            stores.publish(token, {})
 
     def _running(self) -> Task:
         if self._task is None:

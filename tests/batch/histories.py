@@ -11,7 +11,7 @@ from ks_actors.batch import backfill
 from ks_actors.batch.tables._columns import latest
 from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
-from ks_actors.processors.tables._suppressed_serde import HeldSerde
+from ks_actors.processors.tables._suppressed_serde import BufferedChangeSerde
 from ks_actors.snapshots import Place, SnapshotReader
 from ks_actors.state import TIMESTAMPED, has_rows
 from ks_actors.state.timed import ENDS
@@ -185,7 +185,7 @@ def difference(
             continue
         if spec.retain_duplicates:  # which of several rows of a time and key has which number says nothing
             expected, got = unnumbered(expected), unnumbered(got)
-        if isinstance(spec.value, HeldSerde):
+        if isinstance(spec.value, BufferedChangeSerde):
             expected, got = placed(topology, expected, known=False), placed(topology, got, known=not live, prefix=prefix)
         for key in {*expected, *got}:
             suffix = SUFFIX if spec.kind in WINDOWS else ENDS if spec.kind is StoreKind.SESSION else None

@@ -10,7 +10,7 @@ from ks_actors.batch import backfill
 from ks_actors.config._exception_handlers import log_and_continue
 from ks_actors.log import NewTopic, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
-from ks_actors.processors.tables._suppressed_serde import HeldSerde
+from ks_actors.processors.tables._suppressed_serde import BufferedChangeSerde
 
 from .histories import Input, batches_of, fill, read_committed, rows_of, stores_in
 
@@ -82,7 +82,7 @@ def test_held_rows_from_behind_a_repartition_topic_have_an_unknown_origin(tmp_pa
             with await backfill(topology, config, log=log, snapshot_uri=config.snapshot_uri) as done:
                 assert done.snapshot is not None
                 stores = stores_in(topology, done.snapshot, place / "snapshots")
-            held = HeldSerde(serdes.LONG).deserializer("held")
+            held = BufferedChangeSerde(serdes.LONG).deserializer("held")
             origins = [held(row).origin for (store, _), rows in stores.items() if store != "counts" for row in rows.values()]
             app = App(topology, config, log=log)
             await app.seed(config.snapshot_uri or "")

@@ -81,14 +81,14 @@ def test_rows_go_by_their_first_update() -> None:
     with driver("count", 1 << 20) as made:
         piped = Piped(made)
         piped.feed("in", [("b", "x", 1), ("a", "x", 9), ("b", "x", 5)], [(("h", b"1"),), (), (("h", b"2"),)])
-        assert (piped.out, piped.task.held) == ([], 2)
+        assert (piped.out, piped.task.cached_updates) == ([], 2)
         piped.feed("in", [("c", "x", 2), ("b", "x", 3)], [(), ()])
         piped.flush(0, 2)
         assert piped.out == [(b"b", b"3", 5, ()), (b"a", b"1", 9, ())]
         piped.feed("in", [("b", "x", 4)], [(("h", b"3"),)])
         piped.flush()
         assert piped.out[2:] == [(b"c", b"1", 2, ()), (b"b", b"4", 5, (("h", b"3"),))]
-        assert piped.task.held == 0
+        assert piped.task.cached_updates == 0
 
 
 def test_from_nothing_to_nothing_nothing_is_sent() -> None:
@@ -107,12 +107,12 @@ def test_a_session_that_grows_holds_one_row() -> None:
     with driver("session count", 1 << 20) as made:
         piped = Piped(made)
         piped.feed("in", [("a", "x", time) for time in range(100)])
-        assert piped.task.held == 1
+        assert piped.task.cached_updates == 1
         piped.flush()
         key = session_windowed(STRING).serializer("out", is_key=True)
         assert piped.out == [(key(Windowed("a", Window(0, 99))), b"100", 99, ())]
         piped.feed("in", [("a", "x", 101), ("a", "x", 103)])
-        assert piped.task.held == 2
+        assert piped.task.cached_updates == 2
         piped.flush()
         assert [(row.value, row.timestamp) for row in piped.out[1:]] == [(None, 99), (b"102", 103)]
 
@@ -125,7 +125,7 @@ def test_memory_has_its_limit(kind: str) -> None:
         for start in range(0, 600, 20):
             piped.feed("in", [(f"k{number}", "x", number) for number in range(start, start + 20)])
             assert piped.budget.used <= 4_000
-            assert piped.task.held <= 60
+            assert piped.task.cached_updates <= 60
         keys = [row.key for row in piped.out]
         assert len(keys) > 500
         if kind in {"count", "table", "aggregate"}:
@@ -150,7 +150,7 @@ def test_a_flush_is_done_in_turns() -> None:
         held = []
         while not piped.task.drained:
             piped.task.drain(0.0)
-            held.append(piped.task.held)
+            held.append(piped.task.cached_updates)
         assert held == [2_500, 1_500, 500, 0]
 
 

@@ -34,7 +34,7 @@ def restart(driver: TopologyTestDriver) -> None:
     old = task.stores
     if old is not None:
         changelogs = {name: driver._records.get(setup.changelog(name), ()) for name in old.logged}
-        old.keep(old.freeze(), {name: len(records) for name, records in changelogs.items()})
+        old.publish(old.freeze(), {name: len(records) for name, records in changelogs.items()})
         old.close(clean=True)
         driver._open.remove(old)
         new = make_stores(

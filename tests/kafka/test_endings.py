@@ -67,7 +67,7 @@ class Left:
         await (producer.commit({}, group) if commit else producer.abort())
         send_call = SendCall(producer._admin, [outgoing(self.two, b"pending")])
         await send_call.encode(producer._encoder)
-        await producer._sender.settle(send_call.put(producer._sender))
+        await producer._sender.wait_for(send_call.put(producer._sender))
         await producer._coordination.commit_offsets(producer._sender.identity, group, {self.one: OffsetAndMetadata(7)})
         assert await self.unstable() == {self.one}
         assert await self.log.end_offsets([self.two], COMMITTED) != await self.log.end_offsets([self.two], UNCOMMITTED)
@@ -150,7 +150,7 @@ async def test_a_new_owner_of_an_id_goes_on_with_the_completion_of_another(
 
     monkeypatch.setattr(TransactionCoordinator, step, overtake)
     with pytest.raises(EpochRefused):
-        await HangingTransactions(log._client, overtaken, found.scope).settle(last, last.identity)
+        await HangingTransactions(log._client, overtaken, found.scope).complete_last(last, last.identity)
     await found.check(commit=commit)
 
 

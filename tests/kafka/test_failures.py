@@ -123,7 +123,7 @@ def test_records_are_sent_as_soon_as_their_broker_is_back() -> None:
         client = Away(30)
         sender, (future,) = sending(client)
         async with asyncio.timeout(5):
-            await sender.settle([future])
+            await sender.wait_for([future])
         assert future.result() == 8
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:

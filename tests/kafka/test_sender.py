@@ -101,7 +101,7 @@ def test_a_leader_that_nobody_knows_is_not_asked_for_without_any_pause() -> None
         client = Leaderless()
         sender, (future,) = sending(client)
         async with asyncio.timeout(5):
-            await sender.settle([future])
+            await sender.wait_for([future])
         assert future.result() == 8
         assert 0 < client.asked <= 100
 
@@ -119,7 +119,7 @@ def test_a_wait_that_is_over_at_once_takes_the_next_one_on_uvloop() -> None:
         for delay in (0.0001, 0.0, 0.0002):
             sender._wake_in(delay)
         async with asyncio.timeout(5):
-            await sender.settle([future])
+            await sender.wait_for([future])
         assert future.result() == 8
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -133,7 +133,7 @@ def test_a_partition_that_waits_is_not_forgotten_for_another_one() -> None:
         client = Slow()
         sender, futures = sending(client, FIRST, SECOND)
         async with asyncio.timeout(5):
-            await sender.settle(futures)
+            await sender.wait_for(futures)
         assert [future.result() for future in futures] == [8, 8]
         assert client.sent == [[0], [1], [0]]
 
@@ -152,7 +152,7 @@ def test_batches_behind_one_that_voided_the_transaction_fail_at_once() -> None:
         records = batch(b"a")
         (first,) = sender.put(FIRST, encoder.encode(records, 1_000), records)
         sender.go()
-        await sender.settle([first])
+        await sender.wait_for([first])
         assert isinstance(first.exception(), EpochRefused)
         (second,) = sender.put(FIRST, encoder.encode(records, 1_000), records)
         assert isinstance(second.exception(), TransactionAborted)
@@ -161,7 +161,7 @@ def test_batches_behind_one_that_voided_the_transaction_fail_at_once() -> None:
         sender.reset(Identity(1, 1))
         (third,) = sender.put(FIRST, encoder.encode(records, 1_000), records)
         sender.go()
-        await sender.settle([third])
+        await sender.wait_for([third])
         assert len(client.sent) == 2
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
@@ -178,7 +178,7 @@ def test_long_repetitions_are_logged(caplog: pytest.LogCaptureFixture) -> None:
         assert caplog.text == ""
         await asyncio.sleep(3)
         assert "records for t-0 are not written yet after 10 s; the producer retries: its leader answered NOT_LEADER" in caplog.text
-        await sender.settle([future])
+        await sender.wait_for([future])
         assert isinstance(future.exception(), LogTimeout)
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:

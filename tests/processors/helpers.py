@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ks_actors._errors import ProcessingFailed, StreamsError
 from ks_actors.records._task_id import TaskId
 from ks_actors.task._record_context import RecordContextHolder
-from ks_actors.task.origins._record_origins import HeldBack
+from ks_actors.task.origins._record_origins import RecordOrigins
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -158,8 +158,8 @@ class Node:
     def cache(self, store: str, *, send_old: bool) -> Cache | None:
         return None
 
-    def origins(self) -> HeldBack:
-        return HeldBack(RecordContextHolder())
+    def origins(self) -> RecordOrigins:
+        return RecordOrigins(RecordContextHolder())
 
     def schedule(self, interval_ms: int, punctuation: str, callback: Callable[[int], None], start_ms: int | None = None) -> Callable[[], None]:
         self.scheduled.append((interval_ms, punctuation, start_ms))

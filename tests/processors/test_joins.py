@@ -85,8 +85,8 @@ CHANGES = [("n", "o"), ("n", None), (None, "o"), (None, None)]
 )
 def test_a_change_is_joined_with_the_row_of_the_other_table(side: str, with_row: list[Any], without_row: list[Any]) -> None:
     """The results of each kind of join for a new and an old value, with a row and without, are Kafka Streams'."""
-    mine_optional, theirs_optional = SIDES[side]
-    operator = TableJoinSide(other=StoreView("s"), joiner=pair, mine_optional=mine_optional, theirs_optional=theirs_optional, send_old=True)
+    this_optional, other_optional = SIDES[side]
+    operator = TableJoinSide(other=StoreView("s"), joiner=pair, this_optional=this_optional, other_optional=other_optional, send_old=True)
     for store, expected, timestamp in ((rows(k="t"), with_row, 50), (rows(), without_row, 7)):
         node = Node({"s": store})
         process = operator.bind(node).process
@@ -99,7 +99,7 @@ def test_a_change_is_joined_with_the_row_of_the_other_table(side: str, with_row:
 def test_a_join_of_tables_drops_changes_without_key_and_sends_old_values_when_told_to() -> None:
     """The joiner is not called for old values that nobody wants."""
     node = Node({"s": rows(k="t")})
-    process = TableJoinSide(other=StoreView("s"), joiner=pair, mine_optional=True, theirs_optional=True).bind(node).process
+    process = TableJoinSide(other=StoreView("s"), joiner=pair, this_optional=True, other_optional=True).bind(node).process
     process(None, ("n", "o"), 1, ())
     process("k", ("n", "o"), 90, ())
     assert (node.dropped_count, [(row.value, row.timestamp) for row in node.rows]) == (1, [(("n-t", None), 90)])

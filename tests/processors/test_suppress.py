@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from ks_actors._errors import ProcessingFailed, SerializationError, TopologyError
 from ks_actors.dsl import BufferConfig, Consumed, Materialized, StreamsBuilder, Suppressed, TimeWindows
-from ks_actors.processors.tables._suppress import Held, Suppress, SuppressView
-from ks_actors.processors.tables._suppressed_serde import HeldSerde
+from ks_actors.processors.tables._suppress import BufferedChange, Suppress, SuppressView
+from ks_actors.processors.tables._suppressed_serde import BufferedChangeSerde
 from ks_actors.processors.tables._views import StoreView
 from ks_actors.records._windowed import Window, Windowed
 from ks_actors.serdes import LONG, STRING
@@ -31,18 +31,18 @@ class Store:
     mutable = False
 
     def __init__(self) -> None:
-        self.values: dict[Any, Held] = {}
+        self.values: dict[Any, BufferedChange] = {}
 
-    def get(self, key: Any) -> Held | None:
+    def get(self, key: Any) -> BufferedChange | None:
         return self.values.get(key)
 
-    def put(self, key: Any, value: Held | None) -> None:
+    def put(self, key: Any, value: BufferedChange | None) -> None:
         if value is None:
             self.values.pop(key, None)
         else:
             self.values[key] = value
 
-    def all_there_is(self) -> Iterator[tuple[Any, Held]]:
+    def all_there_is(self) -> Iterator[tuple[Any, BufferedChange]]:
         return iter(sorted(self.values.items(), key=lambda item: self.key_bytes(item[0])))
 
     def index(self, key: Any) -> Any:
@@ -54,7 +54,7 @@ class Store:
     def own_key(self, key: Any) -> tuple[bytes, Any]:
         return self.key_bytes(key), key
 
-    def entry_bytes(self, key: Any, value: Held) -> int:
+    def entry_bytes(self, key: Any, value: BufferedChange) -> int:
         return len(key) + len(value.new or "")
 
 
@@ -159,7 +159,7 @@ def test_a_suppressed_table_reads_as_it_was_when_it_was_last_seen() -> None:
 
 # ---- the serde
 
-SERDE = HeldSerde(STRING)
+SERDE = BufferedChangeSerde(STRING)
 write, read = SERDE.serializer("t"), SERDE.deserializer("t")
 OPTIONAL = st.none() | st.text(max_size=5)
 
@@ -171,7 +171,7 @@ OPTIONAL = st.none() | st.text(max_size=5)
 )
 def test_held_records_come_back_unchanged(row: tuple[int, Any, Any, Any, int], headers: list[Any], origin: tuple[str, int, int] | None) -> None:
     """Nulls, headers, and where it came from included."""
-    held = Held(*row, tuple(headers), origin)
+    held = BufferedChange(*row, tuple(headers), origin)
     assert read(write(held)) == held
 
 
@@ -179,12 +179,12 @@ def test_held_records_are_written_as_kafka_streams_writes_them() -> None:
     """BufferValue and buffer time, version 3: context, prior, old (or that it is the prior one), new, time."""
     header, unknown = b"\0\0\0\1" + b"\0\0\0\1h\0\0\0\1v", b"\xff" * 8 + b"\0\0\0\0" + b"\xff" * 4
     values = b"\0\0\0\1p" + b"\xff\xff\xff\xfe" + b"\0\0\0\3new" + b"\0\0\0\0\0\0\0\5"
-    held = Held(5, "p", "p", "new", 7, (("h", b"v"),))
+    held = BufferedChange(5, "p", "p", "new", 7, (("h", b"v"),))
     assert write(held) == b"\0\0\0\0\0\0\0\7" + unknown + header + values
     known = b"\0\0\0\0\0\0\0\x09" + b"\0\0\0\2in" + b"\0\0\0\3"
     assert write(held._replace(origin=("in", 3, 9))) == b"\0\0\0\0\0\0\0\7" + known + header + values
     data = b"\0\0\0\0\0\0\0\7\0\0\0\0\0\0\0\1\0\0\0\2in\0\0\0\0\xff\xff\xff\xff" + b"\xff" * 4 + b"\0\0\0\1o" + b"\xff" * 4 + b"\0\0\0\0\0\0\0\5"
-    assert read(data) == Held(5, None, "o", None, 7, (), ("in", 0, 1))
+    assert read(data) == BufferedChange(5, None, "o", None, 7, (), ("in", 0, 1))
 
 
 @pytest.mark.parametrize("data", [b"", b"\0" * 20, b"\0" * 24 + b"\0\0\0\1" + b"\0\0\0\x09x", b"\0" * 28 + b"\xff\xff\xff\xf0" * 4])
@@ -196,13 +196,13 @@ def test_bytes_that_are_no_held_record_are_refused(data: bytes) -> None:
 
 def test_the_serde_takes_the_apps_default() -> None:
     """Where the table's is not known."""
-    unknown = HeldSerde(None)
+    unknown = BufferedChangeSerde(None)
     with pytest.raises(SerializationError, match="default"):
         unknown.serializer("t")
     assert unknown.or_default(LONG).inner is LONG
     assert SERDE.or_default(LONG) is SERDE
     assert (SERDE.immutable, unknown.immutable) == (True, False)
-    assert "held" in repr(SERDE)
+    assert "buffered" in repr(SERDE)
 
 
 # ---- the DSL

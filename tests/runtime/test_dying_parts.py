@@ -164,7 +164,7 @@ class Broken:
 
 @pytest.mark.parametrize("goes_on", [True, False])
 @pytest.mark.parametrize("times", [1, 5])
-@pytest.mark.parametrize("method", ["keep", "changelog", "open", "restore", "persist_unlogged", "give_up"])
+@pytest.mark.parametrize("method", ["publish", "changelog", "open", "restore", "persist_unlogged", "give_up"])
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_state_that_cannot_be_written(guarantee: str, method: str, times: int, goes_on: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Unwritable state ends the app, or its tasks begin anew from the log, as the handler says; results are those of the guarantee."""
@@ -190,7 +190,7 @@ def test_state_that_cannot_be_written(guarantee: str, method: str, times: int, g
             with suppress(StateFull):
                 await harness.restart()
         await harness.kit.clock.advance(60)
-        if goes_on or method == "keep":
+        if goes_on or method == "publish":
             assert harness.app.state is InstanceState.RUNNING
         elif method != "persist_unlogged":
             assert "there is no room" in str(await harness.ended(1000))

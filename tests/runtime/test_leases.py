@@ -42,7 +42,7 @@ def ready(tasks: Sequence[Any], *, drained: Sequence[Any] = ()) -> ReadyTasks:
     clocks: Any = SimpleNamespace(wall_time=lambda: 0, steady_time=lambda: 0.0)
     found = ReadyTasks(clocks, lambda each: each in drained, None, slice_ms=SLICE_MS)
     for each in tasks:
-        found.look(each)
+        found.update(each)
     return found
 
 
@@ -96,14 +96,14 @@ def test_a_task_that_comes_back_untouched_has_waited_all_the_time() -> None:
     clocks: Any = SimpleNamespace(wall_time=lambda: 0, steady_time=lambda: now * 1_000)
     schedule = ReadyTasks(clocks, lambda _: False, None, slice_ms=SLICE_MS)
     done, untouched, later = task(0, 0.3), task(1, 0.1), task(2, 0.2)
-    schedule.look(done)
-    schedule.look(untouched)
+    schedule.update(done)
+    schedule.update(untouched)
     assert schedule.pick() == ((done, untouched), False)
     now = 0.2
-    schedule.look(later)
+    schedule.update(later)
     schedule.had_turn([done.id])
-    schedule.look(done)
-    schedule.look(untouched)
+    schedule.update(done)
+    schedule.update(untouched)
     assert schedule.pick() == ((untouched, done, later), False)
 
 

@@ -41,7 +41,7 @@ def fits(manager: TaskManager, task: Task) -> bool:
 def checked(manager: TaskManager) -> None:
     """Give out work, and compare the known ready tasks with all tasks, asked one by one."""
     dispatch(manager)
-    manager._look(manager._ready.due())
+    manager._update_ready(manager._ready.due())
     # A task of which a call has just ended is about to be looked at.
     known = manager._tasks.keys() - manager._woken
     assert known & set(manager._ready.ids) == {task_id for task_id in known if fits(manager, manager._tasks[task_id])}
@@ -236,7 +236,7 @@ def test_a_commit_behind_each_slice_does_not_take_a_task_its_turn() -> None:
     ready = ReadyTasks(clocks, lambda task: draining and task.id == few.id, None, slice_ms=5)
     turns: list[int] = []
     for each in tasks.values():
-        ready.look(each)
+        ready.update(each)
     while len(turns) < 100:
         picked = ready.pick()
         assert picked is not None
@@ -244,9 +244,9 @@ def test_a_commit_behind_each_slice_does_not_take_a_task_its_turn() -> None:
         turns.append(task.id.partition)
         now += 0.005
         ready.had_turn((task.id,))
-        ready.look(task)
+        ready.update(task)
         draining = True
-        ready.look(few)
+        ready.update(few)
         draining = False
-        ready.look(few)
+        ready.update(few)
     assert turns.count(1) >= 4

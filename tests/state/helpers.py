@@ -135,7 +135,7 @@ class Task:
         token = self.stores.freeze()
         records = self.log(token)
         self.accept(records)
-        self.stores.keep(token, self.ends())
+        self.stores.publish(token, self.ends())
         return records
 
     def accept(self, records: Mapping[str, list[Record]]) -> None:

@@ -61,7 +61,7 @@ def worker(directory: Path) -> None:
         ends = {name: (commit + 1) * PER_COMMIT for name, _ in stores.changelog(token)}
         stores.persist_unlogged(token)
         say(commit)
-        stores.keep(token, ends)
+        stores.publish(token, ends)
         if stores.wants_flush(False):
             for _ in stores.flush_steps():
                 pass
@@ -82,7 +82,7 @@ def fill(directory: Path) -> None:
                 unlogged.put(f"{number}-{commit * 7919 % 10007}", number)
             token = stores.freeze()
             stores.persist_unlogged(token)
-            stores.keep(token, {})
+            stores.publish(token, {})
     except Exception as error:  # noqa: BLE001 - the parent looks at it
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         say(type(error).__name__, error)

@@ -258,7 +258,7 @@ def test_a_store_without_changelog(make: Callable[..., Task]) -> None:
         task["c"].put(b"a", b"1")
     token = task.stores.freeze()
     task.stores.persist_unlogged(token)
-    task.stores.keep(token, {})
+    task.stores.publish(token, {})
     assert task["c"].commits == [{}]
 
 

@@ -221,7 +221,7 @@ def test_puts_after_the_freeze_are_of_the_next_transaction(make: MakeTask, value
     task.store.put("c", three)
     assert sorted(key for key, _, _ in task.log(token)["s"]) == [b"a", b"b"]
     assert {value for _, value, _ in task.log(token)["s"]} == {serde.serializer("")(one)}
-    task.stores.keep(token, {"s": 2})
+    task.stores.publish(token, {"s": 2})
     task.stores.drop()
     assert list(task.store.all()) == [("a", one), ("b", one)]
 
@@ -260,7 +260,7 @@ def test_mutable_values_do_not_leak(make: MakeTask) -> None:
     task.store.put("a", again)
     again.append(3)
     assert task.log(token) == {"s": [(b"a", b"[1]", 0)]}
-    task.stores.keep(token, {"s": 1})
+    task.stores.publish(token, {"s": 1})
     assert task.store.get("a") == [1, 2]
     task.stores.drop()
     assert task.store.get("a") == [1]

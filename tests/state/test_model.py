@@ -106,9 +106,9 @@ class StoresAgainstDicts(RuleBasedStateMachine):
         elif self.changelog is not None:
             self.log_one_store()
         else:
-            self.keep()
+            self.publish()
         if stage == "whole" and self.token is not None:
-            self.keep()
+            self.publish()
 
     @rule(idle=st.booleans(), steps=st.integers(0, 8))
     def flush(self, idle: bool, steps: int) -> None:
@@ -223,11 +223,11 @@ class StoresAgainstDicts(RuleBasedStateMachine):
             name, batch = found
             self.records.setdefault(name, []).extend(zip(batch.keys, batch.values, batch.timestamps, strict=True))
 
-    def keep(self) -> None:
+    def publish(self) -> None:
         while self.changelog is not None:
             self.log_one_store()
         self.task.accept(self.records)
-        self.task.stores.keep(self.token, self.task.ends())
+        self.task.stores.publish(self.token, self.task.ends())
         self.committed, self.frozen, self.token = self.frozen, None, None
 
     def drop(self) -> None:

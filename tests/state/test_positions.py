@@ -27,7 +27,7 @@ def commit(task: Task, position: dict[tuple[str, int], int], **puts: int) -> lis
     batches = [batch for _, batch in task.stores.changelog(token)]
     task.logs["s"] += [(b"k", b"v", 0)] * sum(map(len, batches))
     task.stores.persist_unlogged(token)
-    task.stores.keep(token, task.ends())
+    task.stores.publish(token, task.ends())
     return [header for batch in batches for header in batch.headers or [()] * len(batch)]
 
 
@@ -95,7 +95,7 @@ def test_a_flush_keeps_rows_that_a_commit_has_persisted(tmp_path: Path, outcome:
     token = task.stores.freeze(SECOND)
     task.stores.persist_unlogged(token)
     if outcome == "committed":
-        task.stores.keep(token, {})
+        task.stores.publish(token, {})
     elif outcome == "dropped":
         task.stores.drop()
     assert list(steps)
@@ -131,7 +131,7 @@ def test_the_last_record_of_a_commit_tells_the_position(tmp_path: Path) -> None:
         stores.store("s").put(f"k{number}", number)
     token = stores.freeze(FIRST)
     batches = [batch for _, batch in stores.changelog(token)]
-    stores.keep(token, {"s": 1500})
+    stores.publish(token, {"s": 1500})
     assert [batch.headers is None for batch in batches] == [True, False]
     assert batches[-1].headers is not None
     assert batches[-1].headers == [()] * 499 + [(("v", b"\0"), ("c", pack(FIRST)))]
@@ -179,7 +179,7 @@ def test_position_files_are_taken_over(tmp_path: Path, logged: bool) -> None:
         token = task.stores.freeze()
         list(task.stores.changelog(token))
         task.stores.persist_unlogged(token)
-        task.stores.keep(token, {"s": 1} if logged else {})
+        task.stores.publish(token, {"s": 1} if logged else {})
         task.stores.close(clean=True)
         file.write_text("0\n1\nin 3 7\n" if expected == {} else "0\n1\nin 3 99\n")
         task.stores = task.make()

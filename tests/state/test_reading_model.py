@@ -153,7 +153,7 @@ class ReadersAgainstDicts(RuleBasedStateMachine):
             if not whole:
                 return
         self.task.accept(self.records)
-        stores.keep(self.token, self.task.ends())
+        stores.publish(self.token, self.task.ends())
         self.token, self.committed = None, self.frozen
 
     def flush(self, idle: bool, steps: int) -> None:

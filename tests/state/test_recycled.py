@@ -52,7 +52,7 @@ class Pair:
         """Let the other one be active: uncommitted changes are void."""
         self.active.stores.drop()
         self.pending = {}
-        for _ in self.active.stores.settle_steps():
+        for _ in self.active.stores.compact_steps():
             pass
         self.standby.restore()
         self.active, self.standby = self.standby, self.active

@@ -133,9 +133,9 @@ class SessionsAgainstADict(RuleBasedStateMachine):
         elif self.changelog is not None:
             self.log_one_slice()
         else:
-            self.keep()
+            self.publish()
         if stage == "whole" and self.token is not None:
-            self.keep()
+            self.publish()
 
     @rule(idle=st.booleans(), steps=st.integers(0, 8))
     def flush(self, idle: bool, steps: int) -> None:
@@ -213,11 +213,11 @@ class SessionsAgainstADict(RuleBasedStateMachine):
             name, batch = found
             self.records.setdefault(name, []).extend(zip(batch.keys, batch.values, batch.timestamps, strict=True))
 
-    def keep(self) -> None:
+    def publish(self) -> None:
         while self.changelog is not None:
             self.log_one_slice()
         self.task.accept(self.records)
-        self.task.stores.keep(self.token, self.task.ends())
+        self.task.stores.publish(self.token, self.task.ends())
         self.committed, self.frozen, self.token = self.frozen, None, None
 
 

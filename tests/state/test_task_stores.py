@@ -43,14 +43,14 @@ def test_one_commit_at_a_time(make: MakeTask) -> None:
     token = task.stores.freeze()
     with pytest.raises(IllegalTransition, match="Token 1"):
         task.stores.freeze()
-    task.stores.keep(token, {})
-    for call in (lambda: task.stores.keep(token, {}), lambda: task.stores.persist_unlogged(token), lambda: list(task.stores.changelog(token))):
+    task.stores.publish(token, {})
+    for call in (lambda: task.stores.publish(token, {}), lambda: task.stores.persist_unlogged(token), lambda: list(task.stores.changelog(token))):
         with pytest.raises(IllegalTransition, match="nothing"):
             call()
     dropped = task.stores.freeze()
     task.stores.drop()
     with pytest.raises(IllegalTransition, match="Token 2"):
-        task.stores.keep(dropped, {})
+        task.stores.publish(dropped, {})
 
 
 def test_nothing_needs_to_be_restored_after_a_clean_close(on_disk: MakeTask) -> None:
@@ -280,7 +280,7 @@ def test_stores_without_changelog_survive(on_disk: MakeTask) -> None:
     task.store.put("c", 1)
     assert list(task.log(token)) == ["l"]
     task.stores.persist_unlogged(token)
-    task.stores.keep(token, {"l": 2})
+    task.stores.publish(token, {"l": 2})
     task.reopen(clean=False)
     assert (list(task.store.all()), len(list(task["w"].all())), list(task["l"].all())) == ([("a", 1)], 2, [])
     task.store.put("d", 1)
@@ -296,7 +296,7 @@ def test_nothing_to_persist(make: MakeTask) -> None:
     task = make(key_value())
     token = task.stores.freeze()
     task.stores.persist_unlogged(token)
-    task.stores.keep(token, {})
+    task.stores.publish(token, {})
     assert not task.stores.wants_flush(False)
 
 
@@ -335,10 +335,10 @@ def test_memory_alone_can_want_a_flush(make: MakeTask) -> None:
     for number in range(60_000):
         task.store.put(str(number), number)
     task.commit()
-    assert task.store.unsettled() > 50_000
+    assert task.store.uncompacted() > 50_000
     assert task.stores.wants_flush(False)
     task.flush()
-    assert task.store.unsettled() == 0
+    assert task.store.uncompacted() == 0
     assert not task.stores.wants_flush(False)
     assert task.stores.next_offset("s") == 60_000
 
@@ -360,7 +360,7 @@ def test_memory_is_bounded(on_disk: MakeTask) -> None:
     task.store.put("0001", -1)
     for step, _ in enumerate(task.stores.flush_steps()):
         if step == 0:
-            task.stores.keep(token, {"s": 1001})
+            task.stores.publish(token, {"s": 1001})
     assert (task.store.get("0000"), task.store.get("0001")) == (-1, -1)
 
 
@@ -609,7 +609,7 @@ def test_a_task_without_number_has_partition_zero(tmp_path: Path, caplog: pytest
     with caplog.at_level(logging.WARNING):
         stores.open()
     token = stores.freeze()
-    stores.keep(token, {"s": 4})
+    stores.publish(token, {"s": 4})
     stores.close(clean=True)
     assert read_checkpoint(tmp_path) == {("s", 0): 4}
 

@@ -116,13 +116,13 @@ class VersionsAgainstLists(RuleBasedStateMachine):
             self.token = self.task.stores.freeze()
             self.frozen = self.open
         else:
-            self.keep()
+            self.publish()
         if stage == "whole" and self.token is not None:
-            self.keep()
+            self.publish()
 
-    def keep(self) -> None:
+    def publish(self) -> None:
         self.task.accept(self.task.log(self.token))
-        self.task.stores.keep(self.token, self.task.ends())
+        self.task.stores.publish(self.token, self.task.ends())
         self.committed, self.frozen, self.token = self.frozen, None, None
 
     @rule(idle=st.booleans(), steps=st.integers(0, 8))

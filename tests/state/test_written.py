@@ -62,7 +62,7 @@ def test_written_bytes_equal_those_of_columns(kind: str, key: Any, value: Any, p
     written, plain = frozen(task, token, written=True), frozen(task, token, written=False)
     assert [type(batch) for batch in written] == [EncodedBatch]
     assert columns(written) == columns(plain)
-    task.stores.keep(token, {"s": MANY})
+    task.stores.publish(token, {"s": MANY})
     task.close()
 
 
@@ -193,7 +193,7 @@ def test_the_last_slice_has_columns_when_its_last_record_is_marked(count: int, t
     marked = list(store.changelog(batch_bytes=1 << 20, marked=True))
     assert [type(batch) is EncodedBatch for batch in marked] == [True] * (count // SLICE) + [False]
     assert columns(marked) == columns(list(store.changelog()))
-    task.stores.keep(token, {"s": count})
+    task.stores.publish(token, {"s": count})
     task.close()
 
 

@@ -227,7 +227,7 @@ class TaskRun:
         else:
             # Another task writes the same letters.
             self._letters.clear()
-        stores.keep(stores.freeze(), {})
+        stores.publish(stores.freeze(), {})
         task.close()
         setup.global_stores = {name: stores.store(name) for name in stores.names}
 
@@ -326,7 +326,7 @@ class TaskRun:
         for name, batch in stores.changelog(token):
             self._changed[name] = self._changed.get(name, 0) + len(batch)
         stores.persist_unlogged(token)
-        stores.keep(token, {name: self._changed.get(name, 0) for name in stores.logged})
+        stores.publish(token, {name: self._changed.get(name, 0) for name in stores.logged})
         # All steps at once: nothing else runs on this loop.
         if stores.wants_flush(idle=False):
             for _ in stores.flush_steps():

@@ -15,7 +15,7 @@ from ks_actors.processors.joins import (
     StreamTableJoin,
     WaitingKeySerde,
 )
-from ks_actors.processors.tables import HeldSerde
+from ks_actors.processors.tables import BufferedChangeSerde
 from ks_actors.topology import StoreKind, StoreSpec
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def stream_asof_join(
             name=f"{base}-this-store",
             kind=StoreKind.KEY_VALUE,
             key=WaitingKeySerde(key),
-            value=HeldSerde(options.value or this.value),
+            value=BufferedChangeSerde(options.value or this.value),
             type=options.store_type,
             logging=options.logging,
             changelog_configs=dict(options.changelog_configs),

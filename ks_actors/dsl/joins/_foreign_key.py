@@ -110,12 +110,12 @@ def foreign_key_join(
         subscriptions,
         stores=(store,),
     )
-    theirs = other.view()
+    right_view = other.view()
     answered = graph.add_processor(
         named("-subscription-join-foreign", _PROCESSOR),
-        SubscriptionJoin(view=theirs),
+        SubscriptionJoin(view=right_view),
         received,
-        connected=theirs.stores,
+        connected=right_view.stores,
     )
     changed = graph.add_processor(
         named("-foreign-join-subscription", _PROCESSOR),
@@ -142,11 +142,11 @@ def foreign_key_join(
     )
     sources = this.sources | {responses.name}
     graph.copartition(sources)
-    mine = this.view()
+    left_view = this.view()
     resolved = graph.add_processor(
         named("-subscription-response-resolver", _RESOLVER),
         ResponseJoin(
-            view=mine,
+            view=left_view,
             joiner=joiner,
             extractor=foreign_key,
             keyed=keyed,
@@ -156,7 +156,7 @@ def foreign_key_join(
             left=left,
         ),
         responses,
-        connected=mine.stores,
+        connected=left_view.stores,
     )
     result = named("-result", _OUTPUT)
     spec, stored = key_value_store(graph, materialized, _OUTPUT, key=this.key, value=None)

@@ -10,7 +10,7 @@ from ks_actors.dsl._options import Joined
 from ks_actors.dsl.graph import named_or_behind
 from ks_actors.processors.api import check_function, check_options
 from ks_actors.processors.joins import BufferedStreamTableJoin, StreamTableJoin, WaitingKeySerde
-from ks_actors.processors.tables import HeldSerde
+from ks_actors.processors.tables import BufferedChangeSerde
 from ks_actors.topology import StoreKind, StoreSpec
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _buffer(name: str, key: Any, value: Any) -> StoreSpec:
         name=f"{name}-Buffer",
         kind=StoreKind.KEY_VALUE,
         key=WaitingKeySerde(key),
-        value=HeldSerde(value),
+        value=BufferedChangeSerde(value),
         type="rocksdb",
     )
 

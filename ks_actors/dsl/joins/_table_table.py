@@ -71,12 +71,12 @@ def table_table_join(
     if outer:
         other.send_old(force=True)
 
-    def reversed_joiner(theirs: Any, mine: Any) -> Any:
-        return joiner(mine, theirs)
+    def reversed_joiner(other: Any, this: Any) -> Any:
+        return joiner(this, other)
 
-    this_side = JoinSideLogic(this, other, joiner, mine_optional=outer, theirs_optional=left)
+    this_side = JoinSideLogic(this, other, joiner, this_optional=outer, other_optional=left)
     other_side = JoinSideLogic(
-        other, this, reversed_joiner, mine_optional=left, theirs_optional=outer
+        other, this, reversed_joiner, this_optional=left, other_optional=outer
     )
     this_name = graph.suffixed_or(name, "-join-this", _THIS)
     other_name = graph.suffixed_or(name, "-join-other", _OTHER)

@@ -86,7 +86,7 @@ class StreamCount(Inline):
 
         def process_batch(batch: Batch) -> None:
             keys, values, times = batch.keys, batch.values, batch.timestamps
-            holes: list[int] = []
+            left_out: list[int] = []
             changes: list[Any] = []
             timestamps: list[int] = []
             done = dropped = 0
@@ -105,21 +105,21 @@ class StreamCount(Inline):
                     keys[done:stop],
                     values[done:stop],
                     times[done:stop],
-                    holes,
+                    left_out,
                     changes,
                     timestamps,
                 )
                 done = stop
             if dropped:
                 context.dropped(dropped)
-            forward_rest(forward_batch, batch, holes, changes, timestamps)
+            forward_rest(forward_batch, batch, left_out, changes, timestamps)
 
         def one_by_one(
             batch: Batch,
             keys: list[Any],
             values: list[Any],
             times: list[int],
-            holes: list[int],
+            left_out: list[int],
             changes: list[Any],
             timestamps: list[int],
         ) -> int:
@@ -129,7 +129,7 @@ class StreamCount(Inline):
             for key, value, timestamp in zip(keys, values, times, strict=True):
                 if key is None or value is None:
                     dropped += 1
-                    holes.append(len(changes) + len(holes))
+                    left_out.append(len(changes) + len(left_out))
                     continue
                 try:
                     entry = get(key)
@@ -143,9 +143,9 @@ class StreamCount(Inline):
                     count = before + 1
                     put(key, (count, latest))
                 except Exception as error:  # noqa: BLE001 - the handler decides
-                    index = len(changes) + len(holes)
+                    index = len(changes) + len(left_out)
                     failed(context, batch, index, error)
-                    holes.append(index)
+                    left_out.append(index)
                     continue
                 add((count, before) if send_old else (count, None))
                 add_timestamp(latest)
@@ -229,7 +229,7 @@ class StreamAggregate(Inline):
         kept = as_before if send_old and store.mutable else None
 
         def process_batch(batch: Batch) -> None:
-            holes: list[int] = []
+            left_out: list[int] = []
             changes: list[Any] = []
             timestamps: list[int] = []
             dropped = 0
@@ -238,7 +238,7 @@ class StreamAggregate(Inline):
             ):
                 if key is None or value is None:
                     dropped += 1
-                    holes.append(len(changes) + len(holes))
+                    left_out.append(len(changes) + len(left_out))
                     continue
                 try:
                     entry = get(key)
@@ -258,14 +258,14 @@ class StreamAggregate(Inline):
                         new = aggregator(old, value)
                     put(key, None if new is None else (new, latest))
                 except Exception as error:  # noqa: BLE001 - the handler decides
-                    index = len(changes) + len(holes)
+                    index = len(changes) + len(left_out)
                     failed(context, batch, index, error)
-                    holes.append(index)
+                    left_out.append(index)
                     continue
                 changes.append((new, before if send_old else None))
                 timestamps.append(latest)
             if dropped:
                 context.dropped(dropped)
-            forward_rest(forward_batch, batch, holes, changes, timestamps)
+            forward_rest(forward_batch, batch, left_out, changes, timestamps)
 
         return process_batch

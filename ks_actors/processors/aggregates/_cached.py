@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ks_actors.processors.api import (
         Cache,
-        HeldRows,
+        CachedRows,
         KeyValueForOperators,
         NodeContext,
         Process,
@@ -74,7 +74,7 @@ def cached_count(context: NodeContext, name: str, cache: Cache) -> Bound:
             return
         if batch.headers is not None or rows.headers:
             rows.note_headers(batch.keys, batch.headers or repeat(()))
-        cache.settle(len(batch))
+        cache.send_excess(len(batch))
 
     return Bound(process, process_batch)
 
@@ -94,7 +94,7 @@ def held_counts(cache: Cache) -> ProcessBatch:
         exhaust(map(rows.olds.setdefault, batch.keys, olds))
         if batch.headers is not None or rows.headers:
             rows.note_headers(batch.keys, batch.headers or repeat(()))
-        cache.settle(len(batch))
+        cache.send_excess(len(batch))
 
     return hold
 
@@ -104,7 +104,7 @@ exhaust: Callable[[Iterable[Any]], Any] = deque(maxlen=0).extend
 
 
 def hold_counted(
-    rows: HeldRows,
+    rows: CachedRows,
     counts: dict[Any, int],
     found: Sequence[tuple[int, int] | None],
     times: Iterable[int],
@@ -264,7 +264,7 @@ def _hold_folded(
     olds.update(fresh)
     if batch.headers is not None or rows.headers:
         rows.note_headers(batch.keys, batch.headers or repeat(()))
-    cache.settle(len(batch))
+    cache.send_excess(len(batch))
 
 
 def cached_rows(context: NodeContext, store: KeyValueForOperators, cache: Cache) -> Bound:
@@ -287,7 +287,7 @@ def cached_rows(context: NodeContext, store: KeyValueForOperators, cache: Cache)
         return Bound(process, singly)
 
     def process_batch(batch: Batch) -> None:
-        held = cache.rows().olds
+        olds = cache.rows().olds
         try:
             latest = {
                 key: (None if value is None else store.admit(key, value), timestamp)
@@ -296,7 +296,7 @@ def cached_rows(context: NodeContext, store: KeyValueForOperators, cache: Cache)
                 )
             }
             deque(map(store.check_key, latest), maxlen=0)
-            firsts = {key: (get(key) or _NO_ENTRY)[0] for key in latest if key not in held}
+            firsts = {key: (get(key) or _NO_ENTRY)[0] for key in latest if key not in olds}
         except Exception:  # noqa: BLE001 - a bad key: it is found record by record
             singly(batch)
             return
@@ -329,7 +329,7 @@ def one_at_a_time(context: NodeContext, cache: Cache, process: Process) -> Proce
                 process(key, value, timestamp, header)
             except Exception as error:  # noqa: BLE001 - the handler decides
                 failed(context, batch, index, error)
-        cache.settle()
+        cache.send_excess()
 
     return process_batch
 

@@ -143,7 +143,7 @@ def _batch_form(
         for start, rows in folded.items():
             _hold(store, cache, Window(start, start + size), rows, firsts[start])
         _note_headers(cache, batch, starts, size)
-        cache.settle(updates)
+        cache.send_excess(updates)
 
     return process_batch
 
@@ -169,13 +169,13 @@ def held_window_counts(cache: Cache) -> HoldCounts:
 
     def hold(
         batch: Batch,
-        holes: Sequence[int],
+        left_out: Sequence[int],
         windows: list[Window],
         changes: list[tuple[int, int]],
         times: list[int],
     ) -> None:
-        if holes:
-            gone = set(holes)
+        if left_out:
+            gone = set(left_out)
             batch = batch.select([index not in gone for index in range(len(batch))])
         cache.came(batch)
         at = 0
@@ -192,7 +192,7 @@ def held_window_counts(cache: Cache) -> HoldCounts:
                     keys, repeat(()) if batch.headers is None else batch.headers[at:stop]
                 )
             at = stop
-        cache.settle(len(batch))
+        cache.send_excess(len(batch))
 
     return hold
 

@@ -111,8 +111,8 @@ class TableAggregate(Inline):
 
         if cache is None:
             return Bound(process)
-        process_held, forward = _held(process, cache)
-        return Bound(process_held)
+        process_cached, forward = _cached(process, cache)
+        return Bound(process_cached)
 
 
 @final
@@ -166,8 +166,8 @@ class TableReduce(Inline):
 
         if cache is None:
             return Bound(process)
-        process_held, forward = _held(process, cache)
-        return Bound(process_held)
+        process_cached, forward = _cached(process, cache)
+        return Bound(process_cached)
 
 
 def _demand_key(context: NodeContext, key: Any) -> None:
@@ -180,14 +180,14 @@ def _demand_key(context: NodeContext, key: Any) -> None:
         )
 
 
-def _held(process: Process, cache: Cache) -> tuple[Process, Process]:
+def _cached(process: Process, cache: Cache) -> tuple[Process, Process]:
     """Return `process` and its forward function for cached updates.
 
     A delete then has the timestamp of its change.
     """
     time = -1
 
-    def process_held(key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
+    def process_cached(key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
         nonlocal time
         time = timestamp
         process(key, change, timestamp, headers)
@@ -195,4 +195,4 @@ def _held(process: Process, cache: Cache) -> tuple[Process, Process]:
     def hold(key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
         cache.hold(key, change, time if change[0] is None else timestamp, headers)
 
-    return process_held, hold
+    return process_cached, hold

@@ -126,7 +126,7 @@ def _tumbling_count_batch_form(
 
     def process_batch(batch: Batch) -> None:
         keys, timestamps = batch.keys, batch.timestamps
-        holes: list[int] = []
+        left_out: list[int] = []
         found: list[Window] = []
         changes: list[Any] = []
         latest: list[int] = []
@@ -139,12 +139,14 @@ def _tumbling_count_batch_form(
                     windows, keys, timestamps, done, out, (clock.time, aggregation.grace_ms, size)
                 )
                 stop = min(done + _NEAR, count)
-            one_by_one(batch, range(done, stop), holes, found, changes, latest)
+            one_by_one(batch, range(done, stop), left_out, found, changes, latest)
             done = stop
         if hold is None:
-            forward_rest(forward_batch, batch, holes, changes, latest, _keys(batch, holes, found))
+            forward_rest(
+                forward_batch, batch, left_out, changes, latest, _keys(batch, left_out, found)
+            )
         else:
-            hold(batch, holes, found, changes, latest)
+            hold(batch, left_out, found, changes, latest)
 
     return process_batch
 
@@ -163,7 +165,7 @@ def _tumbling_counts(  # noqa: PLR0915 - one flat loop: calls would cost more th
     def one_by_one(
         batch: Batch,
         places: range,
-        holes: list[int],
+        left_out: list[int],
         found: list[Window],
         changes: list[Any],
         timestamps: list[int],
@@ -183,7 +185,7 @@ def _tumbling_counts(  # noqa: PLR0915 - one flat loop: calls would cost more th
         ):
             if key is None:
                 dropped += 1
-                holes.append(len(found) + len(holes))
+                left_out.append(len(found) + len(left_out))
                 continue
             if timestamp > now:
                 now = timestamp
@@ -194,7 +196,7 @@ def _tumbling_counts(  # noqa: PLR0915 - one flat loop: calls would cost more th
                 window = windows.get(start) or _window(windows, start, size)
             if end <= closed:
                 dropped += 1
-                holes.append(len(found) + len(holes))
+                left_out.append(len(found) + len(left_out))
                 continue
             try:
                 entry = get(key, start)
@@ -208,9 +210,9 @@ def _tumbling_counts(  # noqa: PLR0915 - one flat loop: calls would cost more th
                 put(key, start, (count, latest))
             except Exception as error:  # noqa: BLE001 - the handler decides
                 clock.time = now
-                index = len(found) + len(holes)
+                index = len(found) + len(left_out)
                 failed(context, batch, index, error)
-                holes.append(index)
+                left_out.append(index)
                 continue
             add_window(window)
             add_change((count, before) if send_old else (count, None))
@@ -236,7 +238,7 @@ def _tumbling_batch_form(
     windows: dict[int, Window] = {}
 
     def process_batch(batch: Batch) -> None:
-        holes: list[int] = []
+        left_out: list[int] = []
         keys: list[Any] = []
         changes: list[Any] = []
         timestamps: list[int] = []
@@ -253,7 +255,7 @@ def _tumbling_batch_form(
                 window = windows.get(start) or _window(windows, start, size)
             if key is None or end <= clock.time - grace:
                 dropped += 1
-                holes.append(len(keys) + len(holes))
+                left_out.append(len(keys) + len(left_out))
                 continue
             try:
                 entry = get(key, start)
@@ -261,16 +263,16 @@ def _tumbling_batch_form(
                 latest = timestamp if entry is None or entry[1] < timestamp else entry[1]
                 put(key, start, None if new is None else (new, latest))
             except Exception as error:  # noqa: BLE001 - the handler decides
-                index = len(keys) + len(holes)
+                index = len(keys) + len(left_out)
                 failed(context, batch, index, error)
-                holes.append(index)
+                left_out.append(index)
                 continue
             keys.append(_new(Windowed, (key, window)))
             changes.append((new, old if send_old else None))
             timestamps.append(latest)
         if dropped:
             context.dropped(dropped)
-        forward_rest(forward_batch, batch, holes, changes, timestamps, keys)
+        forward_rest(forward_batch, batch, left_out, changes, timestamps, keys)
 
     return process_batch
 
@@ -327,11 +329,11 @@ def _hopping_batch_form(
     return process_batch
 
 
-def _keys(batch: Batch, holes: list[int], windows: list[Window]) -> list[Any]:
+def _keys(batch: Batch, left_out: list[int], windows: list[Window]) -> list[Any]:
     """Return the windowed keys of the remaining records, all in C."""
     keys: Iterable[Any] = batch.keys
-    if holes:
-        left = set(holes)
+    if left_out:
+        left = set(left_out)
         keys = (key for index, key in enumerate(keys) if index not in left)
     if HAS_KERNEL:
         return kernel.windowed(Windowed, keys if type(keys) is list else list(keys), windows)

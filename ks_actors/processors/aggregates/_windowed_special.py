@@ -177,7 +177,7 @@ class UnlimitedAggregate(Inline):
             return Bound(process)
         hold, kept = cache.hold, cache.before
 
-        def process_held(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        def process_cached(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if key is None:
                 context.dropped()
                 return
@@ -191,4 +191,4 @@ class UnlimitedAggregate(Inline):
             put(key, start, None if new is None else (new, latest))
             hold(windowed, (new, old), timestamp if new is None else latest, headers)
 
-        return Bound(process_held)
+        return Bound(process_cached)

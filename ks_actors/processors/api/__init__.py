@@ -31,7 +31,7 @@ from ks_actors.processors.api._async_options import (
     is_async,
     options_of,
 )
-from ks_actors.processors.api._closing import forward_closed, held_back, unreadable
+from ks_actors.processors.api._closing import buffered_records, forward_closed, unreadable
 from ks_actors.processors.api._idle import IdleNode
 from ks_actors.processors.api._operator import (
     AsyncBound,
@@ -60,7 +60,7 @@ from ks_actors.processors.api._stores import (
     WindowsForOperators,
 )
 from ks_actors.processors.api._stream_clock import Clock, keep
-from ks_actors.processors.api._update_cache import Cache, Gone, HeldRows
+from ks_actors.processors.api._update_cache import Cache, CachedRows, Gone
 from ks_actors.processors.api._wrapped_operator import WrappedOperator, checked, wrapped_node
 from ks_actors.processors.api._wrapper import (
     AsyncProcess,
@@ -80,6 +80,7 @@ __all__ = [
     "Bound",
     "BufferForOperators",
     "Cache",
+    "CachedRows",
     "Clock",
     "Context",
     "CountUp",
@@ -88,7 +89,6 @@ __all__ = [
     "FixedKeyProcessorContext",
     "FixedKeyRecord",
     "Gone",
-    "HeldRows",
     "IdleNode",
     "JoinWindowsForOperators",
     "KeyValueForOperators",
@@ -114,6 +114,7 @@ __all__ = [
     "WrappedNode",
     "WrappedOperator",
     "async_options",
+    "buffered_records",
     "call_time",
     "check_configs",
     "check_flag",
@@ -127,7 +128,6 @@ __all__ = [
     "check_whole",
     "checked",
     "forward_closed",
-    "held_back",
     "is_async",
     "keep",
     "never_alone",

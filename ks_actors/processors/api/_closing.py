@@ -55,7 +55,7 @@ def forward_closed(
         origins.back(here)
 
 
-def held_back(
+def buffered_records(
     context: NodeContext,
     origins: Origins,
     store: BufferForOperators,

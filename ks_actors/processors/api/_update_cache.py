@@ -20,7 +20,7 @@ class Gone(NamedTuple):
     timestamp: int
 
 
-class HeldRows:
+class CachedRows:
     """Rows that have been updated since they were last sent, by first update.
 
     Of a windowed table they are the rows of one window. `olds` has the last sent value of each
@@ -62,7 +62,7 @@ class Cache(Protocol):
     An operator writes its store at once and gives its updates to `hold` instead of forwarding them,
     always with the row's value before (None: there was no row). The old value of a cached row
     remains the last sent one. If keys are `plain`, an operator may work on many rows at a time: it
-    gets them from `rows`, adds to them itself, and calls `settle` at the end.
+    gets them from `rows`, adds to them itself, and calls `send_excess` at the end.
     """
 
     @property
@@ -121,10 +121,10 @@ class Cache(Protocol):
         """
         ...
 
-    def rows(self, window: Window | None = None) -> HeldRows:
-        """Return the rows, or those of a window; add to them before calling `settle`, not after."""
+    def rows(self, window: Window | None = None) -> CachedRows:
+        """Return the rows, or those of a window; add to them only before you call `send_excess`."""
         ...
 
-    def settle(self, updates: int = 0) -> None:
+    def send_excess(self, updates: int = 0) -> None:
         """Count `updates` updates, besides those of `hold`, and forward the excess."""
         ...

@@ -28,23 +28,23 @@ class OpenDeletes:
     They are those of left rows that no longer subscribe, while the response is under way, and those
     for which a response without a row was dropped. Responses of different right partitions come in
     any order: that to a new row may overtake that to the deleted row. A row that has changed since
-    its subscription gets another response, which settles the key.
+    its subscription gets another response, which resolves the key.
 
     The committed progress says whether there were such keys. After a restart they are unknown, and
     any key may be one: results without a row are deleted again, which is needless for most.
     """
 
-    __slots__ = ("_keys", "_opened", "_progress", "_settled", "_unknown", "_write")
+    __slots__ = ("_keys", "_opened", "_progress", "_resolved", "_unknown", "_write")
 
     def __init__(
         self, progress: MutableMapping[str, int], name: str, write: Callable[[Any], bytes]
     ) -> None:
         self._write: Callable[[Any], bytes] = write
         self._progress: MutableMapping[str, int] = progress
-        self._settled: str = f"{name}-settled"
+        self._resolved: str = f"{name}-settled"
         self._keys: set[bytes] = set()
         self._opened: int = int(progress.get(name, 0))
-        self._unknown: bool = self._opened > progress.get(self._settled, 0)
+        self._unknown: bool = self._opened > progress.get(self._resolved, 0)
 
     @classmethod
     def of(cls, context: NodeContext, topic: str, primary_key: Serde[Any] | None) -> OpenDeletes:
@@ -73,13 +73,13 @@ class OpenDeletes:
             self._keys.add(index)
             self._opened += 1
 
-    def settle(self, key: Any) -> bool:
+    def resolve(self, key: Any) -> bool:
         """Remove a key when its current value has a response; return whether it may be noted."""
         if self._keys:
             index = self._write(key)
             if index in self._keys:
                 self._keys.discard(index)
-                self._progress[self._settled] = self._progress.get(self._settled, 0) + 1
+                self._progress[self._resolved] = self._progress.get(self._resolved, 0) + 1
                 return True
         return self._unknown
 

@@ -78,11 +78,11 @@ class ResponseJoin(Inline):
         joiner = self.joiner
 
         def resolve(key: Any, response: SubscriptionResponse, _: bool) -> Any:
-            value_hash, theirs = _checked(response)[:2]
-            mine, found = current(key)
+            value_hash, right = _checked(response)[:2]
+            left, found = current(key)
             if value_hash != found:
                 return _STALE
-            return None if theirs is None and mine is None else joiner(mine, theirs)
+            return None if right is None and left is None else joiner(left, right)
 
         return resolve
 
@@ -93,18 +93,18 @@ class ResponseJoin(Inline):
         deletes = OpenDeletes.of(context, self.topic, self.key)
 
         def resolve(key: Any, response: SubscriptionResponse, marked: bool) -> Any:
-            value_hash, theirs, _ = _checked(response)
-            mine, found = current(key)
+            value_hash, right, _ = _checked(response)
+            left, found = current(key)
             if value_hash == found:
-                may_be_stale = deletes.settle(key)
-                if theirs is not None:
-                    return joiner(mine, theirs)
+                may_be_stale = deletes.resolve(key)
+                if right is not None:
+                    return joiner(left, right)
                 return _NEEDLESS if marked and not may_be_stale else None
-            if theirs is None and (mine is None or extract(key, mine) is None):
-                return _NEEDLESS if not deletes.settle(key) and marked else None
+            if right is None and (left is None or extract(key, left) is None):
+                return _NEEDLESS if not deletes.resolve(key) and marked else None
             if marked:
                 return _NEEDLESS
-            if theirs is None:
+            if right is None:
                 deletes.add(key)
             return _STALE
 
@@ -127,7 +127,7 @@ def _batch_form(context: NodeContext, resolve: Resolve) -> Callable[[Batch], Non
     forward_batch = context.forward_batch
 
     def process_batch(batch: Batch) -> None:
-        holes: list[int] = []
+        left_out: list[int] = []
         results: list[Any] = []
         stale = 0
         headers: Iterable[Headers] = repeat(()) if batch.headers is None else batch.headers
@@ -139,16 +139,16 @@ def _batch_form(context: NodeContext, resolve: Resolve) -> Callable[[Batch], Non
                 result = resolve(key, response, bool(header) and IF_STALE in header)
             except Exception as error:  # noqa: BLE001 - the handler decides
                 failed(context, batch, index, error)
-                holes.append(index)
+                left_out.append(index)
                 continue
             if result is _STALE or result is _NEEDLESS:
                 stale += result is _STALE
-                holes.append(index)
+                left_out.append(index)
             else:
                 results.append(result)
         if stale:
             context.dropped(stale)
-        forward_rest(forward_batch, _without_marks(batch), holes, results)
+        forward_rest(forward_batch, _without_marks(batch), left_out, results)
 
     return process_batch
 

@@ -49,7 +49,7 @@ class SubscriptionResponseSerde(Serde[SubscriptionResponse]):
         self, topic: str, *, is_key: bool = False
     ) -> Callable[[SubscriptionResponse], bytes]:
         """Return the function for `topic`, around the inner serde's."""
-        write = self._told().serializer(topic, is_key=is_key)
+        write = self._required().serializer(topic, is_key=is_key)
 
         def serialize(response: SubscriptionResponse) -> bytes:
             hash_, value, _ = response
@@ -62,7 +62,7 @@ class SubscriptionResponseSerde(Serde[SubscriptionResponse]):
         self, topic: str, *, is_key: bool = False
     ) -> Callable[[bytes], SubscriptionResponse]:
         """Return the function for `topic`, around the inner serde's."""
-        read = self._told().deserializer(topic, is_key=is_key)
+        read = self._required().deserializer(topic, is_key=is_key)
 
         def deserialize(data: bytes) -> SubscriptionResponse:
             flag = data[0] if data else 0
@@ -84,7 +84,7 @@ class SubscriptionResponseSerde(Serde[SubscriptionResponse]):
 
         return deserialize
 
-    def _told(self) -> Serde[Any]:
+    def _required(self) -> Serde[Any]:
         if self.inner is None:
             raise SerializationError(
                 "no serde is known for the values of the right table of a foreign-key join: give "

@@ -52,7 +52,7 @@ class SubscriptionReceive(Inline):
                 context.dropped()
 
         def process_batch(batch: Batch) -> None:
-            holes: list[int] = []
+            left_out: list[int] = []
             dropped = 0
             kept: list[Any] = []
             for index, (key, subscription, timestamp) in enumerate(
@@ -65,10 +65,10 @@ class SubscriptionReceive(Inline):
                     dropped += 1
                 except Exception as error:  # noqa: BLE001 - the handler decides
                     failed(context, batch, index, error)
-                holes.append(index)
+                left_out.append(index)
             if dropped:
                 context.dropped(dropped)
-            forward_rest(forward_batch, batch, holes, kept)
+            forward_rest(forward_batch, batch, left_out, kept)
 
         return Bound(process, process_batch)
 

@@ -79,7 +79,7 @@ class SubscriptionSerde(Serde[Subscription]):
 
     def serializer(self, topic: str, *, is_key: bool = False) -> Callable[[Subscription], bytes]:  # noqa: ARG002 - a value
         """Return the function for `topic`, around the inner serde's for `<topic>-pk`."""
-        write = self._told().serializer(topic + KEY_TOPIC, is_key=True)
+        write = self._required().serializer(topic + KEY_TOPIC, is_key=True)
 
         def serialize(subscription: Subscription) -> bytes:
             hash_, instruction, key, partition, _ = subscription
@@ -96,7 +96,7 @@ class SubscriptionSerde(Serde[Subscription]):
 
     def deserializer(self, topic: str, *, is_key: bool = False) -> Callable[[bytes], Subscription]:  # noqa: ARG002 - a value
         """Return the function for `topic`, around the inner serde's for `<topic>-pk`."""
-        read = self._told().deserializer(topic + KEY_TOPIC, is_key=True)
+        read = self._required().deserializer(topic + KEY_TOPIC, is_key=True)
 
         def deserialize(data: bytes) -> Subscription:
             hash_, begin, end, partition = parts(data)
@@ -109,7 +109,7 @@ class SubscriptionSerde(Serde[Subscription]):
 
         return deserialize
 
-    def _told(self) -> Serde[Any]:
+    def _required(self) -> Serde[Any]:
         if self.inner is None:
             raise SerializationError(
                 "no serde is known for the keys of the left table of a foreign-key join: give it "

@@ -2,7 +2,7 @@
 
 from ks_actors.processors.joins._as_of import KeepRecords, RecordsAsOf
 from ks_actors.processors.joins._buffered_join import BufferedStreamTableJoin, WaitingKeySerde
-from ks_actors.processors.joins._join_pair import JoinPair, Woven
+from ks_actors.processors.joins._join_pair import JoinPair, RankedBatch
 from ks_actors.processors.joins._pending_serdes import PendingKeySerde, PendingValuesSerde
 from ks_actors.processors.joins._self_join import SelfJoin
 from ks_actors.processors.joins._stream_join import JoinWindow, StreamJoinSide
@@ -16,6 +16,7 @@ __all__ = [
     "KeepRecords",
     "PendingKeySerde",
     "PendingValuesSerde",
+    "RankedBatch",
     "RecordsAsOf",
     "SelfJoin",
     "StreamJoinSide",
@@ -23,5 +24,4 @@ __all__ = [
     "TableJoinMerge",
     "TableJoinSide",
     "WaitingKeySerde",
-    "Woven",
 ]

@@ -12,9 +12,9 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 from ks_actors._errors import SerializationError, TopologyError
-from ks_actors.processors.api import Bound, held_back, unreadable
+from ks_actors.processors.api import Bound, buffered_records, unreadable
 from ks_actors.processors.stateless import Inline
-from ks_actors.processors.tables import Held
+from ks_actors.processors.tables import BufferedChange
 from ks_actors.serdes import Serde, with_default
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class _Waiting:
         self._wait(
             queue,
             WaitingKey(timestamp, key, self._sequence),
-            Held(0, None, None, value, timestamp, headers, self._origins.origin()),
+            BufferedChange(0, None, None, value, timestamp, headers, self._origins.origin()),
         )
         self._advance(timestamp)
 
@@ -121,7 +121,7 @@ class _Waiting:
         """Return the keys of the waiting records in the store."""
         queue = [
             (self._store.key_bytes(place), place)
-            for place, _ in held_back(self._context, self._origins, self._store, _key)
+            for place, _ in buffered_records(self._context, self._origins, self._store, _key)
         ]
         heapq.heapify(queue)
         # Continue after the highest number, so that no waiting record is overwritten.
@@ -130,32 +130,38 @@ class _Waiting:
         ) & _LAST_SEQUENCE
         return queue
 
-    def _wait(self, queue: list[tuple[bytes, WaitingKey]], place: WaitingKey, held: Held) -> None:
+    def _wait(
+        self, queue: list[tuple[bytes, WaitingKey]], place: WaitingKey, buffered: BufferedChange
+    ) -> None:
         self._sequence = (self._sequence + 1) & _LAST_SEQUENCE
-        self._store.put(place, held)
+        self._store.put(place, buffered)
         if self._store.mutable:
-            self._known[self._store.index(place)] = held.origin
+            self._known[self._store.index(place)] = buffered.origin
         heapq.heappush(queue, self._store.own_key(place))
 
     def _release(self, queue: list[tuple[bytes, WaitingKey]]) -> None:
         place = heapq.heappop(queue)[1]
         try:
-            held: Held = self._store.get(place)
+            buffered: BufferedChange = self._store.get(place)
         except SerializationError as error:
             unreadable(self._context, self._origins, error, place.key, place.time)
-            held = Held(0, None, None, None, place.time, ())
+            buffered = BufferedChange(0, None, None, None, place.time, ())
         self._store.put(place, None)
         known = (
-            self._known.pop(self._store.index(place), held.origin) if self._known else held.origin
+            self._known.pop(self._store.index(place), buffered.origin)
+            if self._known
+            else buffered.origin
         )
-        if held.new is None:
+        if buffered.new is None:
             return  # The record could not be read.
         here = self._origins.here()
-        self._origins.go_to(known, held.timestamp, held.headers)
+        self._origins.go_to(known, buffered.timestamp, buffered.headers)
         try:
-            self._emit(place.key, held.new, held.timestamp, held.headers)
+            self._emit(place.key, buffered.new, buffered.timestamp, buffered.headers)
         except Exception as error:  # noqa: BLE001 - the handler decides about this record
-            self._context.failed(error, place.key, held.new, held.timestamp, held.headers)
+            self._context.failed(
+                error, place.key, buffered.new, buffered.timestamp, buffered.headers
+            )
         finally:
             self._origins.back(here)
 
@@ -192,7 +198,7 @@ class WaitingKeySerde(Serde[WaitingKey]):
 
     def serializer(self, topic: str, *, is_key: bool = False) -> Callable[[WaitingKey], bytes]:
         """Return the function for `topic`, around the inner serde's."""
-        write = self._told().serializer(topic, is_key=is_key)
+        write = self._required().serializer(topic, is_key=is_key)
 
         def serialize(place: WaitingKey) -> bytes:
             return _TIME.pack(0, place[0]) + write(place[1]) + _SEQUENCE.pack(place[2])
@@ -201,7 +207,7 @@ class WaitingKeySerde(Serde[WaitingKey]):
 
     def deserializer(self, topic: str, *, is_key: bool = False) -> Callable[[bytes], WaitingKey]:
         """Return the function for `topic`, around the inner serde's."""
-        read = self._told().deserializer(topic, is_key=is_key)
+        read = self._required().deserializer(topic, is_key=is_key)
 
         def deserialize(data: bytes) -> WaitingKey:
             end = len(data) - _SEQUENCE.size
@@ -218,7 +224,7 @@ class WaitingKeySerde(Serde[WaitingKey]):
 
         return deserialize
 
-    def _told(self) -> Serde[Any]:
+    def _required(self) -> Serde[Any]:
         if self.inner is None:
             raise SerializationError(
                 "the keys of a joined stream have no serde: give Joined(key, value), or set the "

@@ -31,7 +31,7 @@ and timestamp.
 """
 
 
-class Woven(NamedTuple):
+class RankedBatch(NamedTuple):
     """Records of one side, and the place of each among those of both sides."""
 
     batch: Batch
@@ -71,7 +71,7 @@ class JoinPair:
         )
         self._late_ms: dict[bool, int] = {True: left.late_ms, False: right.late_ms}
 
-    def process(self, left: Woven, right: Woven, *, ascending: bool) -> bool:
+    def process(self, left: RankedBatch, right: RankedBatch, *, ascending: bool) -> bool:
         """Join the batches; return whether that was done.
 
         `ascending` says that the records of both come in the order of time.
@@ -119,7 +119,7 @@ class JoinPair:
             self._join(hits, left, right)
         return True
 
-    def _any_late(self, sides: dict[bool, Woven], latest: int, *, ascending: bool) -> bool:
+    def _any_late(self, sides: dict[bool, RankedBatch], latest: int, *, ascending: bool) -> bool:
         """Return whether a record may be late: its turn decides."""
         if self._time is None:
             return False
@@ -130,14 +130,16 @@ class JoinPair:
             if side.ranks
         )
 
-    def _met(self, mine: Woven, theirs: Woven, indexes: list[Any], *, of_left: bool) -> list[Hit]:
+    def _met(
+        self, side: RankedBatch, opposite: RankedBatch, indexes: list[Any], *, of_left: bool
+    ) -> list[Hit]:
         """Return the hits of one side's records in the store of the other."""
         if not indexes:
             return []
-        keys, values, times = mine.batch.keys, mine.batch.values, mine.batch.timestamps
-        ranks, store = mine.ranks, self._stores[not of_left]
+        keys, values, times = side.batch.keys, side.batch.values, side.batch.timestamps
+        ranks, store = side.ranks, self._stores[not of_left]
         before, after = (self._before, self._after) if of_left else (self._after, self._before)
-        met = store.meet(indexes, times, before, after, self._limits(mine, theirs, store, before))
+        met = store.meet(indexes, times, before, after, self._limits(side, opposite, store, before))
         if of_left:
             return [
                 (ranks[at], start, values[at], other, keys[at], times[at])
@@ -148,25 +150,29 @@ class JoinPair:
         ]
 
     def _limits(
-        self, mine: Woven, theirs: Woven, store: JoinWindowsForOperators, before: int
+        self, side: RankedBatch, opposite: RankedBatch, store: JoinWindowsForOperators, before: int
     ) -> list[int] | None:
         """Return for each record the expiry limit of the other side's store in its turn.
 
         Returns None when no expired row is near enough.
         """
-        other_times = theirs.batch.timestamps
-        if min(mine.batch.timestamps) - before > store.limit_after(max(other_times, default=-1)):
+        other_times = opposite.batch.timestamps
+        if min(side.batch.timestamps) - before > store.limit_after(max(other_times, default=-1)):
             return None
         limits, at, latest = [], 0, -1
-        for rank in mine.ranks:
-            while at < len(other_times) and theirs.ranks[at] < rank:
+        for rank in side.ranks:
+            while at < len(other_times) and opposite.ranks[at] < rank:
                 latest = max(latest, other_times[at])
                 at += 1
             limits.append(store.limit_after(latest))
         return limits
 
     def _within(
-        self, left: Woven, right: Woven, indexes: dict[bool, list[Any]], kept: dict[bool, list[Any]]
+        self,
+        left: RankedBatch,
+        right: RankedBatch,
+        indexes: dict[bool, list[Any]],
+        kept: dict[bool, list[Any]],
     ) -> list[Hit] | None:
         """Return the hits among the records themselves, with values as `kept`.
 
@@ -185,8 +191,8 @@ class JoinPair:
         right_limits = self._limits(right, left, self._stores[True], self._after)
         read_left, read_right = self._stores[True].read, self._stores[False].read
         for key in common:
-            for mine in of_left[key]:
-                time, rank = left.batch.timestamps[mine], left.ranks[mine]
+            for row in of_left[key]:
+                time, rank = left.batch.timestamps[row], left.ranks[row]
                 for other in of_right[key]:
                     other_time, other_rank = right.batch.timestamps[other], right.ranks[other]
                     # The later record in the order finds the earlier one in its store.
@@ -194,15 +200,15 @@ class JoinPair:
                         near = (
                             max(0, time - self._before) <= other_time <= max(0, time + self._after)
                         )
-                        if near and (left_limits is None or other_time > left_limits[mine]):
+                        if near and (left_limits is None or other_time > left_limits[row]):
                             met = read_right(kept[False][other])
                             hits.append(
                                 (
                                     rank,
                                     other_time,
-                                    left.batch.values[mine],
+                                    left.batch.values[row],
                                     met,
-                                    left.batch.keys[mine],
+                                    left.batch.keys[row],
                                     time,
                                 )
                             )
@@ -213,7 +219,7 @@ class JoinPair:
                             <= max(0, other_time + self._before)
                         )
                         if near and (right_limits is None or time > right_limits[other]):
-                            met = read_left(kept[True][mine])
+                            met = read_left(kept[True][row])
                             hits.append(
                                 (
                                     other_rank,
@@ -226,7 +232,7 @@ class JoinPair:
                             )
         return hits
 
-    def _join(self, hits: Sequence[Hit], left: Woven, right: Woven) -> None:
+    def _join(self, hits: Sequence[Hit], left: RankedBatch, right: RankedBatch) -> None:
         """Make the results and forward them.
 
         When the joiner raises, forward the results before that record, then ask the handler about
@@ -240,11 +246,15 @@ class JoinPair:
         rest, rank, bad = iter(hits), -1, -1
         while True:
             try:
-                for rank, start, ours, theirs, key, timestamp in rest:
+                for rank, start, left_value, right_value, key, timestamp in rest:
                     # The handler has decided about this record: skip its other hits.
                     if rank == bad:
                         continue
-                    values.append(joiner(key, ours, theirs) if keyed else joiner(ours, theirs))
+                    values.append(
+                        joiner(key, left_value, right_value)
+                        if keyed
+                        else joiner(left_value, right_value)
+                    )
                     keys.append(key)
                     # `max` takes five times as long.
                     timestamps.append(timestamp if timestamp > start else start)  # noqa: FURB136 - `max` takes five times as long
@@ -263,8 +273,8 @@ class JoinPair:
         values: list[Any],
         timestamps: list[int],
         ranks: list[int],
-        left: Woven,
-        right: Woven,
+        left: RankedBatch,
+        right: RankedBatch,
     ) -> None:
         if not values:
             return
@@ -276,7 +286,7 @@ class JoinPair:
             headers = [by_rank.get(rank, ()) for rank in ranks]
         self._forward(Batch(keys, values, timestamps, headers, ranks))
 
-    def _fail(self, rank: int, error: Exception, left: Woven, right: Woven) -> None:
+    def _fail(self, rank: int, error: Exception, left: RankedBatch, right: RankedBatch) -> None:
         at = bisect_left(left.ranks, rank)
         of_left = at < len(left.ranks) and left.ranks[at] == rank
         side = left if of_left else right

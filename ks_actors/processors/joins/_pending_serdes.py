@@ -46,7 +46,7 @@ class PendingKeySerde(Serde[PendingKey]):
 
     def serializer(self, topic: str, *, is_key: bool = False) -> Callable[[PendingKey], bytes]:
         """Return the function for `topic`, around the inner serde's."""
-        write = _told(self.inner, "keys").serializer(topic, is_key=is_key)
+        write = _required(self.inner, "keys").serializer(topic, is_key=is_key)
         pack = _KEY.pack
 
         def serialize(place: PendingKey) -> bytes:
@@ -56,7 +56,7 @@ class PendingKeySerde(Serde[PendingKey]):
 
     def deserializer(self, topic: str, *, is_key: bool = False) -> Callable[[bytes], PendingKey]:
         """Return the function for `topic`, around the inner serde's."""
-        read = _told(self.inner, "keys").deserializer(topic, is_key=is_key)
+        read = _required(self.inner, "keys").deserializer(topic, is_key=is_key)
 
         def deserialize(data: bytes) -> PendingKey:
             if len(data) < _KEY.size:
@@ -96,7 +96,7 @@ class PendingValuesSerde(Serde[Values]):
     def serializer(self, topic: str, *, is_key: bool = False) -> Callable[[Values], bytes]:
         """Return the function for `topic`, around the inner serdes'."""
         right, left = (
-            _told(inner, "values").serializer(topic, is_key=is_key)
+            _required(inner, "values").serializer(topic, is_key=is_key)
             for inner in (self.right, self.left)
         )
 
@@ -112,7 +112,7 @@ class PendingValuesSerde(Serde[Values]):
     def deserializer(self, topic: str, *, is_key: bool = False) -> Callable[[bytes], Values]:
         """Return the function for `topic`, around the inner serdes'."""
         right, left = (
-            _told(inner, "values").deserializer(topic, is_key=is_key)
+            _required(inner, "values").deserializer(topic, is_key=is_key)
             for inner in (self.right, self.left)
         )
 
@@ -147,7 +147,7 @@ def _as_read(left: AsRead | None, right: AsRead | None) -> AsRead | None:
     return lambda values: all((left if of_left else right)(value) for of_left, value in values)
 
 
-def _told(serde: Serde[Any] | None, what: str) -> Serde[Any]:
+def _required(serde: Serde[Any] | None, what: str) -> Serde[Any]:
     if serde is None:
         raise SerializationError(_UNKNOWN.format(what=what))
     return serde

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
-from ks_actors.processors.api import Bound, held_back
+from ks_actors.processors.api import Bound, buffered_records
 from ks_actors.processors.joins._join_time import JoinTime
 from ks_actors.processors.stateless import Inline
 
@@ -149,8 +149,12 @@ class StreamJoinSide(Inline):
                 return
             since, until = timestamp - before, timestamp + after
             for time, (other, _) in fetch(key, max(0, since), max(0, until)):
-                ours, theirs = (value, other) if left else (other, value)
-                joined = joiner(key, ours, theirs) if keyed else joiner(ours, theirs)
+                left_value, right_value = (value, other) if left else (other, value)
+                joined = (
+                    joiner(key, left_value, right_value)
+                    if keyed
+                    else joiner(left_value, right_value)
+                )
                 forward(key, joined, max(timestamp, time), headers)
 
         return process
@@ -244,7 +248,7 @@ class _Side:
             return
         tracker.pending_since = None
         waiting = {True: False, False: False}
-        for place, values in held_back(self._context, self._origins, pending, _key):
+        for place, values in buffered_records(self._context, self._origins, pending, _key):
             is_open = place.timestamp + self._waits[place.left] >= tracker.time
             for number, (of_left, value) in enumerate(values):
                 if self._faults:
@@ -289,6 +293,6 @@ class _Side:
         finally:
             self._origins.back(here)
 
-    def _join(self, key: Any, mine: Any, theirs: Any) -> Any:
-        left, right = (mine, theirs) if self._left else (theirs, mine)
+    def _join(self, key: Any, this: Any, other: Any) -> Any:
+        left, right = (this, other) if self._left else (other, this)
         return self._joiner(key, left, right) if self._keyed else self._joiner(left, right)

@@ -76,7 +76,7 @@ class StreamTableJoin(Inline):
         select = self.select
 
         def process_batch(batch: Batch) -> None:
-            holes: list[int] = []
+            left_out: list[int] = []
             values: list[Any] = []
             dropped = 0
             for key, value, timestamp in zip(
@@ -86,7 +86,7 @@ class StreamTableJoin(Inline):
                     row_key = key if select is None else select(key, value)
                     if value is None or (row_key is None and not left):
                         dropped += 1
-                        holes.append(len(values) + len(holes))
+                        left_out.append(len(values) + len(left_out))
                         continue
                     entry = (
                         None
@@ -100,15 +100,15 @@ class StreamTableJoin(Inline):
                     elif left:
                         row = None
                     else:
-                        holes.append(len(values) + len(holes))
+                        left_out.append(len(values) + len(left_out))
                         continue
                     values.append(joiner(key, value, row) if keyed else joiner(value, row))
                 except Exception as error:  # noqa: BLE001 - the handler decides
-                    index = len(values) + len(holes)
+                    index = len(values) + len(left_out)
                     failed(context, batch, index, error)
-                    holes.append(index)
+                    left_out.append(index)
             if dropped:
                 context.dropped(dropped)
-            forward_rest(forward_batch, batch, holes, values)
+            forward_rest(forward_batch, batch, left_out, values)
 
         return process_batch

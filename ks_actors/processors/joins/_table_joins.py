@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 class TableJoinSide(Inline):
     """Join changes of one side with the other side's row for the key.
 
-    `other` is the view of the other side; the later timestamp is the result's. `joiner(mine,
-    theirs)` gets this side's value first. With `mine_optional` a row of the other side has a result
-    even without a row of this side; `theirs_optional` is the reverse. Changes without key are
+    `other` is the view of the other side; the later timestamp is the result's. `joiner(this,
+    other)` gets this side's value first. With `this_optional` a row of the other side has a result
+    even without a row of this side; `other_optional` is the reverse. Changes without key are
     dropped, and out-of-order changes of a `versioned` table.
 
     Both sides of a `shared` join come from one table. A row that is deleted there is gone from both
@@ -34,8 +34,8 @@ class TableJoinSide(Inline):
 
     other: View
     joiner: Callable[[Any, Any], Any]
-    mine_optional: bool
-    theirs_optional: bool
+    this_optional: bool
+    other_optional: bool
     send_old: bool = False
     versioned: bool = False
     shared: bool = False
@@ -45,11 +45,11 @@ class TableJoinSide(Inline):
         get, close, _ = self.other.bind(context)
         forward = context.forward
         joiner = self.joiner
-        mine_optional = self.mine_optional
-        theirs_optional = self.theirs_optional
+        this_optional = self.this_optional
+        other_optional = self.other_optional
         send_old = self.send_old
         versioned = self.versioned
-        inner = not mine_optional and not theirs_optional
+        inner = not this_optional and not other_optional
         retracts = self.shared and inner and not context.kafka_streams_faults
 
         def process(key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
@@ -59,17 +59,19 @@ class TableJoinSide(Inline):
             new, old = change
             entry = get(key)
             if entry is None:
-                if not theirs_optional or (new is None and old is None):
+                if not other_optional or (new is None and old is None):
                     if retracts and new is None:
                         forward(key, (None, None), timestamp, headers)
                     return
-                theirs = None
+                other_value = None
             else:
-                theirs, seen = entry
+                other_value, seen = entry
                 timestamp = max(timestamp, seen)
-            lone = mine_optional and theirs is not None
-            joined = joiner(new, theirs) if new is not None or lone else None
-            joined_old = joiner(old, theirs) if send_old and (old is not None or lone) else None
+            lone = this_optional and other_value is not None
+            joined = joiner(new, other_value) if new is not None or lone else None
+            joined_old = (
+                joiner(old, other_value) if send_old and (old is not None or lone) else None
+            )
             forward(key, (joined, joined_old), timestamp, headers)
 
         return Bound(process, close=close)
@@ -97,7 +99,7 @@ class TableJoinMerge(Inline):
         )
         cache = None if self.store is None else context.cache(self.store, send_old=self.send_old)
         if store is not None and cache is not None:
-            return Bound(_held(store, cache))
+            return Bound(_cached(store, cache))
         exact = self.shared and history is None and not context.kafka_streams_faults
         if store is not None and exact:
             return Bound(_shared(store, context.forward, send_old=self.send_old))
@@ -129,7 +131,7 @@ def _shared(store: KeyValueForOperators, forward: Process, *, send_old: bool) ->
     return process
 
 
-def _held(store: KeyValueForOperators, cache: Cache) -> Process:
+def _cached(store: KeyValueForOperators, cache: Cache) -> Process:
     """Return a function that puts rows into the store and caches the updates.
 
     The old value is the store's.

@@ -48,14 +48,14 @@ class Branch(Inline):
         def batch(records: Batch) -> None:
             found: list[tuple[Callable[[Batch], None], Batch]] = []
             for predicate, forward_batch in batches:
-                taken, culprits = collect(
+                taken, failed_at = collect(
                     context, records, map(truth, map(predicate, records.keys, records.values))
                 )
                 found.append((forward_batch, records.select(taken)))
                 # A record that failed in a predicate goes to no branch.
                 rest = [not selector for selector in taken]
-                for culprit in culprits:
-                    rest[culprit] = False
+                for index in failed_at:
+                    rest[index] = False
                 records = records.select(rest)
                 if not records.timestamps:
                     break

@@ -37,7 +37,7 @@ def collect(
     object has already taken the failed record's arguments.
     """
     out: list[Any] = []
-    culprits: list[int] = []
+    failed_at: list[int] = []
     length = len(batch)
     while True:
         try:
@@ -46,13 +46,13 @@ def collect(
                 raise StopIteration
         except Exception as error:  # noqa: BLE001 - the handler decides on users' errors
             failed(context, batch, len(out), error)
-            culprits.append(len(out))
+            failed_at.append(len(out))
             out.append(None)
         if len(out) >= length:
-            return out, culprits
+            return out, failed_at
 
 
-def without(batch: Batch, culprits: Sequence[int]) -> Batch:
+def without(batch: Batch, failed_at: Sequence[int]) -> Batch:
     """Return the batch without the records at these positions."""
-    left_out = set(culprits)
+    left_out = set(failed_at)
     return batch.select([index not in left_out for index in range(len(batch))])

@@ -19,26 +19,26 @@ ATOMS: frozenset[type] = frozenset({bool, bytes, float, int, str})
 def forward_rest(
     forward: ProcessBatch,
     batch: Batch,
-    holes: Sequence[int],
+    left_out: Sequence[int],
     values: list[Any],
     timestamps: list[int] | None = None,
     keys: list[Any] | None = None,
 ) -> None:
-    """Forward new `values` for the records of `batch`, without those at `holes`.
+    """Forward new `values` for the records of `batch`, without those at `left_out`.
 
-    `holes` are positions, ascending; nothing is forwarded when no record is left. `timestamps` and
-    `keys`, where given, are those of the remaining records; other columns are the batch's own.
+    `left_out` are positions, ascending; nothing is forwarded when no record remains. `timestamps`
+    and `keys`, where given, are those of the remaining records; other columns are the batch's own.
     """
     if not values:
         return
-    if not holes:
+    if not left_out:
         keys = batch.keys if keys is None else keys
         timestamps = batch.timestamps if timestamps is None else timestamps
         forward(Batch(keys, values, timestamps, batch.headers, batch.offsets))
         return
     left = bytearray(b"\1") * len(batch)
-    for hole in holes:
-        left[hole] = 0
+    for position in left_out:
+        left[position] = 0
     forward(
         Batch(
             list(compress(batch.keys, left)) if keys is None else keys,

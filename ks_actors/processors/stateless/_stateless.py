@@ -158,10 +158,10 @@ class MapValues(Stateless):
                 if with_key
                 else map(mapper, records.values)
             )
-            values, culprits = collect(context, records, results)
+            values, failed_at = collect(context, records, results)
             made = Batch(records.keys, values, records.timestamps, records.headers, records.offsets)
-            if culprits:
-                made = without(made, culprits)
+            if failed_at:
+                made = without(made, failed_at)
             if made.timestamps:
                 forward_batch(made)
 
@@ -194,10 +194,10 @@ class SelectKey(Stateless):
             forward(selector(key, value), value, timestamp, headers)
 
         def batch(records: Batch) -> None:
-            keys, culprits = collect(context, records, map(selector, records.keys, records.values))
+            keys, failed_at = collect(context, records, map(selector, records.keys, records.values))
             made = Batch(keys, records.values, records.timestamps, records.headers, records.offsets)
-            if culprits:
-                made = without(made, culprits)
+            if failed_at:
+                made = without(made, failed_at)
             if made.timestamps:
                 forward_batch(made)
 
@@ -225,21 +225,21 @@ class Map(Stateless):
         def batch(records: Batch) -> None:
             keys: list[Any] = []
             values: list[Any] = []
-            culprits: list[int] = []
+            failed_at: list[int] = []
             for key, value in zip(records.keys, records.values, strict=True):
                 try:
                     new_key, new_value = mapper(key, value)
                 except Exception as error:  # noqa: BLE001 - the handler decides on users' errors
-                    # Every earlier record has either a key or is a culprit, so both give this
+                    # Every earlier record either has a key or has failed, so both give this
                     # record's index.
-                    culprit = len(keys) + len(culprits)
-                    failed(context, records, culprit, error)
-                    culprits.append(culprit)
+                    index = len(keys) + len(failed_at)
+                    failed(context, records, index, error)
+                    failed_at.append(index)
                 else:
                     keys.append(new_key)
                     values.append(new_value)
-            if culprits:
-                records = without(records, culprits)
+            if failed_at:
+                records = without(records, failed_at)
             if keys:
                 forward_batch(
                     Batch(keys, values, records.timestamps, records.headers, records.offsets)
@@ -270,8 +270,8 @@ class Peek(Stateless):
             forward(key, value, timestamp, headers)
 
         def batch(records: Batch) -> None:
-            _, culprits = collect(context, records, map(action, records.keys, records.values))
-            left = without(records, culprits) if culprits else records
+            _, failed_at = collect(context, records, map(action, records.keys, records.values))
+            left = without(records, failed_at) if failed_at else records
             if left.timestamps:
                 forward_batch(left)
 

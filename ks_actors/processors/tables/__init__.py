@@ -2,8 +2,8 @@
 
 from ks_actors.processors.tables._change_serde import ChangeSerde
 from ks_actors.processors.tables._expire import Expire
-from ks_actors.processors.tables._suppress import Held, Suppress, SuppressView
-from ks_actors.processors.tables._suppressed_serde import HeldSerde
+from ks_actors.processors.tables._suppress import BufferedChange, Suppress, SuppressView
+from ks_actors.processors.tables._suppressed_serde import BufferedChangeSerde
 from ks_actors.processors.tables._tables import (
     TableFilter,
     TableMapValues,
@@ -31,12 +31,12 @@ from ks_actors.processors.tables._views import (
 
 __all__ = [
     "AsOf",
+    "BufferedChange",
+    "BufferedChangeSerde",
     "ChangeSerde",
     "Expire",
     "FilterView",
     "Get",
-    "Held",
-    "HeldSerde",
     "JoinView",
     "MapView",
     "Reader",

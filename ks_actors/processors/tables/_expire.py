@@ -6,7 +6,7 @@ import heapq
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
-from ks_actors.processors.api import Bound, Clock, PunctuationType, held_back
+from ks_actors.processors.api import Bound, Clock, PunctuationType, buffered_records
 from ks_actors.processors.stateless import Inline
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class _Keys:
         if self._queue is None:
             self._queue = [
                 (last + self._after, self._store.key_bytes(key), key)
-                for key, last in held_back(self._context, self._origins, self._store)
+                for key, last in buffered_records(self._context, self._origins, self._store)
             ]
             heapq.heapify(self._queue)
         return self._queue

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from ks_actors._errors import ProcessingFailed, SerializationError
-from ks_actors.processors.api import Bound, Clock, held_back, unreadable
+from ks_actors.processors.api import Bound, Clock, buffered_records, unreadable
 from ks_actors.processors.stateless import Inline
 from ks_actors.processors.tables._views import Reader
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ks_actors.records import Headers
 
 
-class Held(NamedTuple):
+class BufferedChange(NamedTuple):
     """The latest change of a row that is held back since `time` (ms).
 
     `prior` is the value that was last sent downstream. `origin` is the origin of its record, None
@@ -84,7 +84,7 @@ class _Buffer:
         self._shut_down = suppress.shut_down
         self._max_records = suppress.max_records
         self._max_bytes = suppress.max_bytes
-        self._size: Callable[[Any, Held], int] | None = (
+        self._size: Callable[[Any, BufferedChange], int] | None = (
             self._store.entry_bytes if suppress.max_bytes is not None else None
         )
         self._limited = suppress.max_records is not None or suppress.max_bytes is not None
@@ -140,7 +140,7 @@ class _Buffer:
         queue = self._queue
         assert queue is not None
         due = max(
-            (held for held, _, _ in queue if held + self._wait <= time),
+            (buffered for buffered, _, _ in queue if buffered + self._wait <= time),
             default=None,
         )
         if due is None:
@@ -168,10 +168,10 @@ class _Buffer:
     def _restored(self) -> list[tuple[int, bytes, Any]]:
         """Return the store's rows with the times of their release."""
         queue = []
-        for key, held in held_back(self._context, self._origins, self._store):
-            queue.append((held.time, self._store.key_bytes(key), key))
+        for key, buffered in buffered_records(self._context, self._origins, self._store):
+            queue.append((buffered.time, self._store.key_bytes(key), key))
             if self._size is not None:
-                self._bytes += self._size(key, held)
+                self._bytes += self._size(key, buffered)
         heapq.heapify(queue)
         return queue
 
@@ -188,7 +188,7 @@ class _Buffer:
         before = self._before(queue, key, change)
         origin = self._origins.origin()
         if before is None:
-            held = Held(
+            buffered = BufferedChange(
                 key.window.end if self._until_close else timestamp,
                 old,
                 old,
@@ -198,18 +198,20 @@ class _Buffer:
                 origin,
             )
         else:
-            held = Held(before.time, before.prior, old, new, timestamp, headers, origin)
-        store.put(key, held)
+            buffered = BufferedChange(
+                before.time, before.prior, old, new, timestamp, headers, origin
+            )
+        store.put(key, buffered)
         if self._known is not None:
             self._known[store.index(key)] = origin
         if before is None:
-            heapq.heappush(queue, (held.time, *store.own_key(key)))
+            heapq.heappush(queue, (buffered.time, *store.own_key(key)))
         if size is not None:
-            self._bytes += size(key, held) - (0 if before is None else size(key, before))
+            self._bytes += size(key, buffered) - (0 if before is None else size(key, before))
 
     def _before(
         self, queue: list[tuple[int, bytes, Any]], key: Any, change: tuple[Any, Any]
-    ) -> Held | None:
+    ) -> BufferedChange | None:
         """Return the held-back change of a key; of an unreadable one only its time is known."""
         try:
             return self._store.get(key)  # type: ignore[no-any-return]
@@ -217,35 +219,39 @@ class _Buffer:
             index = self._store.index(key)
             time = next(time for time, _, other in queue if self._store.index(other) == index)
             unreadable(self._context, self._origins, error, key, time)
-            return Held(time, change[1], change[1], change[1], time, ())
+            return BufferedChange(time, change[1], change[1], change[1], time, ())
 
     def _release(self, queue: list[tuple[int, bytes, Any]]) -> None:
         time, _, key = queue[0]
         try:
-            held: Held = self._store.get(key)
+            buffered: BufferedChange = self._store.get(key)
         except SerializationError as error:
             unreadable(self._context, self._origins, error, key, time)
-            held = Held(time, None, None, None, time, ())
-            self._forget(queue, key, held)
+            buffered = BufferedChange(time, None, None, None, time, ())
+            self._forget(queue, key, buffered)
             return
-        if held.new is not None or not self._until_close:
+        if buffered.new is not None or not self._until_close:
             origin = (
-                held.origin
+                buffered.origin
                 if self._known is None
-                else self._known.get(self._store.index(key), held.origin)
+                else self._known.get(self._store.index(key), buffered.origin)
             )
-            self._origins.go_to(origin, held.timestamp, held.headers)
+            self._origins.go_to(origin, buffered.timestamp, buffered.headers)
             # The row is still in the store, so that readers of the table see the prior value
             # meanwhile.
-            self._context.forward(key, (held.new, held.old), held.timestamp, held.headers)
-        self._forget(queue, key, held)
+            self._context.forward(
+                key, (buffered.new, buffered.old), buffered.timestamp, buffered.headers
+            )
+        self._forget(queue, key, buffered)
 
-    def _forget(self, queue: list[tuple[int, bytes, Any]], key: Any, held: Held) -> None:
+    def _forget(
+        self, queue: list[tuple[int, bytes, Any]], key: Any, buffered: BufferedChange
+    ) -> None:
         heapq.heappop(queue)
         if self._known is not None:
             self._known.pop(self._store.index(key), None)
         if self._size is not None:
-            self._bytes -= self._size(key, held)
+            self._bytes -= self._size(key, buffered)
         self._store.put(key, None)
 
     def _too_much(self, queue: list[tuple[int, bytes, Any]]) -> bool:
@@ -274,12 +280,12 @@ class SuppressView:
     def bind(self, context: NodeContext) -> Reader:
         """Make the reader of one node."""
         below, close, _ = self.parent.bind(context)
-        held_back = context.store(self.store).get
+        buffered_change = context.store(self.store).get
 
         def get(key: Any) -> tuple[Any, int] | None:
-            held: Held | None = held_back(key)
-            if held is None:
+            buffered: BufferedChange | None = buffered_change(key)
+            if buffered is None:
                 return below(key)
-            return None if held.prior is None else (held.prior, -1)
+            return None if buffered.prior is None else (buffered.prior, -1)
 
         return Reader(get, close)

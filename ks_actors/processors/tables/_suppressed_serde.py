@@ -9,7 +9,7 @@ import struct
 from typing import TYPE_CHECKING, Any, final
 
 from ks_actors._errors import SerializationError
-from ks_actors.processors.tables._suppress import Held
+from ks_actors.processors.tables._suppress import BufferedChange
 from ks_actors.serdes import Serde, of_serde, with_default
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _NULL_LENGTH = _LENGTH.pack(_NULL)
 
 
 @final
-class HeldSerde(Serde[Held]):
+class BufferedChangeSerde(Serde[BufferedChange]):
     """The serde of a held-back change.
 
     It writes the record's origin (unknown: an empty topic), headers, prior, old and new value by
@@ -42,46 +42,48 @@ class HeldSerde(Serde[Held]):
         self.immutable: bool = inner is not None and inner.immutable
         self.as_read: AsRead | None = None if inner is None else _as_read(of_serde(inner))
 
-    def or_default(self, default: Serde[Any] | None) -> HeldSerde:
+    def or_default(self, default: Serde[Any] | None) -> BufferedChangeSerde:
         """Return this serde, or one with the app's default if the values' serde is unknown."""
         inner = with_default(self.inner, default)
-        return self if inner is self.inner else HeldSerde(inner)
+        return self if inner is self.inner else BufferedChangeSerde(inner)
 
-    def serializer(self, topic: str, *, is_key: bool = False) -> Callable[[Held], bytes]:
+    def serializer(self, topic: str, *, is_key: bool = False) -> Callable[[BufferedChange], bytes]:
         """Return the function for `topic`, around the inner serde's."""
         write = self._known_serde().serializer(topic, is_key=is_key)
 
         def sized(value: Any) -> bytes:
             return _NULL_LENGTH if value is None else _prefixed(write(value))
 
-        def serialize(held: Held) -> bytes:
-            topic, partition, offset = _whence(held.origin)
+        def serialize(buffered: BufferedChange) -> bytes:
+            topic, partition, offset = _whence(buffered.origin)
             parts = [
-                _PLACE.pack(held.timestamp, offset),
+                _PLACE.pack(buffered.timestamp, offset),
                 _prefixed(topic.encode()),
-                _COUNTS.pack(partition, len(held.headers)),
+                _COUNTS.pack(partition, len(buffered.headers)),
             ]
-            for name, data in held.headers:
+            for name, data in buffered.headers:
                 parts += (
                     _prefixed(name.encode()),
                     _NULL_LENGTH if data is None else _prefixed(data),
                 )
-            prior, old = sized(held.prior), sized(held.old)
+            prior, old = sized(buffered.prior), sized(buffered.old)
             parts += (
                 prior,
-                old if held.old is None or old != prior else _LENGTH.pack(_LIKE_PRIOR),
-                sized(held.new),
-                _TIME.pack(held.time),
+                old if buffered.old is None or old != prior else _LENGTH.pack(_LIKE_PRIOR),
+                sized(buffered.new),
+                _TIME.pack(buffered.time),
             )
             return b"".join(parts)
 
         return serialize
 
-    def deserializer(self, topic: str, *, is_key: bool = False) -> Callable[[bytes], Held]:
+    def deserializer(
+        self, topic: str, *, is_key: bool = False
+    ) -> Callable[[bytes], BufferedChange]:
         """Return the function for `topic`, around the inner serde's."""
         read = self._known_serde().deserializer(topic, is_key=is_key)
 
-        def deserialize(data: bytes) -> Held:
+        def deserialize(data: bytes) -> BufferedChange:
             try:
                 timestamp, offset = _PLACE.unpack_from(data)
                 topic, at = _sized(data, _PLACE.size)
@@ -101,7 +103,7 @@ class HeldSerde(Serde[Held]):
             prior, old, new = (
                 None if part is None else read(part) for part in (prior_data, old_data, new_data)
             )
-            return Held(
+            return BufferedChange(
                 time,
                 prior,
                 old,
@@ -122,15 +124,15 @@ class HeldSerde(Serde[Held]):
         return self.inner
 
     def __repr__(self) -> str:
-        return f"<Serde of held changes of {self.inner!r}>"
+        return f"<Serde of buffered changes of {self.inner!r}>"
 
 
 def _as_read(inner: AsRead | None) -> AsRead | None:
     return (
         None
         if inner is None
-        else lambda held: all(
-            value is None or inner(value) for value in (held.prior, held.old, held.new)
+        else lambda buffered: all(
+            value is None or inner(value) for value in (buffered.prior, buffered.old, buffered.new)
         )
     )
 

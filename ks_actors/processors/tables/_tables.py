@@ -74,7 +74,7 @@ class TableSource(Inline):
         send_old = self.send_old
 
         def process_batch(batch: Batch) -> None:
-            holes: list[int] = []
+            left_out: list[int] = []
             changes: list[Any] = []
             dropped = 0
             for key, value, timestamp in zip(
@@ -84,7 +84,7 @@ class TableSource(Inline):
                     dropped += 1
                     # Every earlier record is either a change or a hole, so both together give this
                     # record's index.
-                    holes.append(len(changes) + len(holes))
+                    left_out.append(len(changes) + len(left_out))
                     continue
                 try:
                     # Only for a node downstream that needs old values: a read from the store costs
@@ -92,14 +92,14 @@ class TableSource(Inline):
                     entry = get(key) if send_old else None
                     put(key, None if value is None else (value, timestamp))
                 except Exception as error:  # noqa: BLE001 - the handler decides
-                    index = len(changes) + len(holes)
+                    index = len(changes) + len(left_out)
                     failed(context, batch, index, error)
-                    holes.append(index)
+                    left_out.append(index)
                     continue
                 changes.append((value, None if entry is None else entry[0]))
             if dropped:
                 context.dropped(dropped)
-            forward_rest(forward_batch, batch, holes, changes)
+            forward_rest(forward_batch, batch, left_out, changes)
 
         return process_batch
 
@@ -120,13 +120,13 @@ def _unstored_batch_form(context: NodeContext) -> ProcessBatch:
     forward_batch = context.forward_batch
 
     def process_batch(batch: Batch) -> None:
-        holes = [index for index, key in enumerate(batch.keys) if key is None]
-        if holes:
-            context.dropped(len(holes))
+        left_out = [index for index, key in enumerate(batch.keys) if key is None]
+        if left_out:
+            context.dropped(len(left_out))
         forward_rest(
             forward_batch,
             batch,
-            holes,
+            left_out,
             [
                 (value, None)
                 for key, value in zip(batch.keys, batch.values, strict=True)
@@ -323,21 +323,21 @@ def _change_batch_form(
     context: NodeContext, compute: _Compute, forward_batch: ProcessBatch
 ) -> ProcessBatch:
     def process_batch(batch: Batch) -> None:
-        holes: list[int] = []
+        left_out: list[int] = []
         changes: list[Any] = []
         for key, change, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
             try:
                 computed = compute(key, change, timestamp)
             except Exception as error:  # noqa: BLE001 - the handler decides
-                index = len(changes) + len(holes)
+                index = len(changes) + len(left_out)
                 failed(context, batch, index, error)
-                holes.append(index)
+                left_out.append(index)
                 continue
             if computed is None:
-                holes.append(len(changes) + len(holes))
+                left_out.append(len(changes) + len(left_out))
             else:
                 changes.append(computed)
-        forward_rest(forward_batch, batch, holes, changes)
+        forward_rest(forward_batch, batch, left_out, changes)
 
     return process_batch
 

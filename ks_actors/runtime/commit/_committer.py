@@ -21,7 +21,7 @@ from ks_actors._errors import (
 from ks_actors.lifecycle import Outage, RetryBackoff, TaskBackoff, warn_if_slow
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.commit._awaited_commits import AwaitedCommits, answer
-from ks_actors.runtime.commit._drains import lots, undrained
+from ks_actors.runtime.commit._drains import output_ids, undrained
 from ks_actors.runtime.commit._first_commit import CHECK_AGAIN_S, FirstCommit
 from ks_actors.runtime.commit._phases import COMMITTING, Phase, TasksBroken, Uncertain
 from ks_actors.runtime.input import missing_sources
@@ -125,8 +125,8 @@ class Committer(Actor[CommitterMessage]):
             case m.DeferCommits():
                 # A rebalance may end after the group has changed the generation: only
                 # DeferCommits(False) says that this member has the new one.
-                self._on_hold = message.held
-                if not message.held:
+                self._on_hold = message.on_hold
+                if not message.on_hold:
                     self._rebalancing = self._generation_lost = False
                     # Tasks may have left before they were at rest, if their commit failed.
                     self._awaited.drop(self._metrics.tasks)
@@ -184,7 +184,7 @@ class Committer(Actor[CommitterMessage]):
             self._first_commit.forget()
             return self._interval
         if not any(
-            task.commit_needed or task.in_flight or task.held
+            task.commit_needed or task.in_flight or task.cached_updates
             for task in self._metrics.tasks.values()
         ):
             return self._interval  # nothing to commit: do not pause the workers
@@ -236,7 +236,7 @@ class Committer(Actor[CommitterMessage]):
             # Output of tasks that were given up or restarted must not get into this transaction.
             # A message, not a request: the mailbox of the collector keeps it before the flush
             # below.
-            self._collector.tell(m.KeepBatches(lots(self._metrics.tasks.values())))
+            self._collector.tell(m.KeepBatches(output_ids(self._metrics.tasks.values())))
         try:
             await self._manager.ask(
                 m.Drain, request.due_only or request.rebalancing or request.hold, request.calm
@@ -268,7 +268,7 @@ class Committer(Actor[CommitterMessage]):
         # The flush comes first: offsets may be committed only behind the output they stand for.
         ends = await self._wait(
             "all output to be written",
-            self._collector.ask(m.Flush, epoch, lots(frozen.tasks.values())),
+            self._collector.ask(m.Flush, epoch, output_ids(frozen.tasks.values())),
         )
         if self._transactional:
             group = await self._wait("the group's generation", self._poller().ask(m.AskGroup))

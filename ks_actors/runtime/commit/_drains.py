@@ -26,9 +26,9 @@ _GRACE_S: Final = 0.02
 def undrained(tasks: Collection[Task], seconds: float) -> TaskTimeout:
     """Return the error about tasks that are not at rest after `seconds`."""
     busy = {str(task.id): ", ".join(task.busy_nodes()) for task in tasks if task.in_flight}
-    held = {str(task.id): task.held for task in tasks if task.held}
-    if held and not busy:
-        text = "; ".join(f"task {task} holds {count}" for task, count in held.items())
+    cached = {str(task.id): task.cached_updates for task in tasks if task.cached_updates}
+    if cached and not busy:
+        text = "; ".join(f"task {task} holds {count}" for task, count in cached.items())
         return TaskTimeout(
             f"caches still held updates {seconds:g} s after the commit had begun: {text}"
         )
@@ -46,9 +46,11 @@ def undrained(tasks: Collection[Task], seconds: float) -> TaskTimeout:
     )
 
 
-def lots(tasks: Iterable[Task]) -> frozenset[int]:
-    """Return the lot numbers under which the output of tasks is kept apart."""
-    return frozenset(task.draining.lot for task in tasks if task.draining.lot is not None)
+def output_ids(tasks: Iterable[Task]) -> frozenset[int]:
+    """Return the ids under which the output of tasks is kept apart."""
+    return frozenset(
+        task.draining.output_id for task in tasks if task.draining.output_id is not None
+    )
 
 
 @final
@@ -244,7 +246,7 @@ class Drains:
 
     @property
     def fed_again(self) -> list[TaskId]:
-        """The tasks that the commit has held up, and no longer does once it has frozen them.
+        """The tasks that the commit has delayed, and no longer does once it has frozen them.
 
         They are scheduled at the freeze, not at the end of the commit. Otherwise, tasks that
         receive records meanwhile would always come first.

@@ -208,7 +208,7 @@ class GlobalTables(Actor[GlobalMessage]):
         if failure is not None:
             raise failure
         self._writing = False
-        self._keep()
+        self._publish()
         self._go_on()
 
     def _go_on(self, *, idle: bool = False) -> None:
@@ -243,15 +243,15 @@ class GlobalTables(Actor[GlobalMessage]):
         elif self._fault is not None:
             raise self._fault
         else:
-            self._keep()
+            self._publish()
 
-    def _keep(self) -> None:
+    def _publish(self) -> None:
         """Publish the applied records."""
         self._positions = {
             partition: queue.position for partition, queue in self._task.group.queues.items()
         }
         token = self._stores.freeze(contained(self._positions))
-        self._stores.keep(token, self._global.offsets(self._positions))
+        self._stores.publish(token, self._global.offsets(self._positions))
         self._registered.positions = self._positions
 
     def _commit(self) -> None:

@@ -156,24 +156,24 @@ def _named(found: Iterable[tuple[TaskId, str]], wanted: Container[_Reading]) -> 
 
 
 def moved(
-    held: Mapping[TaskId, tuple[TopicPartition, ...]],
+    owned: Mapping[TaskId, tuple[TopicPartition, ...]],
     assigned: Mapping[TaskId, tuple[TopicPartition, ...]],
     parting: Container[TaskId],
     lacking: Container[TaskId],
 ) -> tuple[frozenset[TaskId], dict[TaskId, tuple[TopicPartition, ...]]]:
-    """Return the tasks of `held` to close, and those of `assigned` to begin, except `parting` ones.
+    """Return the tasks of `owned` to close and of `assigned` to begin, except `parting` ones.
 
     A task is in both when its partitions have changed. So is a `lacking` task, which does not read
     one of its partitions. It is committed, closed and begun again.
     """
     gone = frozenset(
         task
-        for task, partitions in held.items()
+        for task, partitions in owned.items()
         if task in lacking or set(assigned.get(task, ())) != set(partitions)
     )
     new = {
         task: partitions
         for task, partitions in assigned.items()
-        if task not in parting and (task in gone or task not in held)
+        if task not in parting and (task in gone or task not in owned)
     }
     return gone, new

@@ -58,14 +58,14 @@ class LastCommit:
         uncommitted = self._uncommitted()
         # Suspend first: a later slice would write output that no commit covers. The commit itself
         # reports functions that do not return.
-        held = list[Exception]()
+        failures = list[Exception]()
         await try_step(
             self.in_time(
                 self._manager.ask(m.SuspendTasks, None, _ANY_ASSIGNMENT).within(self._suspending)
             ),
-            held,
+            failures,
         )
-        self.workers_missing = bool(held)
+        self.workers_missing = bool(failures)
         poller.tell(m.Closing())
         await try_step(
             self.in_time(
@@ -103,7 +103,7 @@ class LastCommit:
         return sorted(
             task
             for task, at in metrics.tasks.items()
-            if metrics.committing or at.commit_needed or at.in_flight or at.held
+            if metrics.committing or at.commit_needed or at.in_flight or at.cached_updates
         )
 
     def _tell(self, tasks: Collection[TaskId], errors: Sequence[Exception]) -> None:

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 class Output(Message, frozen=True):
     """Records to write, in order per partition.
 
-    Records of a later epoch are written after the commit. Records of a `lot` are written with the
-    commit that includes their task.
+    Records of a later epoch are written after the commit. Records with an `output_id` are written
+    with the commit that includes their task.
     """
 
     batches: Sequence[Outgoing]
     epoch: int
-    lot: int | None = None
+    output_id: int | None = None
 
 
 class Sent(Message, frozen=True):
@@ -50,23 +50,23 @@ class Partitioned(Message, frozen=True):
 
 
 class Flush(Message, frozen=True):
-    """Write all output of `epoch` and of the `lots` of committed tasks.
+    """Write all output of `epoch` and of the `output_ids` of committed tasks.
 
     Answered with the end offsets of the partitions written to since the last commit.
     """
 
     reply: Reply[Mapping[TopicPartition, int]]
     epoch: int
-    lots: frozenset[int]
+    output_ids: frozenset[int]
 
 
 class KeepBatches(Message, frozen=True):
-    """The lots of the existing tasks.
+    """The output ids of the existing tasks.
 
-    Discard output of all other lots: their tasks were given up or restarted.
+    Discard output with any other id: their tasks were given up or restarted.
     """
 
-    lots: frozenset[int]
+    output_ids: frozenset[int]
 
 
 class CommitTransaction(Message, frozen=True):

@@ -76,9 +76,9 @@ class Purged(Message, frozen=True):
 
 
 class DeferCommits(Message, frozen=True):
-    """Commit nothing while `held`: the group is between two generations and would refuse it."""
+    """Commit nothing while `on_hold`: the group is between two generations and would refuse it."""
 
-    held: bool
+    on_hold: bool
 
 
 class EndCommits(Message, frozen=True):

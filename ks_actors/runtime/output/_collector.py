@@ -125,10 +125,10 @@ class Collector(Actor[CollectorMessage]):
             case m.Partitioned():
                 self._sized(message)
             case m.Flush():
-                self._gather(self._kept_apart.take(message.lots, message.epoch))
+                self._gather(self._kept_apart.take(message.output_ids, message.epoch))
                 self._flush = message
             case m.KeepBatches():
-                self._pending.gone(self._kept_apart.keep(message.lots))
+                self._pending.gone(self._kept_apart.retain(message.output_ids))
                 self._update_pressure()
             case m.CommitTransaction():
                 self._commit(message)
@@ -163,8 +163,8 @@ class Collector(Actor[CollectorMessage]):
         batches = message.batches
         # Counted even when the batches are held back: the limit is about memory, not about the log.
         self._pending.come(batches)
-        if message.lot is not None:
-            self._kept_apart.add(message.lot, message.epoch, batches)
+        if message.output_id is not None:
+            self._kept_apart.add(message.output_id, message.epoch, batches)
             self._update_pressure()
         elif message.epoch > self._epoch:
             # A commit is under way: its transaction must not include this output.

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @final
 class NextEpochOutput:
-    """Keep, by lot, the output of tasks with calls in flight since their last commit.
+    """Keep, by output id, the output of tasks with calls in flight since their last commit.
 
     All tasks share one transaction. It may include a task's output only together with the task's
     offsets. So no output of such a task is sent before its commit is certain.
@@ -24,23 +24,23 @@ class NextEpochOutput:
     def __bool__(self) -> bool:
         return bool(self._kept)
 
-    def add(self, lot: int, epoch: int, batches: Sequence[Outgoing]) -> None:
+    def add(self, output_id: int, epoch: int, batches: Sequence[Outgoing]) -> None:
         """Keep the output of an epoch."""
-        self._kept.setdefault(lot, []).append((epoch, batches))
+        self._kept.setdefault(output_id, []).append((epoch, batches))
 
-    def take(self, lots: frozenset[int], epoch: int) -> list[Outgoing]:
-        """Remove and return the output of these lots up to an epoch, in order."""
+    def take(self, output_ids: frozenset[int], epoch: int) -> list[Outgoing]:
+        """Remove and return the output with these ids up to an epoch, in order."""
         taken: list[Outgoing] = []
-        for lot in lots & self._kept.keys():
-            parts = self._kept.pop(lot)
+        for output_id in output_ids & self._kept.keys():
+            parts = self._kept.pop(output_id)
             taken += [outgoing for of, batches in parts if of <= epoch for outgoing in batches]
             if later := [part for part in parts if part[0] > epoch]:
-                self._kept[lot] = later
+                self._kept[output_id] = later
         return taken
 
-    def keep(self, lots: frozenset[int]) -> list[Outgoing]:
-        """Drop all lots but these; return the dropped output."""
-        gone = [self._kept.pop(lot) for lot in self._kept.keys() - lots]
+    def retain(self, output_ids: frozenset[int]) -> list[Outgoing]:
+        """Drop the output with all other ids; return the dropped output."""
+        gone = [self._kept.pop(output_id) for output_id in self._kept.keys() - output_ids]
         return [outgoing for parts in gone for _, batches in parts for outgoing in batches]
 
     def clear(self) -> None:

@@ -30,7 +30,7 @@ class Inputs:
         self._leased = leased
         self._owners: dict[TopicPartition, Task] = {}
         self._stale_below: dict[TopicPartition, int] = {}
-        self._held: dict[TaskId, list[Callable[[], object]]] = {}
+        self._deferred: dict[TaskId, list[Callable[[], object]]] = {}
 
     def begin(self, task: Task, positions: Mapping[TopicPartition, Position]) -> None:
         """Add the partitions of a new task."""
@@ -53,7 +53,7 @@ class Inputs:
         return {partition: self.committed[partition] for partition in task.group.queues}
 
     def _drop(self, task: Task) -> None:
-        self._held.pop(task.id, None)
+        self._deferred.pop(task.id, None)
         self.budget.forget(task.group.queues)
 
     def _owner(self, partition: TopicPartition, epoch: int) -> Task | None:
@@ -110,7 +110,7 @@ class Inputs:
 
     def _do(self, task: Task, work: Callable[[], object]) -> None:
         if task.id in self._leased and task.blocking:
-            self._held.setdefault(task.id, []).append(work)
+            self._deferred.setdefault(task.id, []).append(work)
         else:
             work()
 
@@ -120,7 +120,7 @@ class Inputs:
         Return all partitions that may be fetched again.
         """
         for task in tasks:
-            for work in self._held.pop(task.id, ()):
+            for work in self._deferred.pop(task.id, ()):
                 work()
         return self.budget.consumed(
             (partition, queue.buffered)

@@ -27,7 +27,7 @@ class Clocks(Protocol):
 class ReadyTasks:
     """Track the tasks that are ready, and those that become ready by time alone.
 
-    No scan of all tasks is needed. Every change of a task must be followed by a `look` at it:
+    No scan of all tasks is needed. Every change of a task must be followed by a `update`:
     records, results, the end of a lease or of a rest. `wants` returns the work that a task may get:
     None for none, True for only its work in hand (it drains for a commit), False for any.
     """
@@ -63,7 +63,7 @@ class ReadyTasks:
         """The tasks that are ready."""
         return [*self._draining, *self._working]
 
-    def look(self, task: Task) -> None:
+    def update(self, task: Task) -> None:
         """Update whether a task is ready."""
         drains = self._wants(task)
         due = deadline = None
@@ -124,7 +124,7 @@ class ReadyTasks:
         ) - self._stood
 
     def due(self) -> list[TaskId]:
-        """Return the tasks that have become due, once; the caller looks at them."""
+        """Return the tasks that have become due, once; the caller updates them."""
         now = self._clocks.wall_time()
         back, self._wall_seen = now < self._wall_seen - BACK_MS, now
         # On a clock that was set back punctuators are due at other times.

@@ -113,7 +113,7 @@ class TaskManager(Actor[TaskManagerMessage]):
             case m.Records():
                 self._add_records(message)
             case m.EndsKnown():
-                self._look(self._inputs.ends_known(message))
+                self._update_ready(self._inputs.ends_known(message))
             case m.PositionReset():
                 self._note_reset(message)
             case m.TaskDone():
@@ -125,36 +125,36 @@ class TaskManager(Actor[TaskManagerMessage]):
                 self._woken.discard(message.task)
                 if message.task is None:
                     self._drains.tick(self.ctx.time())
-                self._look(() if message.task is None else (message.task,))
+                self._update_ready(() if message.task is None else (message.task,))
             case m.Assign():
                 self._assign(message)
             case m.SuspendTasks():
                 self._suspend(message)
             case m.Close():
                 self._closing.append(message)
-                self._settle()
+                self._answer_waiting()
             case m.AskBusy():
                 message.reply.tell(self._drains.busy(message.tasks))
             case m.Drain():
                 self._drains.begin(message, self.ctx.time(), self._suspended)
-                self._look(
+                self._update_ready(
                     task_id
                     for task_id in {**self._touched, **dict.fromkeys(self._ready.ids)}
                     if self._tasks[task_id].drains
                 )
             case m.ResumeFeeding():
-                self._look(self._drains.end(self.ctx.time(), failed=message.failed))
+                self._update_ready(self._drains.end(self.ctx.time(), failed=message.failed))
             case m.Freeze():
                 # Skip the dispatch until ResumeFeeding: leases would only wait at paused workers.
                 self._freeze(message)
-                self._look(self._drains.fed_again)
+                self._update_ready(self._drains.fed_again)
                 return
             case m.Rewind():
                 # Answered later: calls in flight have to end first.
                 self._begin_rewind(message)
             case m.RestOver():
                 self._broken.discard(message.task)
-                self._look((message.task,))
+                self._update_ready((message.task,))
             case m.CommittedTasks():
                 self._note_committed(message.positions)
             case m.OutputPressure():
@@ -178,7 +178,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._ready.stand(still=self._pressed or self._paused, full=self._uncommitted.full)
         if not self._idle:
             return
-        self._look(self._ready.due())
+        self._update_ready(self._ready.due())
         while self._idle:
             if (best := self._ready.pick(len(self._idle), self._uncommitted.room)) is None:
                 self._sleep()
@@ -205,12 +205,12 @@ class TaskManager(Actor[TaskManagerMessage]):
         draining = self._drains.under_way(task)
         return None if task.id in self._suspended and not draining else draining
 
-    def _look(self, tasks: Iterable[TaskId]) -> None:
+    def _update_ready(self, tasks: Iterable[TaskId]) -> None:
         """Update the schedule for tasks that have changed."""
         for task_id in tasks:
             if (task := self._tasks.get(task_id)) is None:
                 continue
-            self._ready.look(task)
+            self._ready.update(task)
             self._drains.note_work(task)
 
     def _sleep(self) -> None:
@@ -243,11 +243,11 @@ class TaskManager(Actor[TaskManagerMessage]):
         if low := self._inputs.taken_back(tasks):
             self._poller().tell(m.BufferLow(low))
         self._metrics.processed(done.records)
-        self._look(back)
+        self._update_ready(back)
         self._ask_ends(tasks)
         if (reason := self._uncommitted.reason_to_commit(tasks)) is not None:
             self._committer().tell(m.Commit(None, reason))
-        self._settle()
+        self._answer_waiting()
 
     def _ask_ends(self, tasks: Iterable[Task]) -> None:
         """Look up the ends of partitions for tasks with windows that the wall clock closes."""
@@ -264,12 +264,12 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._metrics.stale += stale
         if high:
             self._poller().tell(m.BufferHigh(tuple(high)))
-        self._look(changed)
+        self._update_ready(changed)
 
     def _note_reset(self, reset: m.PositionReset) -> None:
         if (task := self._inputs.move(reset)) is not None:
             self._touched[task.id] = task
-            self._look((task.id,))
+            self._update_ready((task.id,))
 
     # --- tasks come and go ------------------------------------------------------------------------
 
@@ -304,7 +304,7 @@ class TaskManager(Actor[TaskManagerMessage]):
                 partition: position.offset for partition, position in message.positions.items()
             },
         )
-        self._look((task.id,))
+        self._update_ready((task.id,))
         self._poller().tell(m.TaskReady(task.id, offsets))
 
     def _suspend(self, message: m.SuspendTasks) -> None:
@@ -316,11 +316,11 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._suspended.update(suspended)
         for task_id in suspended:
             self._tasks[task_id].suspend()
-        self._look(suspended)
+        self._update_ready(suspended)
         self._suspending.append(message)
-        self._settle()
+        self._answer_waiting()
 
-    def _settle(self) -> None:
+    def _answer_waiting(self) -> None:
         """Answer the requests that wait for workers to be done with tasks."""
         suspending, self._suspending = self._suspending, []
         for request in suspending:
@@ -402,7 +402,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         for task in self._to_rewind(message):
             task.give_up()
         self._rewinding = message
-        self._look(task.id for task in self._to_rewind(message))
+        self._update_ready(task.id for task in self._to_rewind(message))
         self.ctx.timers.once("rewind", self._setup.config.max_drain_ms / 1000, m.Wake())
 
     def _rewind_when_quiet(self, message: m.Rewind) -> None:
@@ -417,7 +417,7 @@ class TaskManager(Actor[TaskManagerMessage]):
             self._rewind(message)
         elif "rewind" not in self.ctx.timers:
             self._rewinding = None
-            self._look(task.id for task in self._to_rewind(message))
+            self._update_ready(task.id for task in self._to_rewind(message))
             message.reply.fail(
                 TaskTimeout(
                     "asynchronous processors did not end when they were cancelled: "
@@ -460,7 +460,7 @@ class TaskManager(Actor[TaskManagerMessage]):
                 self._broken.discard(task.id)
             again.update((partition, position.offset) for partition, position in positions.items())
         self._uncommitted.taken(rewound)
-        self._look(task.id for task in rewound)
+        self._update_ready(task.id for task in rewound)
         if errors:
             message.reply.fail(errors[0])
         else:
@@ -478,7 +478,9 @@ class TaskManager(Actor[TaskManagerMessage]):
         fit = (
             task
             for task in self._tasks.values()
-            if task.held and task.can_drain and not (task.broken or task.id in self._broken)
+            if task.cached_updates
+            and task.can_drain
+            and not (task.broken or task.id in self._broken)
         )
         if not self._idle and not self._leased and (left := next(fit, None)) is not None:
             self._ready.forget(left.id)
@@ -494,10 +496,10 @@ class TaskManager(Actor[TaskManagerMessage]):
             del self._leased[task_id]
             self._broken.add(task_id)
             self._ready.had_turn((task_id,))
-            self._look((task_id,))
+            self._update_ready((task_id,))
         # A drain that waits for this worker's tasks must fail now: nobody else finishes them.
         self._drains.answer()
-        self._settle()
+        self._answer_waiting()
 
 
 def _end_unstored(message: m.Assign) -> None:

@@ -189,10 +189,10 @@ class Worker(Actor[WorkerMessage]):
         if 0 <= self.uncommitted_bytes < task.uncommitted_bytes:
             task.commit_requested = True
         # Output of a task with calls in flight is kept apart: a commit may leave the task out.
-        if (lot := task.draining.lot) is None:
+        if (output_id := task.draining.output_id) is None:
             output += task.take_output()
         elif batches := task.take_output():
-            self._collector.tell(Output(batches, self._epoch, lot))
+            self._collector.tell(Output(batches, self._epoch, output_id))
 
     def _give_back(
         self,

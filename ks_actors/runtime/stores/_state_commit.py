@@ -111,5 +111,5 @@ class StateCommit:
             # changelog.
             if stores is None:
                 continue
-            stores.keep(token, self._ends(task, stores, message))
+            stores.publish(token, self._ends(task, stores, message))
             self._store_registry.committed(task, message.frozen)

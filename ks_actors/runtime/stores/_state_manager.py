@@ -411,7 +411,7 @@ class StateManager(Actor[StateManagerMessage]):
                 # still.
                 self.ctx.self_ref.tell(m.Corrupted(entry.task, str(spoiled)))
             began = await self._turn(None)
-            for _ in entry.stores.settle_steps():
+            for _ in entry.stores.compact_steps():
                 began = await self._turn(began)
             begin_anew(entry.life)
             self._read_on(entry)

@@ -53,7 +53,7 @@ class ReadElsewhere(NamedTuple):
 class Coverage:
     """Compare the topology's partitions with those of the group's members.
 
-    `mine` are the partitions of this instance. A log that cannot describe groups is taken to have
+    `own` are the partitions of this instance. A log that cannot describe groups is taken to have
     all partitions read.
     """
 
@@ -62,12 +62,12 @@ class Coverage:
         log: Log,
         setup: Environment,
         isolation: IsolationLevel,
-        mine: Callable[[], Collection[TopicPartition]],
+        own: Callable[[], Collection[TopicPartition]],
     ) -> None:
         self._log = log
         self._setup = setup
         self._isolation = isolation
-        self._mine = mine
+        self._own = own
 
     def missing(self) -> frozenset[TopicPartition]:
         """Return the partitions that the topology reads but this instance does not.
@@ -75,7 +75,7 @@ class Coverage:
         Uses the known sizes of topics.
         """
         sizes = {topic: self._setup.partitions(topic) or 0 for topic in self._setup.source_topics}
-        return _partitions(sizes).difference(self._mine())
+        return _partitions(sizes).difference(self._own())
 
     async def unread(self) -> Mapping[TopicPartition, int] | None:
         """Return the non-empty partitions of no member, with their offsets.
@@ -88,7 +88,7 @@ class Coverage:
         given = await self._given(self._log)
         if given is None:
             return None
-        nobodys = missing - given - frozenset(self._mine())
+        nobodys = missing - given - frozenset(self._own())
         return (
             {
                 partition: lag
@@ -113,7 +113,7 @@ class Coverage:
         topics = known | setup.matching(described).keys()
         missing = _partitions(
             {topic: described[topic].partitions for topic in topics if topic in described}
-        ).difference(self._mine())
+        ).difference(self._own())
         if not missing or not isinstance(self._log, TellsGroups):
             return ReadElsewhere()
         given = await self._given(self._log)

@@ -86,8 +86,8 @@ class PartitionStates:
         for task_id in tuple(poller._pending):
             if task_id in tasks:
                 continue
-            held = state_manager._entries.get(task_id)
-            known = {} if held is None or held.order is None else held.order.positions
+            entry = state_manager._entries.get(task_id)
+            known = {} if entry is None or entry.order is None else entry.order.positions
             for partition in poller._tasks.get(task_id, ()):
                 at = known[partition].offset if partition in known else None
                 end = ends.get(partition)

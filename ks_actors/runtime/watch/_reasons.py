@@ -67,8 +67,8 @@ class Reasons:
             self._partition_states.state_manager,
             self._partition_states.restorer,
         )
-        held = None if state_manager is None else state_manager._entries.get(place.task_id)
-        if held is None or held.order is None:
+        entry = None if state_manager is None else state_manager._entries.get(place.task_id)
+        if entry is None or entry.order is None:
             return (
                 Why.REBALANCING,
                 (
@@ -76,7 +76,7 @@ class Reasons:
                     f"up{self._away()}"
                 ),
             )
-        if not held.is_open:
+        if not entry.is_open:
             return Why.RESTORING, "its stores are being opened"
         text = []
         for changelog, end in () if restorer is None else restorer._ends.items():
@@ -223,11 +223,11 @@ class Reasons:
                 ),
             )
         if not manager._idle:
-            held: dict[str, list[str]] = {}
+            by_worker: dict[str, list[str]] = {}
             for task_id, ref in manager._leased.items():
-                held.setdefault(worker_of(workers, ref), []).append(str(task_id))
+                by_worker.setdefault(worker_of(workers, ref), []).append(str(task_id))
             busy = "; ".join(
-                f"{worker} with task {', '.join(tasks)}" for worker, tasks in held.items()
+                f"{worker} with task {', '.join(tasks)}" for worker, tasks in by_worker.items()
             )
             return Why.WORKER, f"no worker is free: {busy or 'none has asked for work'}"
         return (

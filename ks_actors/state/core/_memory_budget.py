@@ -119,8 +119,8 @@ class TaskMemory:
         used = self.measure()
         return self._budget.surplus(self) > 0 and used > self._least
 
-    def limit(self) -> None:
-        """Set each store's `resident_records`, before `tidy`."""
+    def begin_eviction(self) -> None:
+        """Set each store's `resident_records`, before `evict`."""
         used = self.measure()
         surplus = self._budget.surplus(self)
         self._target = used - surplus
@@ -134,8 +134,8 @@ class TaskMemory:
                     0, store.resident_rows() - (amount - most) // store.row_weight.bytes - 1
                 )
 
-    def settle(self) -> None:
-        """Note the result of `tidy`, and lift the limits."""
+    def end_eviction(self) -> None:
+        """Note the result of `evict`, and lift the limits."""
         for store in self._stores:
             store.resident_records = NO_LIMIT
         used, step = self.measure(), self._budget.limit // _STEP

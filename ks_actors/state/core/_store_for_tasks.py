@@ -16,10 +16,11 @@ class StoreForTasks(Protocol):
     """One store of a task, of any kind, as the task commits, restores, writes and closes it.
 
     The stores of a task commit together. Puts belong to the open transaction. `freeze` ends it and
-    begins the next one; then `keep` takes the frozen one as committed, or `drop` rolls back all
-    that is not committed. Committed changes wait in memory: `settle` collects them, and
-    `begin_write` and `write_slices` bring them to disk. All of it belongs to one thread at a time.
-    A custom store is behind the same contract, in a wrapper that has no rows of its own.
+    begins the next one; then `publish` takes the frozen one as committed, or `drop` rolls back all
+    that is not committed. Committed changes wait in memory, commit by commit: `compact` makes one
+    set of rows of them, and `begin_write` and `write_slices` bring these to disk. All of it belongs
+    to one thread at a time. A custom store is behind the same contract, in a wrapper that has no
+    rows of its own.
     """
 
     name: str
@@ -34,7 +35,7 @@ class StoreForTasks(Protocol):
     unwritten_bytes: int
     """The approximate bytes of committed rows that the database does not have."""
     resident_records: int
-    """The number of rows that `tidy` leaves in memory. Set it before you call `tidy`."""
+    """The number of rows that `evict` leaves in memory. Set it before you call `evict`."""
     row_weight: RowWeight
     """The typical size of the store's rows."""
 
@@ -45,7 +46,7 @@ class StoreForTasks(Protocol):
         ...
 
     def waiting_rows(self) -> int:
-        """Return the number of rows to write or to settle."""
+        """Return the number of rows to write or to compact."""
         ...
 
     def memory_bytes(self) -> int:
@@ -75,7 +76,7 @@ class StoreForTasks(Protocol):
         """Return the database's rows of all frozen changes."""
         ...
 
-    def keep(self, *, written: bool) -> int:
+    def publish(self, *, written: bool) -> int:
         """Take the frozen transaction as committed; return its number of records.
 
         `written` says that the database has it already.
@@ -108,12 +109,12 @@ class StoreForTasks(Protocol):
 
     # Writing to disk.
 
-    def unsettled(self) -> int:
-        """Return the number of committed changes that are not yet settled."""
+    def uncompacted(self) -> int:
+        """Return the number of committed changes that are not yet compacted."""
         ...
 
-    def settle(self, count: int) -> bool:
-        """Settle about `count` committed changes; return whether that was all."""
+    def compact(self, count: int) -> bool:
+        """Compact about `count` committed changes; return whether that was all."""
         ...
 
     def has_unwritten(self) -> bool:
@@ -121,7 +122,7 @@ class StoreForTasks(Protocol):
         ...
 
     def begin_write(self) -> None:
-        """Take the settled changes as the ones to write."""
+        """Take the compacted changes as the ones to write."""
         ...
 
     def write_slices(self, engine: Engine) -> Iterator[None]:
@@ -131,11 +132,11 @@ class StoreForTasks(Protocol):
         """
         ...
 
-    def wants_tidying(self, *, idle: bool) -> bool:
+    def wants_eviction(self, *, idle: bool) -> bool:
         """Return whether memory needs work: much of it, or, while `idle`, any."""
         ...
 
-    def tidy(self) -> Iterator[None]:
+    def evict(self) -> Iterator[None]:
         """Evict rows that exceed `resident_records` or have expired, a slice per step."""
         ...
 

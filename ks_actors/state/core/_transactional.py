@@ -81,7 +81,7 @@ GROUP: Final = 50_000
 """The most keys per set: growing a larger one takes more than a millisecond."""
 
 BACKLOG: Final = 50_000
-"""Kept changes waiting to be settled, from which on the store is overdue."""
+"""Published changes that wait to be compacted, from which on the store is overdue."""
 
 _never: Final = object()
 _first: Final = itemgetter(0)
@@ -123,7 +123,7 @@ class Transactional(ABC, Generic[Handle]):
         self._size: int = 0  # bytes of the changes that are counted one by one
         self._frozen_size: int = 0
         self.unwritten_bytes: int = 0
-        self._kept: deque[tuple[dict[Handle, Any], dict[Handle, int], bool]] = deque()
+        self._published: deque[tuple[dict[Handle, Any], dict[Handle, int], bool]] = deque()
         self._unwritten: list[set[Handle]] = []
         self._writing: deque[set[Handle]] = deque()
         self._iterators: WeakSet[StoreIterator[Any]] = WeakSet()
@@ -161,8 +161,8 @@ class Transactional(ABC, Generic[Handle]):
         """Return the bytes of the entry below memory, without caching them."""
 
     @abstractmethod
-    def _settled(self, handle: Handle) -> None:
-        """Forget a settled deletion: nothing of this key is left to write."""
+    def _drop_tombstone(self, handle: Handle) -> None:
+        """Remove the tombstone of a deletion that is written, or has no engine."""
 
     @abstractmethod
     def restore(self, batch: Batch) -> None:
@@ -196,7 +196,7 @@ class Transactional(ABC, Generic[Handle]):
         """Return the bytes of an entry, encoded or not; raises SerializationError."""
         return value if type(value) is bytes else self._codec.written(handle, value)
 
-    def keep(self, *, written: bool) -> int:
+    def publish(self, *, written: bool) -> int:
         """Take the frozen transaction as committed; return its number of records.
 
         `written` says that the engine has it already.
@@ -206,10 +206,10 @@ class Transactional(ABC, Generic[Handle]):
             return 0
         self.row_weight.learn(latest := next(reversed(frozen)), self._frozen_value(latest))
         if len(self.readers) and (looking := [reader for reader in self.readers if reader.looking]):
-            replaced = dict(frozen)  # a copy, because settling consumes the notes
+            replaced = dict(frozen)  # a copy, because `compact` consumes the notes
             for reader in looking:
                 reader.note(replaced)
-        self._kept.append((frozen, self._frozen_deleted, written))
+        self._published.append((frozen, self._frozen_deleted, written))
         if self.engine is not None and not written:
             self.unwritten_bytes += self._frozen_size
         self._frozen, self._frozen_deleted = {}, {}
@@ -338,13 +338,13 @@ class Transactional(ABC, Generic[Handle]):
         )
         return (self._engine_key(handle), data)
 
-    def unsettled(self) -> int:
-        """Return the number of kept changes that are not yet settled."""
-        return sum(len(changes) + len(deleted) for changes, deleted, _ in self._kept)
+    def uncompacted(self) -> int:
+        """Return the number of published changes that are not yet compacted."""
+        return sum(len(changes) + len(deleted) for changes, deleted, _ in self._published)
 
     def waiting_rows(self) -> int:
-        """Return the number of rows to write or to settle."""
-        return self.unsettled() + sum(map(len, self._unwritten)) + sum(map(len, self._writing))
+        """Return the number of rows to write or to compact."""
+        return self.uncompacted() + sum(map(len, self._unwritten)) + sum(map(len, self._writing))
 
     def memory_bytes(self) -> int:
         """Return the store's approximate size in memory (bytes)."""
@@ -352,31 +352,31 @@ class Transactional(ABC, Generic[Handle]):
 
     @property
     def overdue(self) -> bool:
-        """Whether many kept changes wait to be settled."""
-        return self.unsettled() >= BACKLOG
+        """Whether many published changes wait to be compacted."""
+        return self.uncompacted() >= BACKLOG
 
-    def wants_tidying(self, *, idle: bool) -> bool:
+    def wants_eviction(self, *, idle: bool) -> bool:
         """Return whether memory needs work: much of it, or, while `idle`, any."""
-        return bool(self.unsettled()) if idle else self.overdue
+        return bool(self.uncompacted()) if idle else self.overdue
 
-    def settle(self, count: int) -> bool:
-        """Settle about `count` kept changes: collect them for writing or forget them.
+    def compact(self, count: int) -> bool:
+        """Compact about `count` published changes: note each row once for writing, or forget it.
 
-        Return whether all are settled.
+        Return whether all are compacted.
         """
-        kept, done = self._kept, self.engine is None
-        while kept and count > 0:
-            changes, deleted, written = kept[0]
+        published, done = self._published, self.engine is None
+        while published and count > 0:
+            changes, deleted, written = published[0]
             while deleted and count > 0:
                 if done or written:
-                    self._settled(deleted.popitem()[0])
+                    self._drop_tombstone(deleted.popitem()[0])
                     count -= 1
                 else:
                     deleted.clear()  # they are forgotten when they are written
             if not (done or written) and len(changes) <= WHOLE:
                 count -= len(changes)
                 self._group().update(changes)  # a dict's keys carry their hashes
-                kept.popleft()
+                published.popleft()
                 continue
             todo = min(count, len(changes))
             count -= todo
@@ -387,15 +387,15 @@ class Transactional(ABC, Generic[Handle]):
             else:
                 self._group().update(map(_first, pairs))
             if not changes and not deleted:
-                kept.popleft()
-        return not kept
+                published.popleft()
+        return not published
 
     def _note_unwritten(self, size: int) -> None:
         """Count the bytes of unwritten rows that were not put here."""
         self.unwritten_bytes += size
 
     def _forget(self, pairs: Iterator[tuple[Handle, Any]]) -> None:
-        """Forget kept changes that are written or have no engine."""
+        """Forget published changes that are written or have no engine."""
         deque(pairs, maxlen=0)
 
     def _group(self) -> set[Handle]:
@@ -406,8 +406,8 @@ class Transactional(ABC, Generic[Handle]):
         return groups[-1]
 
     def _clean(self, handles: Iterable[Handle]) -> set[Handle]:
-        """Return the handles with a current row in the engine; none until all is settled."""
-        if self._kept:
+        """Return the handles with a current row in the engine; none until all is compacted."""
+        if self._published:
             return set()
         return (
             set(handles)
@@ -418,10 +418,10 @@ class Transactional(ABC, Generic[Handle]):
 
     def has_unwritten(self) -> bool:
         """Return whether committed changes are missing in the engine."""
-        return self.engine is not None and bool(self._kept or self._writing or self._unwritten)
+        return self.engine is not None and bool(self._published or self._writing or self._unwritten)
 
     def begin_write(self) -> None:
-        """Take the settled changes as the ones to write.
+        """Take the compacted changes as the ones to write.
 
         Leftovers of an earlier write stay in front.
         """
@@ -490,7 +490,7 @@ class Transactional(ABC, Generic[Handle]):
         engine.write(rows)
         if None in values:
             for handle in compress(handles, map(is_, values, repeat(None))):
-                self._settled(handle)
+                self._drop_tombstone(handle)
 
     def _committed_values(self, handles: list[Handle]) -> list[Any]:
         """Return the committed value of each handle, or MISSING."""
@@ -511,7 +511,7 @@ class Transactional(ABC, Generic[Handle]):
         return list(map(self._row, handles, values))
 
     @abstractmethod
-    def tidy(self) -> Iterator[None]:
+    def evict(self) -> Iterator[None]:
         """Evict rows from memory, a slice per step, after all is written."""
 
     def facts(self, *, frozen: bool = False) -> bytes | None:  # noqa: ARG002 - windows have facts
@@ -530,7 +530,7 @@ class Transactional(ABC, Generic[Handle]):
             iterator.cut_off(self.name)
         self.end_reading(f"store {self.name} is closed, as its task is")
         self._dirty = self._frozen = Closed(self.name)
-        self._kept.clear()
+        self._published.clear()
         self._unwritten = []
         self._writing.clear()
         self.engine = None

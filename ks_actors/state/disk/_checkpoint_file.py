@@ -102,7 +102,7 @@ class CheckpointFile:
             (self._directory / NAME).unlink()
             return {}
 
-    def keep(self, stores: Iterable[str]) -> None:
+    def retain(self, stores: Iterable[str]) -> None:
         """Remove the offsets of all stores but these."""
         if self._directory is not None:
             kept = {self.partition(name) for name in stores}

@@ -208,7 +208,7 @@ class RocksEngine:
     def _rows(
         self, rows: Any, low: bytes, *, reverse: bool, keep: object
     ) -> Generator[tuple[bytes, bytes], None, None]:
-        # RocksDB reads the upper bound from Python's memory: `keep` holds it while the iterator
+        # RocksDB reads the upper bound from Python's memory: `publish` holds it while the iterator
         # lives. Moving an invalid iterator is fatal.
         valid, key, value, move = (
             rows.valid,

@@ -136,7 +136,7 @@ class JoinWindowRows:
         self._rows = self._size = 0
         self._frozen_observed = self._observed
 
-    def keep(self, *, written: bool) -> int:
+    def publish(self, *, written: bool) -> int:
         """Take the frozen transaction as committed; return its number of records.
 
         `written` says that the engine has it already.
@@ -349,20 +349,20 @@ class JoinWindowRows:
             for row in self._rows_of(segment, segment.committed, segment.frozen, -1 << 63)
         ]
 
-    def unsettled(self) -> int:
+    def uncompacted(self) -> int:
         """Return the number of expired rows still in memory."""
         return self._gone_rows
 
     @property
     def overdue(self) -> bool:
-        """Whether many expired rows wait for `settle`."""
+        """Whether many expired rows wait for `compact`."""
         return self._gone_rows >= BACKLOG
 
-    def wants_tidying(self, *, idle: bool) -> bool:
+    def wants_eviction(self, *, idle: bool) -> bool:
         """Return whether memory needs work: much of it, or, while `idle`, any."""
-        return bool(self.unsettled()) if idle else self.overdue
+        return bool(self.uncompacted()) if idle else self.overdue
 
-    def settle(self, count: int) -> bool:
+    def compact(self, count: int) -> bool:
         """Release about `count` expired rows; return whether that was all."""
         self.release(count)
         return not self._gone
@@ -415,7 +415,7 @@ class JoinWindowRows:
         """Return the store's approximate size in memory (bytes)."""
         return self.row_weight.total(self.resident_rows(), self.waiting_rows())
 
-    def tidy(self) -> Iterator[None]:
+    def evict(self) -> Iterator[None]:
         """Evict the oldest written segments when memory is over its limit, and expired rows."""
         if self.resident_rows() > self.resident_records and self.engine is not None:
             for number in sorted(self._segments):

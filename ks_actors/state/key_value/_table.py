@@ -369,7 +369,7 @@ class Table(Transactional[Any], Generic[K]):
                 )
         return super()._rows(handles, values)
 
-    def _settled(self, handle: Any) -> None:
+    def _drop_tombstone(self, handle: Any) -> None:
         if self.engine is None and self._restored:
             if self.readers:
                 self._preserve((handle,))
@@ -406,7 +406,7 @@ class Table(Transactional[Any], Generic[K]):
         )
 
     def begin_write(self) -> None:
-        """Take the settled and restored changes as the ones to write."""
+        """Take the compacted and restored changes as the ones to write."""
         super().begin_write()
         if self._restored_writing:
             self._restored_writing.take_over(self._restored)
@@ -425,7 +425,7 @@ class Table(Transactional[Any], Generic[K]):
             yield
         yield from super().write_slices(engine)
 
-    def tidy(self) -> Iterator[None]:
+    def evict(self) -> Iterator[None]:
         """Evict the rows that entered memory first, when memory is over its limit."""
         entered, view = self._entered, self._view
         if self._order is not None and self._order.missing > len(self._order) + len(view) + SLICE:
@@ -440,7 +440,7 @@ class Table(Transactional[Any], Generic[K]):
             excess += self.resident_records // 8
         left = len(entered)
         while excess > 0 and left > 0:
-            while not self.settle(SLICE):
+            while not self.compact(SLICE):
                 yield
             part = [entered.popleft() for _ in range(min(SLICE // 2, left, excess))]
             left -= len(part)

@@ -288,7 +288,7 @@ class TimedStore(Transactional[tuple[Any, int]]):
         encoded: bytes = self._codec.index_bytes(index)
         return self.prefix + SEGMENT.pack(segment) + encoded + self._form.suffix(slot)
 
-    def _settled(self, handle: tuple[Any, int]) -> None:
+    def _drop_tombstone(self, handle: tuple[Any, int]) -> None:
         if (
             self._now(handle) is None
             and handle not in self._dirty
@@ -310,10 +310,10 @@ class TimedStore(Transactional[tuple[Any, int]]):
         super().freeze()
         self._frozen_observed = self._observed
 
-    def keep(self, *, written: bool) -> int:
+    def publish(self, *, written: bool) -> int:
         """Take the frozen transaction as committed; return its number of records."""
         self._committed = max(self._committed, self._frozen_observed)
-        count = super().keep(written=written)
+        count = super().publish(written=written)
         self._expire()
         if self._due:
             self.sweep(VISITS)
@@ -350,13 +350,13 @@ class TimedStore(Transactional[tuple[Any, int]]):
         return group
 
     def begin_write(self) -> None:
-        """Take the settled changes as the ones to write."""
+        """Take the compacted changes as the ones to write."""
         super().begin_write()
         self._bounds = []
 
     @property
     def overdue(self) -> bool:
-        """Whether many kept changes or expired slots wait to be processed."""
+        """Whether many published changes or expired slots wait to be processed."""
         return self._due >= OVERDUE or super().overdue
 
     # Memory and disk.
@@ -494,7 +494,7 @@ class TimedStore(Transactional[tuple[Any, int]]):
             yield
         yield from super().write_slices(engine)
 
-    def tidy(self) -> Iterator[None]:
+    def evict(self) -> Iterator[None]:
         """Raise the low-water mark when memory is over its limit, and evict older rows."""
         if self._resident > self.resident_records:
             oldest = max(self._low, self._committed - self._retention, 0)
@@ -503,7 +503,7 @@ class TimedStore(Transactional[tuple[Any, int]]):
             self._due += len(self._tracks) - len(self._ring)
             self._ring = deque(self._tracks)
         while (self._due or self._stale) and not self._looked_at():
-            while not self.settle(SLICE):
+            while not self.compact(SLICE):
                 yield
             self.sweep(SLICE if self._gone or self._stale else VISITS)
             yield

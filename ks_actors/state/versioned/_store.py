@@ -288,10 +288,10 @@ class VersionedKeyValueStore(Table[Handle], Generic[K, V]):
         super().freeze()
         self._frozen_observed = self._observed
 
-    def keep(self, *, written: bool) -> int:
+    def publish(self, *, written: bool) -> int:
         """Take the frozen transaction as committed; return its number of records."""
         self._committed = max(self._committed, self._frozen_observed)
-        return super().keep(written=written)
+        return super().publish(written=written)
 
     def drop(self) -> None:
         """Roll back to the last commit."""
@@ -382,31 +382,31 @@ class VersionedKeyValueStore(Table[Handle], Generic[K, V]):
 
     # Eviction and expiry.
 
-    def wants_tidying(self, *, idle: bool) -> bool:
-        """Return whether memory needs work: kept changes to settle, or expired versions."""
+    def wants_eviction(self, *, idle: bool) -> bool:
+        """Return whether memory needs work: published changes to compact, or expired versions."""
         ended = sum(len(self._due[bucket]) for bucket in self._ended())
-        return super().wants_tidying(idle=idle) or ended >= (1 if idle else SLICE)
+        return super().wants_eviction(idle=idle) or ended >= (1 if idle else SLICE)
 
     def _ended(self) -> list[int]:
         """Return the buckets that hold expired versions only."""
         limit = self._committed - self._retention
         return sorted(bucket for bucket in self._due if (bucket + 1) * self._span <= limit + 1)
 
-    def tidy(self) -> Iterator[None]:
+    def evict(self) -> Iterator[None]:
         """Remove expired versions; evict the oldest tracks when memory is over its limit."""
-        while not self.settle(SLICE):
+        while not self.compact(SLICE):
             yield
         limit = self._committed - self._retention
         for bucket in self._ended():
             indexes = self._due.pop(bucket)
             while indexes:
-                while not self.settle(SLICE):
+                while not self.compact(SLICE):
                     yield
                 part = [indexes.pop() for _ in range(min(SLICE // 4, len(indexes)))]
                 self._remove(part, limit)
                 yield
         for rows in self._sweep.steps(self.prefix, self._committed, limit):
-            while not self.settle(SLICE):
+            while not self.compact(SLICE):
                 yield
             self._remove({self._versions.index_key(row)[0] for row in rows}, limit)
             yield
@@ -461,7 +461,7 @@ class VersionedKeyValueStore(Table[Handle], Generic[K, V]):
             excess += self.resident_records // 8
         todo = [len(self._loose), len(self._touched)]
         while excess > 0 and any(todo):
-            while not self.settle(SLICE):
+            while not self.compact(SLICE):
                 yield
             source = 0 if todo[0] else 1
             count = min(SLICE // 4, todo[source])

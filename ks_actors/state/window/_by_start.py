@@ -293,7 +293,7 @@ class WindowsByStart(TimedStore, Generic[K]):
             if not pane:
                 gone.popleft()
 
-    def tidy(self) -> Iterator[None]:
+    def evict(self) -> Iterator[None]:
         """Raise the low-water mark when memory is over its limit; evict older windows on disk."""
         if self._resident > self.resident_records:
             oldest = max(self._low, self._committed - self._retention, 0)
@@ -302,7 +302,7 @@ class WindowsByStart(TimedStore, Generic[K]):
         for start in self._within(0, self._low - 1) if self.engine is not None else ():
             indexes = list(self._panes.get(start, ()))
             for first in range(0, len(indexes), VISITS):
-                while not self.settle(SLICE):
+                while not self.compact(SLICE):
                     yield
                 if self._looked_at():
                     return

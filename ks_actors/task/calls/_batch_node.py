@@ -25,7 +25,7 @@ _AT_ONCE = 1000
 
 
 @final
-class _Lot:
+class _Collected:
     """Records that go to the function together, and their origins."""
 
     __slots__ = ("places", "records")
@@ -67,10 +67,10 @@ class BatchNode:
         self._max_wait: float | None = None if replayable else operator.max_wait_ms / 1000
         # The batches in flight, and the one that is being collected.
         self._most: int = operator.max_records * (operator.asynchronous.max_in_flight + 1)
-        self._lot = _Lot()
+        self._collected = _Collected()
         self._late: bool = False
         self._timer: asyncio.TimerHandle | None = None
-        self._rows: deque[tuple[_Lot, Iterator[Record[Any, Any]]]] = deque()
+        self._rows: deque[tuple[_Collected, Iterator[Record[Any, Any]]]] = deque()
         self._calls = AsyncNode(
             cast("NodeWork", _LotWork(self)),
             cast("AsyncOperator", _LotOperator(self, operator)),
@@ -110,15 +110,15 @@ class BatchNode:
     @property
     def waits(self) -> bool:
         """Whether `flush` would send records."""
-        return bool(self._lot.records) and self._calls.room > 0
+        return bool(self._collected.records) and self._calls.room > 0
 
     def process(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         """Add a record to the batch."""
-        lot, current = self._lot, self._current
-        lot.records.append(Record(key, value, timestamp, headers))
-        lot.places.append((current.page, current.offset))
+        batch, current = self._collected, self._current
+        batch.records.append(Record(key, value, timestamp, headers))
+        batch.places.append((current.page, current.offset))
         self.in_flight += 1
-        count = len(lot.records)
+        count = len(batch.records)
         if count >= self._max_records:
             self._send()
         elif count == 1 and self._max_wait is not None:
@@ -129,8 +129,8 @@ class BatchNode:
         any_results = self._calls.emit() or bool(self._rows)
         left = _AT_ONCE
         while self._rows and left > 0:
-            lot, rows = self._rows[0]
-            left -= self._hand_on(lot, rows, left)
+            batch, rows = self._rows[0]
+            left -= self._hand_on(batch, rows, left)
         if self._late:
             self.flush()
         return any_results
@@ -140,12 +140,12 @@ class BatchNode:
         if self.waits:
             self._send()
         else:
-            self._late = bool(self._lot.records)
+            self._late = bool(self._collected.records)
 
     def cancel(self) -> None:
         """Cancel all records in flight, and drop their results."""
         self._calls.cancel()
-        self._begin_anew()
+        self._begin_batch()
         self._rows.clear()
         self.in_flight = 0
 
@@ -154,52 +154,52 @@ class BatchNode:
         self.cancel()
         self._calls.close()
 
-    # --- lots -------------------------------------------------------------------------------------
+    # --- batches ----------------------------------------------------------------------------------
 
     def _time_is_up(self) -> None:
         self._timer = None
         self.flush()
 
     def _send(self) -> None:
-        lot = self._begin_anew()
-        current, last = self._current, lot.records[-1]
+        batch = self._begin_batch()
+        current, last = self._current, batch.records[-1]
         was = current.page, current.offset
-        current.page, current.offset = lot.places[-1]
+        current.page, current.offset = batch.places[-1]
         try:
-            self._calls.process(None, lot, last.timestamp, last.headers)
+            self._calls.process(None, batch, last.timestamp, last.headers)
         finally:
             current.page, current.offset = was
 
-    def _begin_anew(self) -> _Lot:
-        lot, self._lot = self._lot, _Lot()
+    def _begin_batch(self) -> _Collected:
+        batch, self._collected = self._collected, _Collected()
         self._late = False
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        return lot
+        return batch
 
-    def come_back(self, rows: list[Record[Any, Any]], lot: _Lot) -> None:
+    def come_back(self, rows: list[Record[Any, Any]], batch: _Collected) -> None:
         """Queue the rows of a batch, to be handed on."""
-        self._rows.append((lot, iter(rows)))
+        self._rows.append((batch, iter(rows)))
 
-    def failed(self, error: Exception, lot: _Lot) -> None:
+    def failed(self, error: Exception, batch: _Collected) -> None:
         """Ask the handler about each record of a batch; raises the error that ends the task."""
-        for index, record in enumerate(lot.records):
-            self._go_to(lot, index)
+        for index, record in enumerate(batch.records):
+            self._go_to(batch, index)
             self._work.failed(error, record.key, record.value, record.timestamp, record.headers)
-        self.in_flight -= len(lot.records)
+        self.in_flight -= len(batch.records)
 
-    def _hand_on(self, lot: _Lot, rows: Iterator[Record[Any, Any]], limit: int) -> int:
+    def _hand_on(self, batch: _Collected, rows: Iterator[Record[Any, Any]], limit: int) -> int:
         """Hand on up to `limit` rows; return how many."""
-        self._go_to(lot, -1)
-        if len(lot.records) > 1:  # any of them may have caused a row's error
+        self._go_to(batch, -1)
+        if len(batch.records) > 1:  # any of them may have caused a row's error
             self._current.nowhere()
         forward = self._work.forward
         for done in range(limit):
             row = next(rows, None)
             if row is None:
                 self._rows.popleft()
-                self.in_flight -= len(lot.records)
+                self.in_flight -= len(batch.records)
                 return done
             try:
                 forward(row.key, row.value, row.timestamp, row.headers)
@@ -207,9 +207,9 @@ class BatchNode:
                 self._work.failed(error, row.key, row.value, row.timestamp, row.headers)
         return limit
 
-    def _go_to(self, lot: _Lot, index: int) -> None:
-        current, record = self._current, lot.records[index]
-        current.page, current.offset = lot.places[index]
+    def _go_to(self, batch: _Collected, index: int) -> None:
+        current, record = self._current, batch.records[index]
+        current.page, current.offset = batch.places[index]
         current.timestamp, current.headers = record.timestamp, record.headers
 
 
@@ -244,10 +244,10 @@ class _LotWork:
         self._owner = owner
 
     def failed(
-        self, error: Exception, _key: Any, lot: _Lot, _timestamp: int, _headers: Headers
+        self, error: Exception, _key: Any, batch: _Collected, _timestamp: int, _headers: Headers
     ) -> None:
         """Report a failed batch."""
-        self._owner.failed(error, lot)
+        self._owner.failed(error, batch)
 
 
 @final
@@ -263,13 +263,17 @@ class _LotOperator:
         function, owner = self._operator.call, self._owner
 
         def call(
-            _key: Any, lot: _Lot, _timestamp: int, _headers: Headers
+            _key: Any, batch: _Collected, _timestamp: int, _headers: Headers
         ) -> Awaitable[list[Record[Any, Any]]]:
-            return function(list(lot.records))  # a copy: the function owns its list
+            return function(list(batch.records))  # a copy: the function owns its list
 
         def emit(
-            rows: list[Record[Any, Any]], _key: Any, lot: _Lot, _timestamp: int, _headers: Headers
+            rows: list[Record[Any, Any]],
+            _key: Any,
+            batch: _Collected,
+            _timestamp: int,
+            _headers: Headers,
         ) -> None:
-            owner.come_back(rows, lot)
+            owner.come_back(rows, batch)
 
         return AsyncBound(call, emit)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ks_actors.task.calls._in_flight import InFlight
 
 _SLICE = 1000
-_LOTS: Final = count()
+_OUTPUT_IDS: Final = count()
 
 
 class Draining:
@@ -30,8 +30,8 @@ class Draining:
     `since` is when the task stopped taking records for a commit, None while it is fed. `fed` is
     when it was last fed again. `took` is how long it last took to come to rest, and `slow` whether
     that was longer than a commit waits (seconds on the loop's clock). With `apart` the output of a
-    task that has calls in flight is kept by itself until a commit takes the task. It has the number
-    `lot`, a new one for each new plan of the task.
+    task that has calls in flight is kept by itself until a commit takes the task. Its output has
+    the `output_id`, a new one for each new plan of the task.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Draining:
         self.fed: float = -inf
         self.slow: bool = False
         self.took: float = 0.0
-        self.lot: int | None = next(_LOTS) if nodes and apart else None
+        self.output_id: int | None = next(_OUTPUT_IDS) if nodes and apart else None
         self._nodes = nodes
         self._caches = caches
         self._in_turns: bool = replayable and bool(nodes)
@@ -71,7 +71,7 @@ class Draining:
         )
 
     @property
-    def held(self) -> int:
+    def cached_updates(self) -> int:
         """The number of cached updates."""
         return sum(map(len, self._caches))
 

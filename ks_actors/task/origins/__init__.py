@@ -2,16 +2,16 @@
 
 from ks_actors.task.origins._cached_origins import NONE_LATE, CachedOrigins, Flushed
 from ks_actors.task.origins._pages import Chunk, OriginLeaf, OriginPage, Place, RawRecord
-from ks_actors.task.origins._record_origins import HeldBack
+from ks_actors.task.origins._record_origins import RecordOrigins
 
 __all__ = [
     "NONE_LATE",
     "CachedOrigins",
     "Chunk",
     "Flushed",
-    "HeldBack",
     "OriginLeaf",
     "OriginPage",
     "Place",
     "RawRecord",
+    "RecordOrigins",
 ]

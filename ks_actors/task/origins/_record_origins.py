@@ -17,7 +17,7 @@ Place = tuple["OriginPage | None", int, int, "Headers"]
 
 
 @final
-class HeldBack(OriginLeaves[None]):
+class RecordOrigins(OriginLeaves[None]):
     """The origins of the records that one node holds back.
 
     It can make each of them the current record again.

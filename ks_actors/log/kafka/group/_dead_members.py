@@ -179,7 +179,7 @@ class DeadMembers:
         try:
             async with asyncio.timeout(_END_S):
                 last = await coordination.describe()
-                await HangingTransactions(self._client, coordination, self._scope).settle(
+                await HangingTransactions(self._client, coordination, self._scope).complete_last(
                     last, last.identity
                 )
         except TimeoutError:

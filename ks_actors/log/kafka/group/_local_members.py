@@ -178,17 +178,17 @@ def _locked(path: Path, flags: int = 0) -> int | None:
         file = open_locked(path, os.O_NOFOLLOW | os.O_NONBLOCK | flags)
     except (FileNotFoundError, BlockingIOError):
         return None
-    mine = False
+    is_own = False
     try:
         found = os.fstat(file)
         # A different inode means that another process had the file and has removed it.
-        mine = _is_own(found, stat.S_IFREG) and found.st_ino == path.stat().st_ino
+        is_own = _is_own(found, stat.S_IFREG) and found.st_ino == path.stat().st_ino
     except FileNotFoundError:
         return None
     finally:
-        if not mine:
+        if not is_own:
             close_locked(file)
-    return file if mine else None
+    return file if is_own else None
 
 
 def _ids(lock: int) -> tuple[str, str]:

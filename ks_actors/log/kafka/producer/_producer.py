@@ -86,7 +86,7 @@ class KafkaProducer:
             if abandoned != self._abandoned:
                 send_call.refuse(dict.fromkeys(send_call.partitions, not_sent(self.client_id)))
             futures = send_call.put(self._sender)
-        await self._sender.settle(futures)
+        await self._sender.wait_for(futures)
         for error in send_call.take_errors():
             if isinstance(error, LogClosed):
                 raise LogClosed(str(error))

@@ -495,7 +495,7 @@ class Sender:
             queue.renew()
         self.go()
 
-    async def settle(self, futures: Iterable[asyncio.Future[int]]) -> None:
+    async def wait_for(self, futures: Iterable[asyncio.Future[int]]) -> None:
         """Wait until all of these have an outcome."""
         waiting = [future for future in futures if not future.done()]
         if waiting:

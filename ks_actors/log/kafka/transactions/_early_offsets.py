@@ -21,7 +21,7 @@ class EarlyOffsets:
     """Add a group's offsets to a transaction while its records are written.
 
     The commit then has less to wait for. An empty group disables this. Failures are only logged:
-    the commit asks again, and raises the error. Wait for `settle` before the end of a transaction:
+    the commit asks again, and raises the error. Call `wait` before the end of a transaction:
     a request after the end would open a new one.
     """
 
@@ -49,7 +49,7 @@ class EarlyOffsets:
                 error,
             )
 
-    async def settle(self) -> None:
+    async def wait(self) -> None:
         """Wait until no request is under way.
 
         After a cancellation you may call it again. Raises LogClosed after `end`.

@@ -155,7 +155,7 @@ class HangingTransactions:
             )
             return None
 
-    async def settle(self, last: TransactionState | None, expected: Identity) -> None:
+    async def complete_last(self, last: TransactionState | None, expected: Identity) -> None:
         """Complete the id's last transaction everywhere before the id is taken over.
 
         Afterwards its outcome would be unknown. A dedicated epoch records the outcome, so that
@@ -163,16 +163,16 @@ class HangingTransactions:
         looked up they stay as they are. Raises LogTimeout, and EpochRefused when another process
         does the same.
         """
-        if last is None or not (last.open or last.ended or last.settling):
+        if last is None or not (last.open or last.ended or last.completing):
             return
         try:
             if last.open and last.to_commit:
                 await self._coordination.end(last.identity, commit=True)
             elif last.open:
-                expected = await self._coordination.begin_settling(expected, commit=False)
+                expected = await self._coordination.begin_completing(expected, commit=False)
             left = await self._left_in_scope(commit=last.to_commit)
             if left.is_any:
-                identity = await self._coordination.begin_settling(expected, commit=left.commit)
+                identity = await self._coordination.begin_completing(expected, commit=left.commit)
                 if identity.producer_id != last.identity.producer_id:
                     raise LogError(
                         "its epochs are used up, and a transaction under another producer id "

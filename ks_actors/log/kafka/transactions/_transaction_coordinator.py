@@ -83,7 +83,7 @@ class TransactionState(NamedTuple):
         return self.committed or self.timeout_ms == _COMMITTING_MS
 
     @property
-    def settling(self) -> bool:
+    def completing(self) -> bool:
         """Whether a producer has started to complete pending parts."""
         return self.timeout_ms in {_COMMITTING_MS, _ABORTING_MS}
 
@@ -123,7 +123,7 @@ class TransactionCoordinator:
 
         With an identity it succeeds only if no other producer has got an epoch since.
         """
-        # These two timeouts mark the epochs of `begin_settling`.
+        # These two timeouts mark the epochs of `begin_completing`.
         return await self._begin(
             identity,
             self.timeout_ms - 2
@@ -131,7 +131,7 @@ class TransactionCoordinator:
             else self.timeout_ms,
         )
 
-    async def begin_settling(self, identity: Identity, *, commit: bool) -> Identity:
+    async def begin_completing(self, identity: Identity, *, commit: bool) -> Identity:
         """Get a new epoch to complete pending parts.
 
         Its timeout tells other producers the outcome: coordinators keep the timeout of an epoch.

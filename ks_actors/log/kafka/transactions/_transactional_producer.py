@@ -108,7 +108,7 @@ class KafkaTransactionalProducer:
         for attempts_left in reversed(range(_ATTEMPTS)):
             try:
                 # Before the new epoch: it would hide how the last transaction ended.
-                await self._hanging.settle(await self._hanging.last(), NOBODY)
+                await self._hanging.complete_last(await self._hanging.last(), NOBODY)
                 await self._renew(NOBODY)
                 return
             except EpochRefused as error:
@@ -155,7 +155,7 @@ class KafkaTransactionalProducer:
                 await self._add(send_call)
                 futures = send_call.put(self._sender)
                 self._futures += futures
-            await self._sender.settle(futures)
+            await self._sender.wait_for(futures)
             for error in send_call.take_errors():
                 if isinstance(error, EpochRefused):
                     raise error
@@ -226,13 +226,13 @@ class KafkaTransactionalProducer:
         """
         if self._fenced is not None:
             return Fenced(self._fenced)
-        mine = self._sender.identity
+        own = self._sender.identity
         # After a commit with an unknown outcome, another producer's aborted transaction would look
         # the same.
         undecided = self._lost_at_end is None or self._lost_at_end == self._client.lost
         if self._expired is None and self._open and undecided:
             self._expired = await self._aborted_after_timeout(
-                Identity(mine.producer_id, mine.epoch + 1)
+                Identity(own.producer_id, own.epoch + 1)
             )
         if self._expired is not None:
             self._abort_reason = (
@@ -244,7 +244,7 @@ class KafkaTransactionalProducer:
             )
         self._fenced = (
             f"transactional id {self._name} has a newer producer than {self.client_id} with epoch "
-            f"{mine.epoch}: {refused}"
+            f"{own.epoch}: {refused}"
         )
         return Fenced(self._fenced)
 
@@ -275,7 +275,7 @@ class KafkaTransactionalProducer:
             if self._in_doubt and await self._was_committed():
                 return
             # Every batch needs its outcome first: the coordinator commits whatever has arrived.
-            await self._sender.settle(self._futures)
+            await self._sender.wait_for(self._futures)
             failed = next(
                 (future.exception() for future in self._futures if future.exception() is not None),
                 None,
@@ -301,7 +301,7 @@ class KafkaTransactionalProducer:
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
     ) -> None:
         # A request that is still on its way could add the group to the next transaction.
-        await self._early_offsets.settle()
+        await self._early_offsets.wait()
         if offsets:
             try:
                 await self._prepare_transaction()
@@ -446,8 +446,8 @@ class KafkaTransactionalProducer:
         lost, clock = self._lost, asyncio.get_running_loop().time
         # Batches that are not sent yet need not be; those in flight must end before the new epoch.
         self._sender.drop(TransactionAborted(f"the transaction of {self._name} was aborted"))
-        await self._sender.settle(self._futures)
-        await self._early_offsets.settle()
+        await self._sender.wait_for(self._futures)
+        await self._early_offsets.wait()
         began = clock()
         try:
             if self._expired is None and not self._sender.poisoned:
