@@ -6,6 +6,7 @@ another.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from ks_actors._errors import TopologyError
@@ -65,112 +66,147 @@ def foreign_key_join(
     """
     graph = this.graph
     options, keyed = _checked(this, other, foreign_key, joiner, joined, name, left=left)
-    of = _called(this, options.name, left=left)
-    check_materialized(materialized, of)
+    check_materialized(materialized, _called(this, options.name, left=left))
     other.send_old(force=True)
     this.send_old(force=True)
-
-    def named(suffix: str, prefix: str) -> str:
-        return graph.suffixed_or(options.name, suffix, prefix)
-
-    topic = named("-subscription-registration", _REGISTRATION) + _TOPIC
-    send = SubscriptionSend(
-        extractor=foreign_key,
-        keyed=keyed,
-        topic=topic,
-        key=other.key,
-        primary_key=this.key,
-        value=this.value,
-        left=left,
-        versioned=this.history_ms is not None,
-    )
-    sent = graph.add_processor(
-        named("-subscription-registration-processor", _REGISTRATION), send, this.node
-    )
-    subscriptions = _add_topic(
-        graph,
-        topic,
-        named("-subscription-registration-sink", _SINK),
-        named("-subscription-registration-source", _SOURCE),
-        other.key,
-        SubscriptionSerde(this.key),
-        _by_key(options.other_partitioner),
-        sent,
-    )
-    graph.copartition(other.sources | {subscriptions.name})
-    store = StoreSpec(
-        name=named("-subscription-store", _STORE),
-        kind=StoreKind.TIMESTAMPED_KEY_VALUE,
-        key=BYTES,
-        value=BYTES,
-    )
-    received = graph.add_processor(
-        named("-subscription-receive", _PROCESSOR),
-        SubscriptionReceive(store=store.name, topic=topic, key=other.key),
-        subscriptions,
-        stores=(store,),
-    )
-    right_view = other.view()
-    answered = graph.add_processor(
-        named("-subscription-join-foreign", _PROCESSOR),
-        SubscriptionJoin(view=right_view),
-        received,
-        connected=right_view.stores,
-    )
-    changed = graph.add_processor(
-        named("-foreign-join-subscription", _PROCESSOR),
-        ForeignTableJoin(
-            store=store.name,
-            topic=topic,
-            key=other.key,
-            primary_key=this.key,
-            versioned=other.history_ms is not None,
-        ),
-        other.node,
-        stores=(store,),
-    )
-    responses = _add_topic(
-        graph,
-        named("-subscription-response", _RESPONSE) + _TOPIC,
-        named("-subscription-response-sink", _SINK),
-        named("-subscription-response-source", _SOURCE),
-        this.key,
-        SubscriptionResponseSerde(other.value),
-        _by_key(options.partitioner) or _to_primary_partition,
-        answered,
-        changed,
-    )
-    sources = this.sources | {responses.name}
-    graph.copartition(sources)
-    left_view = this.view()
-    resolved = graph.add_processor(
-        named("-subscription-response-resolver", _RESOLVER),
-        ResponseJoin(
-            view=left_view,
-            joiner=joiner,
-            extractor=foreign_key,
-            keyed=keyed,
-            topic=topic,
-            key=this.key,
-            value=this.value,
-            left=left,
-        ),
-        responses,
-        connected=left_view.stores,
-    )
-    result = named("-result", _OUTPUT)
+    # The order of these steps is that of Kafka Streams: each takes the next numbers for its names.
+    topic = graph.suffixed_or(options.name, "-subscription-registration", _REGISTRATION) + _TOPIC
+    parts = _Parts(graph, this, other, foreign_key, options, topic, keyed=keyed, left=left)
+    subscriptions = parts.add_subscriptions()
+    responses = parts.add_responses(*parts.add_right_side(subscriptions))
+    resolved = parts.add_resolver(responses, joiner)
+    result = parts.named("-result", _OUTPUT)
     spec, stored = key_value_store(graph, materialized, _OUTPUT, key=this.key, value=None)
     logic = SourceLogic(spec, stored=stored or history_ms(spec) is not None)
-    node = add_logic(graph, result, logic, resolved)
     return _table.Table(
         graph,
-        node,
-        sources,
+        add_logic(graph, result, logic, resolved),
+        this.sources | {responses.name},
         spec.key,
         spec.value,
         logic,
         store_name=spec.name if stored else None,
     )
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """The parts of one join: each method adds one, in the order of their definition."""
+
+    graph: GraphBuilder
+    this: Table[Any, Any]
+    other: Table[Any, Any]
+    foreign_key: Callable[..., Any]
+    options: TableJoined[Any, Any]
+    topic: str
+    keyed: bool
+    left: bool
+
+    def named(self, suffix: str, prefix: str) -> str:
+        """Return the name of a part: the user's with a suffix, or one with a number."""
+        return self.graph.suffixed_or(self.options.name, suffix, prefix)
+
+    def add_subscriptions(self) -> GraphNode:
+        """Add the sender of subscriptions and their topic; return the topic's source."""
+        this, other = self.this, self.other
+        send = SubscriptionSend(
+            extractor=self.foreign_key,
+            keyed=self.keyed,
+            topic=self.topic,
+            key=other.key,
+            primary_key=this.key,
+            value=this.value,
+            left=self.left,
+            versioned=this.history_ms is not None,
+        )
+        sent = self.graph.add_processor(
+            self.named("-subscription-registration-processor", _REGISTRATION), send, this.node
+        )
+        source = _add_topic(
+            self.graph,
+            self.topic,
+            self.named("-subscription-registration-sink", _SINK),
+            self.named("-subscription-registration-source", _SOURCE),
+            other.key,
+            SubscriptionSerde(this.key),
+            _by_key(self.options.other_partitioner),
+            sent,
+        )
+        self.graph.copartition(other.sources | {source.name})
+        return source
+
+    def add_right_side(self, subscriptions: GraphNode) -> tuple[GraphNode, GraphNode]:
+        """Add the store of subscriptions; return the nodes that answer them.
+
+        One answers new subscriptions, the other one changes of the right table.
+        """
+        other = self.other
+        store = StoreSpec(
+            name=self.named("-subscription-store", _STORE),
+            kind=StoreKind.TIMESTAMPED_KEY_VALUE,
+            key=BYTES,
+            value=BYTES,
+        )
+        received = self.graph.add_processor(
+            self.named("-subscription-receive", _PROCESSOR),
+            SubscriptionReceive(store=store.name, topic=self.topic, key=other.key),
+            subscriptions,
+            stores=(store,),
+        )
+        view = other.view()
+        answered = self.graph.add_processor(
+            self.named("-subscription-join-foreign", _PROCESSOR),
+            SubscriptionJoin(view=view),
+            received,
+            connected=view.stores,
+        )
+        changed = self.graph.add_processor(
+            self.named("-foreign-join-subscription", _PROCESSOR),
+            ForeignTableJoin(
+                store=store.name,
+                topic=self.topic,
+                key=other.key,
+                primary_key=self.this.key,
+                versioned=other.history_ms is not None,
+            ),
+            other.node,
+            stores=(store,),
+        )
+        return answered, changed
+
+    def add_responses(self, *answers: GraphNode) -> GraphNode:
+        """Add the topic of responses; return its source."""
+        source = _add_topic(
+            self.graph,
+            self.named("-subscription-response", _RESPONSE) + _TOPIC,
+            self.named("-subscription-response-sink", _SINK),
+            self.named("-subscription-response-source", _SOURCE),
+            self.this.key,
+            SubscriptionResponseSerde(self.other.value),
+            _by_key(self.options.partitioner) or _to_primary_partition,
+            *answers,
+        )
+        self.graph.copartition(self.this.sources | {source.name})
+        return source
+
+    def add_resolver(self, responses: GraphNode, joiner: Callable[[Any, Any], Any]) -> GraphNode:
+        """Add the node that joins responses with the left rows of their subscriptions."""
+        this, view = self.this, self.this.view()
+        return self.graph.add_processor(
+            self.named("-subscription-response-resolver", _RESOLVER),
+            ResponseJoin(
+                view=view,
+                joiner=joiner,
+                extractor=self.foreign_key,
+                keyed=self.keyed,
+                topic=self.topic,
+                key=this.key,
+                value=this.value,
+                left=self.left,
+            ),
+            responses,
+            connected=view.stores,
+        )
 
 
 def _called(this: Table[Any, Any], name: str | None, *, left: bool) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ks_actors.records import Window
 from ks_actors.state.core import MISSING, NotingReader, step
 from ks_actors.state.session._store import SessionStore
-from ks_actors.state.timed import ENDS, LATEST, SEGMENT, SHIFT, into_chunks, used_up
+from ks_actors.state.timed import ENDS, LATEST, SEGMENT, SHIFT, into_chunks, merged, stored_of_key
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -72,32 +72,12 @@ class SessionReader(NotingReader[SessionStore[Any, Any]]):
 
         They end from `first` to before `stop`.
         """
-        store, engine = self.store, self.store.engine
-        if engine is None or first >= stop:
-            return iter(())
-        encoded = store._codec.index_bytes(index)
-        scans = []
-        # One scan per segment: keys on disk begin with the segment, so a key's sessions lie apart.
-        for segment in range(first // store.segment_ms, (stop - 1) // store.segment_ms + 1):
-            base = store.prefix + SEGMENT.pack(segment) + encoded
-            since, until = (
-                max(first, segment * store.segment_ms),
-                min(stop, (segment + 1) * store.segment_ms),
-            )
-            scans.append(
-                engine.scan(base + ENDS.pack(since, 0), base + ENDS.pack(until, 0), reverse=reverse)
-            )
-        if reverse:
-            scans.reverse()
-        # a scan may also meet longer keys that begin with this one
-        size = len(store.prefix) + SEGMENT.size + len(encoded)
-        ends = (
-            (ENDS.unpack_from(name, size), data)
-            for name, data in chain.from_iterable(scans)
-            if len(name) == size + ENDS.size
+        store = self.store
+        rows = stored_of_key(
+            store, store._codec.index_bytes(index), (first, stop), ENDS, reverse=reverse
         )
         return (
-            (end << SHIFT | start, data) for (end, start), data in ends if start <= latest_start
+            (end << SHIFT | start, data) for (end, start), data in rows if start <= latest_start
         )
 
     def _rows_of(
@@ -222,20 +202,9 @@ class SessionReader(NotingReader[SessionStore[Any, Any]]):
     def _rows(
         self, chunks: list[list[Found]], below: Iterator[Found], *, reverse: bool
     ) -> Generator[Row, None, None]:
-        """Iterate over the sorted `chunks` merged with `below`, and use up the chunks.
-
-        Rows in memory take precedence over rows on disk.
-        """
-        codec, last = self.store._codec, None
-        for chunk in chunks if not reverse else ():
-            chunk.reverse()
-        for place, handle, value in heapq.merge(
-            *map(used_up, chunks), below, key=_first, reverse=reverse
-        ):
-            # The merge is stable, so the row in memory comes before the one on disk.
-            if place == last:
-                continue
-            last = place
+        """Iterate over the rows of `merged`."""
+        codec = self.store._codec
+        for place, handle, value in merged(chunks, below, reverse=reverse):
             entry = self._entry(handle, value)
             if entry is not None:
                 index, slot = handle

@@ -12,7 +12,7 @@ from ks_actors.state.timed._timed_store import (
     TimedStore,
     Track,
 )
-from ks_actors.state.timed._timeline import Found, Timeline, into_chunks, used_up
+from ks_actors.state.timed._timeline import Found, Timeline, into_chunks, merged, stored_of_key
 
 __all__ = [
     "ENDS",
@@ -34,6 +34,7 @@ __all__ = [
     "into_chunks",
     "load",
     "load_all",
+    "merged",
+    "stored_of_key",
     "take_out",
-    "used_up",
 ]

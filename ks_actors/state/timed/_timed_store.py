@@ -259,15 +259,20 @@ class TimedStore(Transactional[tuple[Any, int]]):
             self._resident -= 1
 
     def _frozen_values(self, handles: list[tuple[Any, int]]) -> list[Any]:
-        tracks, dirty = self._tracks, self._dirty
-        if (
-            HAS_KERNEL
-            and (values := _kernel.window_values(tracks, dirty, handles, False)) is not None
-        ):
-            return values
+        return self._frozen_in(self._tracks, handles, by_start=False)
+
+    def _frozen_in(
+        self, dicts: dict[Any, dict[Any, Any]], handles: list[tuple[Any, int]], *, by_start: bool
+    ) -> list[Any]:
+        dirty = self._dirty
+        if HAS_KERNEL:
+            values = _kernel.window_values(dicts, dirty, handles, by_start)
+            if values is not None:
+                return values
+        outer, inner = (1, 0) if by_start else (0, 1)
         try:
             return [
-                dirty[handle] if handle in dirty else tracks[handle[0]][handle[1]]
+                dirty[handle] if handle in dirty else dicts[handle[outer]][handle[inner]]
                 for handle in handles
             ]
         except KeyError:

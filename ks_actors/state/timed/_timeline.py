@@ -12,8 +12,9 @@ from ks_actors.state.timed._timed_store import SEQUENCE_BITS, SEQUENCE_MASK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
+    from struct import Struct
 
-    from ks_actors.state.core import Entry, Row
+    from ks_actors.state.core import Entry, Row, StoreForTasks
     from ks_actors.state.join_window import JoinWindowRows
     from ks_actors.state.window import WindowsByKey, WindowsByStart
 
@@ -67,32 +68,11 @@ class Timeline(Generic[W]):
         self, index: Any, first: int, stop: int, *, reverse: bool
     ) -> Iterator[tuple[int, bytes]]:
         """Return slot and value of a key's windows that start from `first` to before `stop`."""
-        store, engine = self.store, self.store.engine
-        if engine is None or first >= stop:
-            return iter(())
-        encoded = store._codec.index_bytes(index)
-        scans = []
-        # One scan per segment: keys on disk begin with the segment, so a key's windows lie apart.
-        for segment in range(first // store.segment_ms, (stop - 1) // store.segment_ms + 1):
-            base = store.prefix + SEGMENT.pack(segment) + encoded
-            since, until = (
-                max(first, segment * store.segment_ms),
-                min(stop, (segment + 1) * store.segment_ms),
-            )
-            scans.append(
-                engine.scan(
-                    base + SUFFIX.pack(since, 0), base + SUFFIX.pack(until, 0), reverse=reverse
-                )
-            )
-        if reverse:
-            scans.reverse()
-        # a scan may also meet longer keys that begin with this one
-        size = len(store.prefix) + SEGMENT.size + len(encoded)
-        return (
-            (self.slot(*SUFFIX.unpack_from(name, size)), data)
-            for name, data in chain.from_iterable(scans)
-            if len(name) == size + SUFFIX.size
+        store = self.store
+        rows = stored_of_key(
+            store, store._codec.index_bytes(index), (first, stop), SUFFIX, reverse=reverse
         )
+        return ((self.slot(start, sequence), data) for (start, sequence), data in rows)
 
     def stored(self, first: int, stop: int, *, reverse: bool) -> Iterator[Found]:
         """Return all windows that start from `first` to before `stop`."""
@@ -150,22 +130,9 @@ class Timeline(Generic[W]):
         *,
         reverse: bool,
     ) -> Generator[Row, None, None]:
-        """Iterate over the sorted `chunks` merged with `below`, and use up the chunks.
-
-        Rows in memory take precedence over rows on disk.
-        """
-        codec, last = self.store._codec, None
-        for chunk in chunks if not reverse else ():
-            # `used_up` takes from the end, because a list gives back its last item in constant
-            # time.
-            chunk.reverse()
-        for place, handle, value in heapq.merge(
-            *map(used_up, chunks), below, key=_first, reverse=reverse
-        ):
-            # The merge is stable, so the row in memory comes before the one on disk.
-            if place == last:
-                continue
-            last = place
+        """Iterate over the rows of `merged`."""
+        codec = self.store._codec
+        for place, handle, value in merged(chunks, below, reverse=reverse):
             entry = entry_of(handle, value)
             if entry is not None:
                 index, slot = handle
@@ -174,6 +141,62 @@ class Timeline(Generic[W]):
                     (index if codec.faithful else codec.object_key(index), self.start(slot)),
                     entry,
                 )
+
+
+def stored_of_key(
+    store: StoreForTasks,
+    encoded: bytes,
+    span: tuple[int, int],
+    suffix: Struct,
+    *,
+    reverse: bool,
+) -> Iterator[tuple[tuple[int, int], bytes]]:
+    """Return the suffix and the bytes of a key's rows on disk, in order, as of now.
+
+    `encoded` is the key as bytes. `span` is the times, the second one excluded, by which the store
+    makes segments. They are the first part of the `suffix`.
+    """
+    engine, (first, stop) = store.engine, span
+    if engine is None or first >= stop:
+        return iter(())
+    scans = []
+    # One scan per segment: keys on disk begin with the segment, so a key's rows lie apart.
+    for segment in range(first // store.segment_ms, (stop - 1) // store.segment_ms + 1):
+        base = store.prefix + SEGMENT.pack(segment) + encoded
+        since, until = (
+            max(first, segment * store.segment_ms),
+            min(stop, (segment + 1) * store.segment_ms),
+        )
+        scans.append(
+            engine.scan(base + suffix.pack(since, 0), base + suffix.pack(until, 0), reverse=reverse)
+        )
+    if reverse:
+        scans.reverse()
+    # A scan may also meet longer keys that begin with this one.
+    size = len(store.prefix) + SEGMENT.size + len(encoded)
+    return (
+        (suffix.unpack_from(name, size), data)
+        for name, data in chain.from_iterable(scans)
+        if len(name) == size + suffix.size
+    )
+
+
+def merged(
+    chunks: list[list[Found]], below: Iterator[Found], *, reverse: bool
+) -> Generator[Found, None, None]:
+    """Iterate over the sorted `chunks` merged with `below`, and use up the chunks.
+
+    Rows in memory take precedence over rows on disk.
+    """
+    last = None
+    for chunk in chunks if not reverse else ():
+        # `used_up` takes from the end, because a list gives back its last item in constant time.
+        chunk.reverse()
+    for found in heapq.merge(*map(used_up, chunks), below, key=_first, reverse=reverse):
+        # The merge is stable, so the row in memory comes before the one on disk.
+        if found[0] != last:
+            last = found[0]
+            yield found
 
 
 def into_chunks(

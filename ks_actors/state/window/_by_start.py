@@ -243,19 +243,7 @@ class WindowsByStart(TimedStore, Generic[K]):
         return self._panes, BY_START_AND_KEY
 
     def _frozen_values(self, handles: list[tuple[Any, int]]) -> list[Any]:
-        panes, dirty = self._panes, self._dirty
-        if (
-            HAS_KERNEL
-            and (values := _kernel.window_values(panes, dirty, handles, True)) is not None
-        ):
-            return values
-        try:
-            return [
-                dirty[handle] if handle in dirty else panes[handle[1]][handle[0]]
-                for handle in handles
-            ]
-        except KeyError:
-            return list(map(self._frozen_value, handles))
+        return self._frozen_in(self._panes, handles, by_start=True)
 
     def _committed_values(self, handles: list[tuple[Any, int]]) -> list[Any]:
         return self._committed_in(self._panes, handles, by_start=True)
