@@ -26,7 +26,7 @@ import ks_actors.batch
 import ks_actors.cli
 import ks_actors.dsl
 import ks_actors.log
-import ks_actors.metrics
+import ks_actors.metrics.exporters
 import ks_actors.processors
 import ks_actors.query
 import ks_actors.runtime
@@ -51,6 +51,7 @@ PACKAGES = (
     ks_actors.dsl,
     ks_actors.log,
     ks_actors.metrics,
+    ks_actors.metrics.exporters,
     ks_actors.processors,
     ks_actors.query,
     ks_actors.runtime,
@@ -93,6 +94,7 @@ FLOORS_OF_STREAMS: tuple[tuple[str, ...], ...] = (
     ),
     (
         "log/kafka/admin",
+        "metrics/exporters",
         "log/kafka/consumer",
         "log/kafka/producer",
         "processors/stateless",

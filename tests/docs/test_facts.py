@@ -23,6 +23,7 @@ NAMED = re.compile(rf"\b({'|'.join(map(re.escape, SETTINGS))})`*,? \((?:default:
 ABSENT: dict[str, Callable[[], bool]] = {
     "web interface": lambda: find_spec("ks_actors.web") is None,
     "exporters": lambda: find_spec("ks_actors.metrics.exporters") is None,
+    "traces": lambda: find_spec("ks_actors.tracing") is None,
     "command line": lambda: find_spec("ks_actors.cli") is None,
 }
 """Words of the list, and whether that is indeed not there."""

@@ -18,7 +18,7 @@ import actors
 import actors.testing
 import ks_actors.batch
 import ks_actors.log
-import ks_actors.metrics
+import ks_actors.metrics.exporters
 import ks_actors.query
 import ks_actors.serdes
 import ks_actors.testing
@@ -32,7 +32,16 @@ FENCE = re.compile(r"^[ \t]*(?:```|~~~)[ \t]*(?:python|py)\w*\b(?P<rest>.*)$", r
 TEST_FILE = re.compile(r'^```python title="(?P<name>test_\w+\.py)"\n(?P<code>.*?)^```$', re.MULTILINE | re.DOTALL)
 REFERENCES: dict[str, tuple[ModuleType, ...]] = {
     "reference.html": (actors, actors.testing),
-    "reference-streams.html": (ks_actors, ks_actors.query, ks_actors.serdes, ks_actors.testing, ks_actors.log, ks_actors.batch, ks_actors.metrics),
+    "reference-streams.html": (
+        ks_actors,
+        ks_actors.query,
+        ks_actors.serdes,
+        ks_actors.testing,
+        ks_actors.log,
+        ks_actors.batch,
+        ks_actors.metrics,
+        ks_actors.metrics.exporters,
+    ),
 }
 LINK = re.compile(r"\]\((?!https?:|#)(?P<path>[^)#\s]+)")
 

@@ -1,0 +1,150 @@
+"""Metrics for Prometheus, by `prometheus-client`."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Final, final
+
+from ks_actors.metrics._metric import Distribution, MetricKind
+from ks_actors.metrics.exporters._names import label, prometheus_name
+from ks_actors.metrics.exporters._reading import Reading
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.metrics_core import Metric as Family
+
+    from ks_actors.metrics._metric import Metric
+    from ks_actors.metrics.exporters._reading import HasMetrics
+
+_TOTAL: Final = "_total"
+# A text of many lines is no label.
+_NO_LABELS: Final = frozenset({"topology-description"})
+
+
+@final
+class PrometheusCollector:
+    """A collector for `prometheus_client`: `REGISTRY.register(PrometheusCollector(app))`.
+
+    Make it on the app's event loop; it may be read from any thread. The names are those of
+    `prometheus_name`, tags are labels with `_` for `-`. `constant` labels are added to each value.
+    Raises ImportError without the extra `prometheus`.
+    """
+
+    def __init__(self, app: HasMetrics, constant: dict[str, str] | None = None) -> None:
+        import prometheus_client  # noqa: F401, PLC0415 - an extra; it is to fail here
+
+        self._reading = Reading(app)
+        self._constant = {} if constant is None else dict(constant)
+
+    def describe(self) -> Iterable[Family]:
+        """Return no names, so that registering reads nothing."""
+        return ()
+
+    def collect(self) -> Iterator[Family]:
+        """Return all values as families; raises TimeoutError when the event loop hangs."""
+        from prometheus_client.metrics_core import Metric as Family  # noqa: PLC0415 - an extra
+
+        families: dict[str, Family] = {}
+        for metric in self._reading.values():
+            if metric.name in _NO_LABELS:
+                continue
+            name = prometheus_name(metric)
+            family = families.get(name)
+            if family is None:
+                base = name.removesuffix(_TOTAL) if metric.kind is MetricKind.COUNTER else name
+                family = families[name] = Family(base, metric.description, _TYPES[metric.kind])
+            self._add(family, name, metric)
+        yield from families.values()
+
+    def _add(self, family: Family, name: str, metric: Metric) -> None:
+        labels = {label(tag): value for tag, value in metric.tags.items()} | self._constant
+        value = metric.value
+        if isinstance(value, str):
+            family.add_sample(name, {**labels, "value": value}, 1)
+        elif isinstance(value, Distribution):
+            bounds = (*map(str, value.bounds), "+Inf")
+            for bound, count in zip(bounds, accumulate(value.counts), strict=True):
+                family.add_sample(f"{name}_bucket", {**labels, "le": bound}, count)
+            family.add_sample(f"{name}_count", labels, value.count)
+            family.add_sample(f"{name}_sum", labels, value.total)
+        else:
+            family.add_sample(name, labels, value)
+
+
+_TYPES: Final = {
+    MetricKind.GAUGE: "gauge",
+    MetricKind.COUNTER: "counter",
+    MetricKind.TEXT: "gauge",
+    MetricKind.HISTOGRAM: "histogram",
+}
+
+
+def _registry(app: HasMetrics, constant: dict[str, str] | None) -> CollectorRegistry:
+    from prometheus_client import CollectorRegistry  # noqa: PLC0415 - an extra
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(PrometheusCollector(app, constant))
+    return registry
+
+
+def prometheus_text(app: HasMetrics, constant: dict[str, str] | None = None) -> bytes:
+    """Return all metrics of an app in Prometheus' text format, version 0.0.4, as UTF-8.
+
+    Call it on the event loop. `constant` labels are added to each value. Raises ImportError without
+    the extra `prometheus`.
+    """
+    from prometheus_client import generate_latest  # noqa: PLC0415 - an extra
+
+    return generate_latest(_registry(app, constant))
+
+
+def prometheus_app(app: HasMetrics, constant: dict[str, str] | None = None) -> Any:
+    """Return an ASGI application with the metrics of an app, to be mounted at `/metrics`.
+
+    Raises ImportError without the extra `prometheus`.
+    """
+    from prometheus_client import make_asgi_app  # noqa: PLC0415 - an extra
+
+    return make_asgi_app(_registry(app, constant))
+
+
+@final
+class PrometheusServer:
+    """A server of metrics in a thread of its own; `with` closes it."""
+
+    def __init__(self, server: Any, thread: Any) -> None:
+        self._server = server
+        self._thread = thread
+        self.port: int = server.server_port
+
+    def close(self) -> None:
+        """Stop serving, and wait for the thread. Call it from a thread, or after the app."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def __enter__(self) -> PrometheusServer:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def serve_prometheus(
+    app: HasMetrics,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 9464,
+    constant: dict[str, str] | None = None,
+) -> PrometheusServer:
+    """Serve the metrics of an app over HTTP, until the server is closed; call it on the loop.
+
+    It listens on this machine alone unless another `host` is given; port 0 is any free one. Nothing
+    is encrypted, and nobody is asked for a name. `constant` labels are added to each value. Raises
+    OSError when the address is taken, ImportError without the extra `prometheus`.
+    """
+    from prometheus_client import start_http_server  # noqa: PLC0415 - an extra
+
+    return PrometheusServer(*start_http_server(port, addr=host, registry=_registry(app, constant)))
