@@ -1,5 +1,6 @@
 """Settings: their names, sources, values and checks."""
 
+from ks_actors.config._client_ids import ClientIds
 from ks_actors.config._config import StreamsConfig
 from ks_actors.config._exception_handlers import (
     DeadLetter,
@@ -21,6 +22,7 @@ from ks_actors.config._settings import Keywords
 
 __all__ = [
     "SCHEME",
+    "ClientIds",
     "DeadLetter",
     "DeserializationExceptionHandler",
     "ErrorContext",

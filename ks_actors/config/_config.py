@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,9 +9,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, Unpack, final
 
 from ks_actors._errors import ConfigError
-from ks_actors.config._names import ALIASES, is_secret
+from ks_actors.config._names import is_secret
 from ks_actors.config._parsers import ProcessingGuarantee
-from ks_actors.config._refused import refusal
+from ks_actors.config._recognize import HINT, Recognized
 from ks_actors.config._settings import SETTINGS, contradictions
 from ks_actors.config._sources import Given, from_environment, from_file, from_mapping
 
@@ -124,6 +123,34 @@ class StreamsConfig:
     """Compression of records written to Kafka. Default: `none`.
 
     All but `gzip` need the package cramjam.
+    """
+    compression_gzip_level: int | None
+    """The level of `gzip`, 1 to 9. Default: none, the library's."""
+    compression_lz4_level: int | None
+    """The level of `lz4`, 1 to 17. Default: none, which means 1."""
+    compression_zstd_level: int | None
+    """The level of `zstd`, up to 22. Default: none, the library's."""
+    default_api_timeout_ms: int
+    """Timeout of one call to Kafka with all its retries. Default: 60,000."""
+    socket_connection_setup_timeout_ms: int
+    """Timeout of one attempt to connect to a broker. Default: 10,000."""
+    fetch_max_bytes: int
+    """Maximum bytes of one response to a fetch. Default: 52,428,800."""
+    max_partition_fetch_bytes: int
+    """Maximum bytes of one partition in a response to a fetch. Default: 1,048,576."""
+    batch_size: int
+    """Bytes of records that one batch takes, before compression. Default: 1,000,000.
+
+    A larger record has a batch of its own. Kafka's default is 16,384; here, records come in
+    batches.
+    """
+    max_in_flight_requests_per_connection: int
+    """Writes to one broker that may be under way, at most 5. Default: 4 (Kafka's: 5)."""
+    topic_configs: Mapping[str, str] = field(hash=False)
+    """Configs of new changelogs and repartition topics, by their names. Default: none.
+
+    In files they have the prefix `topic.`, such as `topic.segment.bytes`. The configs that a store
+    asks for by `Materialized(changelog_configs=…)` override them.
     """
     group_instance_id: str | None
     """A name for this instance, unique among the app's instances. Default: none.
@@ -252,6 +279,8 @@ class StreamsConfig:
     """
     task_timeout_ms: int
     """Time that a task may make no progress because the log does not answer. Default: 300,000."""
+    delivery_timeout_ms: int
+    """Time in which a record must be written. Default: 300,000, or a longer `task_timeout_ms`."""
     close_timeout_ms: int
     """Total time (ms) that a closing app waits for its log. Default: 30,000.
 
@@ -333,6 +362,16 @@ class StreamsConfig:
     operations, at a small cost per read and write.
     """
 
+    ignored_settings: tuple[str, ...]
+    """Settings that are not supported, and accepted without effect. Default: none.
+
+    A list, or one text with commas. `schema.registry.*` stands for all that begin so. An app logs
+    the names of those that it ignores.
+    """
+
+    ignored: tuple[str, ...] = field(compare=False)
+    """The given settings without effect, all of them by `ignored_settings`."""
+
     origins: Mapping[str, str] = field(compare=False)
     """The origin of each setting.
 
@@ -392,55 +431,40 @@ class StreamsConfig:
 
     def _resolve(self, *sources: Source) -> None:
         """Set all fields; later sources override earlier ones."""
-        problems: list[str] = []
-        latest: dict[str, Given] = {}
+        found = Recognized()
         for source in sources:
-            latest |= _recognized(source, problems)
-        values = _parsed(latest, problems)
+            found.add(source)
+        latest = found.latest
+        values = _parsed(latest, found.problems)
+        if found.topics:
+            values["topic_configs"] = SETTINGS["topic_configs"].parse(
+                {name: entry.value for name, entry in found.topics.items()}
+            )
+            latest["topic_configs"] = list(found.topics.values())[-1]
         if "application_id" not in latest:
-            problems.append("application_id: is required")
+            found.problems.append("application_id: is required")
+        ignored = found.ignore(values.get("ignored_settings", ()))
         # Defaults depend on other settings, and contradictions exist among valid ones only.
-        if not problems:
+        if not found.wrong():
             for name, setting in SETTINGS.items():
                 if name not in values:
                     values[name] = setting.default(values)
-            problems = contradictions(values, latest)
-        if problems:
+            found.check_shared(values)
+            ignored += found.ignore(values["ignored_settings"])
+            found.problems += contradictions(values, latest)
+        if problems := found.wrong():
             count = f"{len(problems)} settings are" if len(problems) > 1 else "a setting is"
-            raise ConfigError("\n  ".join((f"{count} wrong:", *problems)))
+            hint = [f"({HINT})"] if found.has_unsupported() else []
+            raise ConfigError("\n  ".join((f"{count} wrong:", *problems, *hint)))
         origins = {name: latest[name].origin if name in latest else "default" for name in SETTINGS}
         for name, value in {
             **values,
+            "ignored": ignored,
             "origins": MappingProxyType(origins),
             "_given": sources,
         }.items():
             # The dataclass is frozen.
             object.__setattr__(self, name, value)
-
-
-def _recognized(source: Source, problems: list[str]) -> dict[str, Given]:
-    """Return the known settings by name; append the others to `problems`."""
-    found: dict[str, Given] = {}
-    for entry in source:
-        name = ALIASES.get(entry.name, entry.name)
-        if name not in SETTINGS:
-            problems.append(
-                f"{entry.name} ({entry.origin}): {refusal(entry.name) or _unknown(entry.name)}"
-            )
-        # Two names for one setting in the same source: neither of them is the later one.
-        elif name in found and found[name].name != entry.name:
-            problems.append(
-                f"{entry.name} ({entry.origin}): is another name of {found[name].name}, which is "
-                "set, too"
-            )
-        else:
-            found[name] = entry
-    return found
-
-
-def _unknown(name: str) -> str:
-    close = difflib.get_close_matches(name, [*SETTINGS, *ALIASES], n=1)
-    return f"is unknown; did you mean {close[0]}?" if close else "is unknown"
 
 
 def _parsed(given: Mapping[str, Given], problems: list[str]) -> dict[str, Any]:

@@ -12,16 +12,6 @@ if TYPE_CHECKING:
 SCHEME = "kafka://"
 _SERVER = re.compile(r"([\w.-]+|\[[0-9a-fA-F:.]+\])(?::([0-9]{1,5}))?")
 _LAST_PORT = 65_535
-# The default of KafkaOptions; a shorter task timeout does not lower it.
-_DELIVERY_MS = 300_000
-_JAAS = re.compile(
-    r"\s*([\w.]+)\s+(?:required|requisite|sufficient|optional)"
-    r"((?:\s+[\w.]+\s*=\s*(?:\"(?:[^\"\\]|\\.)*\"|[^\s\";]+))*)\s*;?\s*",
-    re.DOTALL,
-)
-_JAAS_OPTION = re.compile(r"([\w.]+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|([^\s\";]+))", re.DOTALL)
-_LOGINS = ("PlainLoginModule", "ScramLoginModule")
-
 CONNECTION = (
     "security_protocol",
     "sasl_mechanism",
@@ -43,9 +33,22 @@ CONNECTION = (
     "connections_max_idle_ms",
     "replication_factor",
     "producer_compression_type",
+    "compression_gzip_level",
+    "compression_lz4_level",
+    "compression_zstd_level",
+    "default_api_timeout_ms",
+    "socket_connection_setup_timeout_ms",
+    "delivery_timeout_ms",
+    "fetch_max_bytes",
+    "max_partition_fetch_bytes",
+    "batch_size",
+    "max_in_flight_requests_per_connection",
     "max_decompressed_bytes",
 )
 """Settings that only a Kafka log uses."""
+
+LEVELS = ("gzip", "lz4", "zstd")
+"""Compressions with a level."""
 
 _SASL = ("sasl_mechanism", "sasl_username", "sasl_password", "sasl_jaas_config")
 _SSL = tuple(name for name in CONNECTION if name.startswith("ssl_"))
@@ -66,26 +69,6 @@ def servers(value: Any) -> str:
         if match is None or not 0 < int(match[2] or 1) <= _LAST_PORT:
             raise ValueError(f"is not a list of servers: {each!r} is not host:port")
     return ",".join(found)
-
-
-def jaas(value: Any) -> tuple[str, str]:
-    """Parse a JAAS line of Kafka's Java clients; return user name and password.
-
-    Example: `…PlainLoginModule required username="alice" password="…";`.
-    """
-    match = _JAAS.fullmatch(value) if isinstance(value, str) else None
-    if match is None or match[1].rpartition(".")[2] not in _LOGINS:
-        raise ValueError(
-            f'is not a known login: expected {" or ".join(_LOGINS)} required username="…" '
-            'password="…";'
-        )
-    found = {
-        option[1]: option[3] if option[2] is None else re.sub(r"\\(.)", r"\1", option[2])
-        for option in _JAAS_OPTION.finditer(match[2])
-    }
-    if set(found) != {"username", "password"}:
-        raise ValueError("must have a username and a password, and nothing else")
-    return found["username"], found["password"]
 
 
 def pem(value: Any) -> str:
@@ -138,6 +121,12 @@ def kafka_contradictions(values: Mapping[str, Any], given: Collection[str]) -> l
             for name in _SSL
             if name in given
         ]
+    compression = values["producer_compression_type"]
+    wrong += [
+        f"compression_{each}_level: needs compression_type={each}, and that is {compression}"
+        for each in LEVELS
+        if f"compression_{each}_level" in given and each != compression
+    ]
     if "ssl_keystore_location" not in given:
         wrong += [
             f"{name}: needs ssl_keystore_location"

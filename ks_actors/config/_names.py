@@ -4,6 +4,7 @@ from __future__ import annotations
 
 ALIASES: dict[str, str] = {
     "num_workers": "num_stream_threads",
+    "compression_type": "producer_compression_type",
     "dsl_store": "default_dsl_store",
     "ssl_ca_location": "ssl_truststore_location",
     "ssl_certificate_location": "ssl_keystore_location",
@@ -14,7 +15,7 @@ ALIASES: dict[str, str] = {
 }
 """Other names of settings."""
 
-SECRET = ("password", "secret", "token", "jaas")
+SECRET = ("password", "secret", "token", "jaas", "user_info", "keystore_key")
 
 
 def canonical(name: str) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from ks_actors.config._kafka import _DELIVERY_MS, SCHEME
+from ks_actors._errors import ConfigError
+from ks_actors.config._kafka import LEVELS, SCHEME
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -18,18 +19,26 @@ def open_configured(config: StreamsConfig) -> Log:
     """Return the log that a config names, not yet started. Raises ConfigError."""
     from ks_actors.log import open_log  # noqa: PLC0415 - a config is made before there is a log
 
+    if config.origins["log"] == "default" and config.bootstrap_servers is None:
+        raise ConfigError(
+            f"app {config.application_id} has no bootstrap_servers: name the brokers of its Kafka; "
+            "or set log to embedded:///path, or to memory:// for a log that is gone at the end"
+        )
     if not config.log.startswith(SCHEME):
         return open_log(config.log)
-    from ks_actors.log import kafka_log  # noqa: PLC0415 - likewise
+    from ks_actors.log import TakesClientId, kafka_log  # noqa: PLC0415 - likewise
 
-    return kafka_log(
-        config.log.removeprefix(SCHEME), client_id=config.client_id, **kafka_options(config)
-    )
+    log = kafka_log(config.log.removeprefix(SCHEME), **kafka_options(config))
+    if isinstance(log, TakesClientId):
+        # Until the process id is known, which is in the state directory.
+        log.take_client_id(f"{config.client_id}-admin")
+    return log
 
 
 def kafka_options(config: StreamsConfig) -> dict[str, Any]:
     """Return a config's connection and login as the fields of KafkaOptions."""
     name, password = config.sasl_jaas_config or (config.sasl_username, config.sasl_password)
+    compression = config.producer_compression_type
     return {
         "tls": config.security_protocol.endswith("SSL"),
         "tls_ca_file": config.ssl_truststore_location,
@@ -41,15 +50,23 @@ def kafka_options(config: StreamsConfig) -> dict[str, Any]:
         "sasl_username": name,
         "sasl_password": password,
         "request_timeout_ms": config.request_timeout_ms,
-        # Retry writes for at least as long as the app's other requests.
-        "delivery_timeout_ms": max(_DELIVERY_MS, config.task_timeout_ms),
+        "api_timeout_ms": config.default_api_timeout_ms,
+        "connect_timeout_ms": config.socket_connection_setup_timeout_ms,
+        "delivery_timeout_ms": config.delivery_timeout_ms,
         "retry_backoff_ms": config.retry_backoff_ms,
         "retry_backoff_max_ms": config.retry_backoff_max_ms,
         "reconnect_backoff_ms": config.reconnect_backoff_ms,
         "reconnect_backoff_max_ms": config.reconnect_backoff_max_ms,
         "connections_max_idle_ms": config.connections_max_idle_ms,
         "replication_factor": config.replication_factor,
-        "compression": config.producer_compression_type,
+        "compression": compression,
+        "compression_level": getattr(config, f"compression_{compression}_level")
+        if compression in LEVELS
+        else None,
+        "batch_bytes": config.batch_size,
+        "max_in_flight": config.max_in_flight_requests_per_connection,
+        "max_partition_fetch_bytes": config.max_partition_fetch_bytes,
+        "fetch_max_bytes": config.fetch_max_bytes,
         "linger_ms": config.linger_ms,
         "max_decompressed_bytes": config.max_decompressed_bytes,
     }

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 import re
+from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ks_actors import serdes
@@ -69,8 +71,10 @@ def optional(parse: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda value: None if value is None else parse(value)
 
 
-def whole_number(least: int, *, unlimited: bool = False) -> Callable[[Any], int]:
-    """Accept a number from `least` on, or its digits; if `unlimited`, also -1."""
+def whole_number(
+    least: int, *, most: int = LAST_INT, unlimited: bool = False
+) -> Callable[[Any], int]:
+    """Accept a number from `least` to `most`, or its digits; if `unlimited`, also -1."""
 
     def parse(value: Any) -> int:
         if isinstance(value, str) and re.fullmatch(r"\s*[+-]?[0-9]+\s*", value):
@@ -81,8 +85,8 @@ def whole_number(least: int, *, unlimited: bool = False) -> Callable[[Any], int]
             raise ValueError(
                 f"is less than {least}" + (" (and not -1, no limit)" if unlimited else "")
             )
-        if value > LAST_INT:
-            raise ValueError(f"is more than {LAST_INT}")
+        if value > most:
+            raise ValueError(f"is more than {most}")
         return value
 
     return parse
@@ -138,6 +142,27 @@ def topic_name(value: Any) -> str:
             "underscores and hyphens, and not . or .."
         )
     return name
+
+
+def names(value: Any) -> tuple[str, ...]:
+    """Accept a list of names, or one text with commas between them."""
+    found = value.split(",") if isinstance(value, str) else value
+    if not isinstance(found, list | tuple | set | frozenset) or not all(
+        isinstance(each, str) for each in found
+    ):
+        raise ValueError("is not a list of names: expected name,name")
+    return tuple(sorted({each.strip() for each in found} - {""}))
+
+
+def topic_configs(value: Any) -> Mapping[str, str]:
+    """Accept configs of topics by their names: `{"retention.ms": 1000}`."""
+    if not isinstance(value, Mapping) or not all(isinstance(each, str) for each in value):
+        raise ValueError("is not a mapping of configs: expected {'retention.ms': '1000'}")
+    shown = {
+        name: str(each).lower() if isinstance(each, bool) else str(each)
+        for name, each in value.items()
+    }
+    return MappingProxyType(dict(sorted(shown.items())))
 
 
 def directory(value: Any) -> Path:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Required, TypedDict
 
 from ks_actors.config._exception_handlers import log_and_fail
-from ks_actors.config._kafka import SCHEME, host_check, jaas, kafka_contradictions, pem, servers
+from ks_actors.config._jaas import jaas
+from ks_actors.config._kafka import SCHEME, host_check, kafka_contradictions, pem, servers
 from ks_actors.config._parsers import (
     ProcessingGuarantee,
     always,
@@ -15,11 +17,13 @@ from ks_actors.config._parsers import (
     extractor,
     handler,
     log_url,
+    names,
     one_of,
     optional,
     serde,
     switch,
     text,
+    topic_configs,
     topic_name,
     whole_number,
     wrapper,
@@ -105,6 +109,19 @@ class Options(TypedDict, total=False):
     close_timeout_ms: int
     stall_warning_ms: int
     poll_ms: int
+    default_api_timeout_ms: int
+    socket_connection_setup_timeout_ms: int
+    delivery_timeout_ms: int
+    fetch_max_bytes: int
+    max_partition_fetch_bytes: int
+    batch_size: int
+    max_in_flight_requests_per_connection: int
+    compression_type: str
+    compression_gzip_level: int
+    compression_lz4_level: int
+    compression_zstd_level: int
+    topic_configs: Mapping[str, Any]
+    ignored_settings: str | Sequence[str]
     max_decompressed_bytes: int
     linger_ms: int
     metadata_max_age_ms: int
@@ -147,6 +164,8 @@ class Setting(NamedTuple):
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+# Longer than a task waits for the log: writes are retried as long as its other requests.
+_DELIVERY_MS = 300_000
 _COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -192,6 +211,16 @@ SETTINGS: dict[str, Setting] = {
     "producer_compression_type": Setting(
         one_of(**{name: name for name in _COMPRESSIONS}), _is("none")
     ),
+    "compression_gzip_level": Setting(whole_number(1, most=9), _is(None)),
+    "compression_lz4_level": Setting(whole_number(1, most=17), _is(None)),
+    "compression_zstd_level": Setting(whole_number(-131_072, most=22), _is(None)),
+    "default_api_timeout_ms": Setting(whole_number(1), _is(60_000)),
+    "socket_connection_setup_timeout_ms": Setting(whole_number(1), _is(10_000)),
+    "fetch_max_bytes": Setting(whole_number(1), _is(52_428_800)),
+    "max_partition_fetch_bytes": Setting(whole_number(1), _is(1_048_576)),
+    "batch_size": Setting(whole_number(1), _is(1_000_000)),
+    "max_in_flight_requests_per_connection": Setting(whole_number(1, most=5), _is(4)),
+    "topic_configs": Setting(topic_configs, _is(MappingProxyType({}))),
     "group_instance_id": Setting(optional(text), _is(None)),
     "state_dir": Setting(directory, lambda _: Path(tempfile.gettempdir()) / "ks-actors"),
     "state_cleanup_delay_ms": Setting(whole_number(1), _is(600_000)),
@@ -236,6 +265,9 @@ SETTINGS: dict[str, Setting] = {
         one_of(earliest="earliest", latest="latest", none="none"), _is("earliest")
     ),
     "task_timeout_ms": Setting(whole_number(0), _is(300_000)),
+    "delivery_timeout_ms": Setting(
+        whole_number(1), lambda values: max(_DELIVERY_MS, values["task_timeout_ms"])
+    ),
     "close_timeout_ms": Setting(whole_number(0), _is(30_000)),
     "stall_warning_ms": Setting(whole_number(-1), _is(10_000)),
     "poll_ms": Setting(whole_number(0), _is(100)),
@@ -257,6 +289,7 @@ SETTINGS: dict[str, Setting] = {
     "metrics_recording_level": Setting(
         one_of(info="INFO", debug="DEBUG", trace="TRACE"), _is("INFO")
     ),
+    "ignored_settings": Setting(names, _is(())),
 }
 
 

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 TABLES = ("ks-actors", "ks_actors")
 ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-PAIR = re.compile(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)", re.DOTALL)
+BLANKS = " \t\f"
+LINE_END = re.compile(r"\r\n|\r|\n")
+PAIR = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
 
 
 class Given(NamedTuple):
@@ -25,6 +27,10 @@ class Given(NamedTuple):
     name: str
     value: Any
     origin: str
+
+    def __repr__(self) -> str:
+        # The value may be a secret, and tracebacks of some tools show locals.
+        return f"<{self.name} of {self.origin}>"
 
 
 def from_mapping(settings: Mapping[str, Any], origin: str) -> tuple[Given, ...]:
@@ -70,43 +76,53 @@ def from_file(path: Path) -> tuple[Given, ...]:
 
 def _flat(settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, value in settings.items():
-        if isinstance(value, dict):
+        # The names of topic configs have dots of their own.
+        if isinstance(value, dict) and canonical(name) != "topic_configs":
             yield from ((f"{name}.{part}", inner) for part, inner in _flat(value))
         else:
             yield name, value
 
 
 def parse_properties(text: str) -> Iterator[tuple[str, str]]:
-    r"""Yield the pairs of a Java properties file.
+    r"""Yield the pairs of a Java properties file, as java.util.Properties reads them.
 
-    `#` and `!` begin comments, `\` at the end of a line joins the next, `\uXXXX` is a character.
+    `#` and `!` begin comments, `\` at the end of a line joins the next, `\uXXXX` is a character, of
+    which two may be one beyond the first 65,536. Raises ValueError, which names the setting.
     """
-    for match in filter(None, map(PAIR.fullmatch, _logical_lines(text.splitlines()))):
-        yield _unescape(match[1]), _unescape(match[2])
+    for match in filter(None, map(PAIR.fullmatch, _logical_lines(LINE_END.split(text)))):
+        name = _unescape(match[1], "a name")
+        yield name, _unescape(match[2], f"the value of {name}")
 
 
 def _logical_lines(lines: Iterable[str]) -> Iterator[str]:
-    whole = ""
+    whole, continued = "", False
     for line in lines:
-        part = line.lstrip()
-        if not whole and (not part or part[0] in "#!"):
+        part = line.lstrip(BLANKS)
+        if not continued and (not part or part[0] in "#!"):
             continue
         whole += part
         # An even number of backslashes at the end is that many escaped ones.
-        if (len(whole) - len(whole.rstrip("\\"))) % 2:
+        continued = bool((len(whole) - len(whole.rstrip("\\"))) % 2)
+        if continued:
             whole = whole[:-1]
             continue
-        yield whole
+        if whole:
+            yield whole
         whole = ""
     if whole:
         yield whole
 
 
-def _unescape(text: str) -> str:
+def _unescape(text: str, what: str) -> str:
     def character(match: re.Match[str]) -> str:
         escape = match[1]
         if escape == "u":
-            raise ValueError(rf"\u without four hexadecimal digits in {text!r}")
+            raise ValueError(rf"\u without four hexadecimal digits in {what}")
         return chr(int(escape[1:], 16)) if len(escape) > 1 else ESCAPES.get(escape, escape)
 
-    return re.sub(r"\\(u[0-9a-fA-F]{4}|.)", character, text)
+    found = re.sub(r"\\(u[0-9a-fA-F]{4}|.)", character, text, flags=re.DOTALL)
+    try:
+        # Java's characters have 16 bits: two of them may be one here.
+        return found.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+    except UnicodeDecodeError:
+        raise ValueError(f"half of a character, by \\u, in {what}") from None

@@ -17,6 +17,7 @@ from ks_actors.log._port import (
     Writer,
     WritesBytes,
 )
+from ks_actors.log._port import TakesClientId as TakesClientId
 from ks_actors.log._port import TellsOutages as TellsOutages
 from ks_actors.log._retrying_log import PatientLog as PatientLog
 from ks_actors.log._retrying_log import patient as patient

@@ -49,7 +49,7 @@ def open_log(url: str) -> Log:
     )
 
 
-def kafka_log(servers: str, *, client_id: str = "ks-actors", **options: Any) -> Log:
+def kafka_log(servers: str, *, client_id: str | None = None, **options: Any) -> Log:
     """Return Kafka at these servers, not started yet; `options` are those of KafkaOptions.
 
     Raises ConfigError.

@@ -245,6 +245,15 @@ class TellsOutages(Protocol):
 
 
 @runtime_checkable
+class TakesClientId(Protocol):
+    """A log that shows a client id to brokers with requests that belong to no reader or writer."""
+
+    def take_client_id(self, client_id: str, /) -> None:
+        """Use this client id, unless the log was made with one."""
+        ...
+
+
+@runtime_checkable
 class WritesBytes(Protocol):
     """A log that encodes records into the bytes of record batches.
 

@@ -77,6 +77,16 @@ def test_omitted_options_have_defaults() -> None:
         "connections_max_idle_ms": 540_000,
         "replication_factor": -1,
         "producer_compression_type": "none",
+        "compression_gzip_level": None,
+        "compression_lz4_level": None,
+        "compression_zstd_level": None,
+        "default_api_timeout_ms": 60_000,
+        "socket_connection_setup_timeout_ms": 10_000,
+        "fetch_max_bytes": 52_428_800,
+        "max_partition_fetch_bytes": 1_048_576,
+        "batch_size": 1_000_000,
+        "max_in_flight_requests_per_connection": 4,
+        "topic_configs": {},
         "group_instance_id": None,
         "state_dir": Path(tempfile.gettempdir()) / "ks-actors",
         "state_cleanup_delay_ms": 600_000,
@@ -107,6 +117,7 @@ def test_omitted_options_have_defaults() -> None:
         "default_interactive_query_isolation_level": IsolationLevel.READ_UNCOMMITTED,
         "auto_offset_reset": "earliest",
         "task_timeout_ms": 300_000,
+        "delivery_timeout_ms": 300_000,
         "close_timeout_ms": 30_000,
         "stall_warning_ms": 10_000,
         "poll_ms": 100,
@@ -124,6 +135,7 @@ def test_omitted_options_have_defaults() -> None:
         "snapshot_max_age_ms": 86_400_000,
         "windowstore_changelog_additional_retention_ms": 86_400_000,
         "metrics_recording_level": "INFO",
+        "ignored_settings": (),
         "max_drain_ms": 60_000,
         "worker_slice_ms": 5,
     }
@@ -134,7 +146,7 @@ def test_omitted_options_have_defaults() -> None:
 def test_every_setting_is_a_field_and_has_a_line_of_documentation() -> None:
     """The table, the class and the keywords know the same names."""
     fields = {each.name for each in dataclasses.fields(StreamsConfig)}
-    assert fields == {*SETTINGS, "origins", "_given"}
+    assert fields == {*SETTINGS, "origins", "ignored", "_given"}
     assert not {*SETTINGS, *ALIASES} & set(REFUSED)
 
 
@@ -259,7 +271,7 @@ def test_a_wrong_value_is_refused(name: str, value: Any, message: str) -> None:
         ("zzz", r"zzz \(keyword\): is unknown$"),
         ("max_warmup_replicas", r"max_warmup_replicas \(keyword\): not supported, because a task moves at once: there are no warm-up replicas"),
         ("num_warmup", r"num_warmup \(keyword\): is unknown"),
-        ("producer_linger_ms", r"producer_linger_ms \(keyword\): not supported, because one client reads and writes for all tasks"),
+        ("producer_linger_ms", r"producer_linger_ms \(keyword\): not supported, because one linger_ms is for the main consumer and"),
     ],
 )
 def test_a_name_that_is_not_honoured_is_refused(name: str, message: str) -> None:
@@ -278,6 +290,7 @@ def test_all_problems_are_told_at_once() -> None:
         "  group_protocol (mapping): not supported, because groups use the classic protocol, not that of KIP-1071",
         "  commit_interval_ms (mapping): 'x' is not a whole number",
         "  application_id: is required",
+        "  (what is not supported may be listed in ignored_settings: it is accepted then, and ignored)",
     ]
 
 

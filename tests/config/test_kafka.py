@@ -44,9 +44,11 @@ def test_servers_make_the_log_a_kafka(servers: Any, log: str) -> None:
     assert config(log=log).log == log
 
 
-def test_without_servers_the_log_is_in_memory() -> None:
-    """As it was."""
-    assert isinstance(open_configured(config()), EmbeddedLog)
+def test_without_servers_no_log_is_opened_unless_one_is_named() -> None:
+    """An app that has lost its settings must not run on an empty log of its own."""
+    with pytest.raises(ConfigError, match="app app has no bootstrap_servers: name the brokers of its Kafka; or set log to"):
+        open_configured(config())
+    assert isinstance(open_configured(config(log="memory://")), EmbeddedLog)
 
 
 @pytest.mark.parametrize("value", ["", ",", "a:b", "a:0", "a:70000", "kafka://a:1", "a:1,,b:1", 9092, [9092]])
@@ -85,6 +87,14 @@ def test_all_settings_reach_the_log() -> None:
             producer_compression_type="zstd",
             linger_ms=7,
             max_decompressed_bytes=8,
+            compression_zstd_level=9,
+            default_api_timeout_ms=10,
+            socket_connection_setup_timeout_ms=11,
+            delivery_timeout_ms=12,
+            fetch_max_bytes=13,
+            max_partition_fetch_bytes=14,
+            batch_size=15,
+            max_in_flight_requests_per_connection=2,
         )
     )
     assert made == KafkaOptions(
@@ -107,6 +117,14 @@ def test_all_settings_reach_the_log() -> None:
         compression="zstd",
         linger_ms=7,
         max_decompressed_bytes=8,
+        compression_level=9,
+        api_timeout_ms=10,
+        connect_timeout_ms=11,
+        delivery_timeout_ms=12,
+        fetch_max_bytes=13,
+        max_partition_fetch_bytes=14,
+        batch_bytes=15,
+        max_in_flight=2,
     )
 
 
@@ -134,7 +152,7 @@ def test_the_line_of_a_java_client_is_understood() -> None:
 )
 def test_other_logins_are_refused(line: Any) -> None:
     """Without telling the password."""
-    with pytest.raises(ConfigError, match=r"sasl_jaas_config \(mapping\): \*\*\* (is not a known login|must have)") as caught:
+    with pytest.raises(ConfigError, match=r"sasl_jaas_config \(mapping\): \*\*\* (is not a known login|must have|has options besides)") as caught:
         StreamsConfig.of({"application.id": "app", "bootstrap.servers": "a:1", **LOGIN, "sasl.jaas.config": line})
     assert "hunter2" not in str(caught.value)
 
@@ -163,6 +181,10 @@ def test_other_logins_are_refused(line: Any) -> None:
         ({"bootstrap.servers": "a:1", "security.protocol": "SSL", "ssl.key.location": "x"}, "ssl_key_location: needs ssl_keystore_location"),
         ({"bootstrap.servers": "a:1", "security.protocol": "TLS"}, "'TLS' is not one of plaintext, ssl, sasl_plaintext, sasl_ssl"),
         ({"bootstrap.servers": "a:1", "sasl.mechanism": "GSSAPI"}, "'GSSAPI' is not one of plain, scram-sha-256, scram-sha-512"),
+        (
+            {"bootstrap.servers": "a:1", "compression.type": "lz4", "compression.zstd.level": 3},
+            "compression_zstd_level: needs compression_type=zstd, and that is lz4",
+        ),
         ({"bootstrap.servers": "a:1", "ssl.truststore.type": "JKS"}, "'JKS' is not PEM, the only supported type"),
         ({"bootstrap.servers": "a:1", "ssl.endpoint.identification.algorithm": "ldaps"}, "'ldaps' is neither https nor empty"),
     ],
@@ -182,6 +204,7 @@ VALUES = {
     "ssl_keystore_type": "PEM",
     "ssl_endpoint_identification_algorithm": "https",
     "producer_compression_type": "lz4",
+    "compression_type": "lz4",
 }
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from ks_actors import ConfigError, StreamsConfig
 from ks_actors.config._names import ALIASES, canonical
+from ks_actors.config._recognize import HINT
 from ks_actors.config._refused import REFUSED, REFUSED_PREFIXES
 from ks_actors.config._settings import SETTINGS
 from ks_actors.log import IsolationLevel
@@ -34,7 +35,8 @@ def test_a_setting_of_kafka_streams_is_honoured_or_refused_with_its_reason(name:
     if keyword in REFUSED:
         with pytest.raises(ConfigError) as caught:
             StreamsConfig.of({"application.id": "app", name: "1"})
-        assert str(caught.value) == f"a setting is wrong:\n  {keyword} (mapping): not supported, because {REFUSED[keyword]}"
+        said = f"a setting is wrong:\n  {keyword} (mapping): not supported, because {REFUSED[keyword]}"
+        assert str(caught.value) == f"{said}\n  ({HINT})"
 
 
 def test_the_list_is_whole() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import string
+import struct
 from pathlib import Path
 
 import pytest
@@ -90,7 +91,7 @@ def test_a_misspelt_variable_is_an_error() -> None:
         ("app.toml", b"\xff", "cannot be read: .*utf-8"),
         ("app.properties", b"\xff", "cannot be read: .*utf-8"),
         ("app.properties", None, "cannot be read: .*No such file"),
-        ("app.properties", b"a = \\u12", "cannot be read: .*u12"),
+        ("app.properties", b"a = hunter2\\u12", r"cannot be read: \\u without four hexadecimal digits in the value of a$"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path, name: str, content: bytes | None, message: str) -> None:
@@ -123,6 +124,26 @@ def test_properties_are_read_as_java_reads_them(text: str, pairs: list[tuple[str
     assert list(parse_properties(text)) == pairs
 
 
+def test_lines_and_blanks_are_those_of_java() -> None:
+    """Other characters that Python takes for ends of lines, or for blanks, are part of a value."""
+    assert list(parse_properties("a=1\x0b2\u20283\x85\nb=\xa04\x1c\rc = 5\f\r\n\f d=6")) == [
+        ("a", "1\x0b2\u20283\x85"),
+        ("b", "\xa04\x1c"),
+        ("c", "5\f"),
+        ("d", "6"),
+    ]
+    # A line that goes on from nothing is no comment.
+    assert list(parse_properties("\\\n# a\n\\\n\nb=1\na\\\n\nc=1")) == [("#", "a"), ("b", "1"), ("a", ""), ("c", "1")]
+
+
+def test_characters_beyond_the_first_plane_are_two_of_javas() -> None:
+    """Half of one is an error that names the setting, and does not show its value."""
+    assert list(parse_properties(r"a = \ud83d\ude00")) == [("a", "\U0001f600")]
+    with pytest.raises(ValueError, match=r"half of a character, by \\u, in the value of password") as caught:
+        list(parse_properties(r"password = hunter2\ud83d"))
+    assert "hunter2" not in str(caught.value)
+
+
 WORDS = st.text(string.ascii_letters + string.digits + " =:#!\\\t\n\u00e9", min_size=1)
 
 
@@ -131,6 +152,48 @@ def test_escaped_text_is_read_back(pairs: list[tuple[str, str]]) -> None:
     """Any character may be written as its code."""
     text = "\n".join(f"{escaped(name)}={escaped(value)}" for name, value in pairs)
     assert list(parse_properties(text)) == pairs
+
+
+ANY = st.text(st.characters(exclude_categories=["Cs"]))
+BREAKS = st.sampled_from(["", "", "", "\\\n", "\\\r\n \t", "\\\r  \f"])
+
+
+@st.composite
+def files(draw: st.DrawFn) -> tuple[str, dict[str, str]]:
+    """Make a file as a person or a program may write it, and its content."""
+    content = draw(st.dictionaries(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), ANY, max_size=6))
+    lines = []
+    for name, value in content.items():
+        if draw(st.booleans()):
+            lines.append(draw(st.sampled_from(["", "  ", "# a comment = x\\", "\t! another"])))
+        separator = draw(st.sampled_from(["=", ":", " = ", "\t:\f", " "]))
+        lines.append(draw(st.sampled_from(["", "  ", "\t"])) + written(draw, name) + separator + written(draw, value))
+    return draw(st.sampled_from(["\n", "\r\n", "\r"])).join(lines), content
+
+
+def written(draw: st.DrawFn, text: str) -> str:
+    """Write a name or value as Java's `Properties.store` does, or with more escapes, over one or several lines."""
+    plain = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"}
+    parts = []
+    for at, character in enumerate(text):
+        if character in plain:
+            part = plain[character]
+        elif character in "=:#!\\ ":
+            part = f"\\{character}"
+        elif draw(st.booleans()) or ord(character) > 0x7E:
+            part = "".join(f"\\u{unit:04X}" for (unit,) in struct.iter_unpack(">H", character.encode("utf-16-be")))
+        else:
+            part = character
+        # A break is nothing: blanks at the beginning of the next line are left out.
+        parts.append((draw(BREAKS) if at else "") + part)
+    return "".join(parts)
+
+
+@given(files())
+def test_a_file_as_java_writes_it_is_read_back(made: tuple[str, dict[str, str]]) -> None:
+    """With comments, any separator, escapes and lines that go on."""
+    text, content = made
+    assert dict(parse_properties(text)) == content
 
 
 def escaped(text: str) -> str:

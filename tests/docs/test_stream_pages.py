@@ -44,7 +44,7 @@ def shown(name: str, value: Any) -> str:
     """Return how the page writes a default."""
     if name in IN_WORDS:
         return IN_WORDS[name]
-    if value is None:
+    if value is None or value in ((), {}):
         return "none"
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"

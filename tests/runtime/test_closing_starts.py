@@ -129,7 +129,7 @@ class NoRestoring(Connection):
 
     def fetcher(self, *, client_id: str, isolation: IsolationLevel) -> Fetcher:
         made = super().fetcher(client_id=client_id, isolation=isolation)
-        if client_id.endswith("-restore"):
+        if client_id.endswith("-restore-consumer"):
             self._restoring.append(self._fetchers[-1])
         return made
 

@@ -39,6 +39,9 @@ P = TypeVar("P", KafkaProducer, KafkaTransactionalProducer)
 class KafkaLog:
     """A Kafka cluster, 2.8 or newer, reached at `bootstrap_servers` ("host:port,host:port").
 
+    `client_id` names its requests for topics, offsets and groups (default: `ks-actors`, and in an
+    app the name of its admin client). Readers and writers have names of their own.
+
     A call retries until its deadline while leaders and coordinators move and brokers restart; then
     it raises LogTimeout. Use it with `async with`, or with `start` and `close`, on one event loop.
     After an error in `start` you may start it again.
@@ -49,11 +52,12 @@ class KafkaLog:
         bootstrap_servers: str,
         *,
         options: KafkaOptions | None = None,
-        client_id: str = "ks-actors",
+        client_id: str | None = None,
     ) -> None:
         self._servers: str = bootstrap_servers
         self._options: KafkaOptions = options or KafkaOptions()
-        self._client_id: str = client_id
+        self._has_name: bool = client_id is not None
+        client_id = client_id or "ks-actors"
         self._client: KafkaClient = KafkaClient(
             bootstrap_servers, self._options, client_id=client_id
         )
@@ -69,6 +73,11 @@ class KafkaLog:
     def batch_bytes(self) -> int:
         """The most bytes of records in one record batch."""
         return self._options.batch_bytes - HEADER.size
+
+    def take_client_id(self, client_id: str, /) -> None:
+        """Use this client id for the log's own requests, unless the log was made with one."""
+        if not self._has_name:
+            self._client.name(client_id)
 
     def outages(self) -> Sequence[Outage]:
         """Return the brokers that fail to answer at this moment, the longest outage first.

@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from actors import Spec
 from ks_actors.assignment import TaskAssignor
-from ks_actors.config import ProcessingGuarantee
+from ks_actors.config import ClientIds, ProcessingGuarantee
 from ks_actors.lifecycle import Closing, shielded, try_step
-from ks_actors.log import IsolationLevel, Lease, NewMember, WritesBytes
+from ks_actors.log import (
+    IsolationLevel,
+    Lease,
+    NewMember,
+    PatientLog,
+    TakesClientId,
+    WritesBytes,
+)
 from ks_actors.records import warm_up
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.commit import COMMITTER_MAILBOX, Committer, Purger
@@ -102,6 +109,7 @@ class Wiring:
         self._state_manager: StateManager | None = None
         self.snapshots: Ref[m.SnapshotsMessage] | None = None
         self.removed: dict[Ref[Any], str] = {}
+        self._ids: ClientIds
         self.manager: Ref[m.TaskManagerMessage]
         self.collector: Ref[m.CollectorMessage]
         self.committer: Ref[m.CommitterMessage]
@@ -128,6 +136,7 @@ class Wiring:
                 await shielded(context.blocking(warm_up))
             process_id = await shielded(context.blocking(self._directory.open))
             self._metrics.process_id = process_id
+            self._name_clients(process_id)
             self._shared = SharedResources.within(
                 self._config.statestore_memory_max_bytes,
                 statistics=self._config.metrics_recording_level != "INFO",
@@ -149,6 +158,12 @@ class Wiring:
         await self._start_committer(context)
         await self._start_poller(context, process_id)
 
+    def _name_clients(self, process_id: str) -> None:
+        self._ids = ClientIds.of(self._config, process_id)
+        bare = self._log.bare if isinstance(self._log, PatientLog) else self._log
+        if isinstance(bare, TakesClientId):
+            bare.take_client_id(self._ids.admin)
+
     async def _start_collector(self, context: Context[Any], process_id: str) -> None:
         config, log = self._config, self._log
         # Keep the id after a crash: it fences the earlier instance and aborts its transaction.
@@ -159,7 +174,7 @@ class Wiring:
         producer = (
             await renew()
             if self._transactional
-            else await log.producer(client_id=config.client_id, lease=self._lease, topics=topics)
+            else await log.producer(client_id=self._ids.producer, lease=self._lease, topics=topics)
         )
         production = RejectedRecords(self._setup, self._metrics)
         collector = Collector(
@@ -189,7 +204,7 @@ class Wiring:
             self._config.transaction_timeout_ms,
         )
         return await self._log.transactional_producer(
-            name, client_id=self._config.client_id, timeout_ms=timeout_ms, scope=scope
+            name, client_id=self._ids.producer, timeout_ms=timeout_ms, scope=scope
         )
 
     def _transactional_id(self, process_id: str) -> str:
@@ -233,7 +248,7 @@ class Wiring:
             context, Spec(lambda: state, mailbox=STATE_MANAGER_MAILBOX), "state-manager"
         )
         fetcher = restore_fetcher(
-            self._log, f"{config.client_id}-restore", setup.reused_topics, self._isolation
+            self._log, self._ids.restore_consumer, setup.reused_topics, self._isolation
         )
         limits = Limits(setup.reused_topics, lambda: self._membership, config.commit_interval_ms)
         restorer = self.partition_states.restorer = Restorer(
@@ -276,9 +291,7 @@ class Wiring:
 
     async def _open_globals(self, context: Context[Any], stores: GlobalStores) -> Ref[Any]:
         await context.blocking(stores.open)
-        fetcher = self._log.fetcher(
-            client_id=f"{self._config.client_id}-global", isolation=self._isolation
-        )
+        fetcher = self._log.fetcher(client_id=self._ids.global_consumer, isolation=self._isolation)
         tables = GlobalTables(
             self._setup,
             stores,
@@ -331,7 +344,7 @@ class Wiring:
         membership = self._membership = await log.join(
             config.application_id,
             NewMember(
-                client_id=f"{config.client_id}-{process_id}",
+                client_id=self._ids.consumer,
                 instance_id=config.group_instance_id,
                 # The lock on the directory proves that the old member of this process id is dead. A
                 # static member must not leave by that.
@@ -351,7 +364,7 @@ class Wiring:
         )
         poller = self.partition_states.poller = Poller(
             log,
-            log.fetcher(client_id=config.client_id, isolation=self._isolation),
+            log.fetcher(client_id=self._ids.consumer, isolation=self._isolation),
             membership,
             group,
             poll_ms=config.poll_ms,

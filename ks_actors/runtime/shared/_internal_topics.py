@@ -430,7 +430,9 @@ def _wanted(
     repartitions = _repartition_counts(setup, subtopologies, counts)
     wanted = [
         NewTopic(
-            setup.topic(name), count, repartition_configs(setup.topology.internal_topics[name])
+            setup.topic(name),
+            count,
+            repartition_configs(setup.config, setup.topology.internal_topics[name]),
         )
         for name, count in repartitions.items()
     ]

@@ -33,16 +33,22 @@ _WINDOWED = {StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW, StoreKind.SESSION}
 _UNLIMITED = -1
 
 
-def repartition_configs(topic: InternalTopic) -> dict[str, str]:
+def repartition_configs(config: StreamsConfig, topic: InternalTopic) -> dict[str, str]:
     """Return the settings for a new repartition topic."""
-    return {**_REPARTITION, **topic.configs}
+    return {**_REPARTITION, **config.topic_configs, **topic.configs}
 
 
 def changelog_configs(config: StreamsConfig, spec: StoreSpec) -> dict[str, str]:
-    """Return the settings for a store's new changelog."""
+    """Return the settings for a store's new changelog.
+
+    As in Kafka Streams, `topic_configs` override its defaults, but not the times that a store
+    needs.
+    """
     configs = {"cleanup.policy": "compact", **_ANY_TIME}
     if spec.kind in _WINDOWED:
         configs["cleanup.policy"] = "delete" if spec.retain_duplicates else "compact,delete"
+    configs |= config.topic_configs
+    if spec.kind in _WINDOWED:
         # Cap unlimited retention at the largest value that a log accepts.
         configs["retention.ms"] = str(
             min(

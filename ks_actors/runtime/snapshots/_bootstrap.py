@@ -11,6 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, final
 
 from ks_actors._errors import IllegalGeneration, SnapshotFailed, SnapshotRefused
+from ks_actors.config import ClientIds
 from ks_actors.lifecycle import run_in_thread
 from ks_actors.log import Assigned, IsolationLevel, MemberAssignment, NewMember, Outgoing
 from ks_actors.records import Batch
@@ -150,7 +151,7 @@ class Bootstrap:
         membership = await self._log.join(
             config.application_id,
             NewMember(
-                client_id=f"{config.client_id}-{process_id}",
+                client_id=ClientIds.of(config, process_id).consumer,
                 # The lock on the directory proves that the old member of this process id is dead.
                 takes_over=True,
                 topics=self._setup.source_topics,

@@ -24,9 +24,7 @@ def restore_fetcher(
     changelogs = log.fetcher(client_id=client_id, isolation=IsolationLevel.READ_COMMITTED)
     if not sources or isolation is IsolationLevel.READ_COMMITTED:
         return changelogs
-    return TwoFetchers(
-        changelogs, log.fetcher(client_id=f"{client_id}-sources", isolation=isolation), sources
-    )
+    return TwoFetchers(changelogs, log.fetcher(client_id=client_id, isolation=isolation), sources)
 
 
 @final

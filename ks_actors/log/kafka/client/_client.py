@@ -374,6 +374,15 @@ class KafkaClient:
             if node in self._brokers:
                 self._connections.open_ahead(node, self._brokers[node], channel)
 
+    def name(self, client_id: str) -> None:
+        """Use this client id from now on."""
+        self.client_id = client_id
+        self._connections.name(client_id)
+
+    def name_channel(self, channel: str, client_id: str | None) -> None:
+        """Use this client id on a channel's new sockets; None: the client's own."""
+        self._connections.name_channel(channel, client_id)
+
     def disconnect(self, channel: str) -> None:
         """Close the sockets of a channel; requests under way there raise Unavailable."""
         self._connections.disconnect(channel)

@@ -85,6 +85,10 @@ class _Connection(AIOKafkaConnection):  # type: ignore[misc]
         super().__init__(*address, **settings)
         self._closing = closing
 
+    def be_named(self, client_id: str) -> None:
+        """Use another client id in the next requests."""
+        self._client_id = client_id
+
     def send(self, request: Any, expect_response: bool = True) -> Any:
         """Write a request in one go, and return the future of its response.
 
@@ -135,6 +139,7 @@ class Connections:
         )
         self._options: KafkaOptions = options
         self._client_id: str = client_id
+        self._named: dict[str, str] = {}
         self._ssl: ssl.SSLContext | None = None
         self._ready: dict[tuple[int, str], Any] = {}
         self._opening: dict[tuple[int, str], asyncio.Task[Any]] = {}
@@ -149,6 +154,20 @@ class Connections:
             self._ssl = await asyncio.get_running_loop().run_in_executor(
                 None, self._options.ssl_context
             )
+
+    def name(self, client_id: str) -> None:
+        """Use this client id from now on, also on open sockets without a name of their own."""
+        self._client_id = client_id
+        for (_, channel), connection in self._ready.items():
+            if channel not in self._named:
+                connection.be_named(client_id)
+
+    def name_channel(self, channel: str, client_id: str | None) -> None:
+        """Use this client id on a channel's new sockets; None: that of all others."""
+        if client_id is None:
+            self._named.pop(channel, None)
+        else:
+            self._named[channel] = client_id
 
     def connected(self, node: int, channel: str) -> bool:
         """Return whether there is a socket that looks alive."""
@@ -272,7 +291,7 @@ class Connections:
                     self._note_closing,
                     host,
                     port,
-                    client_id=self._client_id,
+                    client_id=self._named.get(channel, self._client_id),
                     # Longer than the limit in `send`, which must be the one that decides.
                     request_timeout_ms=options.request_timeout_ms + 5_000,
                     ssl_context=self._ssl,

@@ -57,7 +57,10 @@ class FetchLoop:
         self._budget: Budget = budget
         self._room: bool = True
         self._linger_s: float = client.options.linger_ms / 1000
-        self._channel: str = f"fetch-{next(_numbers)}"
+        number = next(_numbers)
+        self._channels: tuple[str, str] = (f"fetch-{number}-0", f"fetch-{number}-1")
+        for channel in self._channels:
+            client.name_channel(channel, client_id)
         self.unpacking: Unpacking = Unpacking(self.begin, on_records)
         self._errors: FetchErrors = FetchErrors(client, sources, self, client_id=client_id)
         self._brokers: dict[int, FetchBroker] = {}
@@ -102,6 +105,8 @@ class FetchLoop:
                 broker.timer.cancel()
             for line in broker.lines:
                 self._client.disconnect(line.channel)
+        for channel in self._channels:
+            self._client.name_channel(channel, None)
 
     async def close(self) -> None:
         """Stop, and wait until all tasks have ended."""
@@ -157,7 +162,7 @@ class FetchLoop:
                     # Two connections: a broker answers in order, so a request that waits for
                     # records would hold up the partitions that are not part of it.
                     node,
-                    (f"{self._channel}-0", f"{self._channel}-1"),
+                    self._channels,
                 )
             broker.change(partition, source)
 

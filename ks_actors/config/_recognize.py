@@ -1,0 +1,150 @@
+"""Given names sorted into settings, clients' settings, topic configs and those not supported."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from ks_actors.config._clients import (
+    TOPIC,
+    USERS,
+    Prefixed,
+    is_accepted,
+    named,
+    prefixed,
+)
+from ks_actors.config._names import ALIASES, canonical, is_secret
+from ks_actors.config._refused import refusal
+from ks_actors.config._settings import SETTINGS
+from ks_actors.config._sources import Given
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+HINT = "what is not supported may be listed in ignored_settings: it is accepted then, and ignored"
+
+
+@dataclass
+class Recognized:
+    """The settings of all sources so far; later sources override earlier ones."""
+
+    latest: dict[str, Given] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    refused: dict[str, list[str]] = field(default_factory=dict)
+    """Messages about settings that are not supported, by the given name."""
+    shared: list[tuple[Given, str]] = field(default_factory=list)
+    """Settings of one client that all its users share, each with the setting's name."""
+    topics: dict[str, Given] = field(default_factory=dict)
+    """Configs of internal topics by their names."""
+
+    def add(self, source: Iterable[Given]) -> None:
+        """Add the settings of a source."""
+        found: dict[str, tuple[int, Given]] = {}
+        for entry in source:
+            name = ALIASES.get(entry.name, entry.name)
+            if name == "topic_configs":
+                self._add_topics(entry)
+            elif name in SETTINGS:
+                self._note(found, name, 0, entry)
+            elif (client := prefixed(entry.name)) is not None:
+                self._add_prefixed(found, client, entry)
+            elif entry.name.startswith(TOPIC) and entry.name != TOPIC:
+                config = entry.name.removeprefix(TOPIC).replace("_", ".")
+                self.topics[config] = entry
+            elif not is_accepted(entry.name, entry.value):
+                self._refuse(entry, refusal(entry.name) or unknown(entry.name))
+        self.latest |= {name: entry for name, (_, entry) in found.items()}
+
+    def _note(
+        self, found: dict[str, tuple[int, Given]], name: str, rank: int, entry: Given
+    ) -> None:
+        held, other = found.get(name, (-1, entry))
+        # Two names for one setting in the same source: neither of them is the later one.
+        if held == rank and other.name != entry.name:
+            self.problems.append(
+                f"{entry.name} ({entry.origin}): is another name of {other.name}, which is set, too"
+            )
+        elif rank >= held:
+            found[name] = rank, entry
+
+    def _add_topics(self, entry: Given) -> None:
+        try:
+            configs = SETTINGS["topic_configs"].parse(entry.value)
+        except ValueError as error:
+            self.problems.append(f"topic_configs ({entry.origin}): {entry.value!r} {error}")
+            return
+        self.topics |= {
+            name: Given(entry.name, value, entry.origin) for name, value in configs.items()
+        }
+
+    def _add_prefixed(
+        self, found: dict[str, tuple[int, Given]], client: Prefixed, entry: Given
+    ) -> None:
+        name = ALIASES.get(client.name, client.name)
+        users = USERS.get(name)
+        if users is None:
+            if not is_accepted(name, entry.value):
+                self._refuse(entry, refusal(name) or refusal(client.prefix) or unknown(entry.name))
+        elif users <= client.clients:
+            self._note(found, name, client.rank, entry)
+        elif users & client.clients:
+            self.shared.append((entry, name))
+        else:
+            self._refuse(
+                entry,
+                f"not supported, because {name} is of {named(users)} only",
+            )
+
+    def _refuse(self, entry: Given, why: str) -> None:
+        self.refused.setdefault(entry.name, []).append(f"{entry.name} ({entry.origin}): {why}")
+
+    def check_shared(self, values: Mapping[str, Any]) -> None:
+        """Refuse the settings of one client that differ from those that its clients share."""
+        for entry, name in self.shared:
+            try:
+                same = SETTINGS[name].parse(entry.value) == values[name]
+            except ValueError as error:
+                shown = "***" if is_secret(entry.name) else repr(entry.value)
+                self.problems.append(f"{entry.name} ({entry.origin}): {shown} {error}")
+                continue
+            if not same:
+                self._refuse(
+                    entry,
+                    f"not supported, because one {name} is for {named(USERS[name])}: "
+                    "give it without a prefix",
+                )
+
+    def ignore(self, patterns: Collection[str]) -> tuple[str, ...]:
+        """Drop the refused settings that the patterns name; return their names, in order.
+
+        A pattern is a name, or the beginning of names with `*` behind it. A name that is honoured
+        becomes a problem.
+        """
+        names = [canonical(pattern) for pattern in patterns]
+        ignored = sorted(
+            name for name in self.refused if any(fnmatchcase(name, each) for each in names)
+        )
+        for name in ignored:
+            del self.refused[name]
+        self.problems += [
+            f"ignored_settings: {name} is supported: remove it from the list"
+            for name in names
+            if ALIASES.get(name, name) in SETTINGS
+        ]
+        return tuple(ignored)
+
+    def has_unsupported(self) -> bool:
+        """Return whether a refused name is known, so that ignoring it may be meant."""
+        return any("not supported" in each for said in self.refused.values() for each in said)
+
+    def wrong(self) -> list[str]:
+        """Return all problems, those of names first."""
+        return [*(each for said in self.refused.values() for each in said), *self.problems]
+
+
+def unknown(name: str) -> str:
+    """Return the message about a name that nothing has, with the closest one that exists."""
+    close = difflib.get_close_matches(name, [*SETTINGS, *ALIASES], n=1)
+    return f"is unknown; did you mean {close[0]}?" if close else "is unknown"
