@@ -5,10 +5,18 @@ from __future__ import annotations
 import click
 
 from ks_actors.cli._backfill import backfill
+from ks_actors.cli._check import check
+from ks_actors.cli._describe import describe
+from ks_actors.cli._diff import topology
 from ks_actors.cli._export import export
+from ks_actors.cli._groups import lag, members
+from ks_actors.cli._records import send, tail
 from ks_actors.cli._reset import reset
 from ks_actors.cli._run import run
+from ks_actors.cli._snapshots import snapshots
+from ks_actors.cli._topics import topics
 from ks_actors.cli._version import VERSION
+from ks_actors.cli._versions import version
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -17,7 +25,20 @@ def ks_actors() -> None:
     """Stream processing with Kafka Streams' semantics."""
 
 
-ks_actors.add_command(backfill)
-ks_actors.add_command(export)
-ks_actors.add_command(reset)
-ks_actors.add_command(run)
+for _command in (
+    backfill,
+    check,
+    describe,
+    export,
+    lag,
+    members,
+    reset,
+    run,
+    send,
+    snapshots,
+    tail,
+    topics,
+    topology,
+    version,
+):
+    ks_actors.add_command(_command)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,8 @@ from rich.console import Console
 
 from ks_actors._errors import KsActorsError
 from ks_actors.cli._bars import Bars, Following, Restoring
+from ks_actors.cli._logging import FORMATS, set_up_logging
+from ks_actors.cli._reload import run_reloading
 from ks_actors.cli._target import app_of
 from ks_actors.log import IsolationLevel
 
@@ -43,8 +44,32 @@ LEVELS = ("debug", "info", "warning", "error")
     show_default=True,
     help="The lowest level that is logged to stderr.",
 )
+@click.option(
+    "--log-format",
+    type=click.Choice(FORMATS),
+    default="text",
+    show_default=True,
+    help="The form of log records: lines, or one JSON object per line.",
+)
 @click.option("--quiet", "-q", is_flag=True, help="Show no progress.")
-def run(target: str, conf: tuple[str, ...], file: Path | None, log_level: str, quiet: bool) -> None:
+@click.option("--reload", is_flag=True, help="Start again when a source changes. For development.")
+@click.option(
+    "--reload-dir",
+    "directories",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Watch this directory, not the working one. Repeatable.",
+)
+def run(
+    target: str,
+    conf: tuple[str, ...],
+    file: Path | None,
+    log_level: str,
+    log_format: str,
+    quiet: bool,
+    reload: bool,
+    directories: tuple[Path, ...],
+) -> None:
     """Run an app until SIGINT or SIGTERM, or until it ends by itself.
 
     MODULE:NAME is an App, a Topology, a StreamsBuilder, or a function that returns one of these and
@@ -55,9 +80,14 @@ def run(target: str, conf: tuple[str, ...], file: Path | None, log_level: str, q
     The first signal commits and closes. Exit codes: 0 closed by a signal or by itself, 1 the app
     ended with an error, 2 wrong command line.
     """
-    logging.basicConfig(
-        level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    if reload:
+        again = [target, *(f"--conf={pair}" for pair in conf), f"--log-level={log_level}"]
+        again += [f"--log-format={log_format}", *(["--quiet"] if quiet else [])]
+        again += [] if file is None else [f"--config={file}"]
+        raise SystemExit(run_reloading(again, directories or (Path.cwd(),)))
+    if directories:
+        raise click.UsageError("--reload-dir needs --reload")
+    set_up_logging(log_level, log_format)
     app = app_of(target, conf, file)
     console = Console(stderr=True, quiet=quiet)
     with Bars(console) as bars:

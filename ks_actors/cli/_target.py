@@ -16,9 +16,14 @@ from ks_actors.config import StreamsConfig
 from ks_actors.topology import Topology
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from ks_actors.config import Keywords
+
+
+NO_ID = "application_id: is required"
+PLACEHOLDER = "ks-actors"
+"""The id of an application that is not named, where it does not matter."""
 
 
 def load(target: str) -> Any:
@@ -69,11 +74,8 @@ def app_of(target: str, conf: Iterable[str], file: Path | None) -> App:
     returns one of these. The function may take the config. A topology becomes an app with the
     config.
     """
-    found, given = load(target), settings(conf)
-    configured = False
-    if not isinstance(found, App) and callable(found) and not hasattr(found, "build"):
-        configured = _takes_config(found)
-        found = found(_config(given, file)) if configured else found()
+    given = settings(conf)
+    found, configured = _found(target, lambda: _config(given, file))
     if isinstance(found, App):
         if not configured and (given or file is not None):
             raise click.UsageError(
@@ -81,11 +83,42 @@ def app_of(target: str, conf: Iterable[str], file: Path | None) -> App:
                 "topology, or a function that takes the config"
             )
         return found
+    return App(found, _config(given, file))
+
+
+def topology_of(target: str, conf: Iterable[str], file: Path | None) -> Topology:
+    """Return the topology at `target`, as `app_of` finds it; the settings need no id.
+
+    Raises click.UsageError.
+    """
+    given = settings(conf)
+
+    def config() -> StreamsConfig:
+        try:
+            return _config(given, file)
+        except click.UsageError as error:
+            if NO_ID not in str(error):
+                raise
+            return _config({**given, "application_id": PLACEHOLDER}, file)
+
+    found, _ = _found(target, config)
+    return found._topology if isinstance(found, App) else found
+
+
+def _found(target: str, config: Callable[[], StreamsConfig]) -> tuple[App | Topology, bool]:
+    """Return the app or topology at `target`, and whether it was made with the config."""
+    found = load(target)
+    configured = False
+    if not isinstance(found, App) and callable(found) and not hasattr(found, "build"):
+        configured = _takes_config(found)
+        found = found(config()) if configured else found()
+    if isinstance(found, App):
+        return found, configured
     build = getattr(found, "build", None)
     if build is not None:
         found = build()
     if isinstance(found, Topology):
-        return App(found, _config(given, file))
+        return found, configured
     raise click.UsageError(
         f"{target} is neither an App nor a Topology, nor a function that makes one: it is "
         f"{type(found).__name__}"

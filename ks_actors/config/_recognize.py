@@ -23,7 +23,7 @@ from ks_actors.config._sources import Given
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-HINT = "what is not supported may be listed in ignored_settings: it is accepted then, and ignored"
+HINT = "settings that are not supported are accepted, and ignored, if ignored_settings lists them"
 
 
 @dataclass

@@ -18,6 +18,7 @@ from ks_actors.log._port import (
     WritesBytes,
 )
 from ks_actors.log._port import TakesClientId as TakesClientId
+from ks_actors.log._port import TellsOperations as TellsOperations
 from ks_actors.log._port import TellsOutages as TellsOutages
 from ks_actors.log._retrying_log import PatientLog as PatientLog
 from ks_actors.log._retrying_log import patient as patient

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from ks_actors.log._lease import Lease
     from ks_actors.log._types import (
+        AllowedOperations,
         Fetched,
         GroupMetadata,
         IsolationLevel,
@@ -241,6 +242,17 @@ class TellsOutages(Protocol):
 
     def outages(self) -> Sequence[Outage]:
         """Return the current outages, the longest first; nothing when all brokers answer."""
+        ...
+
+
+@runtime_checkable
+class TellsOperations(Protocol):
+    """A log that has permissions, and tells them."""
+
+    async def allowed_operations(
+        self, topics: Iterable[str], group_id: str, /
+    ) -> AllowedOperations:
+        """Return what this user may do with topics, with a group and with the cluster."""
         ...
 
 

@@ -48,6 +48,15 @@ class IsolationLevel(Enum):
     READ_COMMITTED = "read_committed"
 
 
+class AllowedOperations(msgspec.Struct, frozen=True):
+    """What a user may do, by Kafka's names of operations, such as `READ`; None where unknown."""
+
+    cluster: frozenset[str] | None
+    topics: Mapping[str, frozenset[str] | None]
+    """The operations on topics; a topic that the user may not describe has none."""
+    group: frozenset[str] | None
+
+
 class NewTopic(msgspec.Struct, frozen=True):
     """A topic to create; `configs` are the topic's settings by Kafka's names."""
 

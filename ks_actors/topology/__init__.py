@@ -4,6 +4,8 @@ from ks_actors.topology import _store_specs as stores
 from ks_actors.topology._custom_store import StateStore as StateStore
 from ks_actors.topology._custom_store import StateStoreContext as StateStoreContext
 from ks_actors.topology._description import TopologyDescription
+from ks_actors.topology._diff import Change, Effect
+from ks_actors.topology._diff import compare as compare
 from ks_actors.topology._missing_serdes import check_serdes as check_serdes
 from ks_actors.topology._missing_serdes import check_topology as check_topology
 from ks_actors.topology._names import checked_topics as checked_topics
@@ -51,6 +53,8 @@ from ks_actors.topology._unnamed import refuse_unnamed as refuse_unnamed
 from ks_actors.topology._unnamed import warn_of_unnamed as warn_of_unnamed
 
 __all__ = [
+    "Change",
+    "Effect",
     "GlobalStore",
     "InputRecord",
     "InternalTopic",

@@ -96,7 +96,7 @@ def test_an_app_runs_until_a_signal_and_its_restoring_is_shown(tmp_path: Path, n
 
 def test_an_app_that_ends_by_an_error_has_exit_code_1(tmp_path: Path) -> None:
     """The final error is one line."""
-    code, output = invoke("run", f"{HERE}:TOPOLOGY", "-c", "application_id=lonely", "-c", f"state_dir={tmp_path}", "-q")
+    code, output = invoke("run", f"{HERE}:TOPOLOGY", "-c", "application_id=lonely", "-c", "log=memory://", "-c", f"state_dir={tmp_path}", "-q")
     assert code == 1
     assert output.startswith("Error: lonely has ended: MissingSourceTopics: ")
 

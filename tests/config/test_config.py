@@ -290,7 +290,7 @@ def test_all_problems_are_told_at_once() -> None:
         "  group_protocol (mapping): not supported, because groups use the classic protocol, not that of KIP-1071",
         "  commit_interval_ms (mapping): 'x' is not a whole number",
         "  application_id: is required",
-        "  (what is not supported may be listed in ignored_settings: it is accepted then, and ignored)",
+        "  (settings that are not supported are accepted, and ignored, if ignored_settings lists them)",
     ]
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ks_actors import App, Consumed, Materialized, NewTopic, Produced, StreamsBuilder, StreamsConfig
+from ks_actors import App, Consumed, Materialized, Produced, StreamsBuilder, StreamsConfig
+from ks_actors.log import NewTopic
 from ks_actors.log.kafka import KafkaLog
 from ks_actors.log.kafka.client._connections import _Connection, name_of_request
 from ks_actors.serdes import LONG, STRING

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ks_actors.log._lease import Lease
     from ks_actors.log._port import NewMember
     from ks_actors.log._types import (
+        AllowedOperations,
         NewTopic,
         OffsetAndMetadata,
         Outage,
@@ -324,6 +325,13 @@ class KafkaLog:
         """Return the members of a group; none when there is no such group. Raises NotAuthorized."""
         self._check()
         return await self._groups.members(group_id)
+
+    async def allowed_operations(
+        self, topics: Iterable[str], group_id: str, /
+    ) -> AllowedOperations:
+        """Return what this user may do with topics, with a group and with the cluster."""
+        self._check()
+        return await self._groups.allowed(topics, group_id)
 
     async def remove_members(self, group_id: str, members: Iterable[GroupMember], /) -> None:
         """Remove members from a group; ignore members that have left.

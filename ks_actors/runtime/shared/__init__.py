@@ -19,6 +19,7 @@ from ks_actors.runtime.shared._states import (
     InstanceState,
     WorkerState,
 )
+from ks_actors.runtime.shared._topic_configs import misfits
 from ks_actors.runtime.shared._uncaught import UncaughtHandler, UncaughtResponse, shut_down
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "UncaughtResponse",
     "WorkerState",
     "check_sizes",
+    "misfits",
     "plan_topics",
     "prepare_topics",
     "shut_down",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from ks_actors.log._groups import GroupMember
-from ks_actors.log._types import GroupMetadata
+from ks_actors.log._types import AllowedOperations, GroupMetadata
 from ks_actors.log.kafka.admin import fetch_committed, send_offsets
 from ks_actors.log.kafka.client import GROUP, Unavailable
 from ks_actors.log.kafka.wire import (
@@ -17,8 +17,11 @@ from ks_actors.log.kafka.wire import (
     ListGroupsRequest,
     decode_assignment,
     error_of,
+    group_operations,
     leave_groups,
     name_of,
+    operations,
+    topic_operations,
 )
 
 if TYPE_CHECKING:
@@ -76,6 +79,23 @@ class GroupAdmin:
             )
             for member_id, client_id, host, _, assignment, *_ in members
         ]
+
+    async def allowed(self, topics: Iterable[str], group_id: str) -> AllowedOperations:
+        """Return what this user may do with topics, with a group and with the cluster."""
+        wanted = sorted(topics)
+        found = await self._client.send_to_any(topic_operations(wanted))
+        described = await self._client.send_to_coordinator(
+            GROUP,
+            group_id,
+            group_operations(group_id),
+            lambda answer: [each[0] for each in answer.groups],
+        )
+        code, *_, bits = described.groups[0]
+        return AllowedOperations(
+            cluster=operations(found.operations),
+            topics={name: operations(allowed) for _, name, _, _, allowed in found.topics},
+            group=operations(bits) if code in (NONE, GROUP_ID_NOT_FOUND) else frozenset(),
+        )
 
     async def remove(self, group_id: str, members: Iterable[GroupMember]) -> None:
         """Remove members from a group. Raises NotAuthorized."""

@@ -47,6 +47,11 @@ from ks_actors.log.kafka.wire._group_requests import (
     offset_commit,
     sync_group,
 )
+from ks_actors.log.kafka.wire._operations import (
+    group_operations,
+    operations,
+    topic_operations,
+)
 from ks_actors.log.kafka.wire._produce_request import ProduceRequest
 from ks_actors.log.kafka.wire._requests import (
     TOPIC,
@@ -135,6 +140,7 @@ __all__ = [
     "encode_member",
     "error_of",
     "fetch_once",
+    "group_operations",
     "heartbeat",
     "incremental_alter_configs",
     "init_producer_id",
@@ -144,7 +150,9 @@ __all__ = [
     "name_of",
     "offset_commit",
     "offset_fetch",
+    "operations",
     "sync_group",
+    "topic_operations",
     "txn_offset_commit",
     "unpacked",
     "whole_batches",

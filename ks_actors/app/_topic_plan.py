@@ -1,0 +1,139 @@
+"""The topics that an app needs, and those that there are."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import msgspec
+
+from ks_actors._errors import MissingSourceTopics, TopologyError
+from ks_actors.log import NewTopic
+from ks_actors.runtime.shared import misfits, plan_topics
+from ks_actors.task import Environment, nodes_of
+from ks_actors.topology import SinkNode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ks_actors.config import StreamsConfig
+    from ks_actors.log import Log, TopicDescription
+    from ks_actors.topology import Topology
+
+
+Use: TypeAlias = Literal[
+    "source", "sink", "source and sink", "global", "repartition", "changelog", "dead letters"
+]
+
+
+class TopicPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """One topic of an app."""
+
+    topic: str
+    """The name in the log."""
+    use: Use
+    """The app's use of the topic."""
+    internal: bool = False
+    """Whether the app creates it."""
+    partitions: int | None = None
+    """The partitions that it has, or that it needs; None if unknown."""
+    state: Literal["exists", "missing", "does not fit"]
+    """Whether it exists, as the app needs it."""
+    configs: Mapping[str, str] = {}
+    """The configs that an internal topic is created with."""
+    problem: str | None = None
+    """The reason why it does not fit."""
+
+
+async def plan_app_topics(
+    topology: Topology, config: StreamsConfig, log: Log
+) -> tuple[TopicPlan, ...]:
+    """Return all topics of an app, sorted by use and name; change nothing.
+
+    Without its source topics the sizes of internal topics are unknown. Raises LogError,
+    NotAuthorized.
+    """
+    setup = Environment(
+        topology,
+        config,
+        wall_time=lambda: time.time_ns() // 1_000_000,
+        partitions=lambda _: None,
+        nodes=lambda task: nodes_of(topology, task),
+    )
+    existing = await log.describe_topics()
+    wanted: list[NewTopic] = []
+    wrong = ""
+    try:
+        _, wanted, _ = await plan_topics(log, setup)
+    except MissingSourceTopics:
+        pass  # their own rows tell
+    except TopologyError as error:
+        wrong = str(error)
+    known = {topic.name for topic in wanted}
+    internal = [*wanted, *(NewTopic(name, 0) for name in _internal(setup) if name not in known)]
+    plans = [
+        *_outside(setup, existing),
+        *(_inside(each, setup, existing, wrong) for each in internal),
+    ]
+    return tuple(sorted(plans, key=lambda each: (each.internal, each.use, each.topic)))
+
+
+def _outside(setup: Environment, existing: Mapping[str, TopicDescription]) -> Iterator[TopicPlan]:
+    topology, internal = setup.topology, setup.topology.internal_topics
+    sinks = {
+        node.topic
+        for node in topology.nodes.values()
+        if isinstance(node, SinkNode) and isinstance(node.topic, str) and node.topic not in internal
+    }
+    uses: dict[str, Use] = dict.fromkeys(topology.global_topics, "global")
+    sources = {
+        topic
+        for each in topology.subtopologies()
+        for topic in each.source_topics
+        if topic not in internal
+    } | set(setup.matching(existing))
+    uses |= {topic: "source and sink" if topic in sinks else "source" for topic in sources}
+    uses |= dict.fromkeys(sinks - uses.keys(), "sink")
+    letters = setup.config.errors_dead_letter_queue_topic_name
+    if letters is not None:
+        uses[letters] = "dead letters"
+    for topic, use in uses.items():
+        there = existing.get(topic)
+        yield TopicPlan(
+            topic=topic,
+            use=use,
+            partitions=None if there is None else there.partitions,
+            state="missing" if there is None else "exists",
+        )
+
+
+def _internal(setup: Environment) -> Iterator[str]:
+    topology = setup.topology
+    yield from map(setup.topic, topology.internal_topics)
+    for each in topology.subtopologies():
+        for spec in each.stores.values():
+            if spec.logging and spec.source_topic is None:
+                yield setup.changelog(spec.name)
+
+
+def _inside(
+    wanted: NewTopic, setup: Environment, existing: Mapping[str, TopicDescription], wrong: str
+) -> TopicPlan:
+    there = existing.get(wanted.name)
+    problems = [] if there is None else misfits(wanted, there.configs)
+    if wanted.name in wrong:
+        problems.append(wrong)
+    repartitions = set(map(setup.topic, setup.topology.internal_topics))
+    state: Literal["exists", "missing", "does not fit"] = (
+        "does not fit" if problems else "missing" if there is None else "exists"
+    )
+    count = wanted.partitions or (None if there is None else there.partitions)
+    return TopicPlan(
+        topic=wanted.name,
+        use="repartition" if wanted.name in repartitions else "changelog",
+        internal=True,
+        partitions=count,
+        state=state,
+        configs=wanted.configs,
+        problem="; ".join(problems) or None,
+    )

@@ -1,0 +1,157 @@
+"""Options of commands that look at an application, which may run elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import click
+
+from ks_actors._errors import KsActorsError
+from ks_actors.cli._output import reported
+from ks_actors.cli._target import NO_ID, PLACEHOLDER, app_of, settings
+from ks_actors.config import StreamsConfig, opened
+from ks_actors.log import ManagesGroups
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from ks_actors.app import App
+    from ks_actors.log import Log
+    from ks_actors.topology import Topology
+
+T = TypeVar("T")
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+class Application(NamedTuple):
+    """An application: its settings, and its app where the command line names one."""
+
+    config: StreamsConfig
+    app: App | None = None
+
+    @property
+    def topology(self) -> Topology | None:
+        """The topology, where the command line names one."""
+        return None if self.app is None else self.app._topology
+
+    def ask(self, work: Callable[[Log], Awaitable[T]], timeout_ms: int | None = None) -> T:
+        """Run work on the open log; an error is one line and exit code 1."""
+
+        async def run() -> T:
+            given = None if self.app is None else self.app._given_log
+            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                async with opened(self.config, given) as log:
+                    return await work(log)
+
+        with reported(self.config.application_id):
+            try:
+                return asyncio.run(run())
+            except TimeoutError:
+                raise click.ClickException(
+                    f"{self.config.application_id}: {self.config.log} did not answer within "
+                    f"{timeout_ms} ms"
+                ) from None
+
+
+def groups_of(log: Log) -> ManagesGroups:
+    """Return the log as one with groups. Raises click.ClickException."""
+    if not isinstance(log, ManagesGroups):
+        raise click.ClickException(f"{type(log).__name__} tells nothing about groups")
+    return log
+
+
+def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --conf, --config and --json."""
+    command = click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
+    command = click.option(
+        "--config",
+        "--command-config",
+        "file",
+        type=FILE,
+        help="Settings from a .toml or .properties file.",
+    )(command)
+    return click.option(
+        "--conf",
+        "-c",
+        metavar="NAME=VALUE",
+        multiple=True,
+        help="A setting, such as security.protocol=SSL. Repeatable.",
+    )(command)
+
+
+def of_target(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add MODULE:NAME and the settings; give the command an Application."""
+
+    @wraps(command)
+    def wrapped(target: str, conf: tuple[str, ...], file: Path | None, **options: Any) -> Any:
+        app = app_of(target, conf, file)
+        return command(Application(app.config, app), **options)
+
+    return click.argument("target", metavar="MODULE:NAME")(settings_options(wrapped))
+
+
+def of_application(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --app or --application-id, and the settings; give the command an Application."""
+    return _optional(command, needs_id=True)
+
+
+def of_log(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the settings of a log, which no application need have."""
+    return _optional(command, needs_id=False)
+
+
+def _optional(command: Callable[..., Any], *, needs_id: bool) -> Callable[..., Any]:
+    @wraps(command)
+    def wrapped(
+        target: str | None,
+        application_id: str | None,
+        servers: str | None,
+        conf: tuple[str, ...],
+        file: Path | None,
+        **options: Any,
+    ) -> Any:
+        pairs = [*conf]
+        if servers is not None:
+            pairs.append(f"bootstrap_servers={servers}")
+        if application_id is not None:
+            pairs.append(f"application_id={application_id}")
+        try:
+            if target is not None:
+                app = app_of(target, pairs, file)
+                return command(Application(app.config, app), **options)
+            found = Application(_config(pairs, file, needs_id=needs_id))
+        except KsActorsError as error:
+            raise click.UsageError(str(error)) from error
+        return command(found, **options)
+
+    made = settings_options(wrapped)
+    made = click.option(
+        "--bootstrap-servers",
+        "--bootstrap-server",
+        "servers",
+        metavar="HOST:PORT",
+        help="The Kafka servers.",
+    )(made)
+    made = click.option(
+        "--application-id", metavar="ID", help="The id of the application.", hidden=not needs_id
+    )(made)
+    return click.option(
+        "--app",
+        "target",
+        metavar="MODULE:NAME",
+        help="The app or topology; it gives settings, and what it reads and writes.",
+    )(made)
+
+
+def _config(pairs: list[str], file: Path | None, *, needs_id: bool) -> StreamsConfig:
+    given = settings(pairs)
+    try:
+        return StreamsConfig.load(file, **given)
+    except KsActorsError as error:
+        if needs_id or NO_ID not in str(error):
+            raise
+        given["application_id"] = PLACEHOLDER
+        return StreamsConfig.load(file, **given)

@@ -1,0 +1,157 @@
+"""`ks-actors check`: whether an app could start."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Literal
+
+import click
+import msgspec
+
+from ks_actors._errors import KsActorsError
+from ks_actors.app import plan_app_topics
+from ks_actors.cli._application import of_target
+from ks_actors.cli._output import show
+from ks_actors.config import ProcessingGuarantee, opened
+from ks_actors.log import ManagesGroups, TellsOperations
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ks_actors.app import TopicPlan
+    from ks_actors.cli._application import Application
+    from ks_actors.log import Log
+
+
+class _Finding(msgspec.Struct, frozen=True):
+    check: str
+    result: Literal["ok", "failed", "note"]
+    detail: str
+
+
+@click.command()
+@click.option(
+    "--timeout-ms",
+    type=click.IntRange(1),
+    default=20_000,
+    show_default=True,
+    help="The time limit for all checks together, in ms.",
+)
+@of_target
+def check(application: Application, *, timeout_ms: int, as_json: bool) -> None:
+    """Check settings, brokers, topics and permissions of an app, without running it.
+
+    Nothing is changed: no topic is created, no group is joined. Brokers that tell no permissions
+    are noted. MODULE:NAME and settings are those of `ks-actors run`. Exit codes: 0 the app could
+    start, 1 a check has failed, 2 wrong command line or setting.
+    """
+    found = asyncio.run(_Checks(application).run(timeout_ms))
+    show(
+        [msgspec.structs.asdict(each) for each in found],
+        ("check", "result", "detail"),
+        as_json=as_json,
+    )
+    if any(each.result == "failed" for each in found):
+        raise SystemExit(1)
+
+
+class _Checks:
+    def __init__(self, application: Application) -> None:
+        self._config = application.config
+        self._app = application.app
+        assert application.topology is not None
+        self._topology = application.topology
+        self._found: list[_Finding] = []
+        self._step = "broker"
+
+    async def run(self, timeout_ms: int) -> Sequence[_Finding]:
+        config = self._config
+        given = [name for name, origin in config.origins.items() if origin != "default"]
+        self._note("config", "ok", f"{len(given)} settings are given: {', '.join(sorted(given))}")
+        if config.ignored:
+            self._note("config", "note", f"ignored settings: {', '.join(config.ignored)}")
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                given_log = None if self._app is None else self._app._given_log
+                async with opened(config, given_log) as log:
+                    where = config.log if given_log is None else repr(given_log)
+                    self._note("broker", "ok", f"{where} answers")
+                    await self._look(log)
+        except KsActorsError as error:
+            self._note(self._step, "failed", f"{type(error).__name__}: {error}")
+        except TimeoutError:
+            self._note(self._step, "failed", f"no answer from {config.log} in {timeout_ms} ms")
+        return self._found
+
+    def _note(self, check: str, result: Literal["ok", "failed", "note"], detail: str) -> None:
+        self._found.append(_Finding(check, result, detail))
+
+    async def _look(self, log: Log) -> None:
+        self._step = "topics"
+        plans = await plan_app_topics(self._topology, self._config, log)
+        for plan in plans:
+            if plan.state == "does not fit":
+                self._note("topics", "failed", f"{plan.use} {plan.topic}: {plan.problem}")
+            elif plan.state == "missing" and not plan.internal:
+                self._note("topics", "failed", f"{plan.use} {plan.topic} does not exist: create it")
+        there = sum(plan.state == "exists" for plan in plans)
+        missing = [plan.topic for plan in plans if plan.internal and plan.state == "missing"]
+        self._note("topics", "ok", f"{there} of {len(plans)} topics exist")
+        if missing:
+            self._note("topics", "note", f"the start will create {', '.join(missing)}")
+        self._step = "group"
+        if isinstance(log, ManagesGroups):
+            members = await log.group_members(self._config.application_id)
+            self._note("group", "ok", f"{self._config.application_id} has {len(members)} members")
+        self._step = "permissions"
+        await self._permissions(log, plans)
+
+    async def _permissions(self, log: Log, plans: Sequence[TopicPlan]) -> None:
+        if not isinstance(log, TellsOperations):
+            self._note("permissions", "note", f"{type(log).__name__} has no permissions")
+            return
+        existing = [plan for plan in plans if plan.state != "missing"]
+        found = await log.allowed_operations(
+            [plan.topic for plan in existing], self._config.application_id
+        )
+        lacking: list[str] = []
+        for plan in existing:
+            allowed = found.topics.get(plan.topic)
+            lacking += [
+                f"{operation} on topic {plan.topic}"
+                for operation in _needed(plan)
+                if allowed is not None and operation not in allowed
+            ]
+        if found.group is not None and "READ" not in found.group:
+            lacking.append(f"READ on group {self._config.application_id}")
+        missing = any(plan.internal and plan.state == "missing" for plan in plans)
+        if found.cluster is not None and missing and "CREATE" not in found.cluster:
+            self._note(
+                "permissions",
+                "note",
+                "CREATE on the cluster is not permitted: CREATE on the names of the missing "
+                "internal topics is needed, or they have to be created before",
+            )
+        if lacking:
+            self._note("permissions", "failed", f"not permitted: {'; '.join(lacking)}")
+        elif all(each is None for each in (*found.topics.values(), found.group)):
+            self._note("permissions", "note", "the brokers do not tell permissions")
+        else:
+            self._note("permissions", "ok", "topics and group are permitted")
+        if self._config.processing_guarantee is ProcessingGuarantee.EXACTLY_ONCE_V2:
+            self._note(
+                "permissions",
+                "note",
+                "not checked: WRITE and DESCRIBE on transactional ids "
+                f"{self._config.application_id}-*",
+            )
+
+
+def _needed(plan: TopicPlan) -> tuple[str, ...]:
+    if plan.use in {"source", "global"}:
+        return ("READ", "DESCRIBE")
+    if plan.use in {"sink", "dead letters"}:
+        return ("WRITE", "DESCRIBE")
+    if plan.use == "repartition":
+        return ("READ", "WRITE", "DELETE", "DESCRIBE")
+    return ("READ", "WRITE", "DESCRIBE")

@@ -1,0 +1,123 @@
+"""`ks-actors lag` and `ks-actors members`: a group, as its brokers know it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ks_actors.cli._application import groups_of, of_application
+from ks_actors.cli._output import show
+from ks_actors.log import IsolationLevel, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ks_actors.cli._application import Application
+    from ks_actors.log import GroupMember, Log
+    from ks_actors.topology import Topology
+
+
+@click.command()
+@click.option(
+    "--over",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Exit with code 3 if more records than this are left, in all partitions together.",
+)
+@of_application
+def lag(application: Application, *, over: int | None, as_json: bool) -> None:
+    """Print how many records each input partition has that are not committed.
+
+    With --app the partitions are those that the topology reads, else those that the group has
+    committed. Records of open transactions do not count. Works while the app runs or not.
+    """
+    rows = application.ask(lambda log: _lags(log, application))
+    total = sum(row["lag"] for row in rows)
+    show(rows, ("topic", "partition", "committed", "end", "lag", "member"), as_json=as_json)
+    if not as_json:
+        click.echo(f"{total:,} records in {len(rows):,} partitions")
+    if over is not None and total > over:
+        raise SystemExit(3)
+
+
+async def _lags(log: Log, application: Application) -> list[dict[str, Any]]:
+    groups, group_id = groups_of(log), application.config.application_id
+    offsets = await groups.group_offsets(group_id)
+    partitions = set(offsets)
+    if application.topology is not None:
+        sizes = {
+            name: one.partitions for name, one in (await log.describe_topics(configs=False)).items()
+        }
+        partitions = {
+            TopicPartition(topic, number)
+            for topic in inputs(application.topology, group_id, sizes)
+            for number in range(sizes[topic])
+        }
+    owners = _owners(await groups.group_members(group_id))
+    ends = await log.end_offsets(partitions, IsolationLevel.READ_COMMITTED)
+    begins = await log.begin_offsets([each for each in partitions if each not in offsets])
+    rows = []
+    for each in sorted(partitions):
+        committed = offsets[each].offset if each in offsets else None
+        left = ends[each] - (begins[each] if committed is None else committed)
+        rows.append(
+            {
+                "topic": each.topic,
+                "partition": each.partition,
+                "committed": committed,
+                "end": ends[each],
+                "lag": max(0, left),
+                "member": owners.get(each),
+            }
+        )
+    return rows
+
+
+def inputs(topology: Topology, application_id: str, existing: Iterable[str]) -> list[str]:
+    """Return the existing topics that the tasks of a topology read, by their names in the log."""
+    found = set()
+    names = list(existing)
+    for subtopology in topology.subtopologies():
+        found |= {
+            f"{application_id}-{topic}" if topic in topology.internal_topics else topic
+            for topic in subtopology.source_topics
+        }
+        for pattern in subtopology.source_patterns:
+            found |= {name for name in names if pattern.fullmatch(name)}
+    return sorted(found & set(names))
+
+
+def _owners(members: Sequence[GroupMember]) -> dict[TopicPartition, str]:
+    return {
+        partition: member.client_id for member in members for partition in member.partitions or ()
+    }
+
+
+@click.command()
+@of_application
+def members(application: Application, *, as_json: bool) -> None:
+    """Print the members of an application's group: client ids, hosts and partitions.
+
+    During a rebalance the partitions are unknown. Exit code 3: the group has no members.
+    """
+
+    async def ask(log: Log) -> Sequence[GroupMember]:
+        return await groups_of(log).group_members(application.config.application_id)
+
+    found = application.ask(ask)
+    rows = [
+        {
+            "client_id": member.client_id,
+            "host": member.host.removeprefix("/") or None,
+            "partitions": None
+            if member.partitions is None
+            else sorted(map(str, member.partitions)),
+            "member_id": member.member_id,
+        }
+        for member in sorted(found, key=lambda member: member.client_id)
+    ]
+    show(rows, ("client_id", "host", "partitions"), as_json=as_json)
+    if not rows:
+        click.echo(f"{application.config.application_id} has no members", err=True)
+        raise SystemExit(3)

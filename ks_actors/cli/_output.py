@@ -1,0 +1,89 @@
+"""Results of commands: tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from io import StringIO
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from ks_actors._errors import KsActorsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+_WIDEST = 100_000
+
+
+def show(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], *, as_json: bool) -> None:
+    """Print rows as a table with these columns, or as a JSON array with all that they have.
+
+    None is `-` in a table. Numbers are set to the right.
+    """
+    if as_json:
+        show_json(list(rows))
+        return
+    table = Table(box=None, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0))
+    for column in columns:
+        numbers = all(isinstance(row.get(column), int | None) for row in rows)
+        table.add_column(
+            column.replace("_", " ").upper(),
+            justify="right" if numbers and rows else "left",
+            no_wrap=True,
+        )
+    for row in rows:
+        table.add_row(*(Text(_cell(row.get(column))) for column in columns))
+    wide = Console(width=_WIDEST, file=StringIO(), color_system=None)
+    width = Measurement.get(wide, wide.options, table).maximum
+    with wide.capture() as captured:
+        wide.print(table, width=width)
+    for line in captured.get().splitlines():
+        click.echo(line.rstrip())
+
+
+def show_json(value: Any) -> None:
+    """Print one JSON document; what JSON has no form for is text."""
+    click.echo(json.dumps(value, indent=2, default=_plain, ensure_ascii=False))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return readable(value)
+    if isinstance(value, frozenset | set):
+        return sorted(value)
+    return str(value)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple | set | frozenset):
+        return ", ".join(sorted(map(str, value))) or "-"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def readable(data: bytes | None) -> str | None:
+    """Return bytes as text, where they are text, else as Python writes them."""
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return repr(data)
+
+
+@contextmanager
+def reported(application_id: str) -> Iterator[None]:
+    """Turn an error of the library into one line and exit code 1."""
+    try:
+        yield
+    except KsActorsError as error:
+        raise click.ClickException(f"{application_id}: {type(error).__name__}: {error}") from error

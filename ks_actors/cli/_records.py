@@ -1,0 +1,304 @@
+"""`ks-actors send` and `ks-actors tail`: write records, and look at them."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from ks_actors._errors import UnknownTopicOrPartition
+from ks_actors.cli._application import of_log
+from ks_actors.cli._formats import FORMATS, from_bytes, to_bytes
+from ks_actors.log import IsolationLevel, Outgoing, TopicPartition
+from ks_actors.records import Batch, partition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ks_actors.cli._application import Application
+    from ks_actors.log import Fetched, Log
+
+_CLIENT = "ks-actors-cli"
+_WAIT_MS = 500
+_AT_ONCE = 1_000
+
+
+def _formats(command: Callable[..., Any]) -> Callable[..., Any]:
+    for part in ("value", "key"):
+        command = click.option(
+            f"--{part}-format",
+            type=click.Choice(FORMATS),
+            default="text",
+            show_default=True,
+            help=f"The form of the {part}s.",
+        )(command)
+    return command
+
+
+class _Record(NamedTuple):
+    key: bytes | None
+    value: bytes | None
+
+
+@click.command()
+@click.argument("topic")
+@click.option("--key", "-k", help="The key. Default: none.")
+@click.option("--value", "-v", help="The value. Without it, records are lines of stdin.")
+@click.option("--delete", is_flag=True, help="Send the key without a value, which deletes it.")
+@click.option("--header", "-H", "headers", metavar="NAME=TEXT", multiple=True, help="Repeatable.")
+@click.option("--partition", "-p", "number", type=click.IntRange(0), help="Default: by the key.")
+@click.option("--timestamp", type=click.IntRange(0), metavar="MS", help="Default: now.")
+@click.option(
+    "--separator",
+    default="\t",
+    help="In lines of stdin: between key and value. Default: a tab; without one, no key.",
+)
+@_formats
+@of_log
+def send(
+    application: Application,
+    *,
+    topic: str,
+    key: str | None,
+    value: str | None,
+    delete: bool,
+    headers: tuple[str, ...],
+    number: int | None,
+    timestamp: int | None,
+    separator: str,
+    key_format: str,
+    value_format: str,
+    as_json: bool,
+) -> None:
+    """Write one record to a topic, or one for each line of stdin.
+
+    Records with a key go to the partition where Kafka's clients put them, those without go by
+    turns. It ends when all brokers in sync have the records.
+    """
+    if delete and (key is None or value is not None):
+        raise click.UsageError("--delete needs --key, and no --value")
+    if value is None and not delete and key is not None:
+        raise click.UsageError(
+            "--key needs --value or --delete; lines of stdin have their own keys"
+        )
+    try:
+        records = (
+            [_Record(_encoded(key, key_format), _encoded(value, value_format))]
+            if value is not None or delete
+            else list(_lines(separator, key_format, value_format))
+        )
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    pairs = tuple(_header(each) for each in headers)
+
+    async def work(log: Log) -> dict[TopicPartition, int]:
+        described = await log.describe_topics([topic], configs=False)
+        if topic not in described:
+            raise UnknownTopicOrPartition(f"topic {topic} does not exist")
+        count = described[topic].partitions
+        if number is not None and number >= count:
+            raise UnknownTopicOrPartition(f"topic {topic} has partitions 0 to {count - 1}")
+        at = time.time_ns() // 1_000_000 if timestamp is None else timestamp
+        batches: dict[TopicPartition, list[_Record]] = {}
+        for turn, record in enumerate(records):
+            chosen = (
+                number
+                if number is not None
+                else turn % count
+                if record.key is None
+                else partition(record.key, count)
+            )
+            batches.setdefault(TopicPartition(topic, chosen), []).append(record)
+        producer = await log.producer(client_id=_CLIENT, topics=[topic])
+        try:
+            ends = await producer.send(
+                [
+                    Outgoing(
+                        place,
+                        Batch(
+                            [each.key for each in found],
+                            [each.value for each in found],
+                            [at] * len(found),
+                            headers=[pairs] * len(found) if pairs else None,
+                        ),
+                    )
+                    for place, found in batches.items()
+                ]
+            )
+        finally:
+            await producer.close()
+        return dict(zip(batches, ends, strict=True))
+
+    ends = application.ask(work)
+    rows = {str(place): end for place, end in sorted(ends.items())}
+    if as_json:
+        click.echo(json.dumps({"records": len(records), "next_offsets": rows}))
+    else:
+        where = ", ".join(f"{place} up to {end - 1:,}" for place, end in rows.items())
+        click.echo(f"{len(records):,} records written{': ' if where else ''}{where}")
+
+
+def _encoded(text: str | None, form: str) -> bytes | None:
+    return None if text is None else to_bytes(text, form)
+
+
+def _lines(separator: str, key_format: str, value_format: str) -> Iterator[_Record]:
+    for number, line in enumerate(sys.stdin, 1):
+        first, found, rest = line.rstrip("\r\n").partition(separator)
+        key, value = (first, rest) if found else (None, first)
+        try:
+            yield _Record(_encoded(key, key_format), to_bytes(value, value_format))
+        except ValueError as error:
+            raise ValueError(f"line {number} of stdin: {error}") from error
+
+
+def _header(pair: str) -> tuple[str, bytes]:
+    name, equals, text = pair.partition("=")
+    if not (name and equals):
+        raise click.UsageError(f"--header {pair!r} is not name=text")
+    return name, text.encode()
+
+
+@click.command()
+@click.argument("topic")
+@click.option(
+    "--from",
+    "start",
+    default="end",
+    metavar="PLACE",
+    show_default=True,
+    help="begin, end, an offset, -N (the last N of each partition), or a time, 2026-11-26T00:00.",
+)
+@click.option("--partition", "-p", "numbers", type=click.IntRange(0), multiple=True)
+@click.option("--max", "most", type=click.IntRange(1), metavar="N", help="Stop after N records.")
+@click.option("--until-end", is_flag=True, help="Stop at the records that there are now.")
+@click.option("--uncommitted", is_flag=True, help="Show records of open transactions, too.")
+@_formats
+@of_log
+def tail(
+    application: Application,
+    *,
+    topic: str,
+    start: str,
+    numbers: tuple[int, ...],
+    most: int | None,
+    until_end: bool,
+    uncommitted: bool,
+    key_format: str,
+    value_format: str,
+    as_json: bool,
+) -> None:
+    """Print the records of a topic as they come, until SIGINT.
+
+    Joins no group, and commits nothing. With --json each record is one line. Records of one
+    partition are in their order.
+    """
+    isolation = IsolationLevel.READ_UNCOMMITTED if uncommitted else IsolationLevel.READ_COMMITTED
+
+    async def work(log: Log) -> None:
+        described = await log.describe_topics([topic], configs=False)
+        if topic not in described:
+            raise UnknownTopicOrPartition(f"topic {topic} does not exist")
+        places = [
+            TopicPartition(topic, each) for each in numbers or range(described[topic].partitions)
+        ]
+        begins = await log.begin_offsets(places)
+        ends = await log.end_offsets(places, isolation)
+        positions = await _positions(log, start, begins, ends)
+        fetcher = log.fetcher(client_id=_CLIENT, isolation=isolation)
+        fetcher.assign(positions)
+        shown = 0
+        try:
+            while not until_end or any(fetcher.position(each) < ends[each] for each in places):
+                for fetched in await fetcher.fetch(max_wait_ms=_WAIT_MS, max_records=_AT_ONCE):
+                    for line in _shown(fetched, key_format, value_format, as_json=as_json):
+                        if until_end and line.offset >= ends[fetched.partition]:
+                            break
+                        click.echo(line.text)
+                        shown += 1
+                        if shown == most:
+                            return
+        finally:
+            await fetcher.close()
+
+    try:
+        application.ask(work)
+    except KeyboardInterrupt:
+        return
+
+
+async def _positions(
+    log: Log,
+    start: str,
+    begins: dict[TopicPartition, int] | Any,
+    ends: dict[TopicPartition, int] | Any,
+) -> dict[TopicPartition, int]:
+    if start == "begin":
+        return dict(begins)
+    if start == "end":
+        return dict(ends)
+    if start.lstrip("-").isdecimal():
+        at = int(start)
+        return {
+            each: min(max(begins[each], end + at if at < 0 or start == "-0" else at), end)
+            for each, end in ends.items()
+        }
+    try:
+        moment = datetime.fromisoformat(start)
+    except ValueError:
+        raise click.UsageError(
+            f"--from {start!r} is not begin, end, an offset, -N, or a time such as 2026-11-26T00:00"
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    found = await log.offsets_for_times(dict.fromkeys(ends, int(moment.timestamp() * 1000)))
+    return dict(found)
+
+
+class _Line(NamedTuple):
+    offset: int
+    text: str
+
+
+def _shown(
+    fetched: Fetched, key_format: str, value_format: str, *, as_json: bool
+) -> Iterator[_Line]:
+    topic, number = fetched.partition
+    batch = fetched.batch
+    offsets = batch.offsets
+    for at in range(len(batch)):
+        offset = offsets[at]
+        key = from_bytes(batch.keys[at], key_format)
+        value = from_bytes(batch.values[at], value_format)
+        timestamp = batch.timestamps[at]
+        headers = batch.headers[at] if batch.headers is not None else ()
+        if as_json:
+            text = json.dumps(
+                {
+                    "topic": topic,
+                    "partition": number,
+                    "offset": offset,
+                    "timestamp": timestamp,
+                    "key": key,
+                    "value": value,
+                    "headers": [[name, from_bytes(each, "text")] for name, each in headers],
+                },
+                ensure_ascii=False,
+            )
+        else:
+            moment = datetime.fromtimestamp(timestamp / 1000, UTC).isoformat(
+                timespec="milliseconds"
+            )
+            text = f"{fetched.partition}@{offset} {moment} {_plain(key)} {_plain(value)}"
+            text += "".join(f" {name}={from_bytes(each, 'text')}" for name, each in headers)
+        yield _Line(offset, text)
+
+
+def _plain(value: Any) -> str:
+    if value is None:
+        return "-"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

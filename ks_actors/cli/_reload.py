@@ -1,0 +1,81 @@
+"""`ks-actors run --reload`: restart when the source changes, for development."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Final
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+_LOOK_S: Final = 0.3
+_SKIPPED: Final = {"__pycache__", "node_modules", "site-packages"}
+_SUFFIXES: Final = {".py", ".toml", ".properties"}
+
+
+def run_reloading(arguments: Sequence[str], directories: Iterable[Path]) -> int:
+    """Run `ks-actors run` as a child, again after each change of a source; return its exit code.
+
+    A change closes the child as SIGTERM does, with a last commit. A child that has ended by an
+    error waits for the next change. SIGINT and SIGTERM end both.
+    """
+    watched = tuple(directories)
+    command = [sys.executable, "-m", "ks_actors.cli", "run", *arguments]
+    signal.signal(signal.SIGTERM, _interrupted)
+    while True:
+        before = times(watched)
+        child = subprocess.Popen(command)  # noqa: S603 - this program, with its own arguments
+        try:
+            changed = _wait(child, watched, before)
+        except KeyboardInterrupt:
+            child.send_signal(signal.SIGTERM)
+            return child.wait()
+        if not changed:
+            return 0
+        names = ", ".join(str(path) for path in changed[:3])
+        click.echo(f"{names} changed: the app starts again", err=True)
+        child.send_signal(signal.SIGTERM)
+        child.wait()
+
+
+def _interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _wait(
+    child: subprocess.Popen[bytes], watched: Iterable[Path], before: Mapping[Path, int]
+) -> list[Path]:
+    """Wait for a change, and return the changed files; none when the child was closed."""
+    while True:
+        code = child.poll()
+        if code == 0:
+            return []
+        now = times(watched)
+        changed = [path for path in {**before, **now} if before.get(path) != now.get(path)]
+        if changed:
+            return sorted(changed)
+        # A file system tells nothing that all systems know, so look.
+        time.sleep(_LOOK_S)
+
+
+def times(directories: Iterable[Path]) -> dict[Path, int]:
+    """Return when each source below the directories has changed, in ns."""
+    found = {}
+    for directory in directories:
+        for path in directory.rglob("*"):
+            parts = path.relative_to(directory).parts
+            if path.suffix not in _SUFFIXES or any(
+                part in _SKIPPED or part.startswith(".") for part in parts
+            ):
+                continue
+            try:
+                found[path] = path.stat().st_mtime_ns
+            except OSError:
+                continue  # deleted meanwhile
+    return found

@@ -1,0 +1,107 @@
+"""`ks-actors topics`: the topics that an application needs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ks_actors.app import TopicPlan, plan_app_topics
+from ks_actors.cli._application import of_target
+from ks_actors.cli._output import reported, show
+from ks_actors.log import NewTopic
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ks_actors.cli._application import Application
+    from ks_actors.log import Log
+
+COLUMNS = ("topic", "use", "partitions", "state", "configs")
+
+
+@click.group()
+def topics() -> None:
+    """Show or create the topics that an application needs."""
+
+
+@topics.command()
+@of_target
+def plan(application: Application, *, as_json: bool) -> None:
+    """Show all topics that an app reads, writes and keeps for itself.
+
+    Nothing is changed. Exit codes: 0 all of them exist, 3 some are missing, or exist and do not
+    fit.
+    """
+    found = application.ask(lambda log: _planned(log, application))
+    show(rows_of(found), COLUMNS, as_json=as_json)
+    if any(each.state != "exists" for each in found):
+        raise SystemExit(3)
+
+
+async def _planned(log: Log, application: Application) -> Sequence[TopicPlan]:
+    assert application.topology is not None
+    return await plan_app_topics(application.topology, application.config, log)
+
+
+def rows_of(found: Sequence[TopicPlan]) -> list[dict[str, Any]]:
+    """Return rows to show."""
+    return [
+        {
+            "topic": each.topic,
+            "use": each.use,
+            "partitions": each.partitions,
+            "state": each.state if each.problem is None else f"{each.state}: {each.problem}",
+            "configs": [f"{name}={value}" for name, value in sorted(each.configs.items())],
+        }
+        for each in found
+    ]
+
+
+@topics.command()
+@click.option(
+    "--topic",
+    "given",
+    metavar="NAME=PARTITIONS",
+    multiple=True,
+    help="Create this source or sink topic, too. Repeatable.",
+)
+@of_target
+def create(application: Application, *, given: tuple[str, ...], as_json: bool) -> None:
+    """Create the missing changelogs and repartition topics, as a start of the app would.
+
+    Their partitions come from the source topics. Source and sink topics are created only where
+    --topic gives their partitions. Exit codes: 0 all topics exist now, 1 a topic could not be
+    created, 3 a source or sink topic is missing.
+    """
+    wanted = [_new(each) for each in given]
+    made: list[str] = []
+
+    async def work(log: Log) -> Sequence[TopicPlan]:
+        existing = await log.describe_topics(configs=False)
+        own = [topic for topic in wanted if topic.name not in existing]
+        await log.create_topics(own)
+        made.extend(topic.name for topic in own)
+        found = await _planned(log, application)
+        internal = [
+            NewTopic(each.topic, each.partitions, each.configs)
+            for each in found
+            if each.state == "missing" and each.internal and each.partitions is not None
+        ]
+        await log.create_topics(internal)
+        made.extend(topic.name for topic in internal)
+        return await _planned(log, application)
+
+    with reported(application.config.application_id):
+        found = application.ask(work)
+    rows = [{**row, "created": row["topic"] in made} for row in rows_of(found)]
+    show(rows, (*COLUMNS, "created"), as_json=as_json)
+    if any(each.state != "exists" for each in found):
+        raise SystemExit(3)
+
+
+def _new(pair: str) -> NewTopic:
+    name, equals, count = pair.partition("=")
+    if not (name and equals and count.isdecimal() and int(count)):
+        raise click.UsageError(f"--topic {pair!r} is not name=partitions, such as orders=6")
+    return NewTopic(name, int(count))

@@ -1,0 +1,251 @@
+"""The effects of replacing a topology: on state, on topics, and on what is read."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from ks_actors.topology._nodes import SinkNode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ks_actors.topology._stores import StoreKind, StoreSpec
+    from ks_actors.topology._subtopologies import Subtopology
+    from ks_actors.topology._topology import Topology
+
+
+class Effect(Enum):
+    """The effect of a change on one store or topic."""
+
+    KEPT = "kept"
+    """It goes on as it is."""
+    RESTORED = "restored"
+    """The state goes on; its tasks have other ids, so it is restored from the changelog."""
+    BEGINS = "begins"
+    """It is new: a store is empty, a topic is created, an input begins by auto_offset_reset."""
+    LEFT = "left behind"
+    """Nothing uses it any more. It stays in the log until a reset, or a hand, deletes it."""
+    LOST = "lost"
+    """State of the running app that is in no changelog, or records that wait in a topic."""
+    REFUSED = "refused"
+    """The app does not start, or cannot read what is there: reset it, or choose another name."""
+
+
+class Change(msgspec.Struct, frozen=True):
+    """The effect of a replacement on one store or topic."""
+
+    kind: Literal["store", "source", "sink", "repartition"]
+    name: str
+    effect: Effect
+    reason: str
+
+    @property
+    def harmless(self) -> bool:
+        """Whether no state and no record is lost, and the app starts."""
+        return self.effect in {Effect.KEPT, Effect.RESTORED, Effect.BEGINS}
+
+
+def compare(old: Topology, new: Topology) -> tuple[Change, ...]:
+    """Return what becomes of stores and topics when `new` replaces a running `old`.
+
+    Both run with the same application id, log and state directories. Stores come first, then
+    repartition topics, sources and sinks, each by name. Numbers of partitions are not known here:
+    a source of another size may change those of internal topics, which a start refuses.
+    """
+    return (
+        *_stores(old, new),
+        *_repartitions(old, new),
+        *_sources(old, new),
+        *_sinks(old, new),
+    )
+
+
+def _owners(topology: Topology) -> dict[str, Subtopology]:
+    return {store: each for each in topology.subtopologies() for store in each.stores}
+
+
+def _stores(old: Topology, new: Topology) -> Iterator[Change]:
+    before, after = _owners(old), _owners(new)
+    for name in sorted({*before, *after}):
+        if name not in after:
+            yield _gone(before[name].stores[name])
+        elif name not in before:
+            yield Change(
+                "store", name, Effect.BEGINS, "there is no state of this name: it is empty"
+            )
+        else:
+            yield _changed(before[name], after[name], name)
+    for name in sorted({*old.global_stores, *new.global_stores}):
+        if name not in new.global_stores:
+            yield Change("store", name, Effect.LEFT, "the global store is not used any more")
+        elif name not in old.global_stores:
+            yield Change("store", name, Effect.BEGINS, "the global store is filled from its topic")
+        else:
+            yield Change("store", name, Effect.KEPT, "the global store goes on with its topic")
+
+
+def _gone(spec: StoreSpec) -> Change:
+    if not spec.logging:
+        return Change(
+            "store", spec.name, Effect.LOST, "it has no changelog, and is not used any more"
+        )
+    where = (
+        f"topic {spec.source_topic}"
+        if spec.source_topic is not None
+        else f"<application id>-{spec.name}-changelog"
+    )
+    return Change(
+        "store", spec.name, Effect.LEFT, f"nothing reads it any more; its rows stay in {where}"
+    )
+
+
+def _changed(owner: Subtopology, heir: Subtopology, name: str) -> Change:
+    before, after = owner.stores[name], heir.stores[name]
+    if (unlike := _unlike(before, after)) is not None:
+        return Change("store", name, Effect.REFUSED, unlike)
+    if before.logging and after.logging:
+        return _logged(owner, heir, name)
+    return (_unlogged if before.logging else _without_changelog)(owner, heir, name)
+
+
+def _logged(owner: Subtopology, heir: Subtopology, name: str) -> Change:
+    before, after = owner.stores[name], heir.stores[name]
+    if owner.id != heir.id:
+        moved = f"its tasks were {owner.id}_… and are {heir.id}_…: the changelog has its rows"
+        return Change("store", name, Effect.RESTORED, moved)
+    if before.type != after.type:
+        other = f"its type was {before.type or 'the default'}, and is {after.type or 'the default'}"
+        return Change("store", name, Effect.RESTORED, other)
+    return Change("store", name, Effect.KEPT, "name, kind and tasks are the same")
+
+
+def _unlike(before: StoreSpec, after: StoreSpec) -> str | None:
+    """Return why the rows of one store cannot be those of the other; None if they can."""
+    if before.source_topic != after.source_topic:
+        return (
+            f"its changelog is {_changelog(after)} now, and was {_changelog(before)}: the offsets "
+            "in the state directories are those of the other topic"
+        )
+    if before.kind is not after.kind:
+        return f"it was a {_word(before.kind)} store, and is a {_word(after.kind)} store"
+    if before.retain_duplicates != after.retain_duplicates:
+        return "its keys have sequence numbers in one topology, and none in the other"
+    if before.window_size_ms != after.window_size_ms:
+        return (
+            f"its windows were {before.window_size_ms} ms long, and are {after.window_size_ms} ms "
+            "long: old and new rows would be mixed"
+        )
+    return None
+
+
+def _unlogged(owner: Subtopology, heir: Subtopology, name: str) -> Change:
+    if owner.id == heir.id:
+        return Change(
+            "store", name, Effect.KEPT, "it has no changelog any more: a lost disk loses its rows"
+        )
+    return _lost(owner, heir, name)
+
+
+def _without_changelog(owner: Subtopology, heir: Subtopology, name: str) -> Change:
+    if owner.id != heir.id:
+        return _lost(owner, heir, name)
+    if heir.stores[name].logging:
+        return Change(
+            "store",
+            name,
+            Effect.LOST,
+            "it has a changelog now, which lacks the rows that it had before",
+        )
+    return Change("store", name, Effect.KEPT, "it stays on the disk of its task, without changelog")
+
+
+def _lost(owner: Subtopology, heir: Subtopology, name: str) -> Change:
+    return Change(
+        "store",
+        name,
+        Effect.LOST,
+        f"its tasks were {owner.id}_… and are {heir.id}_…, and no changelog has its rows",
+    )
+
+
+def _changelog(spec: StoreSpec) -> str:
+    return f"topic {spec.source_topic}" if spec.source_topic is not None else "a topic of its own"
+
+
+def _word(kind: StoreKind) -> str:
+    return kind.value.replace("_", "-")
+
+
+def _repartitions(old: Topology, new: Topology) -> Iterator[Change]:
+    before, after = old.internal_topics, new.internal_topics
+    for name in sorted({*before, *after}):
+        if name not in after:
+            yield Change(
+                "repartition",
+                name,
+                Effect.LOST,
+                "nothing reads it any more: records that are in it are not processed",
+            )
+        elif name not in before:
+            yield Change("repartition", name, Effect.BEGINS, "the topic is created")
+        elif before[name].partitions != after[name].partitions:
+            yield Change(
+                "repartition",
+                name,
+                Effect.REFUSED,
+                f"its partitions were {_count(before[name].partitions)}, and are "
+                f"{_count(after[name].partitions)}: the topic exists with the old number",
+            )
+        else:
+            yield Change("repartition", name, Effect.KEPT, "records in it are processed")
+
+
+def _count(partitions: int | None) -> str:
+    return "those upstream" if partitions is None else str(partitions)
+
+
+def _read(topology: Topology) -> dict[str, Subtopology]:
+    found = {}
+    for each in topology.subtopologies():
+        names = [*each.source_topics, *(pattern.pattern for pattern in each.source_patterns)]
+        found.update(dict.fromkeys((n for n in names if n not in topology.internal_topics), each))
+    return found
+
+
+def _sources(old: Topology, new: Topology) -> Iterator[Change]:
+    before, after = _read(old), _read(new)
+    for name in sorted({*before, *after}):
+        if name not in after:
+            yield Change(
+                "source", name, Effect.LEFT, "it is not read any more; the group's offsets stay"
+            )
+        elif name not in before:
+            yield Change(
+                "source", name, Effect.BEGINS, "it is read from where auto_offset_reset says"
+            )
+        else:
+            yield Change("source", name, Effect.KEPT, "it is read on from the committed offsets")
+
+
+def _written(topology: Topology) -> set[str]:
+    return {
+        node.topic
+        for node in topology.nodes.values()
+        if isinstance(node, SinkNode)
+        and isinstance(node.topic, str)
+        and node.topic not in topology.internal_topics
+    }
+
+
+def _sinks(old: Topology, new: Topology) -> Iterator[Change]:
+    before, after = _written(old), _written(new)
+    for name in sorted(before | after):
+        if name not in after:
+            yield Change("sink", name, Effect.LEFT, "nothing is written to it any more")
+        elif name not in before:
+            yield Change("sink", name, Effect.BEGINS, "it is written to, and has to exist")
+        else:
+            yield Change("sink", name, Effect.KEPT, "it is written to as before")

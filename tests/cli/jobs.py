@@ -1,0 +1,24 @@
+"""Topologies that the tests of the command line run."""
+
+from __future__ import annotations
+
+from ks_actors import Consumed, Materialized, Produced, StreamsBuilder, Topology
+from ks_actors.serdes import LONG, STRING
+
+
+def shop() -> Topology:
+    """Count orders by customer."""
+    builder = StreamsBuilder()
+    orders = builder.stream("orders", Consumed(STRING, STRING))
+    counts = orders.group_by(lambda _, value: value).count(Materialized("counts", STRING, LONG))
+    counts.to_stream().to("totals", Produced(STRING, LONG))
+    return builder.build()
+
+
+def renamed() -> Topology:
+    """Count them in a store of another name."""
+    builder = StreamsBuilder()
+    orders = builder.stream("orders", Consumed(STRING, STRING))
+    counts = orders.group_by(lambda _, value: value).count(Materialized("sums", STRING, LONG))
+    counts.to_stream().to("totals", Produced(STRING, LONG))
+    return builder.build()
