@@ -20,6 +20,7 @@ from ks_actors.dsl._table import GlobalTable, Table
 from ks_actors.dsl._windowed import TimeWindowedStream
 from ks_actors.dsl.joins import StreamJoined
 from ks_actors.dsl.windows import (
+    CalendarWindows,
     EmitStrategy,
     JoinWindows,
     SessionWindows,
@@ -27,13 +28,15 @@ from ks_actors.dsl.windows import (
     TimeWindows,
     UnlimitedWindows,
 )
-from ks_actors.records import Window, Windowed
+from ks_actors.records import CustomWindows, Window, Windowed
 
 __all__ = [
     "BranchedStream",
     "BufferConfig",
+    "CalendarWindows",
     "CogroupedStream",
     "Consumed",
+    "CustomWindows",
     "EmitStrategy",
     "GlobalTable",
     "Grouped",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from ks_actors.dsl import _grouped, _session_windowed, _table, _windowed
 from ks_actors.dsl._logic import PassLogic, add_logic
 from ks_actors.dsl._materialize import check_materialized, key_value_store, window_store
-from ks_actors.dsl.windows import AT_EVERY_CHANGE, SessionWindows, SlidingWindows, check_windows
+from ks_actors.dsl.windows import AT_EVERY_CHANGE, SessionWindows, SlidingWindows, checked_windows
 from ks_actors.processors.api import check_function, check_kind
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ks_actors.dsl._session_windowed import SessionWindowedCogroupedStream
     from ks_actors.dsl._table import Table
     from ks_actors.dsl.graph import GraphBuilder, GraphNode
-    from ks_actors.dsl.windows import Windows
+    from ks_actors.dsl.windows import KnownWindows, Windows
     from ks_actors.records import Windowed
     from ks_actors.serdes import Serde
 
@@ -104,11 +104,14 @@ class CogroupedStream(Generic[K, A]):
     def windowed_by(
         self, windows: Windows | SessionWindows
     ) -> TimeWindowedCogroupedStream[K, A] | SessionWindowedCogroupedStream[K, A]:
-        """Group further: by windows of the records' timestamps, or by sessions."""
-        check_windows(windows, self.called("windowed_by", None))
-        if isinstance(windows, SessionWindows):
-            return _session_windowed.SessionWindowedCogroupedStream(self, windows)
-        return TimeWindowedCogroupedStream(self, windows)
+        """Group further: by windows of the records' timestamps, or by sessions.
+
+        Besides the windows of this package these may be windows of your own: see CustomWindows.
+        """
+        known = checked_windows(windows, self.called("windowed_by", None))
+        if isinstance(known, SessionWindows):
+            return _session_windowed.SessionWindowedCogroupedStream(self, known)
+        return TimeWindowedCogroupedStream(self, known)
 
     def build(
         self,
@@ -151,9 +154,9 @@ class CogroupedStream(Generic[K, A]):
 class TimeWindowedCogroupedStream(Generic[K, A]):
     """Cogrouped streams, aggregated per window. Made by `CogroupedStream.windowed_by`."""
 
-    def __init__(self, cogrouped: CogroupedStream[K, A], windows: Windows) -> None:
+    def __init__(self, cogrouped: CogroupedStream[K, A], windows: KnownWindows) -> None:
         self._cogrouped: CogroupedStream[K, A] = cogrouped
-        self._windows: Windows = windows
+        self._windows: KnownWindows = windows
 
     def aggregate(
         self,

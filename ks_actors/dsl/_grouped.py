@@ -8,7 +8,7 @@ from ks_actors.dsl import _cogroup, _session_windowed, _table, _windowed
 from ks_actors.dsl._logic import AggregateLogic, add_logic, table_aggregate, table_reduce
 from ks_actors.dsl._materialize import check_materialized, key_value_store
 from ks_actors.dsl.graph import named_or_behind
-from ks_actors.dsl.windows import SessionWindows, check_windows
+from ks_actors.dsl.windows import SessionWindows, checked_windows
 from ks_actors.processors.aggregates import StreamAggregate, StreamCount
 from ks_actors.processors.api import check_function
 from ks_actors.processors.tables import ChangeSerde, StoreView
@@ -135,11 +135,14 @@ class GroupedStream(Generic[K, V]):
     def windowed_by(
         self, windows: Windows | SessionWindows
     ) -> TimeWindowedStream[K, V] | SessionWindowedStream[K, V]:
-        """Group further: by windows of the records' timestamps, or by sessions."""
-        check_windows(windows, self.called("windowed_by", None))
-        if isinstance(windows, SessionWindows):
-            return _session_windowed.SessionWindowedStream(self, windows)
-        return _windowed.TimeWindowedStream(self, windows)
+        """Group further: by windows of the records' timestamps, or by sessions.
+
+        Besides the windows of this package these may be windows of your own: see CustomWindows.
+        """
+        known = checked_windows(windows, self.called("windowed_by", None))
+        if isinstance(known, SessionWindows):
+            return _session_windowed.SessionWindowedStream(self, known)
+        return _windowed.TimeWindowedStream(self, known)
 
     def cogroup(self, aggregator: Callable[[K, V, A], A | None]) -> CogroupedStream[K, A]:
         """Begin to aggregate several grouped streams into one table.

@@ -8,13 +8,13 @@ import msgspec
 
 from ks_actors._errors import TopologyError
 from ks_actors.dsl._options import Materialized
-from ks_actors.dsl.windows import TimeWindows
+from ks_actors.dsl.windows import CheckedWindows, TimeWindows
 from ks_actors.processors.api import check_options
 from ks_actors.topology import StoreKind, StoreSpec, valid_name, versioned_key_value
 
 if TYPE_CHECKING:
     from ks_actors.dsl.graph import GraphBuilder
-    from ks_actors.dsl.windows import SessionWindows, Windows
+    from ks_actors.dsl.windows import KnownWindows, SessionWindows
 
 
 class Stored(NamedTuple):
@@ -95,7 +95,7 @@ def window_store(
     *,
     key: Any,
     value: Any,
-    windows: Windows,
+    windows: KnownWindows,
 ) -> Stored:
     """Describe the window store of a table.
 
@@ -105,7 +105,12 @@ def window_store(
     spec, named = key_value_store(graph, materialized, prefix, key=key, value=value)
     retention_ms = _retention(spec.name, materialized, windows.keep_ms, "window and grace")
     kind = StoreKind.TIMESTAMPED_WINDOW
-    advance_ms = windows.advance_ms if isinstance(windows, TimeWindows) else 0
+    custom = windows.windows if isinstance(windows, CheckedWindows) else None
+    advance_ms = 0
+    if isinstance(windows, TimeWindows):
+        advance_ms = windows.advance_ms
+    elif isinstance(windows, CheckedWindows) and windows.tumbling:
+        advance_ms = windows.size_ms
     stored = msgspec.structs.replace(
         spec,
         kind=kind,
@@ -113,6 +118,7 @@ def window_store(
         spare_ms=max(0, windows.need_ms - retention_ms),
         window_size_ms=windows.size_ms,
         advance_ms=advance_ms,
+        windows=custom,
     )
     return Stored(stored, named)
 

@@ -10,6 +10,7 @@ from ks_actors.dsl._logic import AggregateLogic
 from ks_actors.dsl._materialize import check_materialized, window_store
 from ks_actors.dsl.windows import (
     AT_EVERY_CHANGE,
+    CheckedWindows,
     Emit,
     EmitStrategy,
     SlidingWindows,
@@ -18,6 +19,8 @@ from ks_actors.dsl.windows import (
     checked_emit,
 )
 from ks_actors.processors.aggregates import (
+    CustomWindowedAggregate,
+    FinalCustomWindowedAggregate,
     FinalWindowedAggregate,
     SlidingAggregate,
     UnlimitedAggregate,
@@ -26,7 +29,7 @@ from ks_actors.processors.aggregates import (
 )
 from ks_actors.processors.api import check_function
 from ks_actors.processors.tables import WindowView
-from ks_actors.serdes import LONG, WindowedSerde
+from ks_actors.serdes import LONG, CustomWindowedSerde, WindowedSerde
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
     from ks_actors.dsl._materialize import Stored
     from ks_actors.dsl._options import Materialized
     from ks_actors.dsl._table import Table
-    from ks_actors.dsl.windows import Windows
+    from ks_actors.dsl.windows import KnownWindows
     from ks_actors.processors.api import Operator
     from ks_actors.records import Windowed
     from ks_actors.serdes import Serde
@@ -56,11 +59,11 @@ class TimeWindowedStream(Generic[K, V]):
     def __init__(
         self,
         grouped: GroupedStream[K, V],
-        windows: Windows,
+        windows: KnownWindows,
         emit: Emit = AT_EVERY_CHANGE,
     ) -> None:
         self._grouped: GroupedStream[K, V] = grouped
-        self._windows: Windows = windows
+        self._windows: KnownWindows = windows
         self._emit: Emit = emit
 
     def emit_strategy(
@@ -165,13 +168,15 @@ class TimeWindowedStream(Generic[K, V]):
         )
 
 
-def windowed_key(key: Serde[Any] | None, windows: Windows) -> Serde[Any]:
+def windowed_key(key: Serde[Any] | None, windows: KnownWindows) -> Serde[Any]:
     """Return the serde of keys in windows; without a key serde it takes the app's default."""
+    if isinstance(windows, CheckedWindows):
+        return CustomWindowedSerde(key, windows.windows)
     return WindowedSerde(key, windows.size_ms)
 
 
 def windowed_aggregate(
-    windows: Windows,
+    windows: KnownWindows,
     emit: Emit,
     stored: Stored,
     initializer: Callable[[], Any] | None,
@@ -190,6 +195,15 @@ def windowed_aggregate(
             initializer=initializer,
             send_old=send_old,
         )
+        if isinstance(windows, CheckedWindows):
+            if not emit.on_close:
+                return CustomWindowedAggregate(aggregation, windows.windows)
+            return FinalCustomWindowedAggregate(
+                aggregation,
+                windows.windows,
+                tumbling=windows.tumbling,
+                idle_after_ms=emit.idle_after_ms,
+            )
         if isinstance(windows, UnlimitedWindows):
             return UnlimitedAggregate(aggregation, windows.start_ms)
         if isinstance(windows, SlidingWindows):

@@ -1,6 +1,7 @@
 """Values that all parts exchange: batches, task ids, windows."""
 
 from ks_actors.records._batch import Batch, Headers
+from ks_actors.records._custom_windows import CustomWindows, window_at
 from ks_actors.records._encoded_batch import EncodedBatch
 from ks_actors.records._lazy_batch import WORTHWHILE, LazyBatch
 from ks_actors.records._packed_batch import PackedBatch
@@ -20,6 +21,7 @@ __all__ = [
     "PUT_RETURN_CODE_VALID_TO_UNDEFINED",
     "WORTHWHILE",
     "Batch",
+    "CustomWindows",
     "EncodedBatch",
     "Headers",
     "LazyBatch",
@@ -33,4 +35,5 @@ __all__ = [
     "murmur3_128",
     "partition",
     "warm_up",
+    "window_at",
 ]

@@ -29,6 +29,7 @@ from ks_actors.serdes._scalars import (
 )
 from ks_actors.serdes._serde import Serde
 from ks_actors.serdes._structured import json, msgpack
+from ks_actors.serdes._windowed import CustomWindowedSerde as CustomWindowedSerde
 from ks_actors.serdes._windowed import SessionWindowedSerde as SessionWindowedSerde
 from ks_actors.serdes._windowed import WindowedKeySerde as WindowedKeySerde
 from ks_actors.serdes._windowed import WindowedSerde as WindowedSerde

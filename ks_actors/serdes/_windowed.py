@@ -6,30 +6,40 @@ import struct
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from ks_actors._errors import SerializationError, TopologyError
-from ks_actors.records import Window, Windowed
+from ks_actors.records import Window, Windowed, window_at
 from ks_actors.serdes._defaults import with_default
 from ks_actors.serdes._serde import Serde, checked_inner
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ks_actors.records import CustomWindows
+
 K = TypeVar("K")
 START = struct.Struct(">q")
 ENDS = struct.Struct(">qq")
 LAST_INSTANT = (1 << 63) - 1
+_FEW = 1_000
+"""The most windows to remember before they are cleared."""
 
 
-def windowed(inner: Serde[K], window_size_ms: int) -> Serde[Windowed[K]]:
+def windowed(inner: Serde[K], windows: int | CustomWindows) -> Serde[Windowed[K]]:
     """Return the serde of windowed keys.
 
     It writes the key with `inner`, then the window's start in ms (8 bytes, big-endian). The
-    window's end is not written: it is `window_size_ms` after the start, and at most the last
-    possible instant.
+    window's end is not written: it is computed by `windows`. They are the size of all windows in
+    ms, or CalendarWindows or CustomWindows. It is at most the last possible instant.
     """
-    size: Any = window_size_ms
-    if not isinstance(size, int) or isinstance(size, bool):
-        raise TopologyError(f"window_size_ms of windowed is {size!r}: give an int")
-    return WindowedSerde(checked_inner(inner, "windowed"), window_size_ms)
+    given: Any = windows
+    checked = checked_inner(inner, "windowed")
+    if hasattr(given, "windows_for"):
+        return CustomWindowedSerde(checked, given)
+    if not isinstance(given, int) or isinstance(given, bool):
+        raise TopologyError(
+            f"windows of windowed is {given!r}: give the windows' size in ms as an int, or "
+            "CalendarWindows or CustomWindows"
+        )
+    return WindowedSerde(checked, given)
 
 
 def session_windowed(inner: Serde[K]) -> Serde[Windowed[K]]:
@@ -81,12 +91,7 @@ class WindowedSerde(WindowedKeySerde[K]):
 
     def serializer(self, topic: str, *, is_key: bool = False) -> Callable[[Windowed[K]], bytes]:
         """Return the function for `topic`, around the inner serde's."""
-        key, start = self._known_serde().serializer(topic, is_key=is_key), START.pack
-
-        def serialize(value: Windowed[K]) -> bytes:
-            return key(value[0]) + start(value[1][0])
-
-        return serialize
+        return _with_start(self._known_serde(), topic, is_key=is_key)
 
     def deserializer(self, topic: str, *, is_key: bool = False) -> Callable[[bytes], Windowed[K]]:
         """Return the function for `topic`, around the inner serde's."""
@@ -102,9 +107,7 @@ class WindowedSerde(WindowedKeySerde[K]):
             try:
                 (start,) = unpack(data[-8:])
             except struct.error:
-                raise SerializationError(
-                    f"a windowed key ends with a time of 8 bytes, got {len(data)} in all: {data!r}"
-                ) from None
+                raise _too_short(data) from None
             end = start + size
             return new(Windowed, (key(data[:-8]), new(Window, (start, min(end, LAST_INSTANT)))))
 
@@ -112,6 +115,48 @@ class WindowedSerde(WindowedKeySerde[K]):
 
     def __repr__(self) -> str:
         return f"<Serde windowed({self.inner!r}, {self._size})>"
+
+
+@final
+class CustomWindowedSerde(WindowedKeySerde[K]):
+    """The serde of keys in windows that compute their ends from their starts."""
+
+    window_bytes: int = START.size
+
+    def __init__(self, inner: Serde[K] | None, windows: CustomWindows) -> None:
+        self.immutable: bool = inner is not None and inner.immutable
+        self.inner: Serde[K] | None = inner
+        self._windows: CustomWindows = windows
+
+    def or_default(self, default: Serde[Any] | None) -> Serde[Any]:
+        """Return this serde, or one with the app's default if the serde of keys is unknown."""
+        inner = with_default(self.inner, default)
+        return self if inner is self.inner else CustomWindowedSerde(inner, self._windows)
+
+    def serializer(self, topic: str, *, is_key: bool = False) -> Callable[[Windowed[K]], bytes]:
+        """Return the function for `topic`, around the inner serde's."""
+        return _with_start(self._known_serde(), topic, is_key=is_key)
+
+    def deserializer(self, topic: str, *, is_key: bool = False) -> Callable[[bytes], Windowed[K]]:
+        """Return the function for `topic`, around the inner serde's."""
+        key, windows = self._known_serde().deserializer(topic, is_key=is_key), self._windows
+        known: dict[bytes, Window] = {}
+
+        def deserialize(data: bytes) -> Windowed[K]:
+            window = known.get(data[-8:])
+            if window is None:
+                if len(data) < START.size:
+                    raise _too_short(data)
+                start, end = window_at(windows, *START.unpack(data[-8:]))
+                if len(known) >= _FEW:
+                    known.clear()
+                window = known[data[-8:]] = Window(start, min(end, LAST_INSTANT))
+            return Windowed(key(data[:-8]), window)
+
+        return deserialize
+
+    def __repr__(self) -> str:
+        return f"<Serde windowed({self.inner!r}, {self._windows!r})>"
 
 
 @final
@@ -159,3 +204,18 @@ class SessionWindowedSerde(WindowedKeySerde[K]):
 
     def __repr__(self) -> str:
         return f"<Serde session_windowed({self.inner!r})>"
+
+
+def _with_start(inner: Serde[K], topic: str, *, is_key: bool) -> Callable[[Windowed[K]], bytes]:
+    key, start = inner.serializer(topic, is_key=is_key), START.pack
+
+    def serialize(value: Windowed[K]) -> bytes:
+        return key(value[0]) + start(value[1][0])
+
+    return serialize
+
+
+def _too_short(data: bytes) -> SerializationError:
+    return SerializationError(
+        f"a windowed key ends with a time of 8 bytes, got {len(data)} in all: {data!r}"
+    )

@@ -10,6 +10,8 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ks_actors.records import CustomWindows
+
 StoreType = Literal["rocksdb", "in_memory"]
 
 
@@ -35,8 +37,8 @@ class StoreSpec(msgspec.Struct, frozen=True, kw_only=True):
     Times are ms. A window or session store drops rows that are older than `retention_ms` behind the
     latest record put into it. A versioned store drops versions `history_retention_ms` after their
     replacement. For `spare_ms` more the rows of a window or session store are still visible, where
-    its operator takes records that belong to them. The windows of all keys start at multiples of
-    `advance_ms`; 0: anywhere.
+    its operator takes records that belong to them. The windows of all keys start at the same
+    times, about `advance_ms` apart; 0: anywhere. `windows` are custom ones, and tell their ends.
 
     `supplier` makes a custom store (`StateStore`), for which only `logging` matters besides.
     `source_topic` is a topic that the store is filled from unchanged: it is the changelog, and
@@ -55,6 +57,7 @@ class StoreSpec(msgspec.Struct, frozen=True, kw_only=True):
     spare_ms: int = 0
     window_size_ms: int = 0
     advance_ms: int = 0
+    windows: CustomWindows | None = None
     retain_duplicates: bool = False
     history_retention_ms: int = 0
     source_topic: str | None = None

@@ -9,6 +9,7 @@ from ks_actors.dsl import Consumed, Grouped, Materialized, Produced, SessionWind
 from ks_actors.records._batch import Batch
 from ks_actors.records._topic_partition import TopicPartition
 from ks_actors.testing import TopologyTestDriver
+from tests.windows.uneven import Uneven
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -115,6 +116,10 @@ TABLES: dict[str, Callable[[StreamsBuilder], Made]] = {
     ),
     "sliding aggregate": lambda builder: _windowed(
         _grouped(builder).windowed_by(SlidingWindows.of_time_difference_and_grace(10, 20)).aggregate(list, grown, _lists())
+    ),
+    "custom aggregate": lambda builder: (
+        _grouped(builder).windowed_by(Uneven(12, 15)).aggregate(list, grown, _lists()),
+        serdes.windowed(serdes.STRING, Uneven(12, 15)),
     ),
     "unlimited count": lambda builder: _windowed(_grouped(builder).windowed_by(UnlimitedWindows.of().start_on(5)).count(), 1),
     "session count": lambda builder: (_sessions(_grouped(builder)).count(Materialized(retention_ms=1000)), serdes.session_windowed(serdes.STRING)),

@@ -19,6 +19,7 @@ from ks_actors.dsl import (
 )
 from ks_actors.testing import run_app
 from tests.runtime.helpers import EOS, STRINGS, by_key
+from tests.windows.uneven import Uneven
 
 if TYPE_CHECKING:
     from ks_actors.serdes import Serde
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from ks_actors.topology import StoreType, Topology
 
 SIZE, ADVANCE, GRACE = 2_000, 1_000, 500
-KINDS = ("tumbling", "hopping", "sliding", "sessions", "suppress")
+CUSTOM = Uneven(3_000, GRACE)
+KINDS = ("tumbling", "hopping", "sliding", "sessions", "suppress", "custom", "custom suppress")
 START = 1_000_000
 IDS: Serde[Any] = serdes.json(list[int])
 Row = tuple[str, int, int]
@@ -50,6 +52,8 @@ class Story(NamedTuple):
 
 
 def windowed_key(kind: str) -> Serde[Any]:
+    if kind.startswith("custom"):
+        return serdes.windowed(serdes.STRING, CUSTOM)
     return serdes.session_windowed(serdes.STRING) if kind == "sessions" else serdes.windowed(serdes.STRING, SIZE)
 
 
@@ -66,14 +70,17 @@ def topology(kind: str, store: StoreType, idle_after_ms: int | None) -> Topology
     if kind == "sessions":
         sessions = grouped.windowed_by(SessionWindows.of_inactivity_gap_and_grace(SIZE, GRACE)).emit_strategy(close, idle_after_ms=idle_after_ms)
         table: Any = sessions.aggregate(list, _added, lambda _, one, other: one + other, kept)
-    elif kind == "suppress":
-        counts = grouped.windowed_by(TimeWindows.of_size_and_grace(SIZE, GRACE)).aggregate(list, _added, kept)
+    elif kind.endswith("suppress"):
+        counts = grouped.windowed_by(CUSTOM if kind.startswith("custom") else TimeWindows.of_size_and_grace(SIZE, GRACE)).aggregate(
+            list, _added, kept
+        )
         table = counts.suppress(Suppressed.until_window_closes(BufferConfig.unbounded(), idle_after_ms=idle_after_ms))
     else:
         windows: Any = {
             "tumbling": TimeWindows.of_size_and_grace(SIZE, GRACE),
             "hopping": TimeWindows.of_size_and_grace(SIZE, GRACE).advance_by(ADVANCE),
             "sliding": SlidingWindows.of_time_difference_and_grace(SIZE, GRACE),
+            "custom": CUSTOM,
         }[kind]
         table = grouped.windowed_by(windows).emit_strategy(close, idle_after_ms=idle_after_ms).aggregate(list, _added, kept)
     table.to_stream().to("out", Produced(windowed_key(kind), IDS))
@@ -94,6 +101,10 @@ def expected(kind: str, rows: list[Row]) -> dict[tuple[str, int, int], list[int]
     elif kind == "sliding":
         for key, time, _ in rows:
             found[key, time - SIZE, time] = [other[2] for other in rows if other[0] == key and time - SIZE <= other[1] <= time]
+    elif kind.startswith("custom"):
+        for key, time, number in rows:
+            for start, end in CUSTOM.windows_for(time):
+                found.setdefault((key, start, end), []).append(number)
     else:
         advance = ADVANCE if kind == "hopping" else SIZE
         for key, time, number in rows:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
 
-from ks_actors.records import Batch
+from ks_actors.records import Batch, window_at
 from ks_actors.snapshots import SUFFIXES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ks_actors.batch._reading import LogRange
+    from ks_actors.records import CustomWindows
 
 _SUFFIXES = {"window": SUFFIXES["window"], "session": SUFFIXES["session"]}
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -32,8 +34,8 @@ class TopicColumns:
     """Convert batches of a topic to record batches of a schema.
 
     The schema selects the columns; a column without a decoder stays bytes. Keys of a windowed store
-    of this `kind` are split into key and window. Windows last `window_ms`; session keys contain
-    their end.
+    of this `kind` are split into key and window. Windows last `windows` ms, or compute their ends;
+    session keys contain them.
     """
 
     def __init__(
@@ -42,13 +44,13 @@ class TopicColumns:
         decode_key: Callable[[bytes], Any] | None,
         decode_value: Callable[[bytes], Any] | None,
         kind: str = "",
-        window_ms: int = 0,
+        windows: int | CustomWindows = 0,
     ) -> None:
         self._schema = schema
         self._decoders = {"key": decode_key, "value": decode_value}
         self._suffix = _SUFFIXES.get(kind)
         self._sessions = kind == "session"
-        self._window_ms = window_ms
+        self._ends = cache(lambda start: _end(windows, start))
         self._windows: list[tuple[int, int]] = []
 
     def of(self, batch: Batch, where: LogRange) -> pa.RecordBatch:
@@ -88,9 +90,7 @@ class TopicColumns:
             "window_start": lambda: [
                 found[1 if self._sessions else 0] * _MICROS for found in self._windows
             ],
-            "window_end": lambda: [
-                (found[0] + self._window_ms) * _MICROS for found in self._windows
-            ],
+            "window_end": lambda: [self._ends(found[0]) * _MICROS for found in self._windows],
         }
         return pa.array(columns[name](), field.type)
 
@@ -102,6 +102,11 @@ class TopicColumns:
         if isinstance(next((each for each in objects if each is not None), None), msgspec.Struct):
             objects = [msgspec.to_builtins(each, builtin_types=(bytes,)) for each in objects]
         return pa.array(objects, kind)
+
+
+def _end(windows: int | CustomWindows, start: int) -> int:
+    """Return the end (ms) of the window that begins at `start`."""
+    return start + windows if isinstance(windows, int) else window_at(windows, start).end
 
 
 def latest(batches: Any, *, versioned: bool = False) -> Batch:

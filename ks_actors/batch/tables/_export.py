@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ks_actors.batch._reading import LogRange
     from ks_actors.config import StreamsConfig
     from ks_actors.log import Log
-    from ks_actors.records import Batch
+    from ks_actors.records import Batch, CustomWindows
     from ks_actors.serdes import Serde
     from ks_actors.topology import StoreSpec, Topology
 
@@ -44,7 +44,7 @@ class _Plan(NamedTuple):
     key: Decoding
     value: Decoding
     kind: str = ""
-    window_ms: int = 0
+    windows: int | CustomWindows = 0
 
 
 @final
@@ -126,7 +126,7 @@ class Exporter:
             True,
             *self._decodings(name, topic, found.key, found.value),
             kind,
-            found.window_size_ms,
+            found.window_size_ms if found.windows is None else found.windows,
         )
 
     def _topic(self, name: str) -> _Plan:
@@ -174,7 +174,7 @@ def _write(
     place, count = directory / plan.name, 0
     place.mkdir(parents=True, exist_ok=True)
     schema, versioned = _schema(plan), plan.kind == StoreKind.VERSIONED.value
-    columns = TopicColumns(schema, plan.key.decode, plan.value.decode, plan.kind, plan.window_ms)
+    columns = TopicColumns(schema, plan.key.decode, plan.value.decode, plan.kind, plan.windows)
     for one in ranges:
         # Close the generator here. Garbage collection could close it in the log's own thread, and
         # that would block.

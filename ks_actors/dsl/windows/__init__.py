@@ -1,31 +1,31 @@
 """Definitions of windows, and the partitioner of windowed keys."""
 
+from ks_actors.dsl.windows._calendar import CalendarWindows
+from ks_actors.dsl.windows._custom import CheckedWindows, KnownWindows, Windows, checked_windows
+from ks_actors.dsl.windows._emit import AT_EVERY_CHANGE, Emit, EmitStrategy, checked_emit
 from ks_actors.dsl.windows._windowed_partitioner import default_partitioner
 from ks_actors.dsl.windows._windows import (
-    AT_EVERY_CHANGE,
-    Emit,
-    EmitStrategy,
     JoinWindows,
     SessionWindows,
     SlidingWindows,
     TimeWindows,
     UnlimitedWindows,
-    Windows,
-    check_windows,
-    checked_emit,
 )
 
 __all__ = [
     "AT_EVERY_CHANGE",
+    "CalendarWindows",
+    "CheckedWindows",
     "Emit",
     "EmitStrategy",
     "JoinWindows",
+    "KnownWindows",
     "SessionWindows",
     "SlidingWindows",
     "TimeWindows",
     "UnlimitedWindows",
     "Windows",
-    "check_windows",
     "checked_emit",
+    "checked_windows",
     "default_partitioner",
 ]

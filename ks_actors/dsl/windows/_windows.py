@@ -1,38 +1,15 @@
-"""Windows of time, and the strategies for emitting their results."""
+"""The kinds of windows that Kafka Streams has."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import Enum
-from typing import Any, NamedTuple, TypeAlias, final
+from typing import final
 
 from ks_actors._errors import TopologyError
-from ks_actors.processors.api import check_kind, check_whole
+from ks_actors.processors.api import check_whole
 
 LAST_INSTANT = 2**63 - 1
 """The end (ms) of a window that has none."""
-
-
-class EmitStrategy(Enum):
-    """The time at which the result of a window is sent downstream."""
-
-    ON_WINDOW_UPDATE = "on_window_update"
-    """At every change."""
-    ON_WINDOW_CLOSE = "on_window_close"
-    """Once, when stream time has passed the window's end by the grace period."""
-
-
-class Emit(NamedTuple):
-    """The times at which the results of windows are sent: at every change, or `on_close`.
-
-    With `idle_after_ms` windows also close by the wall clock, after that time without a record.
-    """
-
-    on_close: bool
-    idle_after_ms: int | None = None
-
-
-AT_EVERY_CHANGE = Emit(on_close=False)
 
 
 @final
@@ -296,39 +273,3 @@ class JoinWindows:
 def _check_ms(windows: object, *roles: str) -> None:
     for role in roles:
         check_whole(getattr(windows, role), role=role, of=type(windows).__name__)
-
-
-Windows: TypeAlias = TimeWindows | SlidingWindows | UnlimitedWindows
-"""The windows of time for `windowed_by`."""
-
-
-def check_windows(windows: Any, of: str) -> None:
-    """Raise TopologyError unless the argument is one of the kinds of windows."""
-    kinds = (TimeWindows, SlidingWindows, UnlimitedWindows, SessionWindows)
-    remedy = (
-        "give TimeWindows, SlidingWindows, UnlimitedWindows or SessionWindows, such as "
-        "TimeWindows.of_size_with_no_grace(60_000)"
-    )
-    if isinstance(windows, JoinWindows):
-        remedy = "JoinWindows are for joins of streams; " + remedy
-    check_kind(windows, kinds, role="argument 'windows'", of=of, remedy=remedy)
-
-
-def checked_emit(emit: Any, idle_after_ms: Any, of: str) -> Emit:
-    """Return when results are sent. Raises TopologyError unless the arguments fit."""
-    check_kind(
-        emit,
-        EmitStrategy,
-        role="argument 'emit'",
-        of=of,
-        remedy="give EmitStrategy.ON_WINDOW_UPDATE or EmitStrategy.ON_WINDOW_CLOSE",
-    )
-    on_close = emit is EmitStrategy.ON_WINDOW_CLOSE
-    if idle_after_ms is not None:
-        check_whole(idle_after_ms, role="idle_after_ms", of=of, least=1)
-        if not on_close:
-            raise TopologyError(
-                f"{of} sends results at every change, so no window has to close for them: leave "
-                "out idle_after_ms, or give EmitStrategy.ON_WINDOW_CLOSE"
-            )
-    return Emit(on_close, idle_after_ms)

@@ -2,6 +2,8 @@
 
 from ks_actors.processors.aggregates._aggregates import StreamAggregate, StreamCount
 from ks_actors.processors.aggregates._cached import cached_rows
+from ks_actors.processors.aggregates._custom_final import FinalCustomWindowedAggregate
+from ks_actors.processors.aggregates._custom_windows import CustomWindowedAggregate
 from ks_actors.processors.aggregates._distinct import Distinct, IdentitySerde
 from ks_actors.processors.aggregates._final_sessions import FinalSessionAggregate
 from ks_actors.processors.aggregates._history import Superseded, with_history
@@ -20,7 +22,9 @@ from ks_actors.processors.aggregates._windowed_special import (
 )
 
 __all__ = [
+    "CustomWindowedAggregate",
     "Distinct",
+    "FinalCustomWindowedAggregate",
     "FinalSessionAggregate",
     "FinalWindowedAggregate",
     "IdentitySerde",

@@ -204,7 +204,12 @@ class _Sliding:
         if progress.get(self._name, -1) >= closed or last < 0:
             return
         forward_closed(
-            self._context, self._origins, self._store, (first, last), self._length, headers
+            self._context,
+            self._origins,
+            self._store,
+            (first, last),
+            lambda start: Window(start, start + self._length),
+            headers,
         )
         progress[self._name] = closed
         if self._idle is not None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from ks_actors.kernel import HAS_KERNEL, kernel
 from ks_actors.processors.aggregates._cached_windows import cached_windows, held_window_counts
+from ks_actors.processors.aggregates._output_rows import OutputRows
 from ks_actors.processors.api import Bound, Clock
 from ks_actors.processors.stateless import Inline, failed, forward_rest
 from ks_actors.records import Batch, Window, Windowed
@@ -292,7 +293,7 @@ def _hopping_batch_form(
     windows: dict[int, Window] = {}
 
     def process_batch(batch: Batch) -> None:
-        out = _Rows(context.forward_batch, batch)
+        out = OutputRows(context.forward_batch, batch)
         add_index, add_key, add_change, add_timestamp = out.adders
         dropped = 0
         for index, (key, value, timestamp) in enumerate(
@@ -338,35 +339,6 @@ def _keys(batch: Batch, left_out: list[int], windows: list[Window]) -> list[Any]
     if HAS_KERNEL:
         return kernel.windowed(Windowed, keys if type(keys) is list else list(keys), windows)
     return list(map(_new, repeat(Windowed), zip(keys, windows, strict=True)))
-
-
-class _Rows:
-    """Output records of a batch, in columns; their number differs from the batch's.
-
-    `adders` are for the index in the batch, key, value and timestamp.
-    """
-
-    __slots__ = ("_batch", "_columns", "_forward", "adders")
-
-    def __init__(self, forward: ProcessBatch, batch: Batch) -> None:
-        self._forward: ProcessBatch = forward
-        self._batch: Batch = batch
-        self._columns: tuple[list[Any], ...] = ([], [], [], [])
-        self.adders: tuple[Callable[[Any], None], ...] = tuple(
-            column.append for column in self._columns
-        )
-
-    def flush(self) -> None:
-        """Forward the collected records."""
-        indexes, keys, values, timestamps = map(list, self._columns)
-        if not keys:
-            return
-        for column in self._columns:
-            column.clear()
-        batch = self._batch
-        headers = None if batch.headers is None else [batch.headers[index] for index in indexes]
-        offsets = [batch.offsets[index] for index in indexes] if batch.offsets else ()
-        self._forward(Batch(keys, values, timestamps, headers, offsets))
 
 
 def _window(windows: dict[int, Window], start: int, size: int) -> Window:

@@ -125,7 +125,12 @@ class _Closes:
         if last // self._advance * self._advance < first:
             return  # no window ends in between
         forward_closed(
-            self._context, self._origins, self._store, (first, last), self._size, headers
+            self._context,
+            self._origins,
+            self._store,
+            (first, last),
+            lambda start: Window(start, start + self._size),
+            headers,
         )
         self._progress[self._name] = closed
         if self._idle is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ks_actors._errors import ProcessingFailed, SerializationError
-from ks_actors.records import Window, Windowed
+from ks_actors.records import Windowed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ks_actors.processors.api._operator import NodeContext
     from ks_actors.processors.api._record_origins import Origins
     from ks_actors.processors.api._stores import BufferForOperators, WindowsForOperators
-    from ks_actors.records import Headers
+    from ks_actors.records import Headers, Window
     from ks_actors.state.core import Entry
 
 
@@ -26,10 +26,12 @@ def forward_closed(
     origins: Origins,
     store: WindowsForOperators,
     starts: tuple[int, int],
-    size: int,
+    closed: Callable[[int], Window | None],
     headers: Headers,
 ) -> None:
     """Forward the windows of a store that begin in a range of time, both ends included.
+
+    `closed` returns the window of a start, None if it is still open.
 
     They go by start and key, with the headers of the current record. Results come from no single
     record. When the serde cannot read an aggregate, the processing handler decides about that one,
@@ -41,9 +43,14 @@ def forward_closed(
     except SerializationError:
         entries = store.closed_entries(*starts)
     here = origins.here()
+    at, window = -1, None
     try:
         for key, start, entry in entries:
-            windowed = Windowed(key, Window(start, start + size))
+            if start != at:
+                at, window = start, closed(start)
+            if window is None:
+                continue
+            windowed = Windowed(key, window)
             if isinstance(entry, SerializationError):
                 origins.go_to(None, start, ())
                 context.failed(entry, windowed, None, start, headers)

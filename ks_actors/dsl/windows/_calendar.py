@@ -1,0 +1,152 @@
+"""Windows of local days, weeks, months, quarters and years."""
+
+from __future__ import annotations
+
+import calendar
+from dataclasses import dataclass, field
+from datetime import date, datetime, time
+from typing import TYPE_CHECKING, Any, Final, final, get_args
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from ks_actors._errors import TopologyError
+from ks_actors.dsl.windows._local_calendar import Unit, local_calendar, longest_period
+from ks_actors.processors.api import check_one_of, check_whole
+
+if TYPE_CHECKING:
+    from ks_actors.dsl.windows._local_calendar import LocalCalendar
+    from ks_actors.records import Window
+
+_MIDNIGHT: Final = time()
+
+
+@final
+@dataclass(frozen=True)
+class CalendarWindows:
+    """Tumbling windows that are days, weeks, months, quarters or years of a time zone.
+
+    They begin and end by local clocks: a day lasts 23 or 25 hours where clocks are changed, and a
+    month has as many days as it has. `zone` is a name of the IANA time zone database, such as
+    `Europe/Berlin`, or a `zoneinfo.ZoneInfo` of that name. With `starts_at` each window begins at
+    that local time instead of midnight. A time that local clocks show twice counts the first time;
+    one that they skip counts when they go on. So each timestamp is in exactly one window. The first
+    window begins at the epoch.
+
+    Windows take records until stream time has passed their end by `grace_ms`. Keys in topics and
+    stores have a window's start only: its end is computed, by the time zone database of the
+    machine. Keep that of all instances the same: it comes with the system, or with the package
+    `tzdata`.
+
+    Made by `days`, `weeks`, `months`, `quarters` and `years`. In Kafka Streams one would subclass
+    `Windows`.
+    """
+
+    unit: Unit
+    zone: str
+    grace_ms: int = 0
+    starts_at: time = _MIDNIGHT
+    first_weekday: int = calendar.MONDAY
+    _calendar: LocalCalendar = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        zone: Any = self.zone
+        if isinstance(zone, ZoneInfo):
+            object.__setattr__(self, "zone", zone.key)
+        check_one_of(self.unit, get_args(Unit), role="unit", of="CalendarWindows")
+        check_whole(self.grace_ms, role="grace_ms", of="CalendarWindows", least=0)
+        _check_start(self.starts_at)
+        check_one_of(
+            self.first_weekday, tuple(range(7)), role="first_weekday", of="CalendarWindows"
+        )
+        _check_zone(self.zone)
+        shared = local_calendar(self.unit, self.zone, self.starts_at, self.first_weekday)
+        object.__setattr__(self, "_calendar", shared)
+
+    @classmethod
+    def days(
+        cls, zone: str | ZoneInfo, *, grace_ms: int = 0, starts_at: time = _MIDNIGHT
+    ) -> CalendarWindows:
+        """Return windows of local days."""
+        return cls("day", _name(zone), grace_ms, starts_at)
+
+    @classmethod
+    def weeks(
+        cls,
+        zone: str | ZoneInfo,
+        *,
+        grace_ms: int = 0,
+        starts_at: time = _MIDNIGHT,
+        first_weekday: int = calendar.MONDAY,
+    ) -> CalendarWindows:
+        """Return windows of local weeks; `first_weekday` is as in `calendar`, Monday is 0."""
+        return cls("week", _name(zone), grace_ms, starts_at, first_weekday)
+
+    @classmethod
+    def months(
+        cls, zone: str | ZoneInfo, *, grace_ms: int = 0, starts_at: time = _MIDNIGHT
+    ) -> CalendarWindows:
+        """Return windows of local months."""
+        return cls("month", _name(zone), grace_ms, starts_at)
+
+    @classmethod
+    def quarters(
+        cls, zone: str | ZoneInfo, *, grace_ms: int = 0, starts_at: time = _MIDNIGHT
+    ) -> CalendarWindows:
+        """Return windows of three local months; the first one of a year begins in January."""
+        return cls("quarter", _name(zone), grace_ms, starts_at)
+
+    @classmethod
+    def years(
+        cls, zone: str | ZoneInfo, *, grace_ms: int = 0, starts_at: time = _MIDNIGHT
+    ) -> CalendarWindows:
+        """Return windows of local years."""
+        return cls("year", _name(zone), grace_ms, starts_at)
+
+    @property
+    def size_ms(self) -> int:
+        """The longest time (ms) that one of the windows lasts: of a day with 25 hours, for example.
+
+        Stores keep windows for this time and the grace period.
+        """
+        return longest_period(self.unit, self.zone, self.starts_at, self.first_weekday)
+
+    def windows_for(self, timestamp: int, /) -> tuple[Window]:
+        """Return the window that has a timestamp (ms), as the only member of a tuple."""
+        return self._calendar.period(timestamp)
+
+    def window_of(self, day: date) -> Window:
+        """Return the window of a local day, for queries.
+
+        A day that the zone has skipped is an empty window. Raises TopologyError for days that end
+        before the epoch.
+        """
+        if isinstance(day, datetime) or not isinstance(day, date):
+            raise TopologyError(f"day of CalendarWindows.window_of is {day!r}: give a date")
+        window = self._calendar.period_of(day)
+        if window.end <= 0:
+            raise TopologyError(f"there is no window of {day}: windows begin at the epoch")
+        return window
+
+
+def _name(zone: Any) -> str:
+    return zone.key if isinstance(zone, ZoneInfo) else zone
+
+
+def _check_zone(zone: Any) -> None:
+    try:
+        if isinstance(zone, str) and zone:
+            ZoneInfo(zone)
+            return
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        pass
+    raise TopologyError(
+        f"zone of CalendarWindows is {zone!r}, which the time zone database does not have: give a "
+        "name such as 'Europe/Berlin'; where the system has no database, install the package tzdata"
+    )
+
+
+def _check_start(starts_at: Any) -> None:
+    if not isinstance(starts_at, time) or starts_at.tzinfo or starts_at.microsecond % 1_000:
+        raise TopologyError(
+            f"starts_at of CalendarWindows is {starts_at!r}: give a datetime.time without a time "
+            "zone, in whole milliseconds"
+        )

@@ -1,0 +1,80 @@
+"""Windows of the user's own, checked, with the times that stores need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, final
+
+from ks_actors.dsl.windows._calendar import CalendarWindows
+from ks_actors.dsl.windows._windows import (
+    JoinWindows,
+    SessionWindows,
+    SlidingWindows,
+    TimeWindows,
+    UnlimitedWindows,
+)
+from ks_actors.processors.api import check_function, check_kind, check_whole
+
+if TYPE_CHECKING:
+    from ks_actors.records import CustomWindows
+
+Windows: TypeAlias = "TimeWindows | SlidingWindows | UnlimitedWindows | CustomWindows"
+"""The windows of time for `windowed_by`."""
+
+
+@final
+@dataclass(frozen=True)
+class CheckedWindows:
+    """Custom windows with their size and grace period, which are read once."""
+
+    windows: CustomWindows
+    size_ms: int
+    grace_ms: int
+
+    @property
+    def tumbling(self) -> bool:
+        """Whether the windows are known to be side by side."""
+        return isinstance(self.windows, CalendarWindows)
+
+    @property
+    def keep_ms(self) -> int:
+        """The least time (ms) for which a store has to keep a window."""
+        return self.size_ms + self.grace_ms
+
+    @property
+    def need_ms(self) -> int:
+        """The time (ms) for which accepted records need windows."""
+        return self.keep_ms
+
+
+KnownWindows: TypeAlias = TimeWindows | SlidingWindows | UnlimitedWindows | CheckedWindows
+"""The windows of time that operators know."""
+
+
+def checked_windows(windows: Any, of: str) -> KnownWindows | SessionWindows:
+    """Return the windows; those of the user's own with their times.
+
+    Raises TopologyError unless the argument is one of the kinds of windows, or has the members of
+    CustomWindows.
+    """
+    kinds = (TimeWindows, SlidingWindows, UnlimitedWindows, SessionWindows)
+    if isinstance(windows, kinds):
+        return windows
+    remedy = (
+        "give TimeWindows, SlidingWindows, UnlimitedWindows, SessionWindows or CalendarWindows, "
+        "such as TimeWindows.of_size_with_no_grace(60_000), or an object with the members of "
+        "CustomWindows"
+    )
+    own: Any = windows
+    if isinstance(windows, JoinWindows):
+        remedy = "JoinWindows are for joins of streams; " + remedy
+    if not hasattr(own, "windows_for"):
+        check_kind(own, kinds, role="argument 'windows'", of=of, remedy=remedy)
+    of = f"the windows {own!r} of {of}"
+    check_function(own.windows_for, 1, role="windows_for", of=of, iterated=True)
+    size_ms, grace_ms = (getattr(own, role, None) for role in ("size_ms", "grace_ms"))
+    check_whole(size_ms, role="size_ms", of=of, least=1)
+    check_whole(grace_ms, role="grace_ms", of=of, least=0)
+    assert isinstance(size_ms, int)
+    assert isinstance(grace_ms, int)
+    return CheckedWindows(own, size_ms, grace_ms)

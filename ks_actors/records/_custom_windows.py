@@ -1,0 +1,60 @@
+"""Windows that users compute themselves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from ks_actors._errors import SerializationError
+from ks_actors.records._windowed import Window
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class CustomWindows(Protocol):
+    """Windows of your own, for `windowed_by`: any object with these three members.
+
+    They correspond to a subclass of Kafka Streams' `Windows`. The object computes, and remembers
+    nothing: the same timestamp always gives the same windows, in each instance of the app. Windows
+    may overlap and have gaps, but no two of them begin at the same time: stores and topics have a
+    window's start, and its end is computed from it.
+    """
+
+    @property
+    def size_ms(self) -> int:
+        """The longest time (ms) from the start of a window to its end.
+
+        Stores keep windows for this time and the grace period.
+        """
+        ...
+
+    @property
+    def grace_ms(self) -> int:
+        """The time (ms) after the end of a window for which it takes records."""
+        ...
+
+    def windows_for(self, timestamp: int, /) -> Iterable[Window]:
+        """Return the windows that have a timestamp (ms), none if it is in a gap.
+
+        Each window begins at or after 0, and at or before the timestamp, and ends after it.
+        """
+        ...
+
+
+def window_at(windows: CustomWindows, start: int) -> Window:
+    """Return the window that begins at a time (ms).
+
+    Without one it ends with the first of the windows that have this time: when the rules of a time
+    zone have changed, there may be windows that begin elsewhere now. Raises SerializationError if
+    there is none at all.
+    """
+    found = list(windows.windows_for(start))
+    for window in found:
+        if window[0] == start:
+            return Window(*window)
+    if not found:
+        raise SerializationError(
+            f"{windows!r} has no window at {start} ms, but a key has one that begins there: give "
+            "the windows with which it was written"
+        )
+    return Window(start, min(window[1] for window in found))

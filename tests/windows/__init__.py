@@ -1,0 +1,1 @@
+"""Tests of windows of the calendar, and of the user's own."""
