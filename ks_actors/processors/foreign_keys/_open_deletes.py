@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, cast, final
+from zlib import crc32
 
 from ks_actors.processors.foreign_keys._subscription_wrapper import KEY_TOPIC
 
@@ -21,6 +22,11 @@ row then, unless a response that should have deleted it was dropped.
 """
 
 
+_BITS: Final = 28
+_WORDS: Final = 2
+_MOST_CLEARED: Final = 100_000
+
+
 @final
 class OpenDeletes:
     """The keys of one task whose results may be stale, until the next response.
@@ -30,21 +36,27 @@ class OpenDeletes:
     any order: that to a new row may overtake that to the deleted row. A row that has changed since
     its subscription gets another response, which resolves the key.
 
-    The committed progress says whether there were such keys. After a restart they are unknown, and
-    any key may be one: results without a row are deleted again, which is needless for most.
+    The committed progress has one bit for each, out of 56, by the key's hash. After a restart a
+    result without a row is deleted again if its key has the bit of a key that was open then, and
+    has not been resolved since. For most such keys that is needless. Unless many were open at the
+    time, few keys have such a bit.
     """
 
-    __slots__ = ("_keys", "_opened", "_progress", "_resolved", "_unknown", "_write")
+    __slots__ = ("_bits", "_changes", "_cleared", "_former", "_keys", "_write")
 
     def __init__(
         self, progress: MutableMapping[str, int], name: str, write: Callable[[Any], bytes]
     ) -> None:
         self._write: Callable[[Any], bytes] = write
-        self._progress: MutableMapping[str, int] = progress
-        self._resolved: str = f"{name}-settled"
         self._keys: set[bytes] = set()
-        self._opened: int = int(progress.get(name, 0))
-        self._unknown: bool = self._opened > progress.get(self._resolved, 0)
+        self._cleared: set[bytes] = set()
+        # The number of open keys that have each bit.
+        self._bits: list[int] = [0] * (_BITS * _WORDS)
+        words = [int(progress.get(_name(name, word), 0)) for word in range(_WORDS)]
+        self._changes: int = max(word >> _BITS for word in words)
+        self._former: int = sum(
+            (word & ((1 << _BITS) - 1)) << (_BITS * at) for at, word in enumerate(words)
+        )
 
     @classmethod
     def of(cls, context: NodeContext, topic: str, primary_key: Serde[Any] | None) -> OpenDeletes:
@@ -52,36 +64,74 @@ class OpenDeletes:
         # Nodes of a task share its progress, which also keeps the stream clocks.
         progress = cast("MutableMapping[str, object]", context.progress)
         name = f"{topic}-open"
-        found = progress.get(name)
-        if isinstance(found, OpenDeletes):
-            return found
+        found = progress.get(_name(name, 0))
+        if isinstance(found, _Word):
+            return found.deletes
         write = context.key_serde(primary_key).serializer(
             f"{context.application_id}-{topic}{KEY_TOPIC}", is_key=True
         )
         made = cls(context.progress, name, write)
-        progress[name] = made
+        for word in range(_WORDS):
+            progress[_name(name, word)] = _Word(made, word)
         return made
 
-    def __index__(self) -> int:
-        """Return how many keys were ever open, for each commit to read."""
-        return self._opened
+    def word(self, at: int) -> int:
+        """Return a word of bits, below the number of changes: of several, the latest counts."""
+        bits = self._former >> (_BITS * at)
+        here = self._bits[_BITS * at : _BITS * (at + 1)]
+        now = sum(1 << bit for bit, count in enumerate(here) if count)
+        return (self._changes << _BITS) | (bits & ((1 << _BITS) - 1)) | now
 
     def add(self, key: Any) -> None:
         """Note a key: its row no longer subscribes, or a response without a row was dropped."""
         index = self._write(key)
         if index not in self._keys:
             self._keys.add(index)
-            self._opened += 1
+            self._bits[_bit(index)] += 1
+            self._changes += 1
 
     def resolve(self, key: Any) -> bool:
         """Remove a key when its current value has a response; return whether it may be noted."""
-        if self._keys:
-            index = self._write(key)
-            if index in self._keys:
-                self._keys.discard(index)
-                self._progress[self._resolved] = self._progress.get(self._resolved, 0) + 1
-                return True
-        return self._unknown
+        if not self._keys and not self._former:
+            return False
+        index = self._write(key)
+        if index in self._keys:
+            self._keys.discard(index)
+            self._bits[_bit(index)] -= 1
+            self._changes += 1
+            self._clear(index)
+            return True
+        if not self._former >> _bit(index) & 1 or index in self._cleared:
+            return False
+        self._clear(index)
+        return True
+
+    def _clear(self, index: bytes) -> None:
+        """Note that the former state of a key no longer matters, for as many as memory allows."""
+        if self._former and len(self._cleared) < _MOST_CLEARED:
+            self._cleared.add(index)
+
+
+@final
+class _Word:
+    """One of the numbers that each commit reads."""
+
+    __slots__ = ("_at", "deletes")
+
+    def __init__(self, deletes: OpenDeletes, at: int) -> None:
+        self.deletes: OpenDeletes = deletes
+        self._at = at
+
+    def __index__(self) -> int:
+        return self.deletes.word(self._at)
+
+
+def _name(name: str, word: int) -> str:
+    return f"{name}-{word}"
+
+
+def _bit(index: bytes) -> int:
+    return crc32(index) % (_BITS * _WORDS)
 
 
 def without_mark(headers: Headers) -> Headers:
