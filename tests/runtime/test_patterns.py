@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ks_actors import Consumed, Grouped, Materialized, Produced, StreamsBuilder, TopologyError
+from ks_actors import App, Consumed, Grouped, Materialized, Produced, StreamsBuilder, StreamsConfig, TopologyError
 from ks_actors.log import NewTopic, TopicPartition
+from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.serdes import LONG, STRING
 from ks_actors.testing import AppHarness, run_app
 from tests.runtime.helpers import GUARANTEES
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ks_actors.topology import Topology
 
 STRINGS = Consumed(STRING, STRING)
@@ -129,6 +132,63 @@ def test_a_topic_that_the_state_does_not_fit_ends_the_app(guarantee: str) -> Non
         assert [record.value for record in await harness.read("out")] == [1]
 
     run_app(test, following(counted=True), topics={"in-a": 1, **OUT}, processing_guarantee=guarantee, metadata_max_age_ms=AGE_MS)
+
+
+def joined() -> Topology:
+    """Join the topics of a pattern with a table."""
+    builder = StreamsBuilder()
+    table = builder.table("table", STRINGS)
+    builder.stream(re.compile("in-.*"), STRINGS).join(table, lambda one, two: f"{one}{two}").to("out", Produced(STRING, STRING))
+    return builder.build()
+
+
+UNEQUAL = "topics that are joined must have the same number of partitions, but in-a has 2, in-b has 1, table has 2: repartition one of them"
+
+
+async def never(harness: AppHarness) -> None:
+    raise AssertionError(f"the app has started: {harness.app.state}")
+
+
+@pytest.mark.parametrize("table", [2, 1])
+def test_joined_topics_of_a_pattern_need_equal_numbers_of_partitions(table: int) -> None:
+    """A key would meet the rows of another partition: the app does not start, and the error names all topics with their numbers."""
+    with pytest.raises(TopologyError, match=UNEQUAL.replace("table has 2", f"table has {table}")):
+        run_app(never, joined(), topics={"in-a": 2, "in-b": 1, "table": table, **OUT})
+
+
+def test_a_backfill_refuses_joined_topics_of_a_pattern_with_unequal_numbers_of_partitions(tmp_path: Path) -> None:
+    """As the app does, before it reads anything."""
+
+    async def filled_back() -> None:
+        async with EmbeddedLog() as log:
+            await log.create_topics([NewTopic("in-a", 2), NewTopic("in-b", 1), NewTopic("table", 2), NewTopic("out", 1)])
+            config = StreamsConfig(application_id="app", state_dir=tmp_path / "state")
+            await App(joined(), config, log=log).backfill(directory=tmp_path)
+
+    with pytest.raises(TopologyError, match=UNEQUAL):
+        asyncio.run(filled_back())
+
+
+def test_a_joined_topic_that_comes_with_another_number_of_partitions_ends_the_app() -> None:
+    """As one that the state does not fit does."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.log.create_topics([NewTopic("in-b", 1)])
+        error = await harness.ended(3 * AGE_MS)
+        assert isinstance(error, TopologyError)
+        assert UNEQUAL in str(error)
+
+    run_app(test, joined(), topics={"in-a": 2, "table": 2, **OUT}, metadata_max_age_ms=AGE_MS)
+
+
+def test_topics_of_a_pattern_that_are_not_joined_may_have_any_number_of_partitions() -> None:
+    """Each partition of the largest has its task."""
+
+    async def test(harness: AppHarness) -> None:
+        await send(harness, "in-b", "1", partition=2)
+        await until_read(harness, 1, AGE_MS)
+
+    run_app(test, following(counted=True), topics={"in-a": 1, "in-b": 3, **OUT})
 
 
 def test_patterns_never_match_internal_topics() -> None:

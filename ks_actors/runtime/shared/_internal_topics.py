@@ -278,12 +278,7 @@ def _align_copartitioned(
                 if (count := internal[topic].partitions if topic in internal else counts.get(topic))
                 is not None
             }
-            if len(set(fixed.values())) > 1:
-                text = ", ".join(f"{topic} has {count}" for topic, count in sorted(fixed.items()))
-                raise TopologyError(
-                    f"topics that are joined must have the same number of partitions, but {text}: "
-                    "repartition one of them, or join with a global table"
-                )
+            _check_equal(fixed)
             size = max(
                 fixed.values() or [found[topic] for topic in group if topic in found], default=1
             )
@@ -292,21 +287,36 @@ def _align_copartitioned(
                     found[topic] = size
 
 
+def _check_equal(sizes: Mapping[str, int]) -> None:
+    if len(set(sizes.values())) > 1:
+        text = ", ".join(f"{topic} has {count}" for topic, count in sorted(sizes.items()))
+        raise TopologyError(
+            f"topics that are joined must have the same number of partitions, but {text}: "
+            "repartition one of them, or join with a global table"
+        )
+
+
 def _align_with_patterns(
     setup: Environment,
     subtopologies: Iterable[Subtopology],
     found: dict[str, int],
     counts: Mapping[str, int],
 ) -> None:
-    """Give internal topics the size of the topics that a copartitioned pattern matches."""
+    """Give internal topics the size of the topics that a copartitioned pattern matches.
+
+    Raises TopologyError when these, and the topics that they are joined with, differ.
+    """
     internal = setup.topology.internal_topics
     matched = setup.matching(counts)
     for subtopology in subtopologies:
         for sources, topics in subtopology.pattern_groups:
-            size = max(
-                (counts[topic] for topic, node in matched.items() if node.name in sources),
-                default=None,
-            )
+            fixed = {topic: counts[topic] for topic, node in matched.items() if node.name in sources}
+            size = max(fixed.values(), default=None)
+            for topic in topics:
+                count = internal[topic].partitions if topic in internal else counts.get(topic)
+                if count is not None:
+                    fixed[topic] = count
+            _check_equal(fixed)
             if size is not None:
                 found.update(
                     {
