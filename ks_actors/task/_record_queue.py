@@ -8,6 +8,7 @@ from itertools import repeat
 from operator import index as index_of
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ks_actors.processors.api import LATEST_MS
 from ks_actors.records import Batch
 from ks_actors.serdes import for_column
 from ks_actors.task._unreadable_batch import UnreadableBatch
@@ -359,7 +360,9 @@ class RecordQueue:
         )
         try:
             for record in map(InputRecord._make, columns):
-                stamp = index_of(extract(record, time))
+                stamp = extract(record, time)
+                if type(stamp) is not int or stamp > LATEST_MS:
+                    stamp = _valid(stamp)
                 stamps.append(stamp)
                 time = max(time, stamp)
         except Exception as error:  # noqa: BLE001 - a user's function; kept until its turn
@@ -383,6 +386,19 @@ class RecordQueue:
                     stamp,
                 )
         return stamped.select([stamp >= 0 for stamp in stamps])
+
+
+def _valid(stamp: Any) -> int:
+    """Return an extracted timestamp as an int. Raises TypeError, ValueError when it is none."""
+    try:
+        found = None if isinstance(stamp, bool) else index_of(stamp)
+    except TypeError:
+        found = None
+    if found is None:
+        raise TypeError(f"it returned {stamp!r}: return a whole number of ms")
+    if found > LATEST_MS:
+        raise ValueError(f"it returned {found}: return a time in ms, below 2**63")
+    return found
 
 
 def _decoded(

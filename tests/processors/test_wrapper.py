@@ -11,6 +11,7 @@ from ks_actors import (
     Consumed,
     HandlerResponse,
     Materialized,
+    ProcessingFailed,
     Processor,
     ProcessorWrapper,
     Produced,
@@ -131,6 +132,43 @@ def test_it_is_around_calls_with_many_records() -> None:
     topology = topology_of(lambda stream: stream.batch(doubled, name="twice"))
     assert piped(topology, wrapper, "a") == [("k", "a"), ("k", "a")]
     assert wrapper.events == [("batch", "twice", 1, 2)]
+
+
+class Changing(ProcessorWrapper):
+    """Changes the timestamp and headers of each record, and the rows of each batch."""
+
+    def __init__(self, timestamp: Any, headers: Any) -> None:
+        self.changes: tuple[Any, Any] = timestamp, headers
+
+    def wrap(self, node: WrappedNode, process: Process) -> Process:
+        return lambda key, value, _timestamp, _headers: process(key, value, *self.changes)
+
+    def wrap_batch(self, node: WrappedNode, call: BatchProcess) -> BatchProcess:
+        async def changed(records: list[Record[Any, Any]]) -> list[Record[Any, Any]]:
+            return [Record(record.key, record.value, *self.changes) for record in await call(records)]
+
+        return changed
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "headers", "said"),
+    [
+        (1.5, (), "timestamp 1.5: give a whole number of ms"),
+        (-1, (), "timestamp -1: give 0 or more"),
+        (1, (("name", "text"),), "header .* give a pair of name and bytes"),
+    ],
+)
+@pytest.mark.parametrize("batch", [True, False])
+def test_a_record_that_a_wrapper_makes_wrong_is_its_own_error(timestamp: Any, headers: Any, said: str, batch: bool) -> None:
+    """It is found at the node, and not when a batch with it is written: topic, partition and offset are told."""
+
+    async def same(records: list[Record[str, str]]) -> list[Record[str, str]]:
+        return records
+
+    topology = topology_of(lambda stream: stream.batch(same, name="n") if batch else stream.map_values(str.upper, name="n"))
+    with pytest.raises(ProcessingFailed, match=said) as raised:
+        piped(topology, Changing(timestamp, headers), "a")
+    assert (raised.value.node, raised.value.topic, raised.value.partition, raised.value.offset) == ("n", "in", 0, 0)
 
 
 def test_it_is_around_the_processors_of_global_stores() -> None:

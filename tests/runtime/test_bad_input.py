@@ -156,12 +156,29 @@ def test_a_timestamp_that_is_negative() -> None:
     assert (error.topic, error.partition, error.offset) == ("in", 0, 1)
 
 
-@pytest.mark.parametrize("nonsense", ["soon", None, 1.5])
+@pytest.mark.parametrize("nonsense", ["soon", None, 1.5, True, 1 << 63, float("nan")])
 def test_an_extractor_that_answers_nonsense(nonsense: Any) -> None:
     """A timestamp extractor that gives no whole number is an error that names the source and the record."""
     error = error_of(numbers(timestamp_extractor=lambda record, time: nonsense), TestRecord("a", 1, 5))
     assert isinstance(error, StreamsError)
     assert (error.node, error.topic, error.partition, error.offset) == ("KSTREAM-SOURCE-0000000000", "in", 0, 0)
+    assert f"it returned {nonsense!r}: return a" in str(error)
+
+
+def test_an_extractor_may_answer_the_latest_time_and_numbers_of_other_types() -> None:
+    """What is a whole number for Python is one here: those of numpy, say."""
+
+    class Whole:
+        def __index__(self) -> int:
+            return 7
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce_all("in", [TestRecord("a", number, 5) for number in (0, 1)])
+        await harness.caught_up()
+        assert [record.timestamp for record in await harness.read("out")] == [7, (1 << 63) - 1]
+
+    topology = numbers(timestamp_extractor=lambda record, _: (1 << 63) - 1 if record.value else Whole())
+    run_app(test, topology, topics=TOPICS)
 
 
 def test_an_extractor_that_raises() -> None:

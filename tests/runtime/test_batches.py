@@ -314,6 +314,10 @@ def test_a_call_has_its_time() -> None:
         (None, "return records, or an empty list"),
         ([("k", "v")], "return a Record for each"),
         ([Record("k", "v", -1)], "give 0 or more"),
+        ([Record("k", "v", 1 << 63)], "below 2"),
+        ([Record("k", "v", 1.5)], "give a whole number of ms"),  # type: ignore[arg-type]
+        ([Record("k", "v", 1, [("a", "b")])], "give a pair of name and bytes"),  # type: ignore[arg-type]
+        ([Record("k", "v", 1, "ab")], "give a tuple of pairs"),  # type: ignore[arg-type]
     ],
 )
 @pytest.mark.parametrize("plain", [True, False])

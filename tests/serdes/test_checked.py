@@ -6,9 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ks_actors import Consumed, Processor, Produced, ProductionFailed, Record, SerializationError, StreamsBuilder, stores
+from ks_actors import (
+    Consumed,
+    Materialized,
+    ProcessingFailed,
+    Processor,
+    Produced,
+    ProductionFailed,
+    Record,
+    SerializationError,
+    StreamsBuilder,
+    stores,
+)
 from ks_actors.serdes import STRING, Serde, checked_serializer
-from ks_actors.testing import TopologyTestDriver
+from ks_actors.testing import AppHarness, TopologyTestDriver, run_app
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,6 +62,27 @@ def test_a_serializer_that_returns_no_bytes_is_at_fault_itself(how: str) -> None
         assert (type(data), data) == (bytes, b"x")
     assert checked_serializer(made(how, lambda _: None), "topic", null=True)("value") is None
     assert checked_serializer(STRING, "topic") == str.encode
+
+
+@pytest.mark.parametrize("part", ["key", "value"])
+@pytest.mark.parametrize("store", ["rocksdb", "in_memory"])
+def test_a_global_table_names_the_record_that_a_serde_gives_no_bytes_for(store: str, part: str) -> None:
+    """The app ends by the error of that record, with its node and its place in the global topic."""
+    bad = made("functions", lambda value: value if value == "bad" else value.encode())
+    serdes = (bad, STRING) if part == "key" else (STRING, bad)
+    builder = StreamsBuilder()
+    table = builder.global_table("names", Consumed(*serdes), Materialized("names", *serdes))
+    builder.stream("in", Consumed(STRING, STRING)).join(table, lambda key, _: key, lambda one, two: f"{one}{two}").to("out", Produced(STRING, STRING))
+
+    async def test(harness: AppHarness) -> Exception | None:
+        await harness.produce("names", b"good", b"good")
+        await harness.produce("names", *((b"bad", b"good") if part == "key" else (b"good", b"bad")))
+        return await harness.ended(60_000)
+
+    error = run_app(test, builder.build(), topics={"names": 1, "in": 1, "out": 1}, default_dsl_store=store)
+    assert isinstance(error, ProcessingFailed)
+    assert (error.node, error.topic, error.partition, error.offset) == ("KTABLE-SOURCE-0000000001", "names", 0, 1)
+    assert f"returned str for a {part}: a serializer returns bytes" in str(error)
 
 
 @pytest.mark.parametrize("part", ["key", "value"])

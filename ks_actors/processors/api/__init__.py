@@ -31,7 +31,12 @@ from ks_actors.processors.api._async_options import (
     is_async,
     options_of,
 )
-from ks_actors.processors.api._closing import buffered_records, forward_closed, unreadable
+from ks_actors.processors.api._closing import (
+    buffered_records,
+    forward_closed,
+    unreadable,
+)
+from ks_actors.processors.api._context_checks import LATEST_MS, check_times_and_headers
 from ks_actors.processors.api._idle import IdleNode
 from ks_actors.processors.api._operator import (
     AsyncBound,
@@ -70,6 +75,7 @@ from ks_actors.processors.api._wrapper import (
 )
 
 __all__ = [
+    "LATEST_MS",
     "AnySupplier",
     "AsyncArguments",
     "AsyncBound",
@@ -125,6 +131,7 @@ __all__ = [
     "check_options",
     "check_serde",
     "check_supplier",
+    "check_times_and_headers",
     "check_whole",
     "checked",
     "forward_closed",

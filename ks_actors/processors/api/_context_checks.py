@@ -29,24 +29,30 @@ def check_forwarded(record: Any, record_type: type[Any], node: str) -> None:
             f"node {node} keeps keys and forwards a Record, which may have another one: forward "
             "record.with_value(…), or use a Processor"
         )
-    timestamp: Any = record.timestamp
+    check_times_and_headers(record.timestamp, record.headers, f"node {node} forwards")
+
+
+def check_times_and_headers(timestamp: Any, headers: Any, who: str) -> None:
+    """Raise TypeError or ValueError unless a log can take a record with these.
+
+    `who` begins the error: "node n forwards".
+    """
+    # The common case.
+    if type(timestamp) is int and 0 <= timestamp <= LATEST_MS and headers == ():
+        return
     if not isinstance(timestamp, int) or isinstance(timestamp, bool):
-        raise TypeError(
-            f"node {node} forwards a record with timestamp {timestamp!r}: give a whole number of ms"
-        )
+        raise TypeError(f"{who} a record with timestamp {timestamp!r}: give a whole number of ms")
     if not 0 <= timestamp <= LATEST_MS:
         raise ValueError(
-            f"node {node} forwards a record with timestamp {timestamp}: give 0 or more, in ms, "
-            "below 2**63"
+            f"{who} a record with timestamp {timestamp}: give 0 or more, in ms, below 2**63"
         )
-    _check_headers(record.headers, node)
+    _check_headers(headers, who)
 
 
-def _check_headers(headers: Any, node: str) -> None:
+def _check_headers(headers: Any, who: str) -> None:
     if not isinstance(headers, tuple | list):
         raise TypeError(
-            f"node {node} forwards a record with headers {headers!r}: give a tuple of pairs of "
-            "name and bytes"
+            f"{who} a record with headers {headers!r}: give a tuple of pairs of name and bytes"
         )
     for header in headers:
         match header:
@@ -55,13 +61,11 @@ def _check_headers(headers: Any, node: str) -> None:
                     name.encode()
                 except UnicodeEncodeError:
                     raise ValueError(
-                        f"node {node} forwards a record with a header named {name!r}, which UTF-8 "
-                        "cannot write"
+                        f"{who} a record with a header named {name!r}, which UTF-8 cannot write"
                     ) from None
             case _:
                 raise TypeError(
-                    f"node {node} forwards a record with header {header!r}: give a pair of name "
-                    "and bytes"
+                    f"{who} a record with header {header!r}: give a pair of name and bytes"
                 )
 
 

@@ -7,7 +7,14 @@ from copy import copy
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 from ks_actors._errors import TopologyError
-from ks_actors.processors.api import AsyncOptions, Bound, Record, is_async, never_alone
+from ks_actors.processors.api import (
+    AsyncOptions,
+    Bound,
+    Record,
+    check_times_and_headers,
+    is_async,
+    never_alone,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -54,9 +61,13 @@ class Batched:
     def with_call(
         self, call: Callable[[list[Record[Any, Any]]], Awaitable[list[Record[Any, Any]]]]
     ) -> Batched:
-        """Return a copy that calls this function."""
+        """Return a copy that calls this function of a wrapper, and checks its rows."""
+
+        async def checked(records: list[Record[Any, Any]]) -> list[Record[Any, Any]]:
+            return _checked(call, await call(records))
+
         other = copy(self)
-        other.call = call
+        other.call = checked
         return other
 
     def bind(self, context: NodeContext) -> Bound:  # noqa: ARG002 - as it says
@@ -107,7 +118,7 @@ def _checked_rows(
 def _checked(function: Callable[..., Any], rows: Any) -> list[Record[Any, Any]]:
     """Return rows as a list, before any of them is forwarded.
 
-    Raises TypeError for a row that is no Record, ValueError for a negative timestamp.
+    Raises TypeError or ValueError for a row that is no Record, or that no log can take.
     """
     try:
         found = list(rows)
@@ -120,9 +131,5 @@ def _checked(function: Callable[..., Any], rows: Any) -> list[Record[Any, Any]]:
             raise TypeError(
                 f"{function!r} returned {row!r} among its rows: return a Record for each"
             )
-        if row.timestamp < 0:
-            raise ValueError(
-                f"{function!r} returned a record with timestamp {row.timestamp}: give 0 or more, "
-                "in ms"
-            )
+        check_times_and_headers(row.timestamp, row.headers, f"{function!r} returned")
     return found

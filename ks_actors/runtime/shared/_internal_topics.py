@@ -310,7 +310,9 @@ def _align_with_patterns(
     matched = setup.matching(counts)
     for subtopology in subtopologies:
         for sources, topics in subtopology.pattern_groups:
-            fixed = {topic: counts[topic] for topic, node in matched.items() if node.name in sources}
+            fixed = {
+                topic: counts[topic] for topic, node in matched.items() if node.name in sources
+            }
             size = max(fixed.values(), default=None)
             for topic in topics:
                 count = internal[topic].partitions if topic in internal else counts.get(topic)
