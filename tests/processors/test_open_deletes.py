@@ -19,7 +19,7 @@ def opened(progress: dict[str, int]) -> tuple[OpenDeletes, Node]:
     """Return the keys of a task that has begun with the committed progress."""
     node = Node({})
     node.progress = dict(progress)
-    return OpenDeletes.of(node, "topic", STRING), node  # type: ignore[arg-type]
+    return OpenDeletes.of(node, "topic", STRING), node
 
 
 def committed(node: Node) -> dict[str, int]:
@@ -29,7 +29,7 @@ def committed(node: Node) -> dict[str, int]:
 def test_all_nodes_of_a_task_share_the_keys() -> None:
     """The sender notes a key, and the join resolves it, once."""
     deletes, node = opened({})
-    assert OpenDeletes.of(node, "topic", STRING) is deletes  # type: ignore[arg-type]
+    assert OpenDeletes.of(node, "topic", STRING) is deletes
     deletes.add("a")
     assert (deletes.resolve("b"), deletes.resolve("a"), deletes.resolve("a")) == (False, True, False)
 
