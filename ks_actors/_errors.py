@@ -66,6 +66,20 @@ if TYPE_CHECKING:
 class KsActorsError(Exception):
     """Base of all errors of ks_actors."""
 
+    def log_fields(self) -> dict[str, object]:
+        """Return the fields of log records about this error: those of its facts that it has."""
+        facts = (
+            (name, getattr(self, name, None)) for name in ("task", "topic", "partition", "offset")
+        )
+        fields: dict[str, object] = {}
+        for name, fact in facts:
+            tells = getattr(fact, "log_fields", None)
+            if tells is not None:
+                fields |= tells()
+            elif fact is not None:
+                fields[name] = fact
+        return fields
+
 
 class ConfigError(KsActorsError, ValueError):
     """A setting is unknown, ill-typed, or contradicts another one."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from contextlib import AsyncExitStack
 from functools import partial
@@ -17,10 +16,20 @@ from ks_actors.app._event_loop import fastest_loop
 from ks_actors.app._memory_tuning import tune_gc
 from ks_actors.app._orders import ENDS, AppOrders
 from ks_actors.app._signals import until_signal
+from ks_actors.app._start_log import log_start
 from ks_actors.app._status import health, members_of, summary
 from ks_actors.config import opened
 from ks_actors.kernel import tell_if_missing
-from ks_actors.lifecycle import Closing, shielded, steady_time, try_step, wall_time, work_time
+from ks_actors.lifecycle import (
+    Closing,
+    LogClient,
+    component_log,
+    shielded,
+    steady_time,
+    try_step,
+    wall_time,
+    work_time,
+)
 from ks_actors.log import patient
 from ks_actors.metrics import RecordingLevel
 from ks_actors.query import LocalStores, StoreQueries, answer, lags, serve
@@ -58,7 +67,7 @@ if TYPE_CHECKING:
     from ks_actors.topology import Topology
 
 R = TypeVar("R")
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 
 
 class App(AppOrders):
@@ -130,6 +139,7 @@ class App(AppOrders):
         self._workers = Workers(
             config.client_id, uncommitted_bytes=config.statestore_uncommitted_max_bytes
         )
+        self._log_client = LogClient(config.client_id)
         self._ended = asyncio.Event()
         # Set when nothing is left to close, some time after `_ended`.
         self._gone = asyncio.Event()
@@ -183,10 +193,15 @@ class App(AppOrders):
         self._check_wanted()
         tell_if_missing()
         self._begun = True
+        with self._log_client.named():
+            await self._start()
+
+    async def _start(self) -> None:
         self._starting = over = asyncio.Event()
         try:
             async with AsyncExitStack() as stack:
                 log = await self._open_in_time(stack)
+                log_start(self._topology, self.config, log)
                 system = self._given_system
                 if system is None:
                     system = await stack.enter_async_context(
@@ -319,6 +334,10 @@ class App(AppOrders):
         """
         if timeout_ms is not None and timeout_ms < 0:
             raise ValueError(f"timeout_ms is {timeout_ms}: give 0 or more")
+        with self._log_client.named():
+            await self._close(leave_group=leave_group, timeout_ms=timeout_ms)
+
+    async def _close(self, *, leave_group: bool, timeout_ms: int | None) -> None:
         self._closing.begin(
             (self.config.close_timeout_ms if timeout_ms is None else timeout_ms) / 1000
         )

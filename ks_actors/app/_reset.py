@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import shutil
 import time
 from contextlib import AsyncExitStack, contextmanager
@@ -23,7 +22,7 @@ from ks_actors._errors import (
 )
 from ks_actors.app._reset_plan import Planner
 from ks_actors.config import is_target, opened
-from ks_actors.lifecycle import run_in_thread
+from ks_actors.lifecycle import component_log, run_in_thread
 from ks_actors.log import ManagesGroups, OffsetAndMetadata
 from ks_actors.runtime.shared import PROCESS_FILE, StateDirectory
 from ks_actors.snapshots import delete_snapshot
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 
 _LOCK: Final = ".lock"
 _LOOK_AGAIN_S: Final = 0.05
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 
 
 async def reset(

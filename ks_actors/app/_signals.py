@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import signal
 from typing import TYPE_CHECKING, Any, Final
+
+from ks_actors.lifecycle import component_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
 _NUMBERS: Final = (signal.SIGINT, signal.SIGTERM)
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 
 
 async def until_signal(work: Coroutine[Any, Any, None], hurry: Callable[[], None]) -> None:

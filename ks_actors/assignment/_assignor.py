@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from typing import TYPE_CHECKING, Self, final
 
@@ -12,6 +11,7 @@ from ks_actors.assignment._info import TopologyInfo, decode_member, encode_probl
 from ks_actors.assignment._standbys import assign_standbys
 from ks_actors.assignment._sticky import assign_sticky
 from ks_actors.assignment._versions import admit
+from ks_actors.lifecycle import component_log
 from ks_actors.records import TaskId
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ks_actors.assignment._sticky import AssignTasks, Warm
     from ks_actors.log import MemberAssignment, MemberInfo
 
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 _ALL = (1 << 63) - 1
 
 

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import msgspec
 
+from ks_actors.lifecycle import component_log
+
 if TYPE_CHECKING:
     from ks_actors.records import Headers, TaskId
 
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 
 _PREFIX = "__streams.errors."
 
@@ -233,4 +235,11 @@ def _tell(level: int, context: ErrorContext, error: Exception) -> None:
         "a record failed at node %s, task %s, topic %s, partition %s, offset %s",
         *where,
         exc_info=error,
+        extra={
+            "node": context.processor_node_id,
+            "task": str(context.task_id),
+            "topic": context.topic,
+            "partition": context.partition,
+            "offset": context.offset,
+        },
     )

@@ -5,6 +5,12 @@ from ks_actors.lifecycle._background import in_background
 from ks_actors.lifecycle._backoff import RetryBackoff, TaskBackoff
 from ks_actors.lifecycle._clock import elapsed_time, steady_time, wall_time, work_time
 from ks_actors.lifecycle._closing import CALLS, ROLLED_BACK, Closing
+from ks_actors.lifecycle._component_log import (
+    ComponentLog,
+    LogClient,
+    component_log,
+    name_client,
+)
 from ks_actors.lifecycle._shield import run_in_thread, shielded
 from ks_actors.lifecycle._slow_log import LogRetries, NoAnswer, Outage, warn_if_slow, with_names
 from ks_actors.lifecycle._state_machine import Cycle, Transitions
@@ -13,15 +19,19 @@ __all__ = [
     "CALLS",
     "ROLLED_BACK",
     "Closing",
+    "ComponentLog",
     "Cycle",
+    "LogClient",
     "LogRetries",
     "NoAnswer",
     "Outage",
     "RetryBackoff",
     "TaskBackoff",
     "Transitions",
+    "component_log",
     "elapsed_time",
     "in_background",
+    "name_client",
     "run_in_thread",
     "shielded",
     "steady_time",

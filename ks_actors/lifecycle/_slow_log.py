@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeVar, final
 
 from ks_actors._errors import LogTimeout
 from ks_actors.lifecycle._closing import Closing
+from ks_actors.lifecycle._component_log import component_log
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
@@ -22,7 +22,7 @@ _LEAST_SECONDS: Final = 1.0
 _ONE_CALL_SECONDS: Final = 60.0
 # The number of names in an error; the others are counted.
 _NAMED: Final = 5
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 
 
 async def warn_if_slow(who: str, what: str, work: Awaitable[T]) -> T:

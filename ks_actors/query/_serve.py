@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import secrets
 from contextlib import asynccontextmanager
 from hmac import compare_digest
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, final
 import msgspec
 
 from ks_actors._errors import KsActorsError, QueryFailed
+from ks_actors.lifecycle import component_log
 from ks_actors.query._raw import raw_batch, raw_scans
 from ks_actors.query._scan import SLICE_SECONDS, slices
 from ks_actors.query._wire import (
@@ -47,7 +47,7 @@ _DRAIN_SECONDS: Final = 60.0
 _SIGN_SECONDS: Final = 10.0
 _QUERY_TIMEOUT_MS: Final = 60_000
 _TOKEN_BYTES: Final = 32
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 
 
 @final

@@ -26,5 +26,9 @@ class TaskId(msgspec.Struct, frozen=True, order=True):
             )
         return cls(int(subtopology), int(partition))
 
+    def log_fields(self) -> dict[str, object]:
+        """Return the field of log records that name this task."""
+        return {"task": str(self)}
+
     def __str__(self) -> str:
         return f"{self.subtopology}_{self.partition}"

@@ -11,5 +11,9 @@ class TopicPartition(NamedTuple):
     topic: str
     partition: int
 
+    def log_fields(self) -> dict[str, object]:
+        """Return the fields of log records that name this partition."""
+        return {"topic": self.topic, "partition": self.partition}
+
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"

@@ -5,10 +5,10 @@ It always logs a warning, and never gives up a store without changelog.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Final
 
 from ks_actors._errors import StateError
+from ks_actors.lifecycle import component_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ks_actors.topology import StoreSpec
 
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 
 
 _RESTORED: Final = "is deleted, and restored from its changelog"

@@ -6,11 +6,11 @@ commit's changes are at the task's offsets of that moment.
 
 from __future__ import annotations
 
-import logging
 import struct
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
+from ks_actors.lifecycle import component_log
 from ks_actors.records import Batch
 from ks_actors.state.disk import META, read_offsets
 
@@ -31,7 +31,7 @@ WITH_VECTOR: Final = b"\0"
 _FORMAT: Final = 0
 _int: Final = struct.Struct(">i")
 _pair: Final = struct.Struct(">iq")
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 
 
 def pack(position: At) -> bytes:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 from ks_actors._errors import StreamsError, TimestampInvalid
+from ks_actors.lifecycle import component_log
 from ks_actors.topology import RecordTimestamp
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ks_actors.task.origins import RawRecord
     from ks_actors.topology import SourceNode, TimestampExtractor
 
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 
 
 class TopicSource:
@@ -65,6 +65,10 @@ class TopicSource:
     def untimely(self, raw: RawRecord, timestamp: int) -> None:
         """Leave out a record that has a negative timestamp."""
         _log.warning(
-            "%s offset %d is skipped: its timestamp is %d", raw.partition, raw.offset, timestamp
+            "%s offset %d is skipped: its timestamp is %d",
+            raw.partition,
+            raw.offset,
+            timestamp,
+            extra={"offset": raw.offset, "task": str(self._handlers.task_id)},
         )
         self._handlers.dropped(1)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
-from ks_actors.lifecycle import Cycle, Transitions
+from ks_actors.lifecycle import Cycle, Transitions, component_log
 
 if TYPE_CHECKING:
     from ks_actors.records import TaskId
 
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 
 
 class TaskState(Enum):

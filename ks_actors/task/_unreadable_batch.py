@@ -6,10 +6,10 @@ decides.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, final
 
 from ks_actors._errors import LogCorrupted
+from ks_actors.lifecycle import component_log
 from ks_actors.log import Fetched
 from ks_actors.records import Batch
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ks_actors.log import Fetcher
     from ks_actors.records import TopicPartition
 
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 
 
 @final

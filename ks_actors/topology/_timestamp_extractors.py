@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from typing import TYPE_CHECKING
 
 from ks_actors._errors import TimestampInvalid
+from ks_actors.lifecycle import component_log
 
 if TYPE_CHECKING:
     from ks_actors.topology import InputRecord
 
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 
 
 class RecordTimestamp:

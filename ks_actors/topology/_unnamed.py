@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from ks_actors._errors import TopologyError
+from ks_actors.lifecycle import component_log
 from ks_actors.topology._unnamed_resources import Unnamed
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from ks_actors.topology._topology import Topology
 
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 _SETTING = "ensure_explicit_internal_resource_naming"
 _RISK = (
     "These names have numbers that change when an operation is added or removed upstream, and "

@@ -38,7 +38,7 @@ class Clock:
 
 
 def lines(caplog: pytest.LogCaptureFixture, level: int = logging.WARNING) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.levelno == level and record.name == "ks_actors.log.kafka"]
+    return [record.getMessage() for record in caplog.records if record.levelno == level and record.name.startswith("ks_actors.log.kafka")]
 
 
 def test_an_outage_is_told_at_once_and_ever_again_until_it_ends(caplog: pytest.LogCaptureFixture) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -30,6 +29,7 @@ from ks_actors.batch.spark._messages import (
 )
 from ks_actors.batch.spark._queries import Queries
 from ks_actors.batch.spark._session import SparkSession, new_tag
+from ks_actors.lifecycle import component_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +43,7 @@ _LOOK_SECONDS = 1.0
 _INTERRUPT_SECONDS = 0.5
 _GIVE_UP_SECONDS = 30.0
 _STOP_SECONDS = 60.0
-_log = logging.getLogger("ks_actors.batch")
+_log = component_log(__name__)
 
 
 @final

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import logging
 import os
 import shutil
 import subprocess
@@ -25,6 +24,7 @@ from ks_actors.batch.spark._connect import (
     is_known,
     try_often,
 )
+from ks_actors.lifecycle import component_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _NEEDED = ("pyspark", "pandas", "pyarrow")
 _NEEDED_TO_CONNECT = (*_NEEDED, "grpc", "grpc_status", "zstandard")
 _JVM_END_SECONDS = 20
-_log = logging.getLogger("ks_actors.batch")
+_log = component_log(__name__)
 
 # Large Arrow batches, UTC times, no speculative execution, no UI port, no progress bar.
 _CHOSEN = {

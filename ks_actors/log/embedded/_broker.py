@@ -6,7 +6,6 @@ Its methods are plain calls on the event loop; each does all or nothing.
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING, final
 
 from ks_actors._errors import (
@@ -17,6 +16,7 @@ from ks_actors._errors import (
     TopicExists,
     UnknownTopicOrPartition,
 )
+from ks_actors.lifecycle import component_log
 from ks_actors.log.embedded._partition import Partition
 from ks_actors.log.embedded._segment import ABORT, COMMIT, DATA, NO_PRODUCER, TRANSACTIONAL, Segment
 from ks_actors.log.embedded._storage import TransactionalId
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ks_actors.log._types import NewTopic, OffsetAndMetadata, Outgoing
     from ks_actors.log.embedded._storage import Loaded, Storage
 
-_logger = logging.getLogger("ks_actors.log")
+_logger = component_log(__name__)
 
 # The approximate overhead of a record: records without bytes must be cleaned some day, too.
 _RECORD_BYTES = 64

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 from rocksdict import (
@@ -17,6 +16,7 @@ from rocksdict import (
 )
 
 from ks_actors._errors import LogCorrupted, LogError, StorageFull
+from ks_actors.lifecycle import component_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 UndoLog: TypeAlias = "list[tuple[bytes, bytes | None]]"
 """Keys with their new values, None to delete; each key once."""
 
-_logger = logging.getLogger("ks_actors.log")
+_logger = component_log(__name__)
 
 _WRITE_BUFFER: Final = 16 << 20
 _BLOCK_CACHE: Final = 8 << 20

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING, Final, final
 
 from ks_actors._errors import LogClosed, LogError
+from ks_actors.lifecycle import component_log
 from ks_actors.log.embedded._cleaning import compact, retain
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ks_actors.log.embedded._broker import Broker
     from ks_actors.log.embedded._partition import Partition
 
-_logger = logging.getLogger("ks_actors.log")
+_logger = component_log(__name__)
 
 # The pause between two steps: long enough for other tasks to exchange a few messages, so that these
 # do not wait for a step each.

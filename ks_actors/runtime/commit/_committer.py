@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeVar, assert_never
 
@@ -18,7 +17,7 @@ from ks_actors._errors import (
     TransactionAborted,
     UnknownTopicOrPartition,
 )
-from ks_actors.lifecycle import Outage, RetryBackoff, TaskBackoff, warn_if_slow
+from ks_actors.lifecycle import Outage, RetryBackoff, TaskBackoff, component_log, warn_if_slow
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.commit._awaited_commits import AwaitedCommits, answer
 from ks_actors.runtime.commit._drains import output_ids, undrained
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 # The log's own error tells more than this timeout, so it gets the time to come first.
 _GRACE = 10.0
 COMMITTER_MAILBOX = Mailbox(capacity=10_000, overflow="fail_system")
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 T = TypeVar("T")
 
 
@@ -224,7 +223,14 @@ class Committer(Actor[CommitterMessage]):
             self._made_progress = True
             self._backoff.succeeded()
             self._outage.over()
-        self._metrics.committed(perf_counter() - began)
+        took = perf_counter() - began
+        self._metrics.committed(took)
+        _log.debug(
+            "committed %d tasks in %.1f ms; %d are not at rest and were left out",
+            len(frozen.tasks),
+            took * 1000,
+            len(frozen.left_out),
+        )
         self._serve(request, frozen)
 
     def _serve(self, request: m.Commit, frozen: Frozen) -> None:

@@ -5,12 +5,11 @@ Tasks begin no more long calls, and the app closes when those in flight have end
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Final, final
 
 from actors import ActorsError
 from ks_actors._errors import KsActorsError
-from ks_actors.lifecycle import CALLS
+from ks_actors.lifecycle import CALLS, component_log
 from ks_actors.runtime import messages as m
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 # Longer calls do not begin any more; the last commit waits for shorter ones (s).
 _LONG_S: Final = 0.5
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 
 
 @final

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
+
+from ks_actors.lifecycle import component_log
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     from ks_actors.log import OffsetAndMetadata
     from ks_actors.records import TopicPartition
 
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 
 
 async def nothing_to_delete(_: Mapping[TopicPartition, int]) -> None:

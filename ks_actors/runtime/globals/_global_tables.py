@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 from actors import Actor, Mailbox, Message, Reply, Signal, Started, Stopping
 from ks_actors._errors import StateError, StreamsError
+from ks_actors.lifecycle import component_log
 from ks_actors.records import Batch, TaskId
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.messages import Arrived, FetchFailed
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 GLOBAL_MAILBOX = Mailbox(capacity=10_000, overflow="fail_system")
 _SLICE = 0.005
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 GLOBAL_TASK = TaskId(-1, 0)
 """The task that has the global stores."""
 

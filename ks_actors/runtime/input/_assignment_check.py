@@ -5,11 +5,11 @@ The group's leader may run another version of the topology.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Self, TypeAlias, final
 
 from ks_actors._errors import TopologyError
 from ks_actors.assignment import TopologyInfo
+from ks_actors.lifecycle import component_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Container, Iterable, Mapping
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ks_actors.task import Environment, TopicSizes
 
 _Reading: TypeAlias = "tuple[int, str]"
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 
 
 @final

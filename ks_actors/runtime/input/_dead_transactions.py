@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING, Final
 
 from ks_actors._errors import LogError
+from ks_actors.lifecycle import component_log
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 # The transactions time out by themselves: do not wait for an unavailable coordinator.
 _LONGEST_S: Final = 60.0
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 
 
 async def end_transactions_of(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, TypeVar, final
 
 from actors import AskTimeout
 from ks_actors._errors import TaskTimeout
-from ks_actors.lifecycle import warn_if_slow
+from ks_actors.lifecycle import component_log, warn_if_slow
 from ks_actors.runtime import messages as m
 
 if TYPE_CHECKING:
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from actors import Ask, Ref
     from ks_actors.records import TaskId
 
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 T = TypeVar("T")
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from actors import Actor, Mailbox, Message, Spec, Started
 from ks_actors._errors import TopologyError
+from ks_actors.lifecycle import component_log
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.shared import prepare_topics
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ks_actors.task import Environment
 
 PATTERN_WATCH_MAILBOX = Mailbox(capacity=1_000, overflow="fail_system")
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 
 
 class LookForTopics(Message, frozen=True):

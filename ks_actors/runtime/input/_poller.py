@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, assert_never
@@ -18,7 +17,7 @@ from ks_actors._errors import (
     StreamsError,
     UnknownTopicOrPartition,
 )
-from ks_actors.lifecycle import RetryBackoff, warn_if_slow
+from ks_actors.lifecycle import RetryBackoff, component_log, warn_if_slow
 from ks_actors.log import Assigned, IsolationLevel, Lost, Revoked
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.input._assignment_check import moved
@@ -53,7 +52,7 @@ _FENCED = (
     "another process with the same group_instance_id has taken this member's place in the group: "
     "give each process an id of its own"
 )
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 T = TypeVar("T")
 
 
@@ -437,6 +436,7 @@ class Poller(Actor[m.PollerMessage]):
     async def _let_rebalance(self) -> int:
         if self._tasks:
             self._tell_stage(WorkerState.PARTITIONS_REVOKED)
+            _log.info("the group rebalances; tasks %s go on meanwhile", _named(self._tasks))
         await self._handover.before_rebalance()
         # Only now may the group name the next generation, so only now can a commit come too late.
         self._commits.let_go()
@@ -464,6 +464,14 @@ class Poller(Actor[m.PollerMessage]):
         self._pending = (self._pending - gone) | set(new)
         self._tell_stage(WorkerState.PARTITIONS_ASSIGNED)
         self._look_at_pending()
+        _log.info(
+            "assigned in generation %d: new tasks %s; standbys %s; given up: %s",
+            event.group.generation,
+            _named(new),
+            _named(standbys),
+            _named(gone),
+            extra={"generation": event.group.generation},
+        )
         self._do(self._change(gone, migrated, new, event, self._handover.assignments), m.Settled)
 
     async def _change(
@@ -570,3 +578,7 @@ class Poller(Actor[m.PollerMessage]):
             message.reply,
             self._membership.leave() if message.for_good else self._membership.close(),
         )
+
+
+def _named(tasks: Iterable[TaskId]) -> str:
+    return ", ".join(map(str, sorted(tasks))) or "none"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING
 
 from ks_actors._errors import (
@@ -12,6 +11,7 @@ from ks_actors._errors import (
     TaskMigrated,
     UnknownTopicOrPartition,
 )
+from ks_actors.lifecycle import component_log
 from ks_actors.log import IsolationLevel
 from ks_actors.task import Position, decode_position
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _LOOKS = 50
 _LOOK_AGAIN_S = 0.1
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 
 
 async def reset_position(error: OffsetOutOfRange, log: Log, reset: Callable[[str], str]) -> int:

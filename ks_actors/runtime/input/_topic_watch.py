@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from actors import Actor, Mailbox, Message, Spec, Started
+from ks_actors.lifecycle import component_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ks_actors.task import Environment, TopicSizes
 
 TOPIC_WATCH_MAILBOX = Mailbox(capacity=1_000, overflow="fail_system")
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 
 
 class LookUp(Message, frozen=True):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, assert_never
 
@@ -18,7 +17,7 @@ from ks_actors._errors import (
     StreamsError,
     TopologyError,
 )
-from ks_actors.lifecycle import shielded
+from ks_actors.lifecycle import component_log, shielded
 from ks_actors.log import PatientLog
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.messages import InstanceMessage
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
 
 INSTANCE_MAILBOX = Mailbox(capacity=10_000, overflow="fail_system")
 _FINAL = (LogClosed, FencedInstanceId, TopologyError)
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 
 
 class Instance(Actor[InstanceMessage]):
@@ -196,7 +195,13 @@ class Instance(Actor[InstanceMessage]):
     def _to(self, state: InstanceState) -> None:
         if self.state is not state:
             old = self._life.to(state)
-            _log.info("%s: %s, was %s", self._setup.config.client_id, state.name, old.name)
+            _log.info(
+                "%s: %s, was %s",
+                self._setup.config.client_id,
+                state.name,
+                old.name,
+                extra={"state": state.name},
+            )
             self._on_state(state, old)
 
     async def _start(self, reply: Reply[None]) -> None:

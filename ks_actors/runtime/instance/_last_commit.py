@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Final, final
 
 from ks_actors._errors import IllegalGeneration, TaskMigrated, TransactionAborted
-from ks_actors.lifecycle import ROLLED_BACK, try_step, with_names
+from ks_actors.lifecycle import ROLLED_BACK, component_log, try_step, with_names
 from ks_actors.runtime import messages as m
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from ks_actors.runtime.shared import Metrics
 
 _ANY_ASSIGNMENT: Final = 1 << 31
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 
 
 @final

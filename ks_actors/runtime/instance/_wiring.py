@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from actors import Spec
 from ks_actors.assignment import TaskAssignor
 from ks_actors.config import ClientIds, ProcessingGuarantee
-from ks_actors.lifecycle import Closing, shielded, try_step
+from ks_actors.lifecycle import Closing, component_log, name_client, shielded, try_step
 from ks_actors.log import (
     IsolationLevel,
     Lease,
@@ -66,7 +65,7 @@ if TYPE_CHECKING:
 
 _FIRST_EPOCH = 1
 _AFTER_FAILURE = 1.0
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 
 
 class Wiring:
@@ -160,6 +159,7 @@ class Wiring:
 
     def _name_clients(self, process_id: str) -> None:
         self._ids = ClientIds.of(self._config, process_id)
+        name_client(self._ids.name)
         bare = self._log.bare if isinstance(self._log, PatientLog) else self._log
         if isinstance(bare, TakesClientId):
             bare.take_client_id(self._ids.admin)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, final
 
 import msgspec
 
+from ks_actors.lifecycle import component_log
 from ks_actors.runtime.shared import WORKER_TRANSITIONS, WorkerState
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ks_actors.runtime.messages import WorkerMessage
     from ks_actors.runtime.processing import Worker, WorkerFigures
 
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 
 
 class WorkerMetadata(msgspec.Struct, frozen=True):

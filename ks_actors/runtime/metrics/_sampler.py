@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from actors import Actor, Mailbox, Message, Started
+from ks_actors.lifecycle import component_log
 from ks_actors.metrics import NOTE_S
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ks_actors.metrics import Registry
 
 SAMPLER_MAILBOX = Mailbox(capacity=100, overflow="fail_system")
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 
 
 class Note(Message, frozen=True):

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING, Final
 
 from ks_actors._errors import Fenced, LogClosed, LogError
-from ks_actors.lifecycle import NoAnswer
+from ks_actors.lifecycle import NoAnswer, component_log
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 _RETRY_S: Final = 0.1
 _LONGEST_RETRY_S: Final = 1.0
 _TELL_AGAIN_S: Final = 1.0
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 
 
 async def aborted(

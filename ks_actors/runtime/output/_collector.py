@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from functools import partial
 from typing import TYPE_CHECKING, assert_never, cast
 
@@ -14,6 +13,7 @@ from ks_actors._errors import (
     ProductionFailed,
     TransactionAborted,
 )
+from ks_actors.lifecycle import component_log
 from ks_actors.log import Outgoing, WritesBytes
 from ks_actors.records import Batch, TopicPartition
 from ks_actors.records import partition as default_partition
@@ -48,7 +48,7 @@ _ENOUGH = 5_000
 _MOST = 8 << 20
 # The share of the caller's timeout: the caller then sees the reason, not a timeout.
 _SHARE = 0.95
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 
 
 class Collector(Actor[CollectorMessage]):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 from actors import Actor, Mailbox, Signal, Stopping
 from ks_actors._errors import TaskTimeout
+from ks_actors.lifecycle import component_log
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.commit import Drains, TasksBroken, Uncommitted
 from ks_actors.runtime.messages import TaskManagerMessage
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ks_actors.runtime.shared import Metrics
     from ks_actors.task import Environment
 
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 # Commit requests must not wait behind all fetched records.
 TASK_MANAGER_MAILBOX = Mailbox(
     capacity=100_000,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 from actors import Actor, Mailbox, Started
+from ks_actors.lifecycle import component_log
 from ks_actors.metrics import Timing
 from ks_actors.runtime.messages import (
     CloseWorker,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 # One lane, so that neither overtakes the other.
 WORKER_MAILBOX = Mailbox(capacity=64, overflow="fail_system", urgent=(PauseForCommit, Resume))
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 
 
 class WorkerFigures:

@@ -12,7 +12,7 @@ from ks_actors._errors import (
     TopicExists,
     TopologyError,
 )
-from ks_actors.lifecycle import in_background
+from ks_actors.lifecycle import component_log, in_background
 from ks_actors.log import NewTopic
 from ks_actors.runtime.shared._topic_configs import (
     AFTER_MAX,
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from ks_actors.log import Log, TopicDescription
     from ks_actors.task import Environment
     from ks_actors.topology import InternalTopic, Subtopology
+
+_log = component_log(__name__)
 
 
 async def prepare_topics(log: Log, setup: Environment) -> dict[str, int]:
@@ -81,6 +83,13 @@ async def _create(
     """Create topics. Another instance may create some first; raise if these do not fit."""
     try:
         await log.create_topics(topics)
+        for topic in topics:
+            _log.info(
+                "created topic %s with %d partitions",
+                topic.name,
+                topic.partitions,
+                extra={"topic": topic.name},
+            )
     except ConfigError as error:
         if AFTER_MAX not in str(error):
             raise

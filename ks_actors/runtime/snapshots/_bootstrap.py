@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from contextlib import AsyncExitStack
 from functools import partial
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, final
 
 from ks_actors._errors import IllegalGeneration, SnapshotFailed, SnapshotRefused
 from ks_actors.config import ClientIds
-from ks_actors.lifecycle import run_in_thread
+from ks_actors.lifecycle import component_log, run_in_thread
 from ks_actors.log import Assigned, IsolationLevel, MemberAssignment, NewMember, Outgoing
 from ks_actors.records import Batch
 from ks_actors.runtime.input import GroupView
@@ -36,7 +35,7 @@ IfSeeded: TypeAlias = Literal["refuse", "skip", "overwrite"]
 Read: TypeAlias = "Callable[[], Iterator[Batch]]"
 _SLICE: Final = 1_000
 _YIELD_SECONDS: Final = 0.0001
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 
 
 @final

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
 from ks_actors._errors import SnapshotRefused
 from ks_actors.config import ProcessingGuarantee
+from ks_actors.lifecycle import component_log
 from ks_actors.log import IsolationLevel
 from ks_actors.records import TopicPartition
 from ks_actors.runtime.snapshots._snapshot_files import shape_of
@@ -57,7 +57,7 @@ WORTH: Final = 100_000
 _FRESH_SECONDS: Final = 5.0
 _YIELD_EVERY: Final = 5
 _YIELD_SECONDS: Final = 0.0001
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 
 
 class _GivenUp(Exception):

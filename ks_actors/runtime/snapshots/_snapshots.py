@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import logging
 import shutil
 import threading
 from functools import partial
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, assert_never
 
 from actors import Actor, Mailbox, Signal, Started, Stopping
 from ks_actors._errors import SnapshotFailed, StoreClosed
+from ks_actors.lifecycle import component_log
 from ks_actors.records import Batch
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.messages import SnapshotsMessage
@@ -46,7 +46,7 @@ SNAPSHOTS_MAILBOX = Mailbox(capacity=1_000, overflow="fail_system")
 IN_ORDER = (StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED_KEY_VALUE)
 _ROWS = 500
 _LOOK_SECONDS = 0.01
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 
 
 class _Gone(Exception):

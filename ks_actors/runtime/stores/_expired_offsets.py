@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
+
+from ks_actors.lifecycle import component_log
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,7 +18,7 @@ _REMEDY = (
     "group's offsets before the start. Brokers keep offsets for offsets.retention.minutes after a "
     "group's last member has left"
 )
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 
 
 def continued(

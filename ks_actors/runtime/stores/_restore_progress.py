@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from typing import TYPE_CHECKING, final
 
+from ks_actors.lifecycle import component_log
 from ks_actors.runtime.shared import RestoreListener, StandbyUpdateListener, SuspendReason
 
 if TYPE_CHECKING:
@@ -12,6 +15,8 @@ if TYPE_CHECKING:
     from ks_actors.log import Fetched
     from ks_actors.records import TopicPartition
     from ks_actors.runtime.stores._store_entry import StoreEntry
+
+_log = component_log(__name__)
 
 
 @final
@@ -37,6 +42,7 @@ class Progress:
     ) -> None:
         """Report that reading begins, with its start offsets and the loaded snapshot."""
         entry.restored = {}
+        entry.restore_began = asyncio.get_running_loop().time()
         # Reported once: a task that is recycled later starts from its open stores.
         loaded, entry.loaded = entry.loaded, None
         for changelog, name in names.items():
@@ -67,9 +73,21 @@ class Progress:
 
     def ended(self, entry: StoreEntry, names: Mapping[TopicPartition, str]) -> None:
         """Report that all records are restored."""
+        took = asyncio.get_running_loop().time() - entry.restore_began
         for changelog, name in names.items():
+            count = entry.restored.get(name, 0)
+            _log.log(
+                logging.INFO if count else logging.DEBUG,
+                "restored store %s of task %s: %d records of %s in %.2f s",
+                name,
+                entry.task,
+                count,
+                changelog,
+                took,
+                extra={"store": name},
+            )
             for listener in self._restoring:
-                listener.on_restore_end(changelog, name, entry.restored.get(name, 0))
+                listener.on_restore_end(changelog, name, count)
 
     def suspended(self, entry: StoreEntry, names: Mapping[TopicPartition, str]) -> None:
         """Report that restoring ends early."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 from actors import Actor, Mailbox, Signal, Started, Stopping
 from ks_actors._errors import LogClosed, OffsetOutOfRange
-from ks_actors.lifecycle import RetryBackoff
+from ks_actors.lifecycle import RetryBackoff, component_log
 from ks_actors.log import IsolationLevel
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.messages import RestorerMessage
@@ -31,7 +30,7 @@ _AT_ONCE_STANDBY = 1_000
 _PROGRESS_SECONDS = 10.0
 # Unacknowledged messages that still allow the next fetch.
 _AHEAD = 1
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 
 
 class Restorer(Actor[RestorerMessage]):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 from actors import Actor, ActorStopped, Mailbox, Signal, Started
 from ks_actors._errors import TaskCorrupted
+from ks_actors.lifecycle import component_log
 from ks_actors.records import TopicPartition
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.messages import StateManagerMessage
@@ -40,7 +40,7 @@ _TURN_SECONDS = 0.002
 # Pause between two flush steps, in which messages of a commit get their turn.
 _REST_SECONDS = 0.001
 _NONE: Mapping[str, str] = {}
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 STATE_MANAGER_MAILBOX = Mailbox(
     capacity=100_000,
     overflow="fail_system",

@@ -55,6 +55,8 @@ class StoreEntry:
         # The snapshot that the stores were loaded from.
         self.loaded: LoadedEntry | None = None
         self.restored: dict[str, int] = {}
+        # In seconds, by the loop's clock.
+        self.restore_began: float = 0.0
         self.ends: dict[TopicPartition, int] = {}
 
     @property

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
 from typing import TYPE_CHECKING, final
 
+from ks_actors.lifecycle import component_log
 from ks_actors.records import TaskId
 from ks_actors.state import give_up, stored_offsets, without_copy
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ks_actors.topology import StoreSpec
 
 _DELETED = ".deleted"
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 
 
 @final

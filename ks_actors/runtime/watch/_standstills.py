@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, final
 
+from ks_actors.lifecycle import component_log
 from ks_actors.task.calls import where
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ks_actors.runtime.watch._partition_state import PartitionState, PartitionStates
     from ks_actors.task.calls import Call
 
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 _Key: TypeAlias = "tuple[TaskId, TopicPartition]"
 _SLOW_S = 1.0
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, NamedTuple, final
+
+from ks_actors.lifecycle import component_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -15,7 +16,7 @@ UNREAD_TEXT = (
     "leader runs another version of the topology, or is about to assign it"
 )
 _NAMES = 50
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 
 
 class NotAssigned(NamedTuple):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 
 from actors import Actor, Mailbox, Message, Started
+from ks_actors.lifecycle import component_log
 from ks_actors.runtime.watch._coverage import Coverage
 from ks_actors.runtime.watch._reasons import Reasons
 from ks_actors.runtime.watch._standstills import StandstillTimes
@@ -29,7 +29,7 @@ _LINES = 10
 _NAMES = 50
 # A short wait for one of these reasons is no standstill: the records are on their way.
 _FRESH = frozenset({WaitReason.NOT_FETCHED, WaitReason.SCHEDULE, WaitReason.WORKER})
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 
 
 class Look(Message, frozen=True):

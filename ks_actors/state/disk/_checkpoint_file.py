@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
 from ks_actors._errors import TaskCorrupted
+from ks_actors.lifecycle import component_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 NAME: Final = ".checkpoint"
 VERSION: Final = "0"
 

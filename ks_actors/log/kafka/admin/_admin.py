@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, final
 
 from ks_actors._errors import (
@@ -14,6 +13,7 @@ from ks_actors._errors import (
     TopicExists,
     UnknownTopicOrPartition,
 )
+from ks_actors.lifecycle import component_log
 from ks_actors.log._types import IsolationLevel, TopicDescription
 from ks_actors.log.kafka.client import Lookups, Unavailable
 from ks_actors.log.kafka.wire import (
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _Asked: TypeAlias = "list[tuple[str, list[tuple[int, int]]]]"
 
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 
 _EARLIEST = -2
 _LATEST = -1

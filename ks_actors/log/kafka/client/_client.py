@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, final
 
 from aiokafka.conn import collect_hosts  # type: ignore[import-untyped]
 
 from ks_actors._errors import LogClosed, LogError, LogTimeout, UnknownTopicOrPartition
+from ks_actors.lifecycle import component_log
 from ks_actors.log.kafka.client._backoff import Backoff
 from ks_actors.log.kafka.client._connections import (
     COORDINATION,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_log = logging.getLogger("ks_actors.log.kafka")
+_log = component_log(__name__)
 
 GROUP = 0
 TRANSACTION = 1

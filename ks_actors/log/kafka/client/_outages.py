@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 
+from ks_actors.lifecycle import component_log
 from ks_actors.log._types import Outage
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ks_actors._errors import LogError
 
-_log = logging.getLogger("ks_actors.log.kafka")
+_log = component_log(__name__)
 # Seconds from the start of an outage to its warnings, and the interval of later ones.
 _TELL_AT: Final = (0.0, 1.0, 5.0)
 _TELL_EACH: Final = 10.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
 from ks_actors._errors import (
@@ -14,6 +13,7 @@ from ks_actors._errors import (
     OffsetOutOfRange,
     UnknownTopicOrPartition,
 )
+from ks_actors.lifecycle import component_log
 from ks_actors.log.kafka.client import Unavailable
 from ks_actors.log.kafka.wire import (
     OFFSET_OUT_OF_RANGE,
@@ -34,7 +34,7 @@ _UNKNOWN: Final = frozenset({3, 100})
 _CORRUPT: Final = 2
 _EARLIEST: Final = -2
 _LATEST: Final = -1
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 
 
 class Owner(Protocol):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, final
 
 from ks_actors._errors import LogClosed, LogCorrupted, LogError
+from ks_actors.lifecycle import component_log
 from ks_actors.log.kafka.client import Unavailable
 from ks_actors.log.kafka.consumer._fetch_broker import FetchBroker
 from ks_actors.log.kafka.consumer._fetch_errors import FetchErrors, unexpected
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # Fetched bytes from which lingering before the next request gains nothing.
 _MUCH: Final = 65_536
 _numbers = count(1)
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 
 
 @final

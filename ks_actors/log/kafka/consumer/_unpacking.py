@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
+from ks_actors.lifecycle import component_log
 from ks_actors.log.kafka.wire import Unpacked, unpacked
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ks_actors.log.kafka.consumer._partition_reader import PartitionReader
     from ks_actors.log.kafka.wire import Chunk
 
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 
 
 @final

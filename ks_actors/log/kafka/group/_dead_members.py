@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING, Any, Final, final
 
 from ks_actors._errors import LogError, LogTimeout
+from ks_actors.lifecycle import component_log
 from ks_actors.log.kafka.client import GROUP
 from ks_actors.log.kafka.group._local_members import LocalMembers
 from ks_actors.log.kafka.transactions import HangingTransactions, TransactionCoordinator
@@ -25,7 +25,7 @@ _LOOK_SECONDS: Final = 0.3
 _ANSWER_MS: Final = 3_000
 _END_S: Final = 10
 _TRANSACTION_MS: Final = 60_000
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 
 
 @final

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, final
 
 from ks_actors._errors import LogClosed, LogError, LogTimeout
+from ks_actors.lifecycle import component_log
 from ks_actors.log._lease import Lease
 from ks_actors.log._types import GroupMetadata, MemberAssignment
 from ks_actors.log.kafka.client import GROUP, begin_in_thread
@@ -44,7 +44,7 @@ _LEAVE_MS: Final = 3_000
 # missing.
 _WATCH_SECONDS: Final = 5.0
 _WATCH_MISSING_SECONDS: Final = 0.5
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 
 
 @final

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING, Any, final
 
 from ks_actors._errors import LogClosed, LogError, LogTimeout, TransactionAborted
+from ks_actors.lifecycle import component_log
 from ks_actors.log.kafka.client import LEAST_S, PRODUCE, Unavailable
 from ks_actors.log.kafka.producer._find_batch import find_written
 from ks_actors.log.kafka.producer._partition_queue import (
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ks_actors.log.kafka.wire import Encoder, RecordBatch
     from ks_actors.records import Batch
 
-_log = logging.getLogger("ks_actors.log.kafka")
+_log = component_log(__name__)
 # The most bytes to write before other tasks get a turn: a few ms.
 _REQUEST_BYTES = 1 << 20
 _ALL_REPLICAS = -1

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING, final
 
 from ks_actors._errors import LogClosed, LogError
+from ks_actors.lifecycle import component_log
 
 if TYPE_CHECKING:
     from ks_actors.log.kafka.producer import Identity
     from ks_actors.log.kafka.transactions._transaction_coordinator import TransactionCoordinator
     from ks_actors.records import TopicPartition
 
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 
 
 @final

@@ -11,10 +11,10 @@ a transactional id.
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 from ks_actors._errors import LogError, LogTimeout, TransactionAborted
+from ks_actors.lifecycle import component_log
 from ks_actors.log._types import IsolationLevel
 from ks_actors.log.kafka.admin import Admin, fetch_unstable
 from ks_actors.log.kafka.producer import EpochRefused
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         TransactionState,
     )
 
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 _LEADERS_S: Final = 5
 _PAUSE_S: Final = 0.1
 

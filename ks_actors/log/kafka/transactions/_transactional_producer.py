@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING, final
 
 from ks_actors._errors import (
@@ -14,6 +13,7 @@ from ks_actors._errors import (
     NotAuthorized,
     TransactionAborted,
 )
+from ks_actors.lifecycle import component_log
 from ks_actors.log.kafka.client import PRODUCE
 from ks_actors.log.kafka.producer import NOBODY, EpochRefused, Identity, SendCall, Sender, missing
 from ks_actors.log.kafka.transactions._early_offsets import EarlyOffsets
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ks_actors.log.kafka.client import KafkaClient
     from ks_actors.records import TopicPartition
 
-_log = logging.getLogger("ks_actors")
+_log = component_log(__name__)
 # Less than the closing actor's own limit for its end.
 _CLOSING_S = 3
 _TOO_LATE = (

@@ -1,0 +1,86 @@
+"""Loggers of components: their records say which client, task and record they are about."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+_PACKAGE = "ks_actors"
+
+
+@final
+class LogClient:
+    """The name of a client in log records; it may change, when its process id is known."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name: str = name
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """Name the client in records of this block, and of all tasks that begin in it."""
+        token = _client.set(self)
+        try:
+            yield
+        finally:
+            _client.reset(token)
+
+
+_client: ContextVar[LogClient | None] = ContextVar("ks_actors client", default=None)
+
+
+def name_client(name: str) -> None:
+    """Give the client of this context another name, also where tasks have begun already."""
+    client = _client.get()
+    if client is not None:
+        client.name = name
+
+
+@final
+class ComponentLog(logging.LoggerAdapter[logging.Logger]):
+    """A logger that adds `client_id`, and `task`, `topic`, `partition` and `offset` where known.
+
+    Task ids, partitions and errors among the arguments of a message tell these fields; `extra`
+    overrides them. Nothing is done for records that nobody wants.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(logging.getLogger(name))
+
+    def log(self, level: int, msg: object, *args: Any, **kwargs: Any) -> None:
+        """Log a record, if the logger is enabled for its level."""
+        if not self.isEnabledFor(level):
+            return
+        fields = _fields(args)
+        client = _client.get()
+        if client is not None:
+            fields["client_id"] = client.name
+        extra: Mapping[str, Any] | None = kwargs.get("extra")
+        kwargs["extra"] = fields if extra is None else {**fields, **extra}
+        # This method is no part of the caller's code.
+        kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
+        self.logger.log(level, msg, *args, **kwargs)
+
+
+def _fields(arguments: Iterable[Any]) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for argument in arguments:
+        tells = getattr(argument, "log_fields", None)
+        if tells is not None:
+            for name, value in tells().items():
+                fields.setdefault(name, value)
+    return fields
+
+
+def component_log(module: str) -> ComponentLog:
+    """Return the logger of a module's component: `ks_actors.commit` for `….runtime.commit._x`."""
+    parts = [part for part in module.split(".") if not part.startswith("_")]
+    if parts[:2] == [_PACKAGE, "runtime"] and len(parts) > 2:  # noqa: PLR2004 - what is below
+        parts.remove("runtime")
+    return ComponentLog(".".join(parts))
