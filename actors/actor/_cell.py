@@ -84,6 +84,7 @@ class Cell(Mortal):
         self.start_error: Exception | None = None
         self.budget: RestartBudget | None = None
         self.stash: list[Any] | None = None
+        # Few at first: nobody knows yet how long a message takes.
         self._quota = min(4, spec.mailbox.batch, kernel.dispatch.longest_turn)
         self._starting: asyncio.Future[None] | None = None
         self._children: Family | None = None
@@ -121,6 +122,7 @@ class Cell(Mortal):
     def launch(self, life: Incarnation) -> None:
         """Start the task."""
         if life.hears:
+            # An actor without a hook for signals cannot fail at Started: its spawner need not wait.
             self._starting = self.kernel.loop.create_future()
         self.task = self.kernel.tasks.start(self.run(life), self.path, self)
 
@@ -163,6 +165,7 @@ class Cell(Mortal):
         self.task = asyncio.current_task()  # type: ignore[assignment]  # it runs in a task
         inbox = self.inbox
         try:
+            # Under a test's seed the first step, too, waits for a turn that the seed chooses.
             if self.kernel.dispatch.permutes:
                 await self.kernel.dispatch.pause()
             alive = await self._start(life)
@@ -172,6 +175,7 @@ class Cell(Mortal):
                     await waiter
                 alive = await self._turn()
         except asyncio.CancelledError:
+            # Nobody asked for this end: the whole system's tasks are being cancelled.
             if not self.stop_asked:
                 self.reason = "shutdown"
         finally:
@@ -286,6 +290,7 @@ class Cell(Mortal):
     async def _heed(self, notice: Notice, life: Incarnation) -> None:
         watching = life.watching
         if watching is not None and notice.source in watching:
+            # An actor ends once, so the watch is over; pressure comes and goes.
             if isinstance(notice.signal, Terminated):
                 watching.discard(notice.source)
         elif not notice.child:
@@ -322,6 +327,7 @@ class Cell(Mortal):
     def add_watcher(self, watcher: Cell) -> None:
         """Notify `watcher` of the end and of pressure, now or later."""
         if self.state is State.STOPPED:
+            # A watch that comes too late must not wait for an end that has already been.
             watcher.inbox.signal(Notice(Terminated(self.ref, self.cause or self.start_error), self))
             return
         if self._watchers is None:

@@ -84,6 +84,8 @@ class Pipes:
             outcome = await work
         except asyncio.CancelledError:
             task = asyncio.current_task()
+            # Cancelled from within, the work has failed; cancelled by `close`, nobody wants its
+            # outcome.
             if task is not None and task.cancelling():
                 raise
             self._deliver(failed, StrayCancellation(self._inbox.owner.path))

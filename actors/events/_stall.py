@@ -66,6 +66,7 @@ class StallDetector:
     def _look(self) -> tuple[str, object, str]:
         frame = sys._current_frames().get(self._kernel.thread)  # noqa: SLF001 - no public way
         stack = "" if frame is None else "".join(traceback.format_stack(frame))
+        # Read without a lock: the loop is in the same handler as long as it is blocked.
         task = asyncio.current_task(self._kernel.loop)
         for cell in self._cells() if task is not None else ():
             if getattr(cell, "task", None) is task:

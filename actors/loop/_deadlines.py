@@ -34,6 +34,7 @@ class Deadlines:
     def add(self, waiting: Expiring, seconds: float) -> dict[Expiring, float]:
         """Expire `waiting` in `seconds` (inf: never), unless deleted from the returned dict."""
         if seconds == inf:
+            # A dict of the caller's own: nothing looks at it, and deleting from it is harmless.
             return {}
         queue = self._queues.get(seconds)
         if queue is None:

@@ -35,6 +35,8 @@ class Tasks:
         self._members: dict[asyncio.Task[None], Member | None] = {}
         self._error: BaseException | None = None
         self._empty: asyncio.Future[None] | None = None
+        # One for all callbacks: by default each would copy the context of the code that starts the
+        # task.
         self._context = contextvars.copy_context()
         self._done = self._ended
 
@@ -58,6 +60,7 @@ class Tasks:
             try:
                 await self._empty
             except asyncio.CancelledError:
+                # Wait on: a task may need several steps to end.
                 interrupted = True
                 for task in tuple(self._members):
                     task.cancel()

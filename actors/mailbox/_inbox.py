@@ -89,6 +89,7 @@ class Inbox:
         # keeps their order, so that a seed repeats itself.
         self.asks: dict[PendingAsk[Any], None] | None = None
         self._putters: deque[_Place] | None = None
+        # Without watermarks the high one is out of reach.
         self._low, self._high = settings.watermarks or (0, settings.capacity + 1)
         self._pressed: bool = False
         self._escalated: bool = False
@@ -118,6 +119,7 @@ class Inbox:
                 return "full"
             self._drop_oldest()
         user.append(message)
+        # On another thread this is a guess: the loop's thread compares the depth again.
         if len(user) >= self._high and not self._pressed:
             self._on_loop(self._check_pressure)
         self.wake()
@@ -127,6 +129,7 @@ class Inbox:
         """Queue in the urgent lane, whatever its depth."""
         if self.urgent is None:
             self.urgent = deque()
+        # The entry comes before the flag: a consumer that sees the flag must find the entry.
         self.urgent.append(entry)
         self.ahead = True
         self.wake()
@@ -146,6 +149,8 @@ class Inbox:
             return
         full = MailboxFull(self.owner.path, self.settings.capacity)
         self._drop(message, refusal, full)
+        # Only once: the mailbox refuses each message from now on, and the first one ends the
+        # system.
         if self.settings.overflow == "fail_system" and not self._escalated:
             self._escalated = True
             self.kernel.doorbell.ring(
@@ -210,6 +215,7 @@ class Inbox:
         if get_ident() == self.kernel.thread:
             self.waiter = None
             self.kernel.dispatch.resume(waiter)
+        # One call wakes the consumer for all messages that arrive before the loop runs it.
         elif not self._ringing:
             self._ringing = True
             self.kernel.doorbell.ring(self._wake_here)
@@ -235,6 +241,8 @@ class Inbox:
     def next_ahead(self) -> Any:
         """Take the next system or urgent entry, in that order; NOTHING if there is none."""
         self.ahead = False
+        # The flag is cleared before the lanes are read: a sender that appends meanwhile sets it
+        # again.
         entry = (
             self.system.popleft()
             if self.system
@@ -265,6 +273,7 @@ class Inbox:
 
     def put_back(self, messages: Iterable[Any]) -> None:
         """Put messages at the head of the user lane, in order, whatever its depth."""
+        # `extendleft` reverses, so these come back in their order.
         self.user.extendleft(reversed(tuple(messages)))
         self._check_pressure()
 
@@ -284,6 +293,7 @@ class Inbox:
         for lane in (self.urgent, self.user):
             while lane:
                 entry = lane.popleft()
+                # Nobody sent a due timer: it is no lost message.
                 if not issubclass(type(entry), Due):
                     self._drop(entry, "stopped", ActorStopped(self.owner.path))
         for place in self._putters or ():
@@ -338,6 +348,7 @@ class Inbox:
 
     def _measure(self) -> None:
         if self.closed or self.settings.urgent:
+            # No depth is below 0, so each message goes through `admit`.
             self.room = 0
         elif self._pressed:
             self.room = self.settings.capacity

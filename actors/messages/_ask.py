@@ -124,6 +124,8 @@ class PendingAsk(Generic[R]):
             return
         kernel = self._inbox.kernel
         if get_ident() != kernel.thread:
+            # Of two threads that answer at once the first to ring wins: only the loop's thread
+            # decides.
             kernel.doorbell.ring(partial(self.settle, value, error))
             return
         self._value = value

@@ -23,6 +23,7 @@ async def finish(cell: Cell) -> None:
     life = cell.incarnation
     try:
         cell.disarm()
+        # First of all: senders learn at once that nothing will be handled any more.
         cell.inbox.close()
         cell.state = move(cell.state, State.STOPPING, cell.path)
         if life is not None:
@@ -79,6 +80,7 @@ async def farewell(cell: Cell, reason: StopReason) -> None:
     """
     life = cell.incarnation
     if life is not None and life.started:
+        # Before the await: if that is cancelled, `finish` must not send a second Stopping.
         life.started = False
         await _hear_last(cell, life, Stopping(reason))
 
@@ -135,6 +137,7 @@ class Limit:
 def bury(cell: Cell) -> None:
     """Discard the actor: drop its messages, fail all asks, notify parent and watchers."""
     cell.disarm()
+    # Its task was cancelled before the first step, and never came to `finish`.
     if cell.state is State.STARTING:
         cell.state = move(cell.state, State.STOPPING, cell.path)
     cell.state = move(cell.state, State.STOPPED, cell.path)

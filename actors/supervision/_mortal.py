@@ -78,9 +78,12 @@ class Mortal:
         """
         if self.state is State.STOPPED:
             return
+        # Asked before the cancellation, by which `run` tells a kill from the end of the system.
         self.request_stop(reason, by_itself=True)
         self._kills += 1
         self.task.cancel()
+        # The handler may swallow this one, too. Without a pause between them cancellations would
+        # keep the loop busy.
         self.arm(max(self.spec.stop_within, 0.1))
 
     def expire(self) -> None:
@@ -115,6 +118,7 @@ class Mortal:
             try:
                 await waiter
             finally:
+                # A waiter that was cancelled leaves; at the actor's end the list is gone.
                 if self._mourners is not None:
                     self._mourners.remove(waiter)
 

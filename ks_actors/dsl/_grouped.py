@@ -70,6 +70,7 @@ class GroupedStream(Generic[K, V]):
 
         Records without key or value are dropped and not counted.
         """
+        # First of all: a refused call must not use up a number for names.
         check_materialized(materialized, self.called("count", name))
         if materialized is not None and materialized.name is None:
             self.graph.new_store_name(AGGREGATE)  # Kafka Streams wastes a number here.

@@ -68,6 +68,8 @@ def add_logic(
     """Add the node of a table."""
 
     def write(topology: Topology, above: tuple[str, ...]) -> None:
+        # Only here: operations further down decide whether the table is stored and sends old
+        # values.
         topology.add_operator(
             name, logic.operator(), *above, stores=logic.stores(), connected=connected
         )
@@ -96,6 +98,7 @@ class SourceLogic:
 
     def view(self) -> View:
         """Store the table and return the store's view."""
+        # A reader needs rows by key, and a topic has them in the order of their changes.
         self.stored = True
         return StoreView(self.spec.name)
 
@@ -194,10 +197,12 @@ class _DerivedLogic(ABC):
     @property
     def history_ms(self) -> int | None:
         """The history of the store, or of the parent."""
+        # Without a store its rows are computed from the parent's, also those of the past.
         return self.parent.history_ms if self.spec is None else history_ms(self.spec)
 
     def send_old(self, *, force: bool) -> bool:
         """Send old values: they come from the store here, or from upstream."""
+        # A store of its own knows the old value; without it the parent must send it.
         if self.spec is not None or self.parent.send_old(force=force):
             self._send_old = True
         return self._send_old

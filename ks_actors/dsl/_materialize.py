@@ -101,6 +101,7 @@ def window_store(
 
     It keeps results for as long as windows take records, or for the retention of `materialized`.
     """
+    # Kafka Streams has versions of key-value stores only (KIP-889).
     without_history(materialized, "a table of windows")
     spec, named = key_value_store(graph, materialized, prefix, key=key, value=value)
     retention_ms = _retention(spec.name, materialized, windows.keep_ms, "window and grace")

@@ -372,6 +372,8 @@ class Stream(_stream_joins.StreamJoins[K, V], _distinct.DistinctRecords[K, V], G
         name = self.graph.name_or(options.name, "KSTREAM-SINK-")
         key = options.key or self.key
         value = options.value or self.value
+        # Windowed keys are placed by the key alone, so that all windows of a key are in one
+        # partition.
         partitioner = options.partitioner or default_partitioner(key)
 
         def write(topology: Topology, above: tuple[str, ...]) -> None:

@@ -177,6 +177,8 @@ class Table(Generic[K, V]):
         of = self._called("map_values", name)
         keyed = takes_key(mapper, of)
         check_materialized(materialized, of)
+        # Before the node's name: Kafka Streams numbers the two in this order, and names must be
+        # equal.
         spec = optional_store(self.graph, materialized, _MAP_VALUES, key=self.key, value=None)
         named = self.graph.name_or(name, _MAP_VALUES)
         logic = MapLogic(self, spec, mapper, keyed=keyed)
@@ -205,6 +207,7 @@ class Table(Generic[K, V]):
             remedy="supply an object of a subclass of ValueTransformer",
         )
         check_materialized(materialized, of)
+        # Without a prefix: here Kafka Streams takes no number for a store without a name.
         spec = optional_store(self.graph, materialized, "", key=self.key, value=None)
         named = self.graph.name_or(name, _TRANSFORM_VALUES)
         logic = TransformLogic(self, spec, supplier, stores)
@@ -232,6 +235,7 @@ class Table(Generic[K, V]):
         stream: Stream[Any, Any] = _stream.Stream(
             self.graph, node, self.sources, key=self.key, value=self.value
         )
+        # A node of its own, as in Kafka Streams: it marks the stream as one to repartition.
         return stream if key_mapper is None else stream.select_key(key_mapper)
 
     def group_by(
@@ -252,6 +256,7 @@ class Table(Generic[K, V]):
         node = self.graph.add_processor(
             named, TableSelect(selector=selector, versioned=self.history_ms is not None), self.node
         )
+        # An aggregation subtracts a row's old value from the group that it leaves.
         self.send_old(force=True)
         return _grouped.GroupedTable(self.graph, node, options.key, options.value, options.name)
 

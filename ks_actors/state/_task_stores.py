@@ -488,6 +488,7 @@ class TaskStores(StoreSet):
         try:
             if self._engine is not None and self._engine.owes:
                 self._engine.flush(wait=False)
+            # All stores before any write: the offsets below must hold for each of them.
             while any(store.uncompacted() for store in stores):
                 for store in stores:
                     store.compact(SLICE)

@@ -45,6 +45,7 @@ class PartitionGroup:
 
     def ready(self, now_ms: float) -> bool:
         """Return whether a record may be taken now."""
+        # One partition has no order to wait for, and most tasks have only one.
         if self._only is not None:
             return self._only.buffered > 0
         return self.buffered > 0 and self._complete(now_ms)
@@ -100,6 +101,7 @@ class PartitionGroup:
         return None if first is None else (first, until)
 
     def _complete(self, now_ms: float) -> bool:
+        # A negative max_task_idle_ms means: never wait for other partitions, as in Kafka Streams.
         if self._idle < 0:
             return True
         self._waits_until = None

@@ -118,6 +118,7 @@ class RecordQueue:
                 batch.slice(start, start + _CHUNK) for start in range(0, count, _CHUNK)
             )
         self.buffered += count
+        # Not the last record's offset plus one: markers and compacted records lie behind it.
         self._behind = next_offset
         # An unreadable batch does not know the log's end.
         if not isinstance(batch, UnreadableBatch):
@@ -189,6 +190,7 @@ class RecordQueue:
         while True:
             chunk = self._chunk
             more = self._at < len(chunk)
+            # Between these records an undecodable one may lie: its handler is asked in its turn.
             if self._bad:
                 self._decide(chunk.offsets[self._at] if more else None)
             if more:
@@ -300,6 +302,8 @@ class RecordQueue:
                 keep[index] = False
             chunk = chunk.select(keep)
         good = len(chunk)
+        # Kafka's own extractors return the record's timestamp: without a negative one nothing can
+        # change.
         if not source.keeps_valid or min(chunk.timestamps, default=0) < 0:
             chunk = self._stamp(chunk, raw)
         self._chunk = chunk

@@ -246,6 +246,7 @@ class UpdateCache:
                 for column in (rows.olds, rows.news, rows.keys, rows.headers, rows.places):
                     column.pop(row, None)
                 return None
+            # Sent all the same: a reader of the store may have seen the row meanwhile.
             rows.news[row] = Gone(None, timestamp)
         elif new is None or self._keeps_news:
             # As bytes where user code could change it in place before it is sent.

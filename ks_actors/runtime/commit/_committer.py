@@ -172,6 +172,7 @@ class Committer(Actor[CommitterMessage]):
             self._follow_up(request)
 
     def _follow_up(self, *requests: m.Commit) -> None:
+        # A handover follows: a commit in between would meet tasks that are half given up.
         self._on_hold = self._on_hold or any(request.hold for request in requests)
         self._rebalancing = self._rebalancing or any(request.rebalancing for request in requests)
 
@@ -180,6 +181,7 @@ class Committer(Actor[CommitterMessage]):
         if (error := self._outage.too_long(self.ctx.time())) is not None:
             self._instance.tell(m.Fatal(error, rolled_back=True))
         if self._on_hold or self._void is not None:
+            # The next tasks come after the rebalance: the wait for all of them begins anew.
             self._first_commit.forget()
             return self._interval
         if not any(
@@ -201,10 +203,12 @@ class Committer(Actor[CommitterMessage]):
         # The epoch that this commit ends. `_freeze` raises `self._epoch` for output that comes
         # after it.
         epoch = self._epoch
+        # From here on a failure rolls back, whatever the step.
         self._phase.to(Phase.PAUSING)
         self._metrics.committing = True
         try:
             frozen = await self._freeze(request, began)
+            # No task was at rest or had anything to commit: an empty transaction would only cost.
             if not frozen.tasks:
                 self._go_on()
                 self._phase.to(Phase.IDLE)
@@ -301,6 +305,8 @@ class Committer(Actor[CommitterMessage]):
             except UnknownTopicOrPartition as error:
                 raise missing_sources(error, self._matched(frozen.positions)) from error
         # From here on the commit is final.
+        # Output of the next epoch was held back until now: in this transaction it would count twice
+        # after a failure.
         self._collector.tell(m.NextEpoch(self._epoch))
         self._manager.tell(m.CommittedTasks(frozen.positions))
         self._purge(frozen.positions)

@@ -73,6 +73,7 @@ class Handover:
         await self._wait(
             who, "workers to return the tasks", self._manager.ask(m.SuspendTasks, tasks, number)
         )
+        # If the commit fails none of them is busy: their work is rolled back.
         busy: frozenset[TaskId] = frozenset()
         try:
             await self._wait(

@@ -109,6 +109,7 @@ class Collector(Actor[CollectorMessage]):
     async def signal(self, signal: Signal) -> None:
         """Close the producer at the end."""
         if isinstance(signal, Stopping):
+            # tasks.
             if self._lease is not None:
                 self._lease.forget()
             await self._producer.close()
@@ -126,6 +127,7 @@ class Collector(Actor[CollectorMessage]):
                 self._sized(message)
             case m.Flush():
                 self._gather(self._kept_apart.take(message.output_ids, message.epoch))
+                # Answered by `_go_on` when nothing is under way any more.
                 self._flush = message
             case m.KeepBatches():
                 self._pending.gone(self._kept_apart.retain(message.output_ids))
@@ -186,6 +188,8 @@ class Collector(Actor[CollectorMessage]):
             topic, number = outgoing.partition
             if number != UNKNOWN_PARTITION:
                 self._ready.append(outgoing)
+            # A missing topic counts as one of one partition: the log then says what is wrong with
+            # it.
             elif size := self._sizes(topic) or (1 if topic in missing else 0):
                 self._place(outgoing, size)
             else:
@@ -196,6 +200,7 @@ class Collector(Actor[CollectorMessage]):
     def _find_sizes(self) -> None:
         """Look up the partition counts of topics unknown at the start."""
         if self._unsized and not self._sizing:
+            # One lookup for all topics that wait, or each batch would ask again.
             self._sizing = True
             names = {outgoing.partition.topic for outgoing in self._unsized}
             self.ctx.pipe(
@@ -367,6 +372,7 @@ class Collector(Actor[CollectorMessage]):
     def _fail(self, error: Exception) -> None:
         if self._failure is None:
             self._failure = error
+            # A flush or an abort under way reports the error itself.
             if self._flush is None and self._abort is None:
                 # This error fails the commit, which rolls back to the last one.
                 self._committer().tell(m.Commit(None, f"output failed: {error}"))

@@ -191,6 +191,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         for task in tasks:
             self._leased[task.id] = worker
             self._touched[task.id] = task
+        # Noted before it is sent: a rollback must not miss a task that is on its way to a worker.
         worker.tell(m.Lease(tasks, draining))
 
     def _wants(self, task: Task) -> bool | None:
@@ -237,6 +238,8 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._ready.had_turn(done.tasks)
         if not done.dies:
             self._idle.append(done.worker)
+            # Asked to end while it was at work: it leaves between two leases, so no task is lost
+            # with it.
             if done.worker in self._retiring:
                 self._retire(done.worker)
         tasks = [self._tasks[task_id] for task_id in done.tasks]
@@ -400,6 +403,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         rewind.
         """
         for task in self._to_rewind(message):
+            # Cancelled first, all of them: their ends are then awaited together.
             task.give_up()
         self._rewinding = message
         self._update_ready(task.id for task in self._to_rewind(message))
@@ -453,6 +457,7 @@ class TaskManager(Actor[TaskManagerMessage]):
                 errors.append(error)
             else:
                 self._untouch(task)
+            # Where one task has failed only that one waits: the others go on at once.
             if message.rest and message.failed in {None, task.id}:
                 self._broken.add(task.id)
                 self.ctx.timers.once(f"rest {task.id}", message.rest, m.RestOver(task.id))

@@ -173,6 +173,7 @@ class Worker(Actor[WorkerMessage]):
         work = partial(self._drain if draining else self._slice, task, seconds)
         if not task.blocking:
             return work()
+        # From here on no one else may touch the task: calls that come in wait for the guard's end.
         task.thread_guard.begin()
         try:
             records = await self.ctx.blocking(work)
@@ -187,6 +188,7 @@ class Worker(Actor[WorkerMessage]):
 
     def _write(self, task: Task, output: list[Outgoing]) -> None:
         if 0 <= self.uncommitted_bytes < task.uncommitted_bytes:
+            # Uncommitted changes of a store stay in memory: only a commit makes room.
             task.commit_requested = True
         # Output of a task with calls in flight is kept apart: a commit may leave the task out.
         if (output_id := task.draining.output_id) is None:
@@ -212,6 +214,7 @@ class Worker(Actor[WorkerMessage]):
         untouched = tuple(task.id for task in lease.tasks[len(done) :] if task is not failed)
         if failed is None:
             self.at = None
+        # Alone in its lease, a failed task goes back by the rollback, and the worker ends.
         elif not (done or untouched):
             return
         self._manager.tell(

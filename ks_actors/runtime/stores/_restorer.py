@@ -129,6 +129,7 @@ class Restorer(Actor[RestorerMessage]):
     def _take_on(self, order: m.Restore | m.Follow) -> None:
         task = order.task
         self._orders[task] = order
+        # With other changelogs, no progress since the last check means nothing.
         self._last_positions = {}
         self._unknown.pop(task, None)
         for changelog in order.changelogs:
@@ -143,6 +144,7 @@ class Restorer(Actor[RestorerMessage]):
         self._look_up(order)
 
     def _look_up(self, order: m.Restore | m.Follow) -> None:
+        # Meanwhile the task may have left, or have a newer order.
         if self._orders.get(order.task) is order:
             self.ctx.pipe(self._offsets_of(order), _ends_known, partial(_no_ends, order))
 
@@ -182,6 +184,7 @@ class Restorer(Actor[RestorerMessage]):
             start = self._positions[changelog] = found.begins[changelog] if at is None else at
             if isinstance(order, m.Restore):
                 end = self._limits.end(changelog, found.ends[changelog])
+                # Nothing to read: a changelog without new records must not wait for a fetch.
                 if start >= end:
                     self._reached(changelog)
                 else:
@@ -209,6 +212,7 @@ class Restorer(Actor[RestorerMessage]):
 
     def _start_over(self, task: TaskId, beyond: Mapping[TopicPartition, str]) -> None:
         """Have the state manager give up stores that do not fit their changelogs."""
+        # The order is void from here on: fetches under way must not reach its stores.
         self._forget(task)
         self._assign()
         self._state.tell(m.Corrupted(task, "; ".join(beyond.values()), beyond))
@@ -272,6 +276,7 @@ class Restorer(Actor[RestorerMessage]):
     # --- records ----------------------------------------------------------------------------------
 
     def _pass_on(self, fetched: Sequence[Fetched]) -> None:
+        # A fetch may return partitions that were taken out of the assignment meanwhile.
         known = [self._limits.within(one) for one in fetched if one.partition in self._reading]
         # Also without records: the log answers again, so the next failure starts with a short
         # pause.
@@ -329,6 +334,7 @@ class Restorer(Actor[RestorerMessage]):
         reading = {changelog: self._positions[changelog] for changelog in wanted}
         # Assigning drops fetched records, so do it only when something has changed.
         if reading != self._reading:
+            # Fetches of before the change have positions that are no longer true.
             self._epoch += 1
             self._reading = reading
             self._fetcher.assign(reading)

@@ -320,6 +320,8 @@ class StateManager(Actor[StateManagerMessage]):
             entry.life.to(TaskState.RUNNING)
         self._stores[task] = entry.stores
         entry.is_open = True
+        # Of a standby, queries may read what it has; of a task that restores they would read the
+        # past.
         entry.stores.restoring = entry.order is not None
         # Answers of the restorer to earlier orders become stale.
         entry.order_id += 1
@@ -327,6 +329,7 @@ class StateManager(Actor[StateManagerMessage]):
             task, entry.stores
         )
         names = self._changelogs(entry)
+        # Before the order to read: its records may arrive with the next message.
         self._by_changelog.update((changelog, (task, name)) for changelog, name in names.items())
         starts = {changelog: entry.stores.next_offset(name) for changelog, name in names.items()}
         self._progress.started(entry, names, starts)
@@ -342,6 +345,7 @@ class StateManager(Actor[StateManagerMessage]):
         for one in fetched:
             found = self._by_changelog.get(one.partition)
             entry = None if found is None else self._entries.get(found[0])
+            # Records on their way when their store was closed, handed over or given up.
             if found is None or entry is None or entry.lent or entry.failed:
                 continue
             while entry.standing_by and self._pausing():  # noqa: ASYNC110 - some ms at each commit
@@ -389,6 +393,7 @@ class StateManager(Actor[StateManagerMessage]):
     # --- standbys ---------------------------------------------------------------------------------
 
     async def _recycle(self, message: m.Recycle) -> None:
+        # In order, so that a seed of a test repeats the schedule.
         for task in sorted(message.tasks):
             entry = self._entries.get(task)
             if entry is None:
@@ -411,6 +416,7 @@ class StateManager(Actor[StateManagerMessage]):
                 # still.
                 self.ctx.self_ref.tell(m.Corrupted(entry.task, str(spoiled)))
             began = await self._turn(None)
+            # The changelog's records must come behind all that the active task has committed.
             for _ in entry.stores.compact_steps():
                 began = await self._turn(began)
             begin_anew(entry.life)

@@ -11,7 +11,7 @@ lookup. Beside the view, two dicts note how to undo the puts:
 So the frozen value of a key is in `_dirty` if the key is there, else in the view. Its committed
 value is in `_frozen`, else in `_dirty`, else in the view.
 
-    keep      forgets `_frozen`, O(1)
+    publish   forgets `_frozen`, O(1)
     drop      rolls the view back, the newer notes first
 
 A commit moves no data. Committed but unwritten keys are collected in slices, into several small
@@ -209,6 +209,7 @@ class Transactional(ABC, Generic[Handle]):
             replaced = dict(frozen)  # a copy, because `compact` consumes the notes
             for reader in looking:
                 reader.note(replaced)
+        # Compacted later, in slices: a commit must take the same time for any number of changes.
         self._published.append((frozen, self._frozen_deleted, written))
         if self.engine is not None and not written:
             self.unwritten_bytes += self._frozen_size
@@ -367,6 +368,7 @@ class Transactional(ABC, Generic[Handle]):
         published, done = self._published, self.engine is None
         while published and count > 0:
             changes, deleted, written = published[0]
+            # Tombstones first: a row whose deletion is on disk needs no place in memory.
             while deleted and count > 0:
                 if done or written:
                     self._drop_tombstone(deleted.popitem()[0])

@@ -131,6 +131,7 @@ class JoinWindowRows:
         """Begin a new transaction and freeze the open one for commit."""
         self._frozen, self._touched = self._touched, {}
         for segment in self._frozen.values():
+            # Rows are only appended, so their number is all that a freeze has to note.
             segment.frozen = len(segment)
         self._frozen_size = self._rows * LOGGED_BYTES + self._size
         self._rows = self._size = 0
@@ -144,6 +145,7 @@ class JoinWindowRows:
         count = 0
         for segment in self._frozen.values():
             count += segment.frozen - segment.committed
+            # Rows are written in their order: others before these are still to be written.
             if written and segment.written == segment.committed:
                 segment.written = segment.frozen
             segment.committed = segment.frozen
@@ -422,6 +424,7 @@ class JoinWindowRows:
                 segment = self._segments[number]
                 if self._resident <= self.resident_records // 2:
                     break
+                # Only whole segments: uncommitted and unwritten rows are nowhere else.
                 if segment.written == len(segment):
                     del self._segments[number]
                     self._let_go(segment)

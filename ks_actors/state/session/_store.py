@@ -160,6 +160,7 @@ class SessionStore(TimedStore, Generic[K, V]):
         track = self._tracks.get(index)
         value = MISSING if track is None else track.get(slot, MISSING)
         if value is MISSING:
+            # Memory has all sessions that end from `_low` on, and all of a key that was loaded.
             if end >= self._low or self.engine is None or index in self._loaded:
                 return None
             raw = self.engine.get(self._engine_key((index, slot)))
@@ -298,6 +299,7 @@ class SessionStore(TimedStore, Generic[K, V]):
         if not track:
             return []
         low = first << SHIFT
+        # Sorting a few is cheaper than keeping their order up to date at each put.
         if len(track) <= _FEW:
             slots = [slot for slot in track if slot >= low]
             slots.sort()
@@ -318,6 +320,7 @@ class SessionStore(TimedStore, Generic[K, V]):
                 if entry is None:
                     continue
             found.append((start, slot >> SHIFT, entry))
+        # Kafka Streams' stores in memory have the latest start first, where ends are equal.
         if len(found) > 1 and not self._segmented:
             found.sort(key=lambda row: (row[1], -row[0]))
         return found

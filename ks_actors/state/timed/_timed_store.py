@@ -236,6 +236,8 @@ class TimedStore(Transactional[tuple[Any, int]]):
         self._ticks += 1
 
     def _late(self, start: int) -> None:
+        # As in Kafka Streams: stores on disk drop whole segments, and count what comes for one of
+        # these.
         if not self._segmented or start // self.segment_ms < max(0, self._limit) // self.segment_ms:
             self._expired(1)
 
@@ -319,6 +321,7 @@ class TimedStore(Transactional[tuple[Any, int]]):
         """Take the frozen transaction as committed; return its number of records."""
         self._committed = max(self._committed, self._frozen_observed)
         count = super().publish(written=written)
+        # Stream time is final only now: a rollback would have to bring back what expired by it.
         self._expire()
         if self._due:
             self.sweep(VISITS)
@@ -350,6 +353,8 @@ class TimedStore(Transactional[tuple[Any, int]]):
 
     def _group(self) -> set[tuple[Any, int]]:
         group = super()._group()
+        # Each set of handles has the time of its latest row: when that expires, none need be
+        # written.
         self._bounds += [-1] * (len(self._unwritten) - len(self._bounds))
         self._bounds[-1] = self._committed
         return group

@@ -49,6 +49,7 @@ class WindowsByKey(TimedStore, Generic[K]):
         track = self._tracks.get(index)
         if self._simple:
             value = MISSING if track is None else track.get(start, MISSING)
+            # The usual case, without a call: an entry in memory that has not expired.
             if type(value) is tuple and start > self._limit:
                 return value
             if value is MISSING and start >= self._low:
@@ -63,6 +64,7 @@ class WindowsByKey(TimedStore, Generic[K]):
         kept = entry
         if entry is not None:
             value = entry[0]
+            # Most aggregates are ints that the serde takes: these need no check by a call.
             if type(value) is not int or not self._least <= value < self.bound:
                 kept = self._as_kept(key, entry)
         if start > self._observed:
@@ -77,6 +79,7 @@ class WindowsByKey(TimedStore, Generic[K]):
             self._codec.check_key(index)
             track = self._track(index)
         handle = (index, start)
+        # A rollback goes back to the value before the first put: later ones have nothing to note.
         if handle not in self._dirty:
             old = self._dirty[handle] = track.get(start, MISSING)
             if old is MISSING:

@@ -72,6 +72,7 @@ class WindowsByStart(TimedStore, Generic[K]):
         pane = self._panes.get(start)
         if self._simple:
             value = MISSING if pane is None else pane.get(index, MISSING)
+            # The usual case, without a call: an entry in memory that has not expired.
             if type(value) is tuple and start > self._limit:
                 return value
             if value is MISSING and start >= self._low:
@@ -86,6 +87,7 @@ class WindowsByStart(TimedStore, Generic[K]):
         kept = entry
         if entry is not None:
             value = entry[0]
+            # Most aggregates are ints that the serde takes: these need no check by a call.
             if type(value) is not int or not self._least <= value < self.bound:
                 kept = self._as_kept(key, entry)
         if start > self._observed:
@@ -99,6 +101,7 @@ class WindowsByStart(TimedStore, Generic[K]):
         if pane is None:
             pane = self._pane(start)
         handle = (index, start)
+        # A rollback goes back to the value before the first put: later ones have nothing to note.
         if handle not in self._dirty:
             old = pane.get(index, MISSING)
             if old is MISSING:

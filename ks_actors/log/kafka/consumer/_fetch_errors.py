@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ks_actors.log.kafka.consumer._partition_reader import PartitionReader
     from ks_actors.records import TopicPartition
 
+# UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID: a broker may not have heard of a new topic yet.
 _UNKNOWN: Final = frozenset({3, 100})
 _CORRUPT: Final = 2
 _EARLIEST: Final = -2
@@ -133,6 +134,7 @@ class FetchErrors:
         except LogClosed:
             return
         except Unavailable as error:
+            # Only these wait: the others are fetched from their leaders meanwhile.
             for source in self._leaderless():
                 self._hold(source, away=error.away)
             _log.debug("%s: no broker knows the leader: %s", self._client_id, error)
@@ -152,6 +154,7 @@ class FetchErrors:
                 else:
                     self._owner.fail(source, reason)
         self._refreshing = False
+        # Leaders may have moved, also those of partitions that had one.
         self._owner.change_all()
 
     def _leaderless(self) -> list[PartitionReader]:
@@ -175,10 +178,12 @@ class FetchErrors:
             )
         except LogClosed:
             return
+        # Not the offset's fault: the next fetch finds out more.
         except (LogTimeout, UnknownTopicOrPartition):
             error = None
         except Exception as failed:  # noqa: BLE001 - the waiting reader has to hear of any error
             error = failed if isinstance(failed, LogError) else unexpected(source.partition, failed)
+        # Otherwise the partition was moved meanwhile, and the answer is about an offset of before.
         if source.era == era:
             source.looking = False
             if error is None:

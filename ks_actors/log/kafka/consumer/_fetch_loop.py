@@ -57,6 +57,8 @@ class FetchLoop:
         self._budget: Budget = budget
         self._room: bool = True
         self._linger_s: float = client.options.linger_ms / 1000
+        # Its own connections: brokers answer in order, and the fetches of others may wait for
+        # records.
         number = next(_numbers)
         self._channels: tuple[str, str] = (f"fetch-{number}-0", f"fetch-{number}-1")
         for channel in self._channels:
@@ -104,6 +106,8 @@ class FetchLoop:
             if broker.timer is not None:
                 broker.timer.cancel()
             for line in broker.lines:
+                # A broker may hold the request for as long as `wait_ms`; closing must not wait for
+                # that.
                 self._client.disconnect(line.channel)
         for channel in self._channels:
             self._client.name_channel(channel, None)
@@ -147,6 +151,7 @@ class FetchLoop:
         if source is not None and source.wanted:
             node = self._client.leader(partition)
             if node is None:
+                # Its leader is being elected, or the metadata are old; the refresh places it again.
                 self._errors.refresh()
         before = self._nodes.get(partition)
         if before is not None and before != node:
@@ -195,6 +200,7 @@ class FetchLoop:
         most = max(options.fetch_max_bytes - self._budget.used, options.max_partition_fetch_bytes)
         request = line.session.request(options, wait_ms, most, committed=self._committed)
         try:
+            # The broker may wait that long for records before it answers.
             timeout_ms = options.request_timeout_ms + wait_ms
             response = await self._client.send(
                 broker.node, request, channel=line.channel, timeout_ms=timeout_ms
@@ -283,6 +289,7 @@ class FetchLoop:
                 source.backoff.end()
                 if raw:
                     size += len(raw)
+                    # It had its turn: without a session the next request has it last.
                     source.served = next(self._served)
                     self._add(
                         source,
@@ -294,6 +301,7 @@ class FetchLoop:
                     )
         # Only after all partitions: an error above loses the session instead.
         line.session.answered(response.session_id)
+        # A full answer means a backlog: the next request does not linger for more partitions.
         broker.eager = broker.eager or size >= _MUCH
 
     def _refused(self, broker: FetchBroker, line: BrokerTurn, code: int) -> None:
@@ -302,6 +310,8 @@ class FetchLoop:
             for source in self._asked(line):
                 self.fail(source, error_of(code, f"fetching {source.partition} failed"))
         elif line.session.full or code not in {NOT_FOUND, INVALID_EPOCH}:
+            # A lost session is normal and is renewed at once. A request that needs none was refused
+            # as such: do not repeat it in a tight loop.
             self._rest(broker)
         # A broker that restarted, or needs room for other sessions, has dropped this one.
         line.session.lose()

@@ -61,6 +61,7 @@ class FetchSession:
         sent_offsets, more = self.sent_offsets, False
         asked: list[tuple[str, list[tuple[int, int]]]] = []
         forgotten: dict[str, list[int]] = {}
+        # The broker forgets the old session, so it needs all offsets again.
         if self._epoch == _FULL:
             sent_offsets.clear()
         for partition in self._in_turn(wanted) if self._epoch == _FULL else sorted(self._changed):
@@ -77,6 +78,7 @@ class FetchSession:
                     asked.append((topic, []))
                 asked[-1][1].append((number, source.ahead))
                 more = more or source.more
+                # From now on the answer of this request tells.
                 source.more = False
         self._changed.clear()
         self._asked, self._forgotten = asked, forgotten

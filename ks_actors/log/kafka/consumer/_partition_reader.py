@@ -126,6 +126,7 @@ class PartitionReader:
     def add(self, chunk: Chunk) -> bool:
         """Add a fetched chunk; tell whether it has anything new."""
         behind = chunk.next_offset
+        # Brokers return whole batches: one may end before the offset that was asked for.
         if behind is None or behind <= self.ahead:
             return False
         self.ahead = behind
@@ -150,8 +151,11 @@ class PartitionReader:
                 more = chunk.read(position, limit, columns, until)
             except LogError:
                 position = max(position, chunk.position)
+                # First the records before the damaged one; the next read meets it again.
                 if columns.keys:
                     break
+                # Drop the chunk: the damage may be of this transfer, so a later read fetches it
+                # again.
                 self.move(position)
                 raise
             if more:

@@ -112,6 +112,7 @@ class HangingTransactions:
 
     async def _end(self, identity: Identity, left: Ended) -> None:
         name, taken = self._coordination.name, bool(left.committed)
+        # Before the first request: a cancelled one may have had its effect.
         self._begun = True
         async for added, _ in self._coordination.add_all(identity, left.written):
             taken = taken or bool(added)  # an unwritable partition needs no end marker
@@ -167,8 +168,11 @@ class HangingTransactions:
             return
         try:
             if last.open and last.to_commit:
+                # Its epoch is a mark that another process left: it was completing a commit. A new
+                # epoch would abort that.
                 await self._coordination.end(last.identity, commit=True)
             elif last.open:
+                # The new epoch aborts it, and tells other processes that this is the outcome.
                 expected = await self._coordination.begin_completing(expected, commit=False)
             left = await self._left_in_scope(commit=last.to_commit)
             if left.is_any:
@@ -195,6 +199,7 @@ class HangingTransactions:
             return Ended(frozenset(), {}, commit)
         await self._until_led(scope.topics | scope.sources)
         offsets = {scope.group_id: self._partitions(scope.sources)} if scope.sources else {}
+        # A partition without any leader answers no question, and must not hold up the others.
         led = {
             partition
             for partition in self._partitions(scope.topics)

@@ -36,8 +36,10 @@ if TYPE_CHECKING:
 
 # Only errors of the coordinator itself are retried here; errors of partitions go to the caller.
 _OURS = WRONG_COORDINATOR | {COORDINATOR_LOAD_IN_PROGRESS, CONCURRENT_TRANSACTIONS}
-_SETTLING_S = 5
+_COMPLETING_S = 5
 _PREPARED = "Prepare"
+# Timeouts as marks: they are the only field of a transactional id that a coordinator keeps for
+# others. `begin` makes sure that no user's timeout looks like one.
 _COMMITTING_MS: Final = 600_001
 _ABORTING_MS: Final = 600_002
 PROMPT_S: Final = 1.0
@@ -189,6 +191,8 @@ class TransactionCoordinator:
                 if code not in (NONE, OPERATION_NOT_ATTEMPTED)
             }
             yield {partition for partition, code in codes.items() if code == NONE}, refused
+            # If the coordinator refuses one partition it adds none of the others: ask for these
+            # again.
             partitions = (
                 {
                     partition
@@ -272,7 +276,9 @@ class TransactionCoordinator:
         pause, lost, clock = 0.001, self._client.lost, asyncio.get_running_loop().time
         began = clock()
         try:
-            async with asyncio.timeout(_SETTLING_S):
+            async with asyncio.timeout(_COMPLETING_S):
+                # Decided, but some partitions lack the marker: their readers do not see the records
+                # yet.
                 while (await self.describe()).state.startswith(_PREPARED):
                     await asyncio.sleep(pause)
                     pause = min(pause * 2, 0.05)

@@ -144,6 +144,8 @@ class KafkaTransactionalProducer:
         self._check()
         send_call = SendCall(self._admin, batches)
         try:
+            # Calls add partitions and take sequence numbers one after the other; they wait for the
+            # brokers side by side, outside of the lock.
             async with self._order:
                 self._check()
                 # Again under the lock: the calls before this one may have voided the transaction.
@@ -157,6 +159,8 @@ class KafkaTransactionalProducer:
                 self._futures += futures
             await self._sender.wait_for(futures)
             for error in send_call.take_errors():
+                # A refused epoch concerns the whole transaction, so it goes before errors of single
+                # batches.
                 if isinstance(error, EpochRefused):
                     raise error
                 if isinstance(error, LogClosed):
@@ -187,6 +191,7 @@ class KafkaTransactionalProducer:
         """Clean up after the last transaction before a new one begins."""
         if not self._open:
             await self._confirm()
+            # A request that had no response may still arrive: under an old epoch it is refused.
             if self._stale or self._client.lost > self._lost:
                 await self._renew(self._sender.identity)
 
@@ -213,6 +218,7 @@ class KafkaTransactionalProducer:
                 }
             )
         if self._added:
+            # While the records are on their way: at the commit it would cost a round trip.
             self._early_offsets.begin(self._sender.identity, self._groups)
 
     async def _explain_refusal(self, refused: LogError) -> LogError:
@@ -304,6 +310,7 @@ class KafkaTransactionalProducer:
         await self._early_offsets.wait()
         if offsets:
             try:
+                # Without records these offsets begin the transaction.
                 await self._prepare_transaction()
                 await self._commit_offsets(self._sender.identity, offsets, group)
             except (EpochRefused, LogTimeout, LogClosed):
@@ -312,6 +319,7 @@ class KafkaTransactionalProducer:
                 self._abort_reason = f"the broker refused to commit it ({error})"
                 await self._abort()
                 raise
+        # Nothing was added, and a coordinator refuses the end of a transaction that never began.
         if not self._open:
             return
         # Set before the await, so that a cancellation counts as an unknown outcome.
@@ -339,6 +347,7 @@ class KafkaTransactionalProducer:
         self._clear()
 
     async def _ended(self, *, commit: bool, smoothly: bool) -> None:
+        # A coordinator that was away or slow may have left out partitions that had no leader.
         if not (await self._coordination.until_complete() and smoothly) and self._open:
             self._unconfirmed = Ended(
                 frozenset(self._added),
@@ -442,6 +451,7 @@ class KafkaTransactionalProducer:
             await self._abort()
 
     async def _abort(self) -> None:
+        # Set first: if this is cancelled half-way, the transaction must not be committed later.
         self._abort_reason = self._abort_reason or "it is being aborted"
         lost, clock = self._lost, asyncio.get_running_loop().time
         # Batches that are not sent yet need not be; those in flight must end before the new epoch.
@@ -454,6 +464,7 @@ class KafkaTransactionalProducer:
                 if self._open:
                     await self._end_by_abort()
             else:
+                # A new epoch aborts as well, and voids the batches whose outcome nobody knows.
                 await self._renew(self._expired or self._sender.identity)
             # With a transaction that the coordinator has ended by itself, its failures went unseen
             # here.
