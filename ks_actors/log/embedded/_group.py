@@ -76,6 +76,7 @@ class Group:
         for partition in offsets:
             self._broker.partition(partition)
         check_offsets(self.group_id, offsets)
+        # As a broker does: tools commit for groups that nobody is in.
         if not self._members and not who.member_id and who.generation < 0:
             return
         if who.member_id not in self._members:
@@ -94,6 +95,7 @@ class Group:
 
         A member with the instance id of another one takes that one's place, without a rebalance.
         """
+        # A member that comes again with its id only asks for a rebalance.
         if self._members.get(member.member_id) is not member:
             member.entered(f"{member.client_id}-{self._broker.incarnation}-{next(self._numbers)}")
             former = next(
@@ -187,6 +189,7 @@ class Group:
         }
 
     def _rebalance(self) -> None:
+        # Absent members keep their places, and cannot lead.
         if self._leader() is None:
             # The next member to come makes the group assign.
             self.stop()
@@ -200,6 +203,7 @@ class Group:
             for member in self._members.values():
                 # All members, even those that will keep everything: only the leader knows that.
                 member.revoke()
+            # The slowest member has its time, as with Kafka: the others wait for it.
             timeout_ms = max(member.rebalance_timeout_ms for member in self._members.values())
             self._timer = asyncio.get_running_loop().call_later(timeout_ms / 1000, self._time_is_up)
         self.proceed()
@@ -221,6 +225,7 @@ class Group:
         return [member for member in self._members.values() if member.awaited]
 
     def _time_is_up(self) -> None:
+        # They still have their partitions, and nobody else may get these before they are out.
         for member in self._awaited():
             self._expel(member)
         self.proceed()

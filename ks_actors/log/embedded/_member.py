@@ -125,6 +125,7 @@ class EmbeddedMembership:
             raise event
         if isinstance(event, Assigned):
             self._seen = event.group
+            # Only what was read counts: an unread assignment holds up no rebalance.
             self._owned = event.assignment.partitions
         return event
 
@@ -177,6 +178,7 @@ class EmbeddedMembership:
         Commits take effect at once, so there are none to wait for.
         """
         self._check()
+        # As a real log would: others run before the answer comes.
         await asyncio.sleep(0)
         await self._faults.wait("committed")
         self._faults.before("committed")
@@ -227,6 +229,7 @@ class EmbeddedMembership:
             return
         self._closed = True
         self._lease.end()
+        # Nothing from before the end may be handled after it.
         self._events.clear()
         if stay:
             self._group.park(self)
@@ -246,6 +249,7 @@ class EmbeddedMembership:
 
         An unread assignment is dropped without a request, and an absent member holds no partitions.
         """
+        # From here on nobody may take over the assignment of the last generation.
         self.given = None
         self._drop_unread(Assigned)
         if self._owned is not None and not self.away:

@@ -127,6 +127,8 @@ def _record_form(context: NodeContext, aggregation: SessionAggregation, clock: C
         if key is None:
             context.dropped()
             return
+        # Before the check: as in Kafka Streams a record moves stream time, and then may be too late
+        # itself.
         clock.time = max(clock.time, timestamp)
         found = find(key, timestamp - gap, timestamp + gap)
         start, end = whole(timestamp, found) if found else (timestamp, timestamp)
@@ -140,6 +142,8 @@ def _record_form(context: NodeContext, aggregation: SessionAggregation, clock: C
         aggregate = add(key, value, aggregate)
         # An error in `prepared` leaves the existing sessions unchanged.
         entry = None if aggregate is None else store.prepared(key, (aggregate, timestamp))
+        # A session of just this record has replaced nothing but itself: no delete is forwarded for
+        # it.
         if start != end or start != timestamp:
             for (first, last, _entry), old in zip(found, olds, strict=True):
                 remove(key, first, last)
@@ -188,6 +192,7 @@ def _batch_form(
                 for _, _, (other, _at) in found:
                     aggregate = merge(key, aggregate, other)
                 aggregate = add(key, value, aggregate)
+                # Before the deletes: an error here leaves the existing sessions unchanged.
                 entry = None if aggregate is None else store.prepared(key, (aggregate, timestamp))
                 if start != end or start != timestamp:
                     for (first, last, _), old in zip(found, olds, strict=True):
@@ -261,6 +266,7 @@ def _cached_form(
         if end < clock.time - wait:
             context.dropped()
             return
+        # Taken before the merge: a merger may change an aggregate in place.
         olds = {
             (first, last): kept(Windowed(key, Window(first, last)), entry[0])
             for first, last, entry in found

@@ -89,6 +89,8 @@ class SubscriptionReceive(Inline):
             if key is None:
                 return instruction is Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE
             put(
+                # The foreign key first: a change of a right row finds all its subscriptions by this
+                # prefix.
                 combined_key(write(key), subscription.key_data),
                 None if instruction in _DELETES else (subscription.data, timestamp),
             )

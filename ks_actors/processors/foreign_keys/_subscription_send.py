@@ -109,6 +109,7 @@ class SubscriptionSend(Inline):
             if new is None:
                 if left is None:
                     return ()
+                # Until the response comes, the result of this key may be stale.
                 deletes.add(key)
                 return ((left, Subscription(None, _DELETE_AND_TELL, key, partition)),)
             joined = extract(key, new)
@@ -120,6 +121,7 @@ class SubscriptionSend(Inline):
                 deletes.add(key)
                 return ((left, Subscription(found, _DELETE_AND_TELL, key, partition)),)
             found = value_hash(new)
+            # The row stays where it subscribes, so one subscription replaces the other.
             if left is None or not changed(joined, left):
                 return ((joined, Subscription(found, _TELL_IF_THERE, key, partition)),)
             return (
@@ -156,9 +158,13 @@ class SubscriptionSend(Inline):
         write_value = context.value_serde(self.value).serializer(topic + VALUE_TOPIC)
 
         def changed(new: Any, old: Any) -> bool:
+            # By bytes, as in Kafka Streams: objects may be equal and still go to different
+            # partitions.
             return new is None or write_key(new) != write_key(old)
 
         def value_hash(value: Any) -> bytes:
+            # Kafka Streams' own hash: its tasks and these may answer each other, in an app that
+            # moves here.
             return murmur3_128(write_value(value))
 
         return with_key(self.extractor, keyed=self.keyed), changed, value_hash

@@ -133,6 +133,7 @@ class StreamJoinSide(Inline):
             None if self.pending is None else context.store(self.pending)
         )
         shared = JoinTime.of(context, self.time)
+        # Both sides share the pending records, so only stream time of both together closes windows.
         shared.keep_pending(context, self.time)
         return Bound(_Side(self, context, pending, shared).process)
 
@@ -194,6 +195,7 @@ class _Side:
     def process(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         tracker = self._tracker
         tracker.time = max(tracker.time, timestamp)
+        # Without a key nothing can match, so there is nothing to wait for.
         if self._outer and key is None and value is not None:
             self._forward(key, self._join(key, value, None), timestamp, headers)
             return
@@ -201,6 +203,7 @@ class _Side:
             self._context.dropped()
             return
         pending = self._pending
+        # Only a record that is the latest can have moved stream time, and so closed a window.
         if pending is not None and timestamp == tracker.time:
             self._release(pending, headers)
         until = max(0, timestamp + self._after)

@@ -172,6 +172,8 @@ class Poller(Actor[m.PollerMessage]):
             case m.BufferLow():
                 self._resume(message.partitions)
             case m.TaskReady():
+                # Gathered for a moment: each assignment of partitions drops what the fetcher has in
+                # flight.
                 if self._new_tasks.come(message, self._pending, self.ctx.timers):
                     self._fetch_new()
             case m.SeekAll():
@@ -181,6 +183,7 @@ class Poller(Actor[m.PollerMessage]):
                 if not self._closing:
                     self._fetch_failed(message.error)
             case m.PositionKnown():
+                # A seek or a rebalance may have overtaken the lookup: then its answer is void.
                 if self._resets.end(message.error, message.offset):
                     self._manager.tell(
                         m.PositionReset(
@@ -214,6 +217,8 @@ class Poller(Actor[m.PollerMessage]):
                 message.reply.tell(self._membership.group)
             case m.MembershipChanged():
                 self._waiting = False
+                # Queued: a handover under way must end before the next event of the group is looked
+                # at.
                 self._events.append(message.event)
                 self._go_on()
             case m.MembershipFailed():
@@ -234,6 +239,8 @@ class Poller(Actor[m.PollerMessage]):
                 self._go_on()
             case m.Closing():
                 self._leaving = True
+                # The last commit may wait for a coordinator that is away; closing must not wait
+                # with it for ever.
                 self.ctx.timers.once("closing", _PATIENCE, m.TooLate())
             case m.TooLate():
                 self._commits.stop_waiting()
@@ -284,6 +291,7 @@ class Poller(Actor[m.PollerMessage]):
         )
 
     def _seek(self, message: m.SeekAll) -> None:
+        # New tasks first: their partitions belong to the positions that the rollback names.
         self._fetch_new()
         # From here on, records that an earlier fetch still brings are stale.
         self._epoch = message.epoch
@@ -325,6 +333,7 @@ class Poller(Actor[m.PollerMessage]):
             [
                 partition
                 for partition in again
+                # A partition whose offset is being looked up would be read from the old one.
                 if partition in self._positions and partition not in self._resets.partitions
             ]
         )

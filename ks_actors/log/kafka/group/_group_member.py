@@ -83,6 +83,8 @@ class GroupMember:
             else None
         )
         self._beat_seconds: float = (
+            # Three in a session, as Kafka advises; and a rebalance is heard of early enough to take
+            # part in it.
             min(HEARTBEAT_MS, new.session_timeout_ms / 3, new.rebalance_timeout_ms / 4) / 1000
         )
         self._group: GroupMetadata = GroupMetadata(group_id, -1, "")
@@ -205,6 +207,7 @@ class GroupMember:
                 await self._until(lambda: self._rebalance)
                 self._rebalances += 1
                 self._released = False
+                # With its number: an answer that comes too late must not end the next rebalance.
                 self._post(self._owner.on_revoke, self._rebalances)
                 await self._until(lambda: self._released)
             except MemberRemoved as removal:
@@ -214,6 +217,7 @@ class GroupMember:
                     self._group.group_id,
                     removal,
                 )
+                # Before the owner is told: another member may have its partitions from now on.
                 await self._out(removal)
                 self._post(partial(self._owner.on_lost, fenced=removal.fenced))
                 await self._until(lambda: self._back)
@@ -248,6 +252,7 @@ class GroupMember:
         await self._stop_helpers()
         self._back = False
         if removal is not None and removal.forget:
+            # The group has forgotten this id, so it joins as a new member.
             self._group = GroupMetadata(self._group.group_id, -1, "")
 
     async def _until(self, condition: Callable[[], bool]) -> None:
@@ -291,6 +296,7 @@ class GroupMember:
             await self._dead_members.begin()
         returns = self._instance_id is not None and not self._group.member_id
         if self._group.generation >= 0:
+            # The group waits for its slowest member, which may take longer than this one's session.
             self._begin(self._beat_meanwhile(self._group))
         response = await self._send_join()
         self._group = GroupMetadata(
@@ -363,13 +369,18 @@ class GroupMember:
             if response.error_code != MEMBER_ID_REQUIRED:
                 check_member_error(response.error_code, group.group_id, "join")
                 return response
+            # KIP-394: the coordinator gives the id first, so that a join whose answer is lost
+            # leaves no second member behind.
             self._group = GroupMetadata(group.group_id, -1, response.member_id)
             if self._dead_members is not None:
+                # Written down before the join: if this process dies in it, the next one finds the
+                # id and removes it.
                 self._dead_members.know(response.member_id)
 
     # --- leading ----------------------------------------------------------------------------------
 
     async def _lead(self, members: Sequence[Any]) -> Mapping[str, MemberAssignment]:
+        # In one order on every leader, so that equal members get equal assignments.
         infos = sorted(
             (decode_member(member_id, metadata) for member_id, *_, metadata in members),
             key=lambda info: info.member_id,
@@ -398,6 +409,7 @@ class GroupMember:
         assigning = begin_in_thread(
             lambda: self._assignor(members, counts), f"assignor of group {self._group.group_id}"
         )
+        # A removal ends the wait as well as the assignor does: `_until` watches both.
         assigning.add_done_callback(lambda _: self._changed.set())
         try:
             async with asyncio.timeout(self._rebalance_ms / 1000):
@@ -417,6 +429,7 @@ class GroupMember:
             except Exception as raised:  # noqa: BLE001 - whatever it is, it is the leader's
                 error = raised
         finally:
+            # The thread cannot be stopped, but nothing waits for its result any more.
             assigning.cancel()
         self._post(self._owner.on_not_assigned, error)
         return {}

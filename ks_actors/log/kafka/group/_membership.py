@@ -117,6 +117,8 @@ class KafkaMembership:
             try:
                 await made.start()
             except BaseException:
+                # It may have joined nothing, or not know what it has: the session's end clears that
+                # up.
                 await made.end(leave=False)
                 raise
             self._member = made
@@ -153,6 +155,7 @@ class KafkaMembership:
             raise event
         if isinstance(event, Assigned):
             self._seen = event.group
+            # Only what was read counts: an assignment that nobody has read holds up no rebalance.
             self._owned = event.assignment.partitions
             self._had = True
         return event
@@ -221,6 +224,7 @@ class KafkaMembership:
             # Events from before the end must not be handled after it.
             self._events.clear()
             self._wake()
+            # A task: a caller that is cancelled must not leave the member in the group.
             self._ending = asyncio.create_task(
                 self._end_member(leave=leave), name=f"{self.client_id} leaves"
             )
@@ -251,6 +255,7 @@ class KafkaMembership:
     def post(self, call: Callable[..., None], *arguments: Any) -> None:
         """Schedule a call on the owner's loop; called on the other loop."""
         try:
+            # The owner's state belongs to its own loop, and this runs in the thread of heartbeats.
             self._loop.call_soon_threadsafe(self._called, call, arguments)
         except RuntimeError as error:
             # An owner that vanished without `close` must not keep partitions from others.
@@ -267,6 +272,7 @@ class KafkaMembership:
     def on_revoke(self, turn: int) -> None:
         """Request the release of all partitions; drop an assignment that was never read."""
         self._drop_unread(Assigned)
+        # Nothing to give up, so the owner need not be asked: the rebalance goes on.
         if self._owned is None:
             self._call_member(lambda coordinator: coordinator.continue_rebalance(turn))
         else:
@@ -289,6 +295,8 @@ class KafkaMembership:
             # Nothing was done under this membership, so no pending record depends on it.
             self._call_member(lambda coordinator: coordinator.rejoin())
         else:
+            # At once, before anybody reads the event: output must stop when the group may give the
+            # partitions away.
             self._lease.lost()
             self._tell(Lost(owned or (), fenced))
 

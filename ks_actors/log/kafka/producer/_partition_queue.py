@@ -133,6 +133,7 @@ class PartitionQueue:
 
     def put(self, pending: InFlightBatch) -> None:
         """Append a new batch."""
+        # The transaction is void: failing now spares a round trip.
         if self.refused is not None:
             pending.fail(self.refused)
             return
@@ -169,6 +170,8 @@ class PartitionQueue:
         pending = self.batches.popleft()
         if pending.sequence < 0:
             self.repeating = False
+            # At the first attempt only: a repeated batch must keep its number, by which the leader
+            # knows it.
             pending.sequence = self.next_sequence
             self.next_sequence = (self.next_sequence + pending.batch.count) % _SEQUENCES
         self.in_flight.append(pending)
@@ -232,6 +235,7 @@ class PartitionQueue:
     def renew(self) -> None:
         """Start over with a new identity."""
         self.next_sequence = 0
+        # The first batch of the new identity goes alone again.
         self.acknowledged = self.repeating = self.poisoned = False
         self.refused = self.since = None
         self.backoff.end()

@@ -114,6 +114,7 @@ class Sender:
             start = stop
             queue.put(pending)
             futures.append(pending.next_offset)
+        # Sent by the next `go`: batches that other calls queue until then share its requests.
         self._waiting[queue] = None
         return futures
 
@@ -192,12 +193,14 @@ class Sender:
         try:
             topics: dict[str, list[tuple[int, Any]]] = {}
             for queue, pending in pending_batches:
+                # Stamped at each attempt: the identity may be another one since the last.
                 buffer = pending.batch.stamped(*self.identity, pending.sequence)
                 topics.setdefault(queue.partition.topic, []).append(
                     (queue.partition.partition, buffer)
                 )
             request = ProduceRequest(
                 self._transactional_id,
+                # Anything less may lose records that a commit counts on.
                 _ALL_REPLICAS,
                 self._client.options.request_timeout_ms,
                 list(topics.items()),
@@ -250,6 +253,7 @@ class Sender:
         elif (
             code == OUT_OF_ORDER_SEQUENCE_NUMBER
             and not queue.poisoned
+            # The answer follows from the earlier one: it says nothing about this batch.
             and queue.unresolved_before(pending)
         ):
             self._retry(queue, pending, "an earlier batch has to be repeated first", stale=False)
@@ -397,6 +401,7 @@ class Sender:
     def _expire(self, queue: PartitionQueue, now: float) -> None:
         while (
             queue.batches
+            # One that is in flight may still be written: its answer, or the lack of one, decides.
             and not queue.in_flight
             and (queue.is_abandoned() or queue.batches[0].deadline <= now)
         ):
@@ -428,6 +433,7 @@ class Sender:
                 self._waiting.pop(queue, None)
                 return
             queue.reason = str(why)
+        # A new topic is known within moments: look again soon, but not in a tight loop.
         queue.not_before = now + max(LEAST_S, min(wait / 4, 0.1))
         self._wake_in(queue.not_before - now)
         self._refresh()
@@ -473,6 +479,8 @@ class Sender:
 
         Until then no new batch is sent.
         """
+        # A leader tells duplicates by identity and number: with a new identity a batch that was
+        # written before would be written again.
         if not self._renewing and not any(queue.unresolved() for queue in self._queues.values()):
             self._renewing = True
             self._spawn(self._do_renew(renew), "new producer id")
