@@ -29,9 +29,12 @@ def _load() -> tuple[ModuleType | None, str]:
     try:
         return import_module(_NAME), ""
     except ModuleNotFoundError as error:
+        # A module that the kernel itself needs is missing: that is a broken installation, not a
+        # choice.
         if error.name != _NAME:
             raise
         return None, "it was not built when ks-actors was installed"
+    # Built for another Python, or without a symbol: slower code is better than none.
     except ImportError as error:
         return None, f"it cannot be loaded: {error}"
 

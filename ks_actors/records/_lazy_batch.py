@@ -27,6 +27,7 @@ class LazyBatch(Batch):
         pass  # columns are set on first access
 
     def __getattr__(self, name: str) -> Any:
+        # Slots are filled by the first access only, so an unknown name must not make the columns.
         if name not in Batch.__slots__:
             raise AttributeError(name)
         Batch.__init__(self, *self._columns())

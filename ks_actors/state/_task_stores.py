@@ -194,6 +194,7 @@ class TaskStores(StoreSet):
         database = self._directory / DATABASE
         if database.exists():
             shutil.rmtree(database)
+        # Custom stores have files of their own, which the database's damage does not touch.
         self._file.retain(spec.name for spec in self._specs if spec.kind is StoreKind.CUSTOM)
 
     # The stores.
@@ -263,7 +264,8 @@ class TaskStores(StoreSet):
         """
         if self._frozen is not None:
             raise IllegalTransition(
-                f"task {self.task}: {self._frozen} is still being committed; keep or drop it first"
+                f"task {self.task}: {self._frozen} is still being committed; publish or drop it "
+                "first"
             )
         self._changing, self._changed_at = (
             # Asked before the freeze, which begins a new count of puts.
@@ -291,6 +293,7 @@ class TaskStores(StoreSet):
         """
         self._check(token)
         for name in self.logged:
+            # Its changelog is the source topic itself, which has the records already.
             if name in self.sources:
                 continue
             store = self._stores[name]

@@ -171,6 +171,7 @@ class Task:
         self.parting.drop()
         for partition, position in positions.items():
             self.group.queues[partition].clear(position.offset, position.time)
+        # Clocks and open deletes are committed with the positions, so they go back together.
         self._progress = merged_progress(positions.values())
         self._current.stream_time = max(
             (queue.partition_time for queue in self.group.queues.values()), default=-1
@@ -264,9 +265,11 @@ class Task:
 
     def punctuate(self, now_ms: int) -> bool:
         """Call the wall-clock punctuators that are due."""
+        # A punctuator has no record: metadata of the last one would name the wrong one.
         self._current.nowhere()
         called = self._wall_punctuation.punctuate(now_ms)
         self.commit_needed = self.commit_needed or called
+        # Time in which the task worked is no time in which its partitions were silent.
         self.idle.note(self._setup.steady_time())
         return called
 

@@ -132,6 +132,7 @@ class _Parts:
             _by_key(self.options.other_partitioner),
             sent,
         )
+        # A subscription must come to the task that has the right row of its foreign key.
         self.graph.copartition(other.sources | {source.name})
         return source
 
@@ -186,6 +187,7 @@ class _Parts:
             _by_key(self.options.partitioner) or _to_primary_partition,
             *answers,
         )
+        # A response must come to the task that has the left row.
         self.graph.copartition(self.this.sources | {source.name})
         return source
 

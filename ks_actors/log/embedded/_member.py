@@ -252,6 +252,7 @@ class EmbeddedMembership:
         # From here on nobody may take over the assignment of the last generation.
         self.given = None
         self._drop_unread(Assigned)
+        # Without partitions there is nothing to give up, and the rebalance need not wait.
         if self._owned is not None and not self.away:
             self.awaited = True
             self._tell(Revoked(self._owned))

@@ -108,6 +108,7 @@ class Drains:
         for less than the interval: long calls must not keep tasks draining all the time. Suspended
         tasks are committed whenever they are at rest.
         """
+        # The app closes: from now on calls that are as long as its patience must not begin.
         if drain.calm and self.calm is None:
             self.calm = LastCalls(self._tasks.values(), self._draining)
         self._reply, self._collecting, self._until, self._late = (
@@ -195,6 +196,7 @@ class Drains:
         """Check for drains that have taken too long."""
         self._late = now >= self._until
         self.answer()
+        # Workers pause for the commit, so no task can come to rest now.
         if self._frozen_since is not None:
             return
         for task_id, since in list(self._draining.items()):
@@ -229,6 +231,7 @@ class Drains:
         taken: dict[TaskId, Task] = {}
         left_out: set[TaskId] = set()
         for task in tasks:
+            # Left out, not waited for: one long call must not hold up the commits of all others.
             if not self._take(task, now):
                 left_out.add(task.id)
             elif task.commit_needed:
@@ -241,6 +244,7 @@ class Drains:
                 # The freeze fixes what is committed: work from now on needs the next commit, even
                 # if this one is still on its way.
                 task.commit_needed = task.commit_requested = False
+        # Caches may be filled again: what comes in from here on belongs to the next commit.
         self._collecting, self._frozen_since = False, now
         return Frozen(positions, tokens, taken, frozenset(left_out))
 

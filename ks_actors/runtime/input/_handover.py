@@ -79,6 +79,7 @@ class Handover:
             await self._wait(
                 who,
                 "the commit before it",
+                # With `hold`: no other commit may come until the tasks are given up.
                 self._committer.ask(m.Commit, "tasks are moving to another member", hold=True),
             )
             busy = await self._wait(
@@ -90,6 +91,7 @@ class Handover:
         # up the others.
         tasks -= busy
         try:
+            # Processors close before their stores: a user's `close` may still use these.
             await self._wait(who, "workers to return the tasks", self._manager.ask(m.Close, tasks))
             if tasks & standbys:
                 await self._wait(

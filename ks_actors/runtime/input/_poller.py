@@ -260,6 +260,8 @@ class Poller(Actor[m.PollerMessage]):
         if (
             self._fetching
             or self._leaving
+            # A rollback lets the log rest: it may be in trouble, and what is fetched may be rolled
+            # back again.
             or "fetch" in self.ctx.timers
             # A fetch of only paused partitions would return nothing and block the next one for
             # poll_ms.

@@ -46,9 +46,13 @@ class Flusher:
         now = dict.fromkeys(self._stores if changed is None else changed)
         self._changed.update(now)
         self._backlogged.update(task for task in now if self._is_backlogged(task))
+        # One at a time: RocksDB and the loop share the cores, and two would only slow each other
+        # down.
         if self._steps is not None:
             return False
         if changed is not None and self._memory_is_short():
+            # The budget is of all tasks together: one that is idle may hold the rows that have to
+            # go.
             self._changed.update(dict.fromkeys(self._stores))
         # Take turns: continue after the task that was written last.
         if self._last is not None and self._last in self._changed and len(self._changed) > 1:
@@ -76,6 +80,8 @@ class Flusher:
         if self.task is not None:
             self._backlogged.add(self.task)
         self._backlogged = {task for task in self._backlogged if self._is_backlogged(task)}
+        # Longer than a worker's slice: otherwise puts would be faster than writes, and memory would
+        # grow.
         until = clock() + _PRESSED_SECONDS if self._backlogged else None
         more = self.step()
         while until is not None and more and clock() < until:
@@ -187,6 +193,8 @@ class Writing:
             if more:
                 self._soon()
             else:
+                # Look for the next task at once: changes that came during the flush wait for nobody
+                # else.
                 self.begin(idle=self._idle, changed=None if self._idle else ())
 
     def leave(self, tasks: Collection[TaskId]) -> None:

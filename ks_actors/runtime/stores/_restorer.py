@@ -215,6 +215,7 @@ class Restorer(Actor[RestorerMessage]):
         # The order is void from here on: fetches under way must not reach its stores.
         self._forget(task)
         self._assign()
+        # Not repaired here: only the state manager may touch files, and it knows who uses them.
         self._state.tell(m.Corrupted(task, "; ".join(beyond.values()), beyond))
 
     def _forget(self, task: TaskId) -> None:

@@ -95,15 +95,20 @@ class SharedResources:
         # the default, 1 MiB, makes many small stores cost three times the budget
         options.set_arena_block_size(64 << 10)
         options.set_compression_type(rocksdict.DBCompressionType.lz4())
+        # The threads are of the process, not of one database: more would take the app's processors.
         options.set_max_background_jobs(2)
         options.set_keep_log_file_num(2)
+        # All tables stay open: opening one again reads its index and filter.
         options.set_max_open_files(-1)
+        # A task writes from one thread at a time, so RocksDB need not guard against others.
         options.set_allow_concurrent_memtable_write(False)
         options.set_enable_write_thread_adaptive_yield(False)
         options.set_write_buffer_manager(self._buffers)
         table = rocksdict.BlockBasedOptions()
         table.set_block_cache(self._cache)
         table.set_bloom_filter(10, False)
+        # In the cache, where they count: outside of it their memory grows with the number of
+        # tables.
         table.set_cache_index_and_filter_blocks(True)
         table.set_pin_l0_filter_and_index_blocks_in_cache(True)
         table.set_format_version(5)
@@ -208,7 +213,7 @@ class RocksEngine:
     def _rows(
         self, rows: Any, low: bytes, *, reverse: bool, keep: object
     ) -> Generator[tuple[bytes, bytes], None, None]:
-        # RocksDB reads the upper bound from Python's memory: `publish` holds it while the iterator
+        # RocksDB reads the upper bound from Python's memory: `keep` holds it while the iterator
         # lives. Moving an invalid iterator is fatal.
         valid, key, value, move = (
             rows.valid,
@@ -246,6 +251,7 @@ class RocksEngine:
                 batch[key] = value
         self._bytes += batch.size_in_bytes()
         try:
+            # Without RocksDB's log elsewhere: the changelog brings back what a crash takes.
             if durable:
                 self._database.write(batch, self._logged)
             else:
@@ -277,6 +283,7 @@ class RocksEngine:
         After a background error return False, so that the flush raises it.
         """
         asked = self._data.property_int_value
+        # RocksDB would make the caller wait for these, and the caller is the app's loop.
         waiting = (
             asked("rocksdb.num-immutable-mem-table")
             or int(self._data.property_value("rocksdb.num-files-at-level0") or 0) >= MANY_TABLES

@@ -422,6 +422,7 @@ class JoinWindowRows:
         if self.resident_rows() > self.resident_records and self.engine is not None:
             for number in sorted(self._segments):
                 segment = self._segments[number]
+                # Down to half of the limit, so that the next rows do not exceed it at once.
                 if self._resident <= self.resident_records // 2:
                     break
                 # Only whole segments: uncommitted and unwritten rows are nowhere else.

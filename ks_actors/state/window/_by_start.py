@@ -288,6 +288,8 @@ class WindowsByStart(TimedStore, Generic[K]):
         """Raise the low-water mark when memory is over its limit; evict older windows on disk."""
         if self._resident > self.resident_records:
             oldest = max(self._low, self._committed - self._retention, 0)
+            # The older half of the time leaves memory: newer windows are read and put far more
+            # often.
             self._low = (oldest + self._committed) // 2 + 1
             self._loaded = set()
         for start in self._within(0, self._low - 1) if self.engine is not None else ():

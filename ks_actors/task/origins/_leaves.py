@@ -47,6 +47,7 @@ class OriginLeaves(Generic[E]):
         self._last = page
         self._kept.append((leaf, extra, weight))
         self._weight += weight
+        # The last one stays, whatever its size: its records are the ones at hand.
         while self._weight > MOST and len(self._kept) > 1:
             old, gone, weight = self._kept.popleft()
             self._weight -= weight
