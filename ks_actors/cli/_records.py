@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from ks_actors.cli._application import Application
     from ks_actors.log import Fetched, Log
+    from ks_actors.records import Headers
 
 _CLIENT = "ks-actors-cli"
 _WAIT_MS = 500
@@ -93,7 +94,7 @@ def send(
         )
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    pairs = tuple(_header(each) for each in headers)
+    pairs: Headers = tuple(_header(each) for each in headers)
 
     async def work(log: Log) -> dict[TopicPartition, int]:
         described = await log.describe_topics([topic], configs=False)
@@ -123,7 +124,7 @@ def send(
                             [each.key for each in found],
                             [each.value for each in found],
                             [at] * len(found),
-                            headers=[pairs] * len(found) if pairs else None,
+                            headers=[pairs for _ in found] if pairs else None,
                         ),
                     )
                     for place, found in batches.items()

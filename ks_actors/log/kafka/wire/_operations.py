@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from aiokafka.protocol.api import RequestStruct, Response  # type: ignore[import-untyped]
+from aiokafka.protocol.admin import DescribeGroupsResponse_v2  # type: ignore[import-untyped]
+from aiokafka.protocol.api import RequestStruct  # type: ignore[import-untyped]
+from aiokafka.protocol.metadata import MetadataResponse_v5  # type: ignore[import-untyped]
 from aiokafka.protocol.types import (  # type: ignore[import-untyped]
     Array,
     Boolean,
@@ -38,8 +40,7 @@ _OPERATIONS: Final = {
 _UNKNOWN: Final = -(1 << 31)
 
 
-class _MetadataResponse(Response):  # type: ignore[misc]
-    API_KEY = 3
+class _MetadataResponse(MetadataResponse_v5):  # type: ignore[misc]
     API_VERSION = 8
     SCHEMA = Schema(
         ("throttle_time_ms", Int32),
@@ -71,8 +72,7 @@ class _MetadataRequest(RequestStruct):  # type: ignore[misc]
     )
 
 
-class _DescribeGroupsResponse(Response):  # type: ignore[misc]
-    API_KEY = 15
+class _DescribeGroupsResponse(DescribeGroupsResponse_v2):  # type: ignore[misc]
     API_VERSION = 3
     SCHEMA = Schema(
         ("throttle_time_ms", Int32),
