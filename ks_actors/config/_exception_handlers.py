@@ -115,7 +115,7 @@ def dead_letter(topic: str, context: ErrorContext, error: BaseException) -> Dead
     It has the same key, value and headers, followed by headers that describe the error.
     """
     kind = type(error)
-    told = {
+    named = {
         "exception": kind.__qualname__
         if kind.__module__ == "builtins"
         else f"{kind.__module__}.{kind.__qualname__}",
@@ -128,7 +128,7 @@ def dead_letter(topic: str, context: ErrorContext, error: BaseException) -> Dead
     # Invalid UTF-8 in a message (half a surrogate pair from bad input) must not break the report.
     headers = tuple(
         (_PREFIX + name, None if text is None else text.encode(errors="backslashreplace"))
-        for name, text in told.items()
+        for name, text in named.items()
     )
     return DeadLetter(
         topic,
@@ -144,16 +144,16 @@ def _stack(error: BaseException) -> str:
 
     Omits source lines, which take a hundred times as long to find.
     """
-    told: list[str] = []
+    causes: list[str] = []
     seen: BaseException | None = error
     while seen is not None:
         lines = [
             f'  File "{frame.f_code.co_filename}", line {line}, in {frame.f_code.co_qualname}'
             for frame, line in traceback.walk_tb(seen.__traceback__)
         ]
-        told.append("\n".join([f"{type(seen).__name__}: {seen}", *lines]))
+        causes.append("\n".join([f"{type(seen).__name__}: {seen}", *lines]))
         seen = seen.__cause__
-    return "\ncaused by ".join(told)
+    return "\ncaused by ".join(causes)
 
 
 class DeserializationExceptionHandler(Protocol):

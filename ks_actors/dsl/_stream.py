@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from ks_actors._errors import TopologyError
-from ks_actors.dsl import _branching, _distinct, _grouped, _stream_joins, _table
+from ks_actors.dsl import _branching, _grouped, _stream_joins, _stream_memory, _table
 from ks_actors.dsl._options import Grouped, Produced, Repartitioned
 from ks_actors.dsl.graph import named_or_behind
 from ks_actors.dsl.windows import default_partitioner
@@ -61,7 +61,7 @@ K2 = TypeVar("K2")
 V2 = TypeVar("V2")
 
 
-class Stream(_stream_joins.StreamJoins[K, V], _distinct.DistinctRecords[K, V], Generic[K, V]):
+class Stream(_stream_joins.StreamJoins[K, V], _stream_memory.StreamMemory[K, V], Generic[K, V]):
     """A stream of records, each a fact of its own.
 
     Operations return other streams; nothing runs before the topology does. Functions are called

@@ -56,7 +56,7 @@ def open_stores(
     """
     opened = Opened({}, {}, {})
     manifest = None if engine is None else Manifest.read(engine, place.task)
-    told = {} if manifest is None else dict(manifest.stores)
+    known = {} if manifest is None else dict(manifest.stores)
     for spec in specs:
         if spec.kind is StoreKind.CUSTOM:
             opened.stores[spec.name] = place.custom.open(
@@ -76,7 +76,7 @@ def open_stores(
                 topics.get(spec.name, spec.name) if spec.logging else "",
                 unfit,
             )
-    if engine is not None and manifest is not None and manifest.stores != told:
+    if engine is not None and manifest is not None and manifest.stores != known:
         # durable: a store missing from the manifest is taken for new, even if it has rows
         engine.write([manifest.row()], durable=True)
     return opened

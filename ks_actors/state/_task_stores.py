@@ -531,12 +531,14 @@ class TaskStores(StoreSet):
             yield from store.write_slices(engine)
         # `persist_unlogged` may have written newer facts and positions of stores without changelog:
         # keep those.
-        told = [store for store in stores if store.logged or not self._ahead]
+        current = [store for store in stores if store.logged or not self._ahead]
         facts = (
-            facts_row(store.name, known) for store in told if (known := store.facts()) is not None
+            facts_row(store.name, known)
+            for store in current
+            if (known := store.facts()) is not None
         )
         rows = self.positions.rows(
-            {store.name: positions[store.name] for store in told}, self.logged
+            {store.name: positions[store.name] for store in current}, self.logged
         )
         engine.write(
             [*(offset_row(name, offset) for name, offset in offsets.items()), *facts, *rows]

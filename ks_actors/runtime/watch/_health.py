@@ -101,8 +101,8 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         word = "ready" if self.ready else "not ready" if self.live else "not live"
-        told = "; ".join(f"{problem.reason.value}: {problem.text}" for problem in self.problems)
-        return f"{word}, {self.state.name}{f' ({told})' if told else ''}"
+        listed = "; ".join(f"{problem.reason.value}: {problem.text}" for problem in self.problems)
+        return f"{word}, {self.state.name}{f' ({listed})' if listed else ''}"
 
 
 @final

@@ -28,13 +28,13 @@ def stored_offsets(directory: Path, shared: SharedResources) -> dict[str, int]:
     """
     found = _in_database(directory, shared)
     try:
-        told = read_checkpoint(directory)
+        checkpoint = read_checkpoint(directory)
     except TaskCorrupted:
         return found
     # A database's own offsets are newer than those in the file.
     return found | {
         topic: offset
-        for (topic, _), offset in told.items()
+        for (topic, _), offset in checkpoint.items()
         if not any(topic.endswith(f"-{store}-changelog") for store in found)
     }
 
