@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .cases import CACHED, FOUND, SEED_1, compare, read_cases
+from .cases import CACHED, FOUND, SEED_1, compare, forgets_a_delete, read_cases
 from .topologies import REBUILT, reason_out_of_reach
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ def test_a_topology_gives_the_results_of_kafka_streams(name: str) -> None:
     for case in cases:
         mismatch = compare(case)
         assert (mismatch is None) is (case["id"] not in FORGOTTEN), str(mismatch)
+        assert mismatch is None or forgets_a_delete(case)
 
 
 @pytest.mark.parametrize("name", [path.name.removesuffix(".jsonl.xz") for path in sorted(CACHED.iterdir())])

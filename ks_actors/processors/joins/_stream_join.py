@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
-from ks_actors.processors.api import Bound, buffered_records
+from ks_actors.processors.api import LATEST_MS, Bound, buffered_records
 from ks_actors.processors.joins._join_time import JoinTime
 from ks_actors.processors.stateless import Inline
 
@@ -50,29 +50,21 @@ class JoinWindow(Inline):
 
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
-        process = self._kept(context)
+        store: JoinWindowsForOperators = context.store(self.store)
+        put, kept = store.put_entry, store.kept
+        forward, dropped = context.forward, context.dropped
         if context.kafka_streams_faults:
-            return Bound(process)
-        shared, late_ms, dropped = JoinTime.of(context, self.time), self.late_ms, context.dropped
+            shared, late_ms = JoinTime(-1, None), LATEST_MS
+        else:
+            shared, late_ms = JoinTime.of(context, self.time), self.late_ms
 
-        def in_time(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             now = shared.time
             if timestamp > now:
                 shared.time = timestamp
             elif timestamp + late_ms < now:
                 dropped()
                 return
-            process(key, value, timestamp, headers)
-
-        return Bound(in_time)
-
-    def _kept(self, context: NodeContext) -> Process:
-        """Return the function that forwards a record and stores it."""
-        store: JoinWindowsForOperators = context.store(self.store)
-        put, kept = store.put_entry, store.kept
-        forward = context.forward
-
-        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if key is None or value is None:
                 forward(key, value, timestamp, headers)
                 if key is not None:
@@ -82,7 +74,7 @@ class JoinWindow(Inline):
             forward(key, value, timestamp, headers)
             put(key, timestamp, (row, timestamp))
 
-        return process
+        return Bound(process)
 
 
 @final
