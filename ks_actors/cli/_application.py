@@ -41,6 +41,8 @@ class Application(NamedTuple):
         """Run work on the open log; an error is one line and exit code 1."""
 
         async def run() -> T:
+            # An app that was made with a log, such as an embedded one, is looked at there and not
+            # by its settings.
             given = None if self.app is None else self.app._given_log
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
                 async with opened(self.config, given) as log:
@@ -151,6 +153,7 @@ def _config(pairs: list[str], file: Path | None, *, needs_id: bool) -> StreamsCo
     try:
         return StreamsConfig.load(file, **given)
     except KsActorsError as error:
+        # The log alone needs no id, but settings cannot be made without one.
         if needs_id or NO_ID not in str(error):
             raise
         given["application_id"] = PLACEHOLDER

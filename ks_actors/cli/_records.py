@@ -90,6 +90,8 @@ def send(
         records = (
             [_Record(_encoded(key, key_format), _encoded(value, value_format))]
             if value is not None or delete
+            # All of stdin before the first write: a bad line must not leave the ones before it
+            # written.
             else list(_lines(separator, key_format, value_format))
         )
     except ValueError as error:
@@ -217,6 +219,7 @@ def tail(
             while not until_end or any(fetcher.position(each) < ends[each] for each in places):
                 for fetched in await fetcher.fetch(max_wait_ms=_WAIT_MS, max_records=_AT_ONCE):
                     for line in _shown(fetched, key_format, value_format, as_json=as_json):
+                        # A fetch may bring records that have come since the command began.
                         if until_end and line.offset >= ends[fetched.partition]:
                             break
                         click.echo(line.text)
@@ -245,6 +248,8 @@ async def _positions(
     if start.lstrip("-").isdecimal():
         at = int(start)
         return {
+            # -0 is the end, too, and its number does not show the sign. Offsets of before a cleanup
+            # are moved up: a fetch would fail.
             each: min(max(begins[each], end + at if at < 0 or start == "-0" else at), end)
             for each, end in ends.items()
         }
@@ -255,6 +260,7 @@ async def _positions(
             f"--from {start!r} is not begin, end, an offset, -N, or a time such as 2026-11-26T00:00"
         ) from None
     if moment.tzinfo is None:
+        # As times are printed here, so that one can be copied into the command.
         moment = moment.replace(tzinfo=UTC)
     found = await log.offsets_for_times(dict.fromkeys(ends, int(moment.timestamp() * 1000)))
     return dict(found)

@@ -110,6 +110,7 @@ class Spreads:
         """Return the parts of the spread."""
         return [
             _metric(family, tags, value)
+            # Without a family for the lowest value that part of the reading is left out.
             for family, value in zip(self.families, reading, strict=False)
         ]
 

@@ -68,6 +68,7 @@ class Timing:
 
     def add(self, value: float, times: int = 1) -> None:
         """Add a value that was measured `times` times."""
+        # Found out on use: a timer for each of thousands of timings would keep an idle app awake.
         if self._number != self._window.number:
             self._turn()
         self.count += times
@@ -89,6 +90,7 @@ class Timing:
 
     def _turn(self) -> None:
         here = (self._count, self._total, self._most, self._least)
+        # Windows in between had no values, so those of before are too old to count.
         self._before = here if self._window.number == self._number + 1 else _NOTHING
         self._count, self._total, self._most, self._least = _NOTHING
         self._number = self._window.number

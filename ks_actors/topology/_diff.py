@@ -113,9 +113,11 @@ def _changed(owner: Subtopology, heir: Subtopology, name: str) -> Change:
 
 def _logged(owner: Subtopology, heir: Subtopology, name: str) -> Change:
     before, after = owner.stores[name], heir.stores[name]
+    # Directories of tasks, and offsets in them, go by the number of the subtopology.
     if owner.id != heir.id:
         moved = f"its tasks were {owner.id}_… and are {heir.id}_…: the changelog has its rows"
         return Change("store", name, Effect.RESTORED, moved)
+    # Rows in memory and on disk are in different places, and have the same changelog.
     if before.type != after.type:
         other = f"its type was {before.type or 'the default'}, and is {after.type or 'the default'}"
         return Change("store", name, Effect.RESTORED, other)
@@ -216,6 +218,7 @@ def _read(topology: Topology) -> dict[str, Subtopology]:
 
 
 def _sources(old: Topology, new: Topology) -> Iterator[Change]:
+    # By topic, not by task: committed offsets are the group's, whichever task reads on.
     before, after = _read(old), _read(new)
     for name in sorted({*before, *after}):
         if name not in after:
@@ -235,6 +238,7 @@ def _written(topology: Topology) -> set[str]:
         node.topic
         for node in topology.nodes.values()
         if isinstance(node, SinkNode)
+        # A topic that a function chooses is known only when records come.
         and isinstance(node.topic, str)
         and node.topic not in topology.internal_topics
     }

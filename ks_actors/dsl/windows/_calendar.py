@@ -50,6 +50,7 @@ class CalendarWindows:
     def __post_init__(self) -> None:
         zone: Any = self.zone
         if isinstance(zone, ZoneInfo):
+            # The name alone: equal windows are then equal, however their zone was given.
             object.__setattr__(self, "zone", zone.key)
         check_one_of(self.unit, get_args(Unit), role="unit", of="CalendarWindows")
         check_whole(self.grace_ms, role="grace_ms", of="CalendarWindows", least=0)
@@ -57,6 +58,7 @@ class CalendarWindows:
         check_one_of(
             self.first_weekday, tuple(range(7)), role="first_weekday", of="CalendarWindows"
         )
+        # Before the calendar: its error would not say which argument is wrong.
         _check_zone(self.zone)
         shared = local_calendar(self.unit, self.zone, self.starts_at, self.first_weekday)
         object.__setattr__(self, "_calendar", shared)
@@ -119,6 +121,7 @@ class CalendarWindows:
         A day that the zone has skipped is an empty window. Raises TopologyError for days that end
         before the epoch.
         """
+        # A datetime is a date, too, but its day depends on a zone of its own.
         if isinstance(day, datetime) or not isinstance(day, date):
             raise TopologyError(f"day of CalendarWindows.window_of is {day!r}: give a date")
         window = self._calendar.period_of(day)
@@ -145,6 +148,7 @@ def _check_zone(zone: Any) -> None:
 
 
 def _check_start(starts_at: Any) -> None:
+    # Timestamps have whole milliseconds, so no window can begin within one.
     if not isinstance(starts_at, time) or starts_at.tzinfo or starts_at.microsecond % 1_000:
         raise TopologyError(
             f"starts_at of CalendarWindows is {starts_at!r}: give a datetime.time without a time "

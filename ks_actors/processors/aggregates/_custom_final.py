@@ -58,6 +58,7 @@ class FinalCustomWindowedAggregate(Inline):
                 context.dropped()
                 return
             closed = closes.note(timestamp) - grace
+            # Before the record's own windows: one that its time closes has its result without it.
             closes.emit(closed, headers)
             for window in windows_for(timestamp):
                 start, end = window
@@ -144,6 +145,7 @@ class _Closes:
     def close_until(self, time: int) -> None:
         """Forward all windows that close by `time`; stream time goes on to the last close."""
         grace = self._aggregation.grace_ms
+        # Stream time goes on to the last close only: records that come later may still be in time.
         closed = max((end for end, _ in self._open_windows() if end + grace <= time), default=None)
         if closed is not None:
             self._clock.time = max(self._clock.time, closed + grace)
@@ -163,6 +165,7 @@ class _Closes:
             return window if emitted < window.end <= closed else None
 
         forward_closed(self._context, self._origins, self._store, starts, if_closed, headers)
+        # Committed with the positions, so that a forwarded window stays closed after a restart.
         self._context.progress[self._aggregation.store] = closed
 
     @property
@@ -172,6 +175,8 @@ class _Closes:
 
     def _closing(self, emitted: int, closed: int) -> tuple[int, int] | None:
         """Return the first and the last start of the windows that may close."""
+        # Tumbling windows follow each other: the closed ones are computed, and nothing is
+        # remembered.
         if self._tumbling and self._known is None:
             if closed < self._next:
                 return None

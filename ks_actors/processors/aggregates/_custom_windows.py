@@ -46,7 +46,7 @@ class CustomWindowedAggregate(Inline):
         windows_for = windows_function(self.windows, aggregation.size_ms)
         cache = context.cache(aggregation.store, send_old=aggregation.send_old)
         if cache is not None:
-            process = _held_form(context, aggregation, clock, windows_for, cache)
+            process = _cached_form(context, aggregation, clock, windows_for, cache)
             return Bound(process, one_at_a_time(context, cache, process))
         return Bound(
             _record_form(context, aggregation, clock, windows_for),
@@ -66,21 +66,28 @@ def windows_function(windows: CustomWindows, size_ms: int) -> WindowsFor:
 
     def windows_for(timestamp: int) -> Sequence[Window]:
         given = find(timestamp)
+        # A user's function may give any iterable, even a generator, which can be read once.
         found = given if type(given) is tuple else tuple(given)
         for window in found:
             if type(window) is not Window:
                 raise TypeError(wrong(timestamp, found, "each is to be a Window(start, end)"))
             start, end = window
+            # Stores have no negative starts, and a window without its record's time might be closed
+            # before that comes.
             if not 0 <= start <= timestamp < end:
                 raise ValueError(
                     wrong(timestamp, found, "each begins at 0 or later, and has the timestamp")
                 )
+            # Stores keep rows for `size_ms` and grace: a longer window would lose them while it is
+            # open.
             if end - start > size_ms:
                 raise ValueError(
                     wrong(timestamp, found, f"none may last longer than size_ms, {size_ms}")
                 )
         if len(found) > 1:
+            # Results come out in this order, as those of hopping windows do.
             found = tuple(sorted(found))
+            # A row's key has the start only: two windows that share it would share the aggregate.
             if any(one.start == next_.start for one, next_ in pairwise(found)):
                 raise ValueError(
                     wrong(timestamp, found, "no two of them may begin at the same time")
@@ -136,6 +143,7 @@ def _batch_form(
             if key is None:
                 dropped += 1
                 continue
+            # For each record, not for the batch: a record is late by the time at its own turn.
             clock.time = max(clock.time, timestamp)
             closed = clock.time - grace
             try:
@@ -161,7 +169,7 @@ def _batch_form(
     return process_batch
 
 
-def _held_form(
+def _cached_form(
     context: NodeContext,
     aggregation: WindowAggregation,
     clock: Clock,

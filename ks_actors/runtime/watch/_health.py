@@ -134,12 +134,14 @@ class HealthCheck:
     def _loop(self) -> Iterator[HealthProblem]:
         if self._watch is None or self._watch.looked_ms is None:
             return
+        # Reckoned from outside: a blocked loop cannot say so itself.
         still = int(self._now_ms - self._watch.looked_ms)
         if still > self._bounds.loop_ms:
             text = f"the event loop has not turned for {still / 1000:.0f} s: a call blocks it"
             yield HealthProblem(reason=HealthReason.EVENT_LOOP, text=text, waited_ms=still)
 
     def _workers(self, stuck_ms: int) -> Iterator[HealthProblem]:
+        # A copy, because the loop's thread may add tasks meanwhile.
         for task in tuple(self._parts.metrics.tasks.values()):
             busy = int(task.thread_guard.seconds() * 1000)
             if busy > stuck_ms:
@@ -187,6 +189,8 @@ class HealthCheck:
         if most is None:
             return
         for place in self._parts.places({} if self._watch is None else self._watch.ends):
+            # An unknown lag counts as none: a partition that was never fetched would keep the app
+            # unready.
             behind = place.buffered + (place.lag or 0)
             if behind > most:
                 text = f"{place.partition} has {behind} records to process, more than {most}"

@@ -388,6 +388,7 @@ class Table(Transactional[Any], Generic[K]):
         keys = batch.keys
         restored = self._restored
         restored.put(keys, batch.values, batch.timestamps)
+        # Without a disk below, there is nothing that a deletion would have to hide.
         if self.engine is None and None in batch.values:
             for key in keys:
                 if restored.get(key, MISSING) is None:
@@ -408,6 +409,7 @@ class Table(Transactional[Any], Generic[K]):
     def begin_write(self) -> None:
         """Take the compacted and restored changes as the ones to write."""
         super().begin_write()
+        # A write that failed has left some: these are older, and go first.
         if self._restored_writing:
             self._restored_writing.take_over(self._restored)
         else:

@@ -68,6 +68,8 @@ class DeadMembers:
             lambda answer: [each[0] for each in answer.groups],
         )
         for member_id, client_id, *_ in found.groups[0][5]:
+            # A client id is one instance's: this is an earlier process of it, whose session may
+            # last for long.
             if client_id == self._client.client_id:
                 await self._remove(member_id)
         self._register()
@@ -116,6 +118,7 @@ class DeadMembers:
         logged = ""
         while True:
             try:
+                # Again, in case that it failed: the disk may have been full.
                 self._register()
                 for dead in self._local_members.dead():
                     await self._remove_local(dead)
@@ -132,8 +135,10 @@ class DeadMembers:
         try:
             if dead.member_id:
                 await self._remove(dead.member_id, _ANSWER_MS)
+            # An open transaction would block readers until its timeout.
             if dead.transactional_id:
                 await self._end(dead.transactional_id)
+            # Last: if a step before has failed, the next look finds it again.
             dead.forget()
         except LogError as error:
             _log.debug(

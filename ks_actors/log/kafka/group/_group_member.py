@@ -373,8 +373,8 @@ class GroupMember:
             # leaves no second member behind.
             self._group = GroupMetadata(group.group_id, -1, response.member_id)
             if self._dead_members is not None:
-                # Written down before the join: if this process dies in it, the next one finds the
-                # id and removes it.
+                # Written down before the join: if this process dies in it, another one on this
+                # machine finds the id and removes it.
                 self._dead_members.know(response.member_id)
 
     # --- leading ----------------------------------------------------------------------------------
