@@ -375,6 +375,10 @@ class ResetRefused(KsActorsError):
     """An application cannot be reset as things are; nothing has changed."""
 
 
+class RedriveRefused(KsActorsError):
+    """A dead letter cannot be written back to its source; nothing was written."""
+
+
 class ResetIncomplete(KsActorsError):
     """A reset has ended after some of its steps: run it again before the application is started."""
 

@@ -25,6 +25,7 @@ import ks_actors.assignment
 import ks_actors.batch
 import ks_actors.cli
 import ks_actors.dsl
+import ks_actors.letters
 import ks_actors.log
 import ks_actors.metrics.exporters
 import ks_actors.processors
@@ -35,6 +36,7 @@ import ks_actors.snapshots
 import ks_actors.state
 import ks_actors.testing
 import ks_actors.topology
+import ks_actors.web
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,6 +51,7 @@ PACKAGES = (
     ks_actors.batch,
     ks_actors.cli,
     ks_actors.dsl,
+    ks_actors.letters,
     ks_actors.log,
     ks_actors.metrics,
     ks_actors.metrics.exporters,
@@ -60,6 +63,7 @@ PACKAGES = (
     ks_actors.state,
     ks_actors.testing,
     ks_actors.topology,
+    ks_actors.web,
 )
 # The folders of both packages, floor by floor: a module imports only from its own folder and from floors below, when it runs.
 FLOORS_OF_ACTORS: tuple[tuple[str, ...], ...] = (
@@ -138,7 +142,7 @@ FLOORS_OF_STREAMS: tuple[tuple[str, ...], ...] = (
         "config",
         "runtime/shared",
     ),
-    ("task",),
+    ("letters", "task"),
     (
         "batch/tables",
         "runtime/input",
@@ -170,10 +174,12 @@ FLOORS_OF_STREAMS: tuple[tuple[str, ...], ...] = (
     (
         "cli",
         "testing",
+        "web",
     ),
 )
 FLOORS = {"actors": FLOORS_OF_ACTORS, "ks_actors": FLOORS_OF_STREAMS}
 SOURCES = sorted(path for package in ("actors", "ks_actors") for path in (ROOT / package).rglob("*.py"))
+SKIP = ("tests/kafka/broker.py", "tests/web/browser.py")
 TESTS = sorted(path for path in (ROOT / "tests").rglob("*.py") if "cases" not in path.parts)
 
 
@@ -229,7 +235,9 @@ def test_the_wheel_holds_both_packages_with_their_types_and_nothing_else(tmp_pat
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
         kernel = f"ks_actors/kernel/_kernel{sysconfig.get_config_var('EXT_SUFFIX')}"
         (entry_points,) = (archive.read(name).decode() for name in archive.namelist() if name.endswith("entry_points.txt"))
-    assert names == {relative(path) for path in SOURCES} | {"actors/py.typed", "ks_actors/py.typed", "ks_actors/kernel/_kernel.pyi", kernel}
+    page = {relative(path) for path in (ROOT / "ks_actors" / "web" / "static").iterdir()}
+    others = {"actors/py.typed", "ks_actors/py.typed", "ks_actors/kernel/_kernel.pyi", kernel}
+    assert names == {relative(path) for path in SOURCES} | others | page
     assert "actors = actors.testing.plugin" in entry_points
 
 
@@ -386,8 +394,8 @@ def test_tests_state_their_rule_and_do_not_sleep(path: Path) -> None:
             assert any(isinstance(inner, ast.Assert | ast.With | ast.AsyncWith | ast.Call) for inner in ast.walk(node)), node.name
         if isinstance(node, ast.Call):
             called = ast.unparse(node.func)
-            # Without Java there is no Kafka: then its tests are left out, which the summary says in red, and which fails in CI.
-            forbidden = {"time.sleep", "pytest.xfail"} | (set() if relative(path) == "tests/kafka/broker.py" else {"pytest.skip"})
+            # Without Java there is no Kafka, and without a browser no page: then their tests are left out, which fails in CI.
+            forbidden = {"time.sleep", "pytest.xfail"} | (set() if relative(path) in SKIP else {"pytest.skip"})
             assert called not in forbidden, f"{relative(path)}:{node.lineno}"
             if called == "asyncio.sleep" and not (virtual or program):
                 assert ast.unparse(node.args[0]) == "0", f"{relative(path)}:{node.lineno} sleeps"

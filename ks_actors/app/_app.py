@@ -46,6 +46,7 @@ from ks_actors.runtime.watch import (
     longest_outage_ms,
     task_metadata,
     wait_of_instance,
+    with_progress,
 )
 from ks_actors.system import raise_open_files
 from ks_actors.task import Environment
@@ -159,7 +160,9 @@ class App(AppOrders):
         )
 
     def __repr__(self) -> str:
-        return summary(self.config, self.state, self.tasks(), len(self._workers))
+        parts = None if self.state in ENDS else self._partition_states
+        tasks = () if parts is None else task_metadata(parts)
+        return summary(self.config, self.state, tasks, len(self._workers))
 
     # --- life -------------------------------------------------------------------------------------
 
@@ -418,6 +421,11 @@ class App(AppOrders):
         return InstanceState.NOT_RUNNING if over and state is InstanceState.CREATED else state
 
     @property
+    def topology(self) -> Topology:
+        """The topology that the app runs."""
+        return self._topology
+
+    @property
     def log(self) -> Log:
         """The log of the app. Raises NotRunning before the start."""
         if self._bare_log is None:
@@ -490,11 +498,14 @@ class App(AppOrders):
     def tasks(self) -> tuple[TaskMetadata, ...]:
         """Return the metadata of each task on this instance, standbys included, by task.
 
-        Empty before the start and after the end. Call it on the event loop.
+        With their positions, restores, calls in flight and waits. Empty before the start and after
+        the end. Call it on the event loop.
         """
-        if self._partition_states is None or self.state in ENDS:
+        parts, instance = self._partition_states, self._instance
+        if parts is None or instance is None or self.state in ENDS:
             return ()
-        return task_metadata(self._partition_states)
+        ends = {} if instance.watch is None else instance.watch.ends
+        return with_progress(task_metadata(parts), parts, ends, self.waiting())
 
     # --- its stores -------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from ks_actors.config._client_ids import ClientIds
 from ks_actors.config._config import StreamsConfig
+from ks_actors.config._exception_handlers import LETTER_PREFIX as LETTER_PREFIX
 from ks_actors.config._exception_handlers import (
     DeadLetter,
     DeserializationExceptionHandler,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import traceback
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import msgspec
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _log = component_log(__name__)
 
-_PREFIX = "__streams.errors."
+LETTER_PREFIX: Final = "__streams.errors."
 
 
 class HandlerResponse(Enum):
@@ -127,7 +127,7 @@ def dead_letter(topic: str, context: ErrorContext, error: BaseException) -> Dead
     }
     # Invalid UTF-8 in a message (half a surrogate pair from bad input) must not break the report.
     headers = tuple(
-        (_PREFIX + name, None if text is None else text.encode(errors="backslashreplace"))
+        (LETTER_PREFIX + name, None if text is None else text.encode(errors="backslashreplace"))
         for name, text in named.items()
     )
     return DeadLetter(

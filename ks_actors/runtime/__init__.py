@@ -12,10 +12,13 @@ from ks_actors.runtime.shared import (
 )
 from ks_actors.runtime.stores import TaskMetrics
 from ks_actors.runtime.watch import (
+    CallProgress,
     Health,
     HealthBounds,
     HealthProblem,
     HealthReason,
+    PartitionProgress,
+    RestoreProgress,
     TaskMetadata,
     Wait,
     WaitReason,
@@ -24,12 +27,15 @@ from ks_actors.task import TaskState
 from ks_actors.task.calls import blocking
 
 __all__ = [
+    "CallProgress",
     "Health",
     "HealthBounds",
     "HealthProblem",
     "HealthReason",
     "InstanceState",
+    "PartitionProgress",
     "RestoreListener",
+    "RestoreProgress",
     "StandbyUpdateListener",
     "SuspendReason",
     "TaskMetadata",

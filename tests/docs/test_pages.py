@@ -17,11 +17,13 @@ from sybil.parsers.markdown import PythonCodeBlockParser
 import actors
 import actors.testing
 import ks_actors.batch
+import ks_actors.letters
 import ks_actors.log
 import ks_actors.metrics.exporters
 import ks_actors.query
 import ks_actors.serdes
 import ks_actors.testing
+import ks_actors.web
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -37,10 +39,12 @@ REFERENCES: dict[str, tuple[ModuleType, ...]] = {
         ks_actors.query,
         ks_actors.serdes,
         ks_actors.testing,
+        ks_actors.letters,
         ks_actors.log,
         ks_actors.batch,
         ks_actors.metrics,
         ks_actors.metrics.exporters,
+        ks_actors.web,
     ),
 }
 LINK = re.compile(r"\]\((?!https?:|#)(?P<path>[^)#\s]+)")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ks_actors import App, Health, HealthBounds, HealthReason, InstanceState, NotRunning, StreamsBuilder, StreamsConfig, TaskId
+from ks_actors import App, Health, HealthBounds, HealthReason, InstanceState, NotRunning, StreamsBuilder, StreamsConfig, TaskId, WaitReason
 from ks_actors.log import TopicPartition
 from ks_actors.log._types import Outage
 from ks_actors.testing import TestRecord, _harness, run_app
@@ -279,5 +279,58 @@ def test_the_repr_of_an_app_says_what_it_does() -> None:
         app = harness.app
         await harness.close()
         assert repr(app) == f"<App app ({client}): NOT_RUNNING, 0 active tasks, 0 standbys, 0 workers>"
+
+    run_app(test, counting(), topics=IN_AND_OUT)
+
+
+def test_tasks_tell_how_far_they_are() -> None:
+    """Each has its positions and ends, its calls in flight and its waits; one that restores, its changelogs' positions and ends."""
+    gate = asyncio.Event()
+
+    async def call(value: str) -> str:
+        await gate.wait()
+        return value
+
+    builder = StreamsBuilder()
+    builder.stream("in", STRINGS).map_values(call, name="asks", max_in_flight=3).to("out", STRINGS_OUT)
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce_all("in", [TestRecord("a", f"{number}", 0) for number in range(5)], partition=1)
+        await harness.kit.clock.advance(2)
+        idle, busy = harness.app.tasks()
+        assert (idle.task, idle.progress[0].position, idle.progress[0].lag) == (TaskId(0, 0), 0, None)  # nothing was ever fetched
+        assert [wait.reason for wait in idle.waits] == [WaitReason.RECORDS]
+        (progress,) = busy.progress
+        assert (progress.partition, progress.end) == (TopicPartition("in", 1), 5)
+        assert [(one.node, one.in_flight, one.room) for one in busy.calls] == [("asks", 3, 0)]
+        assert [wait.reason for wait in busy.waits] == [WaitReason.ASYNC_CALL]
+        gate.set()
+        await harness.caught_up()
+        assert harness.app.tasks()[1].progress[0].lag == 0
+
+    run_app(test, builder.build(), topics=IN_AND_OUT)
+
+
+def test_restores_tell_their_positions_and_ends() -> None:
+    """While changelogs are read, the task has them with position and end; afterwards it has none."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce_all("in", [TestRecord(f"k{number % 30}", "v", 0) for number in range(300)], partition=1)
+        await harness.caught_up()
+        await harness.close()
+        harness.wipe_state()
+        seen: set[tuple[str, int, int | None]] = set()
+
+        async def look(restarted: asyncio.Task[None]) -> None:
+            while not restarted.done():
+                seen.update((str(one.changelog), one.position, one.end) for task in harness.app.tasks() for one in task.restores)
+                await asyncio.sleep(0)
+
+        restarted = asyncio.ensure_future(harness.restart())
+        await asyncio.sleep(0)
+        await look(restarted)
+        assert {(name, position) for name, position, _ in seen} == {("app-counts-changelog-1", 0)}
+        assert all(end is not None and end >= 30 for _, _, end in seen)
+        assert [task.restores for task in harness.app.tasks()] == [(), ()]
 
     run_app(test, counting(), topics=IN_AND_OUT)

@@ -11,19 +11,29 @@ from ks_actors.runtime.watch._health import (
 )
 from ks_actors.runtime.watch._partition_state import PartitionState as PartitionState
 from ks_actors.runtime.watch._partition_state import PartitionStates
-from ks_actors.runtime.watch._tasks import TaskMetadata, task_metadata
+from ks_actors.runtime.watch._tasks import (
+    CallProgress,
+    PartitionProgress,
+    RestoreProgress,
+    TaskMetadata,
+    task_metadata,
+    with_progress,
+)
 from ks_actors.runtime.watch._unreachable import longest_outage_ms, outages_text, wait_of_instance
 from ks_actors.runtime.watch._waits import Wait, WaitReason
 from ks_actors.runtime.watch._watchdog import WATCH_MAILBOX, Watch
 
 __all__ = [
     "WATCH_MAILBOX",
+    "CallProgress",
     "Health",
     "HealthBounds",
     "HealthCheck",
     "HealthProblem",
     "HealthReason",
+    "PartitionProgress",
     "PartitionStates",
+    "RestoreProgress",
     "TaskMetadata",
     "Wait",
     "WaitReason",
@@ -34,4 +44,5 @@ __all__ = [
     "outages_text",
     "task_metadata",
     "wait_of_instance",
+    "with_progress",
 ]

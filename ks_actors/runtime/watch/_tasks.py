@@ -1,4 +1,4 @@
-"""The tasks of an instance, with their states."""
+"""The tasks of an instance, with their states and their progress."""
 
 from __future__ import annotations
 
@@ -9,8 +9,63 @@ import msgspec
 from ks_actors.task import TaskState
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
     from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.watch._partition_state import PartitionStates
+    from ks_actors.runtime.watch._waits import Wait
+    from ks_actors.task import Task
+
+
+class PartitionProgress(msgspec.Struct, frozen=True):
+    """How far a task has come in one of its partitions."""
+
+    partition: TopicPartition
+    """The partition of a source topic."""
+    position: int | None
+    """The offset of the next record to process; None while it is unknown."""
+    buffered: int
+    """The number of records in memory that wait to be processed."""
+    end: int | None
+    """The end offset of the log, as last fetched or looked up; None while it is unknown."""
+
+    @property
+    def lag(self) -> int | None:
+        """The offsets from the position to the end; None while either is unknown."""
+        known = self.position is not None and self.end is not None
+        return max(0, (self.end or 0) - (self.position or 0)) if known else None
+
+
+class RestoreProgress(msgspec.Struct, frozen=True):
+    """How far a changelog has been read into its store.
+
+    `end` is where an active task's restore ends; None for a standby, which follows without end.
+    """
+
+    changelog: TopicPartition
+    start: int
+    """The offset where the reading began; 0 when the store was empty."""
+    position: int
+    """The offset of the next record to read."""
+    end: int | None
+
+    @property
+    def share(self) -> float | None:
+        """The part of the way that is done, from 0 to 1; None without an end."""
+        if self.end is None:
+            return None
+        way = self.end - self.start
+        return 1.0 if way <= 0 else min(1.0, max(0.0, (self.position - self.start) / way))
+
+
+class CallProgress(msgspec.Struct, frozen=True):
+    """The calls of one asynchronous node of a task."""
+
+    node: str
+    in_flight: int
+    """The number of records in flight."""
+    room: int
+    """How many more may be in flight; 0 holds the task up."""
 
 
 class TaskMetadata(msgspec.Struct, frozen=True):
@@ -24,16 +79,30 @@ class TaskMetadata(msgspec.Struct, frozen=True):
     state: TaskState
     standby: bool
     partitions: tuple[TopicPartition, ...]
+    progress: tuple[PartitionProgress, ...] = ()
+    """Positions, buffered records and end offsets, one for each partition of an active task."""
+    restores: tuple[RestoreProgress, ...] = ()
+    """The changelogs that are being read."""
+    calls: tuple[CallProgress, ...] = ()
+    """The asynchronous nodes, with their calls in flight."""
+    waits: tuple[Wait, ...] = ()
+    """The reasons why records of the task are not processed at this moment."""
 
 
 def task_metadata(parts: PartitionStates) -> tuple[TaskMetadata, ...]:
     """Return the metadata of all tasks that are assigned here or not closed yet, in order."""
     found = {
-        task.id: TaskMetadata(task.id, task.life.state, False, tuple(sorted(task.group.queues)))
-        for task in parts.metrics.tasks.values()
+        task.id: TaskMetadata(
+            task.id,
+            task.life.state,
+            False,
+            tuple(sorted(task.group.queues)),
+            calls=tuple(_calls(task)),
+        )
+        for task in tuple(parts.metrics.tasks.values())
     }
     for task_id, entry in (
-        () if parts.state_manager is None else parts.state_manager._entries.items()
+        () if parts.state_manager is None else tuple(parts.state_manager._entries.items())
     ):
         # A task with open stores may have been closed, or not begun, by the task manager.
         if task_id not in found:
@@ -45,3 +114,66 @@ def task_metadata(parts: PartitionStates) -> tuple[TaskMetadata, ...]:
             reads = tuple(sorted(poller._tasks.get(task_id, ())))
             found[task_id] = TaskMetadata(task_id, TaskState.CREATED, False, reads)
     return tuple(found[task_id] for task_id in sorted(found))
+
+
+def with_progress(
+    tasks: Iterable[TaskMetadata],
+    parts: PartitionStates,
+    ends: Mapping[TopicPartition, int],
+    waits: Iterable[Wait],
+) -> tuple[TaskMetadata, ...]:
+    """Return the tasks with their positions, restores and waits."""
+    positions: dict[TaskId, list[PartitionProgress]] = {}
+    for place in parts.places(ends):
+        queue = None if place.task is None else place.task.group.queues.get(place.partition)
+        seen = None if queue is None else queue.end_offset
+        end = max(
+            (one for one in (seen, ends.get(place.partition)) if one is not None), default=None
+        )
+        positions.setdefault(place.task_id, []).append(
+            PartitionProgress(place.partition, place.position, place.buffered, end)
+        )
+    restores: dict[TaskId, list[RestoreProgress]] = {}
+    for task_id, restore in _restores(parts):
+        restores.setdefault(task_id, []).append(restore)
+    waiting: dict[TaskId | None, list[Wait]] = {}
+    for wait in waits:
+        waiting.setdefault(wait.task, []).append(wait)
+    return tuple(
+        msgspec.structs.replace(
+            one,
+            progress=tuple(sorted(positions.get(one.task, ()), key=_partition)),
+            restores=tuple(sorted(restores.get(one.task, ()), key=_changelog)),
+            waits=tuple(waiting.get(one.task, ())),
+        )
+        for one in tasks
+    )
+
+
+def _calls(task: Task) -> Iterator[CallProgress]:
+    for node in () if task._plan is None else task._plan.asynchronous:
+        yield CallProgress(node.node, node.in_flight, node.room)
+
+
+def _restores(parts: PartitionStates) -> Iterator[tuple[TaskId, RestoreProgress]]:
+    restorer, state_manager = parts.restorer, parts.state_manager
+    if restorer is None or state_manager is None:
+        return
+    for changelog, task_id in tuple(restorer._task_of.items()):
+        position = restorer._positions.get(changelog)
+        entry = state_manager._entries.get(task_id)
+        if position is None or entry is None:
+            continue
+        end = None if entry.order is None else restorer._ends.get(changelog)
+        if entry.order is None or end is not None:
+            order = restorer._orders.get(task_id)
+            start = None if order is None else order.changelogs.get(changelog)
+            yield task_id, RestoreProgress(changelog, start or 0, position, end)
+
+
+def _partition(progress: PartitionProgress) -> TopicPartition:
+    return progress.partition
+
+
+def _changelog(progress: RestoreProgress) -> TopicPartition:
+    return progress.changelog

@@ -1,0 +1,87 @@
+"""The way back of a dead letter to its source."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ks_actors._errors import RedriveRefused
+from ks_actors.letters._letter import MARKER, ORIGIN
+from ks_actors.letters._read import read_letter
+from ks_actors.log import GroupMetadata, Outgoing
+from ks_actors.records import Batch
+
+if TYPE_CHECKING:
+    from ks_actors.letters._letter import Letter
+    from ks_actors.log import Log
+    from ks_actors.records import TopicPartition
+
+_TRANSACTION_MS = 10_000
+_NO_MEMBER = GroupMetadata("", -1, "")
+
+
+async def redrive(
+    log: Log, place: TopicPartition, offset: int, *, application_id: str, timeout_ms: int = 10_000
+) -> Letter:
+    """Write the record of a dead letter back to its source partition, once; return the letter.
+
+    The record has its own key, value, timestamp and headers, and one more header that names the
+    letter. A marker in the dead letter topic, written in the same transaction, keeps it from being
+    written twice: also by two callers at once, as the second one fences the first.
+
+    Raises RedriveRefused when there is no such letter, when its source is unknown or when it was
+    written back before. Raises Fenced, LogTimeout and other errors of the log: then nothing is
+    visible, or all of it after a LogTimeout of the commit.
+    """
+    producer = await log.transactional_producer(
+        f"{application_id}-redrive",
+        client_id=f"{application_id}-redrive",
+        timeout_ms=_TRANSACTION_MS,
+    )
+    try:
+        # Only after the producer has fenced others: their markers are all visible now.
+        letter = await read_letter(log, place, offset, timeout_ms=timeout_ms)
+        source = _source_of(letter, place, offset)
+        assert letter is not None
+        origin = (ORIGIN, f"{place.topic}-{place.partition}@{offset}".encode())
+        await producer.send(
+            [
+                Outgoing(
+                    source,
+                    Batch(
+                        [letter.key],
+                        [letter.value],
+                        [letter.timestamp],
+                        [(*(pair for pair in letter.headers if pair[0] != ORIGIN), origin)],
+                    ),
+                ),
+                Outgoing(
+                    place,
+                    Batch(
+                        [letter.key],
+                        [None],
+                        [letter.timestamp],
+                        [((MARKER, str(offset).encode()),)],
+                    ),
+                ),
+            ]
+        )
+        await producer.commit({}, _NO_MEMBER)
+    finally:
+        await producer.close()
+    return letter
+
+
+def _source_of(letter: Letter | None, place: TopicPartition, offset: int) -> TopicPartition:
+    if letter is None:
+        raise RedriveRefused(f"there is no dead letter at offset {offset} of {place}")
+    if letter.redriven:
+        raise RedriveRefused(
+            f"the dead letter at offset {offset} of {place} was written back to {letter.source} "
+            "before"
+        )
+    if letter.source is None:
+        raise RedriveRefused(
+            f"the dead letter at offset {offset} of {place} does not name its source partition: "
+            "it came from a punctuation, from several records, or from another program"
+        )
+    return letter.source

@@ -1,0 +1,99 @@
+"""Answers as JSON, and errors as answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from starlette.responses import Response
+
+from ks_actors._errors import (
+    Fenced,
+    KsActorsError,
+    LogError,
+    NotRunning,
+    QueryFailed,
+    RedriveRefused,
+    TaskTimeout,
+    UnknownStore,
+    UnknownTopicOrPartition,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from starlette.requests import Request
+
+_STATUS: Final[tuple[tuple[type[KsActorsError], int], ...]] = (
+    (UnknownStore, 404),
+    (UnknownTopicOrPartition, 404),
+    (RedriveRefused, 409),
+    (Fenced, 409),
+    (QueryFailed, 503),
+    (NotRunning, 503),
+    (TaskTimeout, 504),
+    (LogError, 502),
+)
+
+
+class Refusal(Exception):
+    """A request that cannot be answered: the status, and the reason for the caller."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status: int = status
+
+
+def plain(value: Any) -> Any:
+    """Return a value in JSON's types; objects that JSON does not know become their repr."""
+    try:
+        return msgspec.to_builtins(value, str_keys=True, enc_hook=repr)
+    except (TypeError, ValueError, RecursionError):
+        return repr(value)
+
+
+def as_json(value: Any) -> bytes:
+    """Return a value as JSON."""
+    return msgspec.json.encode(value, enc_hook=str)
+
+
+def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Return a JSON response, which no cache keeps."""
+    return Response(
+        as_json(value),
+        status,
+        {"cache-control": "no-store", **(headers or {})},
+        "application/json",
+    )
+
+
+def refused(text: str, status: int) -> Response:
+    """Return an error as JSON."""
+    return answer({"error": text}, status)
+
+
+def told(
+    handler: Callable[[Request], Awaitable[Response]],
+) -> Callable[[Request], Awaitable[Response]]:
+    """Return the handler with its errors as answers; errors of no known kind stay errors."""
+
+    async def handle(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except Refusal as refusal:
+            return refused(str(refusal), refusal.status)
+        except KsActorsError as error:
+            status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
+            return refused(str(error), status)
+
+    return handle
+
+
+def number(request: Request, name: str, default: int, *, most: int) -> int:
+    """Return a whole number of the query string, from 1 to `most`. Raises Refusal."""
+    text = request.query_params.get(name, "")
+    if not text:
+        return default
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= most:
+        raise Refusal(400, f"{name} is {text!r}: give a whole number from 1 to {most}")
+    return int(text)

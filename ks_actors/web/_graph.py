@@ -1,0 +1,110 @@
+"""The topology as a graph for the page: topics, nodes and stores, with the names of the log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ks_actors.records import TaskId
+from ks_actors.topology import SinkNode, SourceNode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ks_actors.app import App
+    from ks_actors.records import TopicPartition
+    from ks_actors.topology import Node as TopologyNode
+    from ks_actors.topology import Topology
+
+_ANY = "a topic chosen by a function"
+
+
+class Node(msgspec.Struct, frozen=True):
+    """A box of the graph; `kind` is topic, source, processor, sink or store."""
+
+    id: str
+    kind: str
+    name: str
+    subtopology: int | None
+
+
+class Graph(msgspec.Struct, frozen=True):
+    """The boxes, and the arrows as pairs of ids."""
+
+    nodes: tuple[Node, ...]
+    edges: tuple[tuple[str, str], ...]
+
+
+class Layout:
+    """Names of the topology as the log has them."""
+
+    def __init__(self, app: App) -> None:
+        self._topology: Topology = app.topology
+        self._application_id: str = app.config.application_id
+        self._internal = frozenset(self._topology.internal_topics)
+        self._parts = self._topology.subtopologies()
+        self._readers: dict[str, str | None] = {}
+
+    def topic(self, name: str) -> str:
+        """Return a topic's name in the log."""
+        return f"{self._application_id}-{name}" if name in self._internal else name
+
+    def graph(self) -> Graph:
+        """Return the graph of all nodes."""
+        nodes: dict[str, Node] = {}
+        edges: list[tuple[str, str]] = []
+        part_of = {name: part.id for part in self._parts for name in part.nodes}
+        for name, node in self._topology.nodes.items():
+            part = part_of.get(name)
+            kind, here = _kind(node), f"node:{name}"
+            nodes[here] = Node(here, kind, name, part)
+            for topic in self._reads(node):
+                nodes.setdefault(f"topic:{topic}", Node(f"topic:{topic}", "topic", topic, None))
+                edges.append((f"topic:{topic}", here))
+            for topic in self._writes(node):
+                nodes.setdefault(f"topic:{topic}", Node(f"topic:{topic}", "topic", topic, None))
+                edges.append((here, f"topic:{topic}"))
+            for store in getattr(node, "stores", ()):
+                nodes.setdefault(f"store:{store}", Node(f"store:{store}", "store", store, part))
+                edges.append((here, f"store:{store}"))
+            edges += [(here, f"node:{child}") for child in getattr(node, "children", ())]
+        return Graph(tuple(nodes.values()), tuple(edges))
+
+    def _reads(self, node: TopologyNode) -> Iterator[str]:
+        if isinstance(node, SourceNode):
+            if node.pattern is not None:
+                yield node.pattern.pattern
+            yield from map(self.topic, node.topics)
+
+    def _writes(self, node: TopologyNode) -> Iterator[str]:
+        if isinstance(node, SinkNode):
+            yield self.topic(node.topic) if isinstance(node.topic, str) else _ANY
+
+    def source_node(self, topic: str) -> str | None:
+        """Return the node that reads a topic of the log, None when none does."""
+        if topic not in self._readers:
+            self._readers[topic] = next(
+                (name for name, node in self._topology.nodes.items() if self._matches(node, topic)),
+                None,
+            )
+        return self._readers[topic]
+
+    def task_of(self, partition: TopicPartition) -> TaskId | None:
+        """Return the task that reads a partition, None when no node reads its topic."""
+        name = self.source_node(partition.topic)
+        part = next((part.id for part in self._parts if name in part.nodes), None)
+        return None if part is None else TaskId(part, partition.partition)
+
+    def _matches(self, node: TopologyNode, topic: str) -> bool:
+        if not isinstance(node, SourceNode):
+            return False
+        if node.pattern is not None:
+            return node.pattern.fullmatch(topic) is not None
+        return topic in map(self.topic, node.topics)
+
+
+def _kind(node: TopologyNode) -> str:
+    if isinstance(node, SourceNode):
+        return "source"
+    return "sink" if isinstance(node, SinkNode) else "processor"

@@ -1,0 +1,128 @@
+"""Dead letters over HTTP: to be listed, and redriven."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from ks_actors.letters import read_letters, redrive
+from ks_actors.records import TopicPartition
+from ks_actors.web._answers import Refusal, answer, number
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from ks_actors.app import App
+    from ks_actors.letters import Letter
+
+_MOST: Final = 1_000
+_SHOWN: Final = 2_000
+_MOST_BYTES: Final = 10_000
+
+
+class LetterView(msgspec.Struct, frozen=True):
+    """A dead letter: keys and values as text where they are UTF-8, else in base64."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: str | None
+    value: str | None
+    headers: tuple[tuple[str, str | None], ...]
+    exception: str | None
+    message: str | None
+    stacktrace: str | None
+    source: str | None
+    source_offset: int
+    redriven: bool
+
+
+class Order(msgspec.Struct, frozen=True):
+    """The letter to redrive."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+def letter_view(letter: Letter) -> LetterView:
+    """Return a letter for the page."""
+    return LetterView(
+        letter.topic,
+        letter.partition,
+        letter.offset,
+        letter.timestamp,
+        _shown(letter.key),
+        _shown(letter.value),
+        tuple((name, _shown(value)) for name, value in letter.headers),
+        letter.exception,
+        letter.message,
+        letter.stacktrace,
+        None if letter.source is None else str(letter.source),
+        letter.source_offset,
+        letter.redriven,
+    )
+
+
+def list_letters(app: App, topics: Collection[str]) -> Callable[[Request], Awaitable[Response]]:
+    """Return the handler that lists the newest letters of all topics."""
+
+    async def handle(request: Request) -> Response:
+        limit = number(request, "limit", 100, most=_MOST)
+        found: list[Letter] = []
+        for topic in topics:
+            client_id = f"{app.config.client_id}-page"
+            found += await read_letters(app.log, topic, limit=limit, client_id=client_id)
+        found.sort(key=lambda letter: -letter.timestamp)
+        return answer(
+            {"topics": sorted(topics), "letters": [letter_view(one) for one in found[:limit]]}
+        )
+
+    return handle
+
+
+def redrive_letter(app: App, topics: Collection[str]) -> Callable[[Request], Awaitable[Response]]:
+    """Return the handler that writes a letter back to its source."""
+
+    async def handle(request: Request) -> Response:
+        order = await body(request, Order)
+        if order.topic not in topics:
+            raise Refusal(404, f"topic {order.topic} is no dead letter topic of this app")
+        letter = await redrive(
+            app.log,
+            TopicPartition(order.topic, order.partition),
+            order.offset,
+            application_id=app.config.application_id,
+        )
+        return answer({"redriven": letter_view(letter)})
+
+    return handle
+
+
+async def body(request: Request, kind: Any) -> Any:
+    """Return the body of a request, read as JSON of a type. Raises Refusal."""
+    content = b""
+    async for part in request.stream():
+        content += part
+        if len(content) > _MOST_BYTES:
+            raise Refusal(413, f"the body has more than {_MOST_BYTES} bytes")
+    try:
+        return msgspec.json.decode(content, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise Refusal(400, f"the body is not as expected: {error}") from None
+
+
+def _shown(content: bytes | None) -> str | None:
+    if content is None:
+        return None
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        text = f"base64:{base64.b64encode(content).decode()}"
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text)} characters)"

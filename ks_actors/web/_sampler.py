@@ -1,0 +1,200 @@
+"""The look at an app each second, shared by all readers of the page."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import ks_actors
+from ks_actors.web._answers import as_json
+from ks_actors.web._group import GroupView, look_at_group
+from ks_actors.web._view import (
+    EventView,
+    TopicView,
+    View,
+    health_view,
+    node_views,
+    stuck_nodes,
+    task_view,
+    totals,
+    worker_views,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+
+    from ks_actors.app import App
+    from ks_actors.runtime import HealthBounds
+    from ks_actors.web._graph import Layout
+    from ks_actors.web._view import TaskView
+
+_EACH_S = 1.0
+_GROUP_EACH_S = 2.0
+_EVENTS = 50
+_log = logging.getLogger("ks_actors.web")
+
+
+class Sampler:
+    """Look at an app once a second while somebody reads, and hand the view to all readers.
+
+    Rates are those between two looks. The group is asked for its members each two seconds, beside
+    the looks: a log that does not answer delays none of them.
+    """
+
+    def __init__(self, app: App, layout: Layout, bounds: HealthBounds) -> None:
+        self._app = app
+        self._layout = layout
+        self._bounds = bounds
+        self._readers: set[asyncio.Queue[bytes]] = set()
+        self._tasks: tuple[asyncio.Task[None], ...] = ()
+        self._group = GroupView()
+        self._last_at: float | None = None
+        self._last_totals: tuple[int, int] = (0, 0)
+        self._last_positions: dict[str, int] = {}
+        self._events: deque[EventView] = deque(maxlen=_EVENTS)
+        self._members: frozenset[str] | None = None
+        self._state: str | None = None
+
+    @property
+    def readers(self) -> int:
+        """The number of readers."""
+        return len(self._readers)
+
+    @asynccontextmanager
+    async def reader(self) -> AsyncIterator[asyncio.Queue[bytes]]:
+        """Return a queue with the newest view, as JSON; a slow reader misses views."""
+        queue: asyncio.Queue[bytes] = asyncio.Queue(maxsize=1)
+        self._readers.add(queue)
+        if len(self._readers) == 1:
+            self._last_at = None
+            self._tasks = (
+                asyncio.create_task(self._look_each_second()),
+                asyncio.create_task(self._ask_the_group()),
+            )
+        try:
+            yield queue
+        finally:
+            self._readers.discard(queue)
+            if not self._readers:
+                await self._stop()
+
+    async def _stop(self) -> None:
+        tasks, self._tasks = self._tasks, ()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _look_each_second(self) -> None:
+        while True:
+            try:
+                view = as_json(self.look())
+            except Exception:  # noqa: BLE001 - the page goes on, and the log has the error
+                _log.exception("the look at the app failed; it is repeated")
+            else:
+                for queue in self._readers:
+                    if queue.full():
+                        queue.get_nowait()
+                    queue.put_nowait(view)
+            await asyncio.sleep(_EACH_S)
+
+    async def _ask_the_group(self) -> None:
+        while True:
+            found = await look_at_group(self._app, self._layout)
+            if found.error is None:
+                self._group = found
+                self._note_members()
+            else:
+                # Keep those last known, with the reason why they are old.
+                self._group = GroupView(self._group.members, self._group.partitions, found.error)
+            await asyncio.sleep(_GROUP_EACH_S)
+
+    def look(self) -> View:
+        """Return the view of this moment; rates are those since the last look."""
+        app = self._app
+        now = asyncio.get_running_loop().time()
+        seconds = None if self._last_at is None else now - self._last_at
+        health = health_view(app.health(self._bounds))
+        self._note_state(health.state)
+        bound = app.config.stall_warning_ms
+        tasks = tuple(task_view(task, bound) for task in app.tasks())
+        processed, produced = totals(app)
+        before, self._last_totals = self._last_totals, (processed, produced)
+        topics = tuple(self._topics(tasks, seconds))
+        self._last_at = now
+        lags = [topic.lag for topic in topics if topic.lag is not None]
+        return View(
+            at_ms=_now_ms(),
+            application_id=app.config.application_id,
+            client_id=app.config.client_id,
+            version=ks_actors.__version__,
+            health=health,
+            paused=any(problem.reason == "paused" for problem in health.problems),
+            processed=processed,
+            processed_rate=_rate(processed - before[0], seconds),
+            produced=produced,
+            produced_rate=_rate(produced - before[1], seconds),
+            lag=sum(lags) if lags else None,
+            workers=worker_views(app),
+            tasks=tasks,
+            topics=topics,
+            nodes=node_views(tasks, stuck_nodes(tasks)),
+            group=self._group,
+            events=tuple(self._events),
+        )
+
+    def _topics(self, tasks: Iterable[TaskView], seconds: float | None) -> Iterable[TopicView]:
+        """Add up the partitions of each topic."""
+        positions: dict[str, int] = {}
+        found: dict[str, list[tuple[int, int | None, float, bool]]] = {}
+        for task in tasks:
+            pressed = {wait.partition for wait in task.waits if wait.pressure}
+            for one in task.partitions:
+                moved = 0.0
+                if one.position is not None:
+                    positions[one.partition] = one.position
+                    last = self._last_positions.get(one.partition, one.position)
+                    moved = max(0, one.position - last)
+                found.setdefault(one.topic, []).append(
+                    (one.buffered, one.lag, moved, one.partition in pressed)
+                )
+        self._last_positions = positions
+        for topic, rows in found.items():
+            lags = [lag for _, lag, _, _ in rows if lag is not None]
+            yield TopicView(
+                topic,
+                _rate(sum(moved for _, _, moved, _ in rows), seconds),
+                sum(lags) if lags else None,
+                sum(buffered for buffered, _, _, _ in rows),
+                any(pressed for _, _, _, pressed in rows),
+            )
+
+    # --- events -----------------------------------------------------------------------------------
+
+    def _note_members(self) -> None:
+        names = frozenset(member.client_id for member in self._group.members)
+        if self._members is not None:
+            for name in sorted(names - self._members):
+                self._note(f"{name} has joined the group")
+            for name in sorted(self._members - names):
+                self._note(f"{name} has left the group")
+        self._members = names
+
+    def _note_state(self, state: str) -> None:
+        if self._state not in {None, state}:
+            self._note(f"the app is {state}, was {self._state}")
+        self._state = state
+
+    def _note(self, text: str) -> None:
+        self._events.append(EventView(_now_ms(), text))
+
+
+def _rate(count: float, seconds: float | None) -> float | None:
+    return None if not seconds else max(0.0, count / seconds)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

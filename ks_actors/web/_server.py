@@ -1,0 +1,108 @@
+"""The server of an app's page, on the app's own event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, final
+
+import uvicorn
+
+from ks_actors.web._create_app import create_app
+from ks_actors.web._security import LOOPBACK
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
+
+    from ks_actors.app import App
+    from ks_actors.runtime import HealthBounds
+
+_CLOSE_S = 2
+
+
+@final
+class PageServer:
+    """A page that is being served, with its address; `link` has the token behind a `#`."""
+
+    def __init__(self, url: str, token: str | None, close: Callable[[], Awaitable[None]]) -> None:
+        self._close = close
+        self.url: str = url
+        """The address of the page."""
+        self.token: str | None = token
+        """The token for orders that change something, None when there is none."""
+
+    @property
+    def link(self) -> str:
+        """The address to open in a browser, which then has the token; it is a secret."""
+        return self.url if self.token is None else f"{self.url}#token={self.token}"
+
+    async def close(self) -> None:
+        """Serve no longer; the end of the block does the same."""
+        await self._close()
+
+    def __repr__(self) -> str:
+        return f"<PageServer at {self.url}>"
+
+
+@asynccontextmanager
+async def serve_page(
+    app: App,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    token: str | None = None,
+    bounds: HealthBounds | None = None,
+    dead_letter_topics: Collection[str] | None = None,
+) -> AsyncIterator[PageServer]:
+    """Serve the HTTP API and page of an app while the block runs, on this event loop.
+
+    `async with serve_page(app, port=8080) as page: print(page.link)`. Port 0 is any free one. On
+    loopback, the default, only requests for a loopback name are answered. Nothing is encrypted:
+    put a proxy before other hosts. The other options are those of `create_app`. It installs no
+    signal handler. Raises OSError when the address is taken.
+    """
+    with socket.create_server((host, port), family=_family(host)) as listening:
+        given = listening.getsockname()[1]
+        local = host in {"127.0.0.1", "localhost", "::1"}
+        made = create_app(
+            app,
+            token=token,
+            bounds=bounds,
+            dead_letter_topics=dead_letter_topics,
+            allowed_hosts=LOOPBACK if local else None,
+        )
+        server = _Server(
+            uvicorn.Config(
+                made,
+                log_config=None,
+                access_log=False,
+                lifespan="off",
+                ws="none",
+                timeout_graceful_shutdown=_CLOSE_S,
+            )
+        )
+        serving = asyncio.create_task(server.serve([listening]))
+        shown = f"[{host}]" if ":" in host else host
+
+        async def close() -> None:
+            made.state.events.close()
+            server.should_exit = True
+            await asyncio.shield(serving)
+            listening.close()
+
+        try:
+            yield PageServer(f"http://{shown}:{given}/", token, close)
+        finally:
+            await close()
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
+class _Server(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to the program."""
+        yield

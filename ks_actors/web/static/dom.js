@@ -1,0 +1,60 @@
+// Elements are made of text alone: no name from the log is ever read as HTML.
+
+/** Return the element of an id. */
+export const at = (id) => document.getElementById(id);
+
+/** Return a new element with attributes and children; texts stay texts. */
+export function make(name, attributes = {}, ...children) {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (value !== undefined && value !== null && value !== false) element.setAttribute(key, value === true ? "" : value);
+  }
+  element.append(...children.filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+/** Set the text of an element, if it differs: a selection in it survives. */
+export function say(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+/** Make the children of a parent those of a list, by key: elements that stay are updated, and keep the focus. */
+export function keep(parent, items, keyOf, create, update) {
+  const before = new Map([...parent.children].map((child) => [child.dataset.key, child]));
+  let place = parent.firstElementChild;
+  for (const item of items) {
+    const key = String(keyOf(item));
+    let child = before.get(key);
+    if (child === undefined) {
+      child = create(item);
+      child.dataset.key = key;
+    }
+    before.delete(key);
+    if (child === place) place = place.nextElementSibling;
+    else parent.insertBefore(child, place);
+    update(child, item);
+  }
+  for (const child of before.values()) child.remove();
+}
+
+/** Return a number in few characters; unknown ones are a dash. */
+export function short(value) {
+  if (value === null || value === undefined) return "–";
+  if (value >= 1e9) return `${(value / 1e9).toFixed(1)}G`;
+  if (value >= 1e6) return `${(value / 1e6).toFixed(1)}M`;
+  if (value >= 1e4) return `${(value / 1e3).toFixed(1)}k`;
+  return value >= 100 || Number.isInteger(value) ? String(Math.round(value)) : value.toFixed(1);
+}
+
+/** Return a rate in records per second. */
+export const rate = (value) => (value === null || value === undefined ? "–" : `${short(value)}/s`);
+
+/** Return a time in ms as seconds, minutes or hours. */
+export function lasted(ms) {
+  if (ms < 1000) return `${ms} ms`;
+  if (ms < 120_000) return `${Math.round(ms / 1000)} s`;
+  return ms < 7_200_000 ? `${Math.round(ms / 60_000)} min` : `${Math.round(ms / 3_600_000)} h`;
+}
+
+/** Return a wall-clock time in ms as the reader's own. */
+export const clock = (ms) => new Date(ms).toLocaleTimeString();

@@ -1,0 +1,160 @@
+"""Dead letters are listed, and written back to their source once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ks_actors import Batch, Fenced, LogTimeout, RedriveRefused, StreamsBuilder, UnknownTopicOrPartition
+from ks_actors.letters import Letter, read_letter, read_letters, redrive
+from ks_actors.log import Outgoing, TopicPartition
+from ks_actors.testing import TestRecord, run_app
+from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT
+
+if TYPE_CHECKING:
+    from ks_actors.testing import AppHarness
+    from ks_actors.topology import Topology
+
+TOPICS = {"in": 2, "out": 2, "dead": 1}
+DEAD = TopicPartition("dead", 0)
+HEADERS = (("trace", b"7"), ("empty", None), ("trace", b"8"))
+
+
+class Parser:
+    """A function that cannot read some values until it is mended."""
+
+    def __init__(self) -> None:
+        self.mended: bool = False
+
+    def __call__(self, value: str) -> str:
+        if value.startswith("bad") and not self.mended:
+            raise ValueError(f"cannot parse {value}")
+        return value.upper()
+
+
+def parsing(parser: Parser) -> Topology:
+    builder = StreamsBuilder()
+    builder.stream("in", STRINGS).map_values(parser).to("out", STRINGS_OUT)
+    return builder.build()
+
+
+SETTINGS: Any = {"processing_exception_handler": "continue", "errors_dead_letter_queue_topic_name": "dead"}
+
+
+async def letters(harness: AppHarness, count: int = 10) -> list[Letter]:
+    return await read_letters(harness.log, "dead", limit=count)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_redriven_letter_is_processed_once(guarantee: str) -> None:
+    """Its record comes back in its own partition with its key, value, timestamp and headers; the letter then counts as redriven."""
+    parser = Parser()
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce_all("in", [TestRecord("a", "bad", 7, HEADERS), TestRecord("a", "fine", 8)], partition=1)
+        await harness.caught_up()
+        (letter,) = await letters(harness)
+        assert (letter.key, letter.value, letter.timestamp, letter.headers) == (b"a", b"bad", 7, HEADERS)
+        assert (letter.source, letter.source_offset, letter.redriven) == (TopicPartition("in", 1), 0, False)
+        assert letter.exception is not None
+        assert letter.message is not None
+        assert letter.exception.endswith("ValueError")
+        assert "cannot parse bad" in letter.message
+        parser.mended = True
+        assert await redrive(harness.log, letter.place, letter.offset, application_id="app") == letter
+        await harness.caught_up()
+        assert [record.value for record in await harness.read("out")] == ["FINE", "BAD"]
+        back = (await harness.read("in"))[-1]
+        assert (back.key, back.timestamp, back.headers) == ("a", 7, (*HEADERS, ("__ks_actors.redriven_from", b"dead-0@0")))
+        (again,) = await letters(harness)
+        assert again.redriven
+        with pytest.raises(RedriveRefused, match="was written back to in-1 before"):
+            await redrive(harness.log, DEAD, 0, application_id="app")
+        assert len(await harness.read("in")) == 3
+
+    run_app(test, parsing(parser), topics=TOPICS, processing_guarantee=guarantee, **SETTINGS)
+
+
+def test_a_letter_that_fails_again_is_a_new_letter() -> None:
+    """It names the letter before it once, and can be redriven in its turn."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce_all("in", [TestRecord("a", "bad", 7)])
+        await harness.caught_up()
+        await redrive(harness.log, DEAD, 0, application_id="app")
+        await harness.caught_up()
+        newest = max(await letters(harness), key=lambda letter: letter.offset)
+        assert not newest.redriven
+        await redrive(harness.log, DEAD, newest.offset, application_id="app")
+        last = (await harness.read("in"))[-1]
+        assert last.headers == (("__ks_actors.redriven_from", f"dead-0@{newest.offset}".encode()),)
+
+    run_app(test, parsing(Parser()), topics=TOPICS, **SETTINGS)
+
+
+def test_two_operators_at_once_redrive_a_letter_once() -> None:
+    """The second fences the first, or finds its marker: at most one record is written."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce_all("in", [TestRecord("a", "bad", 7)])
+        await harness.caught_up()
+        tries = [redrive(harness.log, DEAD, 0, application_id="app") for _ in range(3)]
+        outcomes = await asyncio.gather(*tries, return_exceptions=True)
+        assert sum(isinstance(outcome, Letter) for outcome in outcomes) == 1
+        assert all(isinstance(outcome, Letter | Fenced | RedriveRefused) for outcome in outcomes)
+        assert len(await harness.read("in")) == 2
+
+    run_app(test, parsing(Parser()), topics=TOPICS, **SETTINGS)
+
+
+def test_what_is_no_letter_is_refused() -> None:
+    """An offset without a letter, a marker, and a record without a source; nothing is written then."""
+
+    async def test(harness: AppHarness) -> None:
+        log = harness.log
+        producer = await log.producer(client_id="other")
+        await producer.send([Outgoing(DEAD, Batch([b"k"], [b"v"], [1], [(("__streams.errors.partition", b"x"),)]))])
+        await producer.close()
+        with pytest.raises(RedriveRefused, match="does not name its source partition"):
+            await redrive(log, DEAD, 0, application_id="app")
+        with pytest.raises(RedriveRefused, match="no dead letter at offset 5 of dead-0"):
+            await redrive(log, DEAD, 5, application_id="app")
+        await harness.produce_all("in", [TestRecord("a", "bad", 7)])
+        await harness.caught_up()
+        (letter,) = [one for one in await letters(harness) if one.source is not None]
+        await redrive(log, DEAD, letter.offset, application_id="app")
+        marker = letter.offset + 1
+        assert await read_letter(log, DEAD, marker) is None
+        with pytest.raises(RedriveRefused, match="no dead letter"):
+            await redrive(log, DEAD, marker, application_id="app")
+        with pytest.raises(UnknownTopicOrPartition):
+            await read_letters(log, "nowhere")
+
+    run_app(test, parsing(Parser()), topics=TOPICS, **SETTINGS)
+
+
+def test_the_newest_letters_come_first_up_to_a_limit() -> None:
+    """Of each partition the last ones are read, and all together are cut to the limit."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce_all("in", [TestRecord("a", f"bad{number}", number) for number in range(12)])
+        await harness.caught_up()
+        assert [letter.value for letter in await letters(harness, 3)] == [b"bad11", b"bad10", b"bad9"]
+        assert len(await letters(harness, 100)) == 12
+        assert await read_letters(harness.log, "out", limit=5) == []
+
+    run_app(test, parsing(Parser()), topics={**TOPICS, "dead": 3}, **SETTINGS)
+
+
+def test_letters_that_cannot_be_read_in_time_are_an_error() -> None:
+    """The error names the partition and how far the reading came."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce_all("in", [TestRecord("a", "bad", 7)])
+        await harness.caught_up()
+        with pytest.raises(LogTimeout, match="could not read dead letters within 0 ms: dead-0 at 0 of 1"):
+            await read_letters(harness.log, "dead", timeout_ms=0)
+
+    run_app(test, parsing(Parser()), topics=TOPICS, **SETTINGS)

@@ -1,0 +1,80 @@
+"""A real browser for tests: Debian's Chromium, driven by Playwright."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from playwright.async_api import async_playwright
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from playwright.async_api import Page
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+PATIENCE_MS = 30_000
+
+
+def find_browser() -> str | None:
+    """Return the path of a browser, None when this machine has none."""
+    return next((path for name in NAMES if (path := shutil.which(name)) is not None), None)
+
+
+def require_browser() -> str:
+    """Skip the test when there is no browser; on CI that is a failure."""
+    path = find_browser()
+    if path is not None:
+        return path
+    missing = "no browser on this machine: apt-get install chromium"
+    if os.environ.get("CI") in ("1", "true"):
+        pytest.fail(f"tests of the page cannot run: {missing}")
+    pytest.skip(f"THE PAGE IS NOT TESTED: {missing}")
+
+
+class Seen:
+    """A page in the browser, with the errors of its console."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.errors: list[str] = []
+        page.on("console", lambda message: self.errors.append(message.text) if message.type in {"error", "warning"} else None)
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.set_default_timeout(PATIENCE_MS)
+
+    async def text(self, selector: str, pattern: str) -> None:
+        """Wait until the text of an element matches a regular expression."""
+        await self.page.wait_for_function(
+            "([selector, pattern]) => [...document.querySelectorAll(selector)].some((one) => new RegExp(pattern).test(one.textContent))",
+            arg=[selector, pattern],
+        )
+
+    async def gone(self, selector: str) -> None:
+        """Wait until nothing matches a selector."""
+        await self.page.wait_for_function("(selector) => document.querySelector(selector) === null", arg=selector)
+
+    async def views(self, count: int) -> None:
+        """Wait until the page has shown so many more views."""
+        seen = await self.page.evaluate("Number(document.body.dataset.views ?? 0)")
+        await self.page.wait_for_function("(least) => Number(document.body.dataset.views ?? 0) >= least", arg=seen + count)
+
+
+@asynccontextmanager
+async def browsing(url: str, **options: Any) -> AsyncIterator[Seen]:
+    """Open a page; at the end its console must have no error. `options` are those of a browser context."""
+    path = require_browser()
+    async with async_playwright() as playwright:
+        # As root there is no sandbox; the pages are our own.
+        browser = await playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        try:
+            context = await browser.new_context(**options)
+            seen = Seen(await context.new_page())
+            await seen.page.goto(url)
+            await seen.views(1)
+            yield seen
+            assert seen.errors == []
+        finally:
+            await browser.close()
