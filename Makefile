@@ -3,7 +3,7 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do $$p -c '
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo check test test-all test-matrix lint types docs bench-actors bench-runtime bench-kafka bench-latency bench-state bench-spark bench-nexmark judge-ksql judge-smoke oracle chaos kills kernel-sanitize kernel-fuzz wheels clean
+.PHONY: help demo check test test-all test-matrix lint types docs bench-actors bench-runtime bench-kafka bench-latency bench-state bench-spark bench-nexmark judge-ksql judge-smoke judge-relational oracle chaos kills kernel-sanitize kernel-fuzz wheels clean
 
 help: ## show the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -70,6 +70,9 @@ judge-ksql: $(VENV)/.ready ## pass the cases of ksql that are in KSQL_CASES, a f
 
 judge-smoke: $(VENV)/.ready ## have Kafka's own SmokeTestDriver judge an app whose members are killed, on a real Kafka: SEED=7 GUARANTEE=exactly_once_v2 [ARGS="--freezes 3 --standbys 1"]
 	$(BIN)/python -m tests.judges.smoke --seed $(or $(SEED),7) --guarantee $(or $(GUARANTEE),exactly_once_v2) $(ARGS)
+
+judge-relational: $(VENV)/.ready ## have Kafka's own RelationalSmokeTest judge joins by foreign keys in an app whose members are killed: SEED=7 [ARGS="--freezes 3 --standbys 1"]
+	$(BIN)/python -m tests.judges.relational --seed $(or $(SEED),7) $(ARGS)
 
 chaos: $(VENV)/.ready ## kill, freeze and restart members on a real Kafka, for minutes: SEED=1 GUARANTEE=exactly_once_v2 MODE=storm [ARGS="--records 50000"]
 	$(BIN)/python -m tests.chaos --seed $(or $(SEED),1) --guarantee $(or $(GUARANTEE),exactly_once_v2) --mode $(or $(MODE),storm) --strict \

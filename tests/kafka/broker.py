@@ -142,6 +142,11 @@ class Broker:
         assert self._process is not None, "the broker is not running"
         return self._process.pid
 
+    @property
+    def runs(self) -> bool:
+        """Whether it was started, and not ended since."""
+        return self._process is not None
+
     def start(self) -> None:
         """Start, and wait until it answers."""
         assert self._process is None, "the broker is running"

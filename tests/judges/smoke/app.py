@@ -5,8 +5,6 @@ Runs until SIGTERM, which closes it: exit code 0.
 
 from __future__ import annotations
 
-import argparse
-import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from ks_actors import (
@@ -17,11 +15,11 @@ from ks_actors import (
     Materialized,
     Produced,
     StreamsBuilder,
-    StreamsConfig,
     Suppressed,
     TimeWindows,
 )
 from ks_actors.serdes import DOUBLE, INTEGER, LONG, STRING
+from tests.judges.drivers.member import config
 
 if TYPE_CHECKING:
     from ks_actors import Table, Windowed
@@ -94,25 +92,7 @@ def topology() -> Topology:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("bootstrap", "guarantee", "state-dir"):
-        parser.add_argument(f"--{name}", required=True)
-    parser.add_argument("--standbys", type=int, required=True)
-    parser.add_argument("--workers", type=int, required=True)
-    parser.add_argument("--session-timeout", type=float, required=True, help="seconds")
-    options = parser.parse_args()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
-    config = StreamsConfig(
-        application_id=APPLICATION,
-        bootstrap_servers=options.bootstrap,
-        processing_guarantee=options.guarantee,
-        state_dir=options.state_dir,
-        num_stream_threads=options.workers,
-        num_standby_replicas=options.standbys,
-        session_timeout_ms=int(options.session_timeout * 1000),
-        default_key_serde=STRING,
-    )
-    App(topology(), config).main()
+    App(topology(), config(__doc__, APPLICATION, default_key_serde=STRING)).main()
 
 
 if __name__ == "__main__":

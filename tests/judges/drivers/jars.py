@@ -19,7 +19,7 @@ _FILE: Final = f"kafka-streams-{VERSION}-test.jar"
 
 
 def missing_tests() -> str | None:
-    """Say what the driver needs and this machine does not have."""
+    """Say what the drivers need and this machine does not have."""
     needed = ["java", "javac"] if (_cache() / _FILE).exists() else ["java", "javac", "mvn"]
     missing = [tool for tool in needed if shutil.which(tool) is None]
     return f"no {' and no '.join(missing)} on this machine" if missing else None
@@ -30,8 +30,8 @@ def _cache() -> Path:
 
 
 @functools.cache
-def driver_command() -> list[str]:
-    """Return the command of the driver, without its arguments."""
+def driver_command(source: Path) -> list[str]:
+    """Return the command of the driver that a file in Java calls, without its arguments."""
     cache = _cache()
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / "lock").open("w") as lock:
@@ -42,8 +42,8 @@ def driver_command() -> list[str]:
             (fresh / _FILE).rename(cache / _FILE)
             fresh.rmdir()
         path = f"{cache / _FILE}:{jars()}/*"
-        _run(["javac", "-nowarn", "-cp", path, "-d", str(cache), str(Path(__file__).with_name("Smoke.java"))])
-    return ["java", "-Xmx300m", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{cache}:{path}", "Smoke"]
+        _run(["javac", "-nowarn", "-cp", path, "-d", str(cache), str(source)])
+    return ["java", "-Xmx300m", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{cache}:{path}", source.stem]
 
 
 def _run(command: list[str]) -> None:

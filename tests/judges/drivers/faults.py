@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tests.judges.smoke.options import Options
+    from tests.judges.drivers.options import Options
 
 
 class Fault(NamedTuple):

@@ -1,0 +1,31 @@
+"""The command line of a member of an app that a driver judges."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from typing import Any
+
+from ks_actors import StreamsConfig
+
+
+def config(description: str | None, application: str, **settings: Any) -> StreamsConfig:
+    """Begin to log, and return the settings of the command line, with those of the app."""
+    parser = argparse.ArgumentParser(description=description)
+    for name in ("bootstrap", "guarantee", "state-dir"):
+        parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--standbys", type=int, required=True)
+    parser.add_argument("--workers", type=int, required=True)
+    parser.add_argument("--session-timeout", type=float, required=True, help="seconds")
+    options = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    return StreamsConfig(
+        application_id=application,
+        bootstrap_servers=options.bootstrap,
+        processing_guarantee=options.guarantee,
+        state_dir=options.state_dir,
+        num_stream_threads=options.workers,
+        num_standby_replicas=options.standbys,
+        session_timeout_ms=int(options.session_timeout * 1000),
+        **settings,
+    )
