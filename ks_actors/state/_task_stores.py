@@ -23,6 +23,7 @@ from ks_actors.state.disk import (
     SharedResources,
     facts_row,
     offset_row,
+    raise_if_full,
 )
 from ks_actors.state.timed import FACTS
 from ks_actors.topology import StoreKind
@@ -124,8 +125,9 @@ class TaskStores(StoreSet):
             # Last: the file tells the group of this state, so it may name only state that is really
             # open.
             self._file.write(self._written, self._custom.lost)
-        except BaseException:
+        except BaseException as error:
             self._release()
+            raise_if_full(error, f"task {self.task}: the state in {self._directory}")
             raise
 
     def _open_stores(self) -> None:

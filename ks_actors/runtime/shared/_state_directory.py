@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import uuid
 from typing import TYPE_CHECKING
 
-from ks_actors._errors import StateError, StateLocked
+from ks_actors._errors import StateError, StateFull, StateLocked
 from ks_actors.system import close_locked, open_locked
 
 if TYPE_CHECKING:
@@ -30,22 +31,29 @@ class StateDirectory:
     def open(self) -> str:
         """Create the directory if needed, lock it, and return the process id. Blocks.
 
-        Raises StateLocked if another instance has it, StateError if it cannot be used.
+        Raises StateLocked if another instance has it, StateFull if there is no room for its files,
+        StateError if it cannot be used.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = open_locked(self.path / ".lock", os.O_CREAT)
+            return self._process_id()
         except BlockingIOError as error:
             raise StateLocked(
                 f"the state directory {self.path} is in use by another instance: stop it, or give "
                 "this one another state_dir"
             ) from error
         except OSError as error:
+            self.close()
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise StateFull(
+                    f"the state directory {self.path} cannot be written, because the disk is full: "
+                    f"free space ({error})"
+                ) from error
             raise StateError(
                 f"the state directory {self.path} cannot be used: {error}; set state_dir to a "
                 "directory that the app can write"
             ) from error
-        return self._process_id()
 
     def _process_id(self) -> str:
         try:

@@ -25,6 +25,7 @@ from ks_actors.state.disk._rocksdb import (
     SharedResources,
     SortedTables,
 )
+from ks_actors.state.disk._rocksdb_errors import raise_if_full
 from ks_actors.state.disk._stored_offsets import DATABASE, has_database, stored_offsets
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "facts_row",
     "has_database",
     "offset_row",
+    "raise_if_full",
     "read_checkpoint",
     "read_facts",
     "read_offset",

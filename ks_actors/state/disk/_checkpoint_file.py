@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from ks_actors._errors import TaskCorrupted
 from ks_actors.lifecycle import component_log
+from ks_actors.state.disk._rocksdb_errors import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -19,20 +20,23 @@ VERSION: Final = "0"
 def write_checkpoint(directory: Path, offsets: Mapping[tuple[str, int], int]) -> None:
     """Write the next offset of each changelog partition, atomically.
 
-    Without any offset, delete the file.
+    Without any offset, delete the file. Raises StateFull, or StateError.
     """
     path = directory / NAME
-    if not offsets:
-        path.unlink(missing_ok=True)
-        return
     lines = [
         VERSION,
         str(len(offsets)),
         *(f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()),
     ]
     draft = Path(f"{path}.tmp")
-    draft.write_text("\n".join(lines) + "\n")
-    draft.replace(path)
+    try:
+        if not offsets:
+            path.unlink(missing_ok=True)
+            return
+        draft.write_text("\n".join(lines) + "\n")
+        draft.replace(path)
+    except OSError as error:
+        refuse(error, f"the checkpoint file {path}")
 
 
 def read_checkpoint(directory: Path) -> dict[tuple[str, int], int]:

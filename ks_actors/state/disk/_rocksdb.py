@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 
 import rocksdict
@@ -10,7 +11,7 @@ from ks_actors.kernel import HAS_KERNEL
 from ks_actors.kernel import kernel as _kernel
 from ks_actors.state.core import MemoryBudget
 from ks_actors.state.disk._hard_link_copy import link_database
-from ks_actors.state.disk._rocksdb_errors import refuse
+from ks_actors.state.disk._rocksdb_errors import is_stall, refuse
 from ks_actors.state.disk._statistics import counted, gauges
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ MUCH: Final = 1 << 20
 
 # Tables waiting for a merge; at 20 RocksDB stalls writers.
 MANY_TABLES: Final = 12
+STALL_S: Final = 30.0
+"""How long a write waits for RocksDB's background work."""
+STALL_STEP_S: Final = 0.005
 TABLE_ROWS: Final = 16_000
 MOST_TABLES: Final = 128
 
@@ -130,7 +134,21 @@ def _write_options(*, log: bool) -> Any:
     options: Any = rocksdict.WriteOptions()  # the stub declares methods as properties
     options.disable_wal = not log
     options.memtable_insert_hint_per_batch = True
+    options.no_slowdown = True  # a write that would wait fails instead: see `_write_behind`
     return options
+
+
+def _batch(rows: Iterable[EngineRow], ranges: Sequence[tuple[bytes, bytes]]) -> Any:
+    """Return a batch of deleted ranges and rows; it can be written once."""
+    batch = rocksdict.WriteBatch(raw_mode=True)
+    for low, high in ranges:
+        batch.delete_range(low, high)
+    for key, value in rows:
+        if value is None:
+            del batch[key]
+        else:
+            batch[key] = value
+    return batch
 
 
 def _check_beginning(directory: Path) -> None:
@@ -240,24 +258,42 @@ class RocksEngine:
         *,
         durable: bool = False,
     ) -> None:
-        """Delete the `ranges`, then write the rows, all or nothing; raises StateFull."""
-        batch = rocksdict.WriteBatch(raw_mode=True)
-        for low, high in ranges:
-            batch.delete_range(low, high)
-        for key, value in rows:
-            if value is None:
-                del batch[key]
-            else:
-                batch[key] = value
-        self._bytes += batch.size_in_bytes()
+        """Delete the `ranges`, then write the rows, all or nothing.
+
+        Blocks while RocksDB's background work is behind, for `STALL_S` at most. Raises StateFull,
+        and StateError.
+        """
+        rows = list(rows)
+        how = (self._logged,) if durable else ()
         try:
+            batch = _batch(rows, ranges)
+            self._bytes += batch.size_in_bytes()
             # Without RocksDB's log elsewhere: the changelog brings back what a crash takes.
-            if durable:
-                self._database.write(batch, self._logged)
-            else:
-                self._database.write(batch)
+            self._database.write(batch, *how)
         except Exception as error:  # noqa: BLE001 - rocksdict raises nothing more precise
-            self._refuse(error)
+            if not is_stall(error):
+                self._refuse(error)
+            self._write_behind(rows, ranges, how)
+
+    def _write_behind(
+        self, rows: list[EngineRow], ranges: Sequence[tuple[bytes, bytes]], how: tuple[Any, ...]
+    ) -> None:
+        """Write as soon as RocksDB's background work has made room in memory.
+
+        RocksDB's own wait would not end while the disk is full.
+        """
+        end = time.monotonic() + STALL_S
+        while True:
+            time.sleep(STALL_STEP_S)
+            try:
+                if self._data.property_int_value("rocksdb.background-errors"):
+                    self._database.flush(wait=True)  # raises the error, unless it has passed
+                self._database.write(_batch(rows, ranges), *how)
+            except Exception as error:  # noqa: BLE001 - rocksdict raises nothing more precise
+                if not is_stall(error) or time.monotonic() > end:
+                    self._refuse(error)
+            else:
+                return
 
     def flush(self, *, wait: bool) -> None:
         """Flush all writes to disk.
@@ -270,7 +306,9 @@ class RocksEngine:
         try:
             self._database.flush(wait=wait)
         except Exception as error:  # noqa: BLE001 - rocksdict raises nothing more precise
-            self._refuse(error)
+            self._owed = is_stall(error) and not wait
+            if not self._owed:
+                self._refuse(error)
 
     @property
     def owes(self) -> bool:
