@@ -3,7 +3,7 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do $$p -c '
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo check test test-all test-matrix lint types docs bench-actors bench-runtime bench-kafka bench-latency bench-state bench-spark bench-nexmark judge-ksql judge-smoke judge-relational oracle chaos kills kernel-sanitize kernel-fuzz wheels clean
+.PHONY: help demo demo-ops check test test-all test-matrix lint types docs bench-actors bench-runtime bench-kafka bench-latency bench-state bench-spark bench-nexmark judge-ksql judge-smoke judge-relational oracle chaos kills kernel-sanitize kernel-fuzz wheels clean
 
 help: ## show the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -16,7 +16,10 @@ $(VENV)/.ready: pyproject.toml constraints.txt hatch_build.py $(wildcard ks_acto
 	@touch $@
 
 demo: $(VENV)/.ready ## run the main job: all flights of a year, joined with weather, planes and airports
-	$(BIN)/python -m examples.flights
+	$(BIN)/python -m examples.flights $(ARGS)
+
+demo-ops: $(VENV)/.ready ## run a broker, the flights as a load, and two instances of the job with their pages; needs Java: [ARGS="--rate 2000"]
+	$(BIN)/python -m examples.operations $(ARGS)
 
 check: $(VENV)/.ready ## check work in progress within a minute: style, types, and tests of what differs from main: BASE=HEAD
 	scripts/check $(BIN) $(or $(BASE),main)

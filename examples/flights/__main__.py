@@ -27,6 +27,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--in-memory", action="store_true", help="keep topics and state in memory")
     parser.add_argument("--guarantee", choices=("exactly_once_v2", "at_least_once"), default="exactly_once_v2", help="default: %(default)s")
     parser.add_argument("--commit-interval-ms", type=int, default=100, metavar="MS", help="default: %(default)s")
+    parser.add_argument("--page", action="store_true", help="serve the app's page while it runs, and print where; needs the extra web")
     parser.add_argument("--limit", type=int, default=data.FLIGHTS, metavar="N", help="take the first N flights only")
     parser.add_argument("--progress-seconds", type=float, default=1.0, metavar="S", help="between two lines of progress, where there is no terminal")
     return parser.parse_args()
@@ -39,9 +40,10 @@ def main() -> None:
     logging.basicConfig(level=logging.ERROR)
     console = Console(width=None if sys.stdout.isatty() else 120)
     with tempfile.TemporaryDirectory() as temporary:
-        options = Options(given.directory or Path(temporary), given.guarantee, given.limit, given.commit_interval_ms, given.in_memory)
+        directory = given.directory or Path(temporary)
+        options = Options(directory, given.guarantee, given.limit, given.commit_interval_ms, given.in_memory, given.page)
         with progress(console, given.progress_seconds) as bars:
-            outcome = asyncio.run(run(options, bars))
+            outcome = asyncio.run(run(options, bars, lambda link: console.print(f"the page: {link}", highlight=False, soft_wrap=True)))
     show(console, outcome.results)
     rate = outcome.flights / outcome.seconds
     console.print(

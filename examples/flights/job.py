@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+import secrets
+from contextlib import asynccontextmanager, nullcontext
 from time import perf_counter
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -15,7 +16,7 @@ from .load import TOPICS, ends, load
 from .results import Results, read
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
     from ks_actors import ErrorContext, FailedRecord
@@ -39,6 +40,7 @@ class Options(NamedTuple):
     limit: int
     commit_interval_ms: int = 100
     in_memory: bool = False
+    page: bool = False
 
 
 class Outcome(NamedTuple):
@@ -52,13 +54,14 @@ class Outcome(NamedTuple):
     seconds: float
 
 
-async def run(options: Options, show: Progress) -> Outcome:
-    """Run the whole job."""
+async def run(options: Options, show: Progress, tell: Callable[[str], None] = print) -> Outcome:
+    """Run the whole job; `tell` is called with the address of its page, if it is to have one."""
     async with opened(options) as log:
         await load(log, options.limit, lambda loaded: show("loading", loaded, options.limit))
         before, mark = await processed(log), await written(log)
         began = perf_counter()
-        async with App(topology.build(), configure(options), log=log) as app:
+        app = App(topology.build(), configure(options), log=log)
+        async with paged(app, tell) if options.page else nullcontext(), app:
             caught_up = asyncio.ensure_future(app.wait_until_caught_up(PATIENCE_MS))
             while not caught_up.done():
                 done = before + await written(log) - mark
@@ -68,6 +71,16 @@ async def run(options: Options, show: Progress) -> Outcome:
             seconds = perf_counter() - began
         show("processing", options.limit, options.limit)
         return Outcome(await read(log), options.limit - before, seconds)
+
+
+@asynccontextmanager
+async def paged(app: App, tell: Callable[[str], None]) -> AsyncIterator[None]:
+    """Serve the page of the app during the block; an app without it does not need the extra."""
+    from ks_actors.web import serve_page  # noqa: PLC0415 - it needs the extra web
+
+    async with serve_page(app, token=secrets.token_urlsafe(16)) as page:
+        tell(page.link)
+        yield
 
 
 def configure(options: Options) -> StreamsConfig:

@@ -7,7 +7,7 @@ import time
 from contextlib import AsyncExitStack
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 from actors import Spec, System
 from ks_actors._errors import NotRunning
@@ -32,7 +32,7 @@ from ks_actors.lifecycle import (
 )
 from ks_actors.log import patient
 from ks_actors.metrics import RecordingLevel
-from ks_actors.query import LocalStores, StoreQueries, answer, lags, serve
+from ks_actors.query import LocalStores, serve
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.commit import let_calls_end
 from ks_actors.runtime.instance import INSTANCE_MAILBOX, Instance, Wiring, WorkerMetadata, Workers
@@ -59,15 +59,14 @@ if TYPE_CHECKING:
 
     from actors import Ref
     from ks_actors.config import StreamsConfig
-    from ks_actors.log import GroupMember, IsolationLevel, Log
+    from ks_actors.log import GroupMember, Log
     from ks_actors.metrics import MetricValues
-    from ks_actors.query import LagInfo, StateQueryRequest, StateQueryResult, StoreEndpoint
+    from ks_actors.query import StoreEndpoint
     from ks_actors.records import TaskId
     from ks_actors.runtime.shared import RestoreListener, StandbyUpdateListener
     from ks_actors.runtime.watch import Health, Wait
     from ks_actors.topology import Topology
 
-R = TypeVar("R")
 _log = component_log(__name__)
 
 
@@ -508,55 +507,6 @@ class App(AppOrders):
         return with_progress(task_metadata(parts), parts, ends, self.waiting())
 
     # --- its stores -------------------------------------------------------------------------------
-
-    def store(
-        self,
-        name: str,
-        *,
-        partition: int | None = None,
-        isolation: IsolationLevel | None = None,
-        stale: bool = False,
-        timestamped: bool = False,
-        timeout_ms: int = 10_000,
-    ) -> StoreQueries:
-        """Return a reader of a store.
-
-        For example `await app.store("counts").get(key)`, or `async for key, value in
-        app.store("counts").range("a", "k")`.
-
-        It reads the store on this instance: one `partition`, or all local ones. `isolation`
-        defaults to the setting `default_interactive_query_isolation_level`. `stale` allows
-        standbys, and tasks that are still being restored. `timestamped` gives each value with its
-        timestamp. A read waits at most `timeout_ms` for a task that a thread processes. Raises
-        UnknownStore, and QueryFailed for a store without timestamps.
-        """
-        return StoreQueries(
-            self._local,
-            name,
-            partition=partition,
-            isolation=isolation,
-            stale=stale,
-            timestamped=timestamped,
-            timeout_ms=timeout_ms,
-        )
-
-    async def query(
-        self, request: StateQueryRequest[R], timeout_ms: int = 10_000
-    ) -> StateQueryResult[R]:
-        """Query a store's partitions on this instance, with a bound on their position (KIP-796).
-
-        Each partition gives its answer, or the reason why it has none. Raises UnknownStore and
-        NotRunning.
-        """
-        return await answer(self._local, request, timeout_ms)
-
-    async def store_lags(self) -> dict[str, dict[int, LagInfo]]:
-        """Return the lag behind the changelog, by store and partition on this instance.
-
-        Raises NotRunning.
-        """
-        self._local.check_running()
-        return await lags(self._local, self._log or self.log)
 
     async def serve_stores(
         self, *, host: str = "127.0.0.1", port: int = 0, token: str | None = None

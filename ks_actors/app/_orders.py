@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from actors import ActorsError, AskTimeout
 from ks_actors._errors import KsActorsError, LogError, NotRunning, SnapshotFailed, TaskTimeout
-from ks_actors.app._history import AppOverHistory
+from ks_actors.app._queries import AppQueries
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.instance import consumer_lag
 from ks_actors.runtime.shared import InstanceState
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from actors import Ask, Ref
-    from ks_actors.log import Log
     from ks_actors.runtime.instance import Instance
     from ks_actors.runtime.shared import Metrics
     from ks_actors.snapshots import SnapshotManifest
@@ -39,14 +38,13 @@ class Lag(NamedTuple):
     here: bool = True
 
 
-class AppOrders(AppOverHistory):
+class AppOrders(AppQueries):
     """The part of an App with the orders to a running one.
 
     An order waits while the app starts or rolls back. At its deadline it raises TaskTimeout, is
     withdrawn, and has no effect afterwards.
     """
 
-    _log: Log | None = None
     _instance: Instance | None = None
     _ref: Ref[m.InstanceMessage] | None = None
     _metrics: Metrics

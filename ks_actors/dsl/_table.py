@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import msgspec
 
+from ks_actors._errors import TopologyError
 from ks_actors.dsl import _grouped, _stream, _suppressed, joins
 from ks_actors.dsl._logic import FilterLogic, MapLogic, SourceLogic, TransformLogic, add_logic
 from ks_actors.dsl._materialize import (
@@ -26,7 +27,8 @@ from ks_actors.processors.api import (
     takes_key,
 )
 from ks_actors.processors.tables import StoreView, TableSource, ToStream, ValueTransformer
-from ks_actors.topology import REUSE_SOURCE_TOPICS, valid_topic
+from ks_actors.serdes import WindowedKeySerde
+from ks_actors.topology import REUSE_SOURCE_TOPICS, QueryableStore, valid_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from ks_actors.dsl._suppressed import Suppressed
     from ks_actors.dsl.graph import GraphBuilder, GraphNode
     from ks_actors.processors.tables import View
+    from ks_actors.records import Windowed
     from ks_actors.serdes import Serde
     from ks_actors.topology import Topology
 
@@ -95,6 +98,24 @@ class Table(Generic[K, V]):
     def queryable_store_name(self) -> str | None:
         """The name of the store that queries can read, None if the user named none."""
         return self._store_name
+
+    @overload
+    def queryable(self: Table[Windowed[K2], V2]) -> QueryableStore[K2, V2]: ...
+    @overload
+    def queryable(self) -> QueryableStore[K, V]: ...
+    def queryable(self) -> QueryableStore[Any, Any]:
+        """Return the store for `App.store`, whose answers then have the table's types.
+
+        A windowed table is asked by its plain keys. Raises TopologyError when the user named no
+        store.
+        """
+        if self._store_name is None:
+            raise TopologyError(
+                "the table has no store that queries can read: name one with Materialized"
+            )
+        key = self.key
+        plain = key.inner if isinstance(key, WindowedKeySerde) else key
+        return QueryableStore(self._store_name, plain, self.value)
 
     @property
     def history_ms(self) -> int | None:
@@ -452,14 +473,22 @@ class GlobalTable(Generic[K, V]):
     Streams can be joined with it by any key. Made by `StreamsBuilder.global_table`.
     """
 
-    def __init__(self, store: str, *, named: bool) -> None:
+    def __init__(
+        self, store: str, key: Serde[K] | None, value: Serde[V] | None, *, named: bool
+    ) -> None:
         self._store: str = store
+        self._key = key
+        self._value = value
         self._named: bool = named
 
     @property
     def queryable_store_name(self) -> str | None:
         """The name of the store that queries can read, None if the user named none."""
         return self._store if self._named else None
+
+    def queryable(self) -> QueryableStore[K, V]:
+        """Return the store for `App.store`, whose answers then have the table's types."""
+        return QueryableStore(self._store, self._key, self._value)
 
     def view(self) -> View:
         """Return the view for readers of the table."""
@@ -542,7 +571,7 @@ def global_table(
         )
 
     graph.add_node(name, write)
-    return GlobalTable(spec.name, named=named)
+    return GlobalTable(spec.name, spec.key, spec.value, named=named)
 
 
 def stream_to_table(

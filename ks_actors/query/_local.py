@@ -11,6 +11,7 @@ from ks_actors.query._position import Position
 from ks_actors.records import TaskId
 from ks_actors.runtime.globals import GLOBAL_TASK
 from ks_actors.runtime.shared import InstanceState
+from ks_actors.serdes import may_be_same, with_default
 from ks_actors.state import reader_of
 from ks_actors.task import Role
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ks_actors.config import StreamsConfig
+    from ks_actors.serdes import Serde
     from ks_actors.state import AnyReader, At
     from ks_actors.task import Environment, RegisteredStores
     from ks_actors.topology import StoreSpec, Topology
@@ -151,6 +153,7 @@ class LocalStores:
         state: Callable[[], InstanceState],
     ) -> None:
         self._topology = topology
+        self._config = config
         self._setup = setup
         self._state = state
         self._subtopologies: dict[str, int] | None = None
@@ -172,6 +175,21 @@ class LocalStores:
             known = ", ".join((*self._topology.stores, *self._topology.global_stores)) or "none"
             raise UnknownStore(f"the topology has no store {store!r}; it has {known}")
         return spec
+
+    def check_serdes(self, store: str, key: Serde[Any] | None, value: Serde[Any] | None) -> None:
+        """Raise QueryFailed when the store is known to have other serdes; None says nothing."""
+        spec, config = self.spec(store), self._config
+        for what, given, own, default in (
+            ("keys", key, spec.key, config.default_key_serde),
+            ("values", value, spec.value, config.default_value_serde),
+        ):
+            found = own if own is None and default is None else with_default(own, default)
+            if given is not None and found is not None and not may_be_same(given, found):
+                raise QueryFailed(
+                    f"store {store} has {what} by {found!r}, not by {given!r}: give its own serdes",
+                    reason=FailureReason.UNKNOWN_QUERY_TYPE,
+                    store=store,
+                )
 
     def is_global(self, store: str) -> bool:
         """Return whether a store is global, without partitions."""

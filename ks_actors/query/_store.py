@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, final, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, final, overload
 
 from ks_actors._errors import FailureReason, QueryFailed
 from ks_actors.query._scan import Scan, StoreScan, slices
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from ks_actors.query._local import LocalStores, Part
     from ks_actors.records import VersionedRecord, Windowed
 
+K = TypeVar("K")
+V = TypeVar("V")
 KEY_VALUE: Final = frozenset({StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED_KEY_VALUE})
 VERSIONED: Final = frozenset({StoreKind.VERSIONED})
 SESSIONS: Final = frozenset({StoreKind.SESSION})
@@ -48,8 +50,8 @@ def with_time(entry: tuple[Any, int]) -> ValueAndTimestamp[Any]:
 
 
 @final
-class StoreQueries:
-    """Read a store of this instance: see `App.store`.
+class StoreQueries(Generic[K, V]):
+    """Read a store of this instance, with keys `K` and values `V`: see `App.store`.
 
     It may be used from any task of the app's event loop, also while the store is processed and
     committed.
@@ -106,7 +108,7 @@ class StoreQueries:
 
     # One value.
 
-    async def get(self, key: Any, as_of: int | None = None) -> Any:
+    async def get(self, key: K, as_of: int | None = None) -> V | None:
         """Return the value of `key`, or None.
 
         Of a versioned store it is a VersionedRecord, the latest one or that of the time `as_of`
@@ -132,12 +134,12 @@ class StoreQueries:
 
     async def versions(
         self,
-        key: Any,
+        key: K,
         time_from: int | None = None,
         time_to: int | None = None,
         *,
         descending: bool = False,
-    ) -> list[VersionedRecord[Any]]:
+    ) -> list[V]:
         """Return the versions of `key` that were valid at some time in a range, by time.
 
         The range is from `time_from` to `time_to` (ms, inclusive, None: no bound). They are
@@ -152,21 +154,23 @@ class StoreQueries:
                 or None
             )
 
-        found: list[VersionedRecord[Any]] | None = await self._first(key, read)
-        return found or []
+        found: Any = await self._first(key, read)
+        versions: list[V] = found or []
+        return versions
 
-    async def _first(self, key: Any, read: Callable[[Any], Any]) -> Any:
+    async def _first(self, key: K, read: Callable[[Any], Any]) -> V | None:
         """Return the first partition's answer that is one; the key's own partition comes first."""
         parts, missing = self._parts_for(key)
         for part in parts:
             entry = await part.at(read, self._timeout_ms)
             if entry is not None:
-                return self._entry(entry)
+                found: V = self._entry(entry)
+                return found
         if missing is not None:
             raise missing
         return None
 
-    def _parts_for(self, key: Any) -> tuple[list[Part], QueryFailed | None]:
+    def _parts_for(self, key: K) -> tuple[list[Part], QueryFailed | None]:
         """Return the partitions that may have a key, and the error if none has it."""
         local, name = self._local, self.name
         if self._partition is not None or local.is_global(name):
@@ -192,18 +196,18 @@ class StoreQueries:
 
     # Rows of key-value stores.
 
-    def range(self, low: Any, high: Any) -> StoreScan[tuple[Any, Any]]:
+    def range(self, low: K | None, high: K | None) -> StoreScan[tuple[K, V]]:
         """Scan keys and values from `low` to `high`, inclusive, in the order of the keys' bytes.
 
         None is no bound.
         """
         return self._range(low, high, reverse=False)
 
-    def reverse_range(self, low: Any, high: Any) -> StoreScan[tuple[Any, Any]]:
+    def reverse_range(self, low: K | None, high: K | None) -> StoreScan[tuple[K, V]]:
         """Scan keys and values from `high` down to `low`, inclusive."""
         return self._range(low, high, reverse=True)
 
-    def _range(self, low: Any, high: Any, *, reverse: bool) -> StoreScan[tuple[Any, Any]]:
+    def _range(self, low: K | None, high: K | None, *, reverse: bool) -> StoreScan[tuple[K, V]]:
         self._must_be(KEY_VALUE, "a range of keys")
         return self._scan(
             range_scan(low, high, committed=self._committed, reverse=reverse, entry=self._entry)
@@ -211,7 +215,7 @@ class StoreQueries:
 
     def prefix_scan(
         self, prefix: Any, prefix_serializer: Callable[[Any], bytes] | None = None
-    ) -> StoreScan[tuple[Any, Any]]:
+    ) -> StoreScan[tuple[K, V]]:
         """Scan the keys with the bytes of `prefix` at their start.
 
         `prefix_serializer` encodes the prefix; the default is the key's serde.
@@ -249,12 +253,12 @@ class StoreQueries:
     # Windows.
 
     @overload
-    def fetch(self, key: Any) -> StoreScan[tuple[Windowed[Any], Any]]: ...
+    def fetch(self, key: K) -> StoreScan[tuple[Windowed[K], V]]: ...
     @overload
-    async def fetch(self, key: Any, time_from: int) -> Any: ...
+    async def fetch(self, key: K, time_from: int) -> V | None: ...
     @overload
-    def fetch(self, key: Any, time_from: int, time_to: int) -> StoreScan[tuple[int, Any]]: ...
-    def fetch(self, key: Any, time_from: int | None = None, time_to: int | None = None) -> Any:
+    def fetch(self, key: K, time_from: int, time_to: int) -> StoreScan[tuple[int, V]]: ...
+    def fetch(self, key: K, time_from: int | None = None, time_to: int | None = None) -> Any:
         """Return (`await`) the value of the key's window that starts at `time_from` (ms), or None.
 
         The key is searched as in `get`. With `time_to`, scan start and value of the windows that
@@ -274,13 +278,11 @@ class StoreQueries:
         return self._first(key, read)
 
     @overload
-    def backward_fetch(self, key: Any) -> StoreScan[tuple[Windowed[Any], Any]]: ...
+    def backward_fetch(self, key: K) -> StoreScan[tuple[Windowed[K], V]]: ...
     @overload
+    def backward_fetch(self, key: K, time_from: int, time_to: int) -> StoreScan[tuple[int, V]]: ...
     def backward_fetch(
-        self, key: Any, time_from: int, time_to: int
-    ) -> StoreScan[tuple[int, Any]]: ...
-    def backward_fetch(
-        self, key: Any, time_from: int = 0, time_to: int | None = None
+        self, key: K, time_from: int = 0, time_to: int | None = None
     ) -> StoreScan[Any]:
         """Scan start and value of a key's windows, the latest first.
 
@@ -292,8 +294,8 @@ class StoreQueries:
         return self._fetch(key, time_from, time_to, reverse=True)
 
     def _fetch(
-        self, key: Any, time_from: int, time_to: int, *, reverse: bool
-    ) -> StoreScan[tuple[int, Any]]:
+        self, key: K, time_from: int, time_to: int, *, reverse: bool
+    ) -> StoreScan[tuple[int, V]]:
         return self._scan_key(
             key,
             window_key_scan(
@@ -306,7 +308,7 @@ class StoreQueries:
             ),
         )
 
-    def _scan_key(self, key: Any, scan: Scan) -> StoreScan[Any]:
+    def _scan_key(self, key: K, scan: Scan) -> StoreScan[Any]:
 
         async def run() -> AsyncGenerator[list[Any], None]:
             parts, missing = self._parts_for(key)
@@ -319,7 +321,7 @@ class StoreQueries:
 
         return StoreScan(run)
 
-    def fetch_all(self, time_from: int, time_to: int) -> StoreScan[tuple[tuple[Any, int], Any]]:
+    def fetch_all(self, time_from: int, time_to: int) -> StoreScan[tuple[tuple[K, int], V]]:
         """Scan key, start and value of all windows, as the store's own `fetch_all` does.
 
         They start from `time_from` to `time_to`, inclusive.
@@ -328,13 +330,13 @@ class StoreQueries:
 
     def backward_fetch_all(
         self, time_from: int, time_to: int
-    ) -> StoreScan[tuple[tuple[Any, int], Any]]:
+    ) -> StoreScan[tuple[tuple[K, int], V]]:
         """Scan like `fetch_all`, in reverse order."""
         return self._fetch_all(time_from, time_to, reverse=True)
 
     def _fetch_all(
         self, time_from: int, time_to: int, *, reverse: bool
-    ) -> StoreScan[tuple[tuple[Any, int], Any]]:
+    ) -> StoreScan[tuple[tuple[K, int], V]]:
         self._must_be(WINDOWS, "windows")
         return self._scan(
             window_scan(
@@ -344,7 +346,7 @@ class StoreQueries:
 
     # Sessions.
 
-    async def fetch_session(self, key: Any, start: int, end: int) -> Any:
+    async def fetch_session(self, key: K, start: int, end: int) -> V | None:
         """Return the aggregate of the key's session from `start` to `end`, or None.
 
         Times are in ms, inclusive. The key is searched as in `get`.
@@ -358,8 +360,8 @@ class StoreQueries:
         return await self._first(key, read)
 
     def find_sessions(
-        self, key: Any, earliest_end: int, latest_start: int
-    ) -> StoreScan[tuple[Windowed[Any], Any]]:
+        self, key: K, earliest_end: int, latest_start: int
+    ) -> StoreScan[tuple[Windowed[K], V]]:
         """Scan the key's sessions in a span of time, the earliest first.
 
         They end at `earliest_end` (ms) or later, and start at `latest_start` or earlier.
@@ -367,14 +369,14 @@ class StoreQueries:
         return self._find_sessions(key, earliest_end, latest_start, reverse=False)
 
     def backward_find_sessions(
-        self, key: Any, earliest_end: int, latest_start: int
-    ) -> StoreScan[tuple[Windowed[Any], Any]]:
+        self, key: K, earliest_end: int, latest_start: int
+    ) -> StoreScan[tuple[Windowed[K], V]]:
         """Scan like `find_sessions`, the latest first."""
         return self._find_sessions(key, earliest_end, latest_start, reverse=True)
 
     def _find_sessions(
-        self, key: Any, earliest_end: int, latest_start: int, *, reverse: bool
-    ) -> StoreScan[tuple[Windowed[Any], Any]]:
+        self, key: K, earliest_end: int, latest_start: int, *, reverse: bool
+    ) -> StoreScan[tuple[Windowed[K], V]]:
         self._must_be(SESSIONS, "sessions")
         scan = session_key_scan(
             key,
@@ -387,8 +389,8 @@ class StoreQueries:
         return self._scan_key(key, scan)
 
     def find_sessions_range(
-        self, low: Any, high: Any, earliest_end: int = 0, latest_start: int = LATEST
-    ) -> StoreScan[tuple[Windowed[Any], Any]]:
+        self, low: K | None, high: K | None, earliest_end: int = 0, latest_start: int = LATEST
+    ) -> StoreScan[tuple[Windowed[K], V]]:
         """Scan the sessions of the keys from `low` to `high`, inclusive, that overlap.
 
         See `find_sessions` for the span of time. The order is that of the store's own scan.
@@ -396,14 +398,14 @@ class StoreQueries:
         return self._find_range(low, high, earliest_end, latest_start, reverse=False)
 
     def backward_find_sessions_range(
-        self, low: Any, high: Any, earliest_end: int = 0, latest_start: int = LATEST
-    ) -> StoreScan[tuple[Windowed[Any], Any]]:
+        self, low: K | None, high: K | None, earliest_end: int = 0, latest_start: int = LATEST
+    ) -> StoreScan[tuple[Windowed[K], V]]:
         """Scan like `find_sessions_range`, in reverse order."""
         return self._find_range(low, high, earliest_end, latest_start, reverse=True)
 
     def _find_range(
-        self, low: Any, high: Any, earliest_end: int, latest_start: int, *, reverse: bool
-    ) -> StoreScan[tuple[Windowed[Any], Any]]:
+        self, low: K | None, high: K | None, earliest_end: int, latest_start: int, *, reverse: bool
+    ) -> StoreScan[tuple[Windowed[K], V]]:
         self._must_be(SESSIONS, "sessions")
         return self._scan(
             session_scan(

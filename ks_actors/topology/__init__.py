@@ -30,6 +30,7 @@ from ks_actors.topology._optimizations import REUSE_SOURCE_TOPICS as REUSE_SOURC
 from ks_actors.topology._optimizations import SINGLE_STORE_SELF_JOIN as SINGLE_STORE_SELF_JOIN
 from ks_actors.topology._optimizations import optimization as optimization
 from ks_actors.topology._optimizations import wanted_by as wanted_by
+from ks_actors.topology._queryable_store import QueryableStore
 from ks_actors.topology._services import enter_services as enter_services
 from ks_actors.topology._store_specs import versioned_key_value as versioned_key_value
 from ks_actors.topology._stores import StoreKind, StoreSpec, StoreType
@@ -62,6 +63,7 @@ __all__ = [
     "OffsetReset",
     "Partitioner",
     "ProcessorNode",
+    "QueryableStore",
     "RecordContext",
     "SinkNode",
     "SourceNode",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections import deque
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import ks_actors
+from ks_actors.lifecycle import component_log
 from ks_actors.web._answers import as_json
 from ks_actors.web._group import GroupView, look_at_group
 from ks_actors.web._view import (
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _EACH_S = 1.0
 _GROUP_EACH_S = 2.0
 _EVENTS = 50
-_log = logging.getLogger("ks_actors.web")
+_log = component_log(__name__)
 
 
 class Sampler:

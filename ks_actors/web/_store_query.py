@@ -110,7 +110,9 @@ class _Asked:
         self.by_key: bool = bool(given.get("key"))
 
 
-async def _answer(store: StoreQueries, spec: StoreSpec, asked: _Asked, limit: int) -> Rows:
+async def _answer(
+    store: StoreQueries[Any, Any], spec: StoreSpec, asked: _Asked, limit: int
+) -> Rows:
     if spec.kind in _KEY_VALUE:
         if asked.by_key:
             return _one(store, asked.key, await store.get(asked.key))
@@ -140,7 +142,7 @@ async def _answer(store: StoreQueries, spec: StoreSpec, asked: _Asked, limit: in
 
 
 async def _some(
-    store: StoreQueries, scan: StoreScan[Any], limit: int, show: Callable[[Any], Row]
+    store: StoreQueries[Any, Any], scan: StoreScan[Any], limit: int, show: Callable[[Any], Row]
 ) -> Rows:
     rows: list[Row] = []
     async with aclosing(aiter(scan)) as found:  # type: ignore[type-var] # an async generator
@@ -151,7 +153,7 @@ async def _some(
     return Rows(store.name, tuple(rows), more=False)
 
 
-def _one(store: StoreQueries, key: Any, value: Any) -> Rows:
+def _one(store: StoreQueries[Any, Any], key: Any, value: Any) -> Rows:
     rows = () if value is None else (Row(_short(key), _short(value)),)
     return Rows(store.name, rows, more=False)
 

@@ -82,7 +82,7 @@ async def streamed(scan: StoreScan[Any]) -> list[Any]:
 def test_a_key_value_store_is_read_by_key(engine: StoreType, isolation: IsolationLevel, name: str) -> None:
     """`get` returns the value, without its timestamp, and None for a missing key."""
 
-    async def test(store: Callable[..., StoreQueries]) -> None:
+    async def test(store: Callable[..., StoreQueries[Any, Any]]) -> None:
         expected = table(isolation)
         for key in ("a", "b", "bb", "c", "d", "e"):
             value = expected.get(key)
@@ -97,7 +97,7 @@ def test_a_key_value_store_is_read_by_key(engine: StoreType, isolation: Isolatio
 def test_a_key_value_store_is_scanned(engine: StoreType, isolation: IsolationLevel, name: str) -> None:
     """Rows of all partitions come in the order of the keys' bytes, or against it, between bounds that are included."""
 
-    async def test(store: Callable[..., StoreQueries]) -> None:
+    async def test(store: Callable[..., StoreQueries[Any, Any]]) -> None:
         rows = sorted(table(isolation).items())
         assert await store(name).all() == rows
         assert await streamed(store(name).all()) == rows
@@ -119,7 +119,7 @@ def test_a_key_value_store_is_scanned(engine: StoreType, isolation: IsolationLev
 def test_a_window_store_is_read_by_key_and_time(engine: StoreType, isolation: IsolationLevel) -> None:
     """`fetch` with one time returns the value of that window; with two it scans windows by time, `backward_fetch` the latest first."""
 
-    async def test(store: Callable[..., StoreQueries]) -> None:
+    async def test(store: Callable[..., StoreQueries[Any, Any]]) -> None:
         expected = windows(isolation)
         for name in ("window", "timed-window"):
             for key in ("a", "b", "bb", "d"):
@@ -138,7 +138,7 @@ def test_a_window_store_is_read_by_key_and_time(engine: StoreType, isolation: Is
 def test_a_window_store_is_scanned(engine: StoreType, isolation: IsolationLevel) -> None:
     """All windows within a span come in the order of the store's own `fetch_all`, or against it."""
 
-    async def test(store: Callable[..., StoreQueries]) -> None:
+    async def test(store: Callable[..., StoreQueries[Any, Any]]) -> None:
         rows = sorted(windows(isolation).items(), key=lambda row: (row[0][1], row[0][0]) if engine == "in_memory" else row[0])
         for name in ("window", "timed-window"):
             assert await store(name).all() == rows
@@ -159,7 +159,7 @@ def duplicates(isolation: IsolationLevel) -> list[tuple[tuple[str, int], str]]:
 def test_a_window_store_with_duplicates_is_read(engine: StoreType, isolation: IsolationLevel) -> None:
     """All that was put of a key and window comes, in the order in which it was put, or against it; of a key, of a span, of all keys."""
 
-    async def test(store: Callable[..., StoreQueries]) -> None:
+    async def test(store: Callable[..., StoreQueries[Any, Any]]) -> None:
         expected = duplicates(isolation)
         kept = store("duplicates")
         for key in ("a", "b", "bb", "d", "e"):
@@ -180,7 +180,7 @@ def test_a_window_store_with_duplicates_is_read(engine: StoreType, isolation: Is
 def test_a_versioned_store_is_read_as_of_a_time(engine: StoreType, isolation: IsolationLevel) -> None:
     """`get` returns the latest version, or that of `as_of`; `versions` all of a span. Returned objects are the caller's own."""
 
-    async def test(store: Callable[..., StoreQueries]) -> None:
+    async def test(store: Callable[..., StoreQueries[Any, Any]]) -> None:
         versioned = store("versioned")
         for key, versions in history(isolation).items():
             ((time, value),) = versions
@@ -211,7 +211,7 @@ def sessions(isolation: IsolationLevel) -> dict[Windowed[str], str]:
 def test_a_session_store_is_read_by_key_and_time(engine: StoreType, isolation: IsolationLevel) -> None:
     """One session by its start and end; of a key all, or those that overlap with a span, by time or the latest first."""
 
-    async def test(store: Callable[..., StoreQueries]) -> None:
+    async def test(store: Callable[..., StoreQueries[Any, Any]]) -> None:
         expected = sessions(isolation)
         session = store("session")
         for key in ("a", "b", "bb", "d", "e"):
@@ -232,7 +232,7 @@ def test_a_session_store_is_read_by_key_and_time(engine: StoreType, isolation: I
 def test_a_session_store_is_scanned(engine: StoreType, isolation: IsolationLevel) -> None:
     """Sessions of a range of keys come in the order of the store's own scan, or against it."""
 
-    async def test(store: Callable[..., StoreQueries]) -> None:
+    async def test(store: Callable[..., StoreQueries[Any, Any]]) -> None:
         rows = sorted(sessions(isolation).items(), key=lambda row: (row[0].window.end, row[0].key) if engine == "in_memory" else row[0])
         session = store("session")
         assert await session.all() == rows
@@ -248,7 +248,7 @@ def test_a_session_store_is_scanned(engine: StoreType, isolation: IsolationLevel
 def test_timestamps_are_had_by_asking(engine: StoreType, isolation: IsolationLevel) -> None:
     """With `timestamped` each value comes with its timestamp; a store that has none says so."""
 
-    async def test(store: Callable[..., StoreQueries]) -> None:
+    async def test(store: Callable[..., StoreQueries[Any, Any]]) -> None:
         value = table(isolation)["a"]
         expected = ValueAndTimestamp(value, SECOND + 5)
         assert await store("timed", timestamped=True).get("a") == expected
@@ -265,7 +265,7 @@ def test_timestamps_are_had_by_asking(engine: StoreType, isolation: IsolationLev
 def test_returned_objects_are_the_callers_own(engine: StoreType, isolation: IsolationLevel) -> None:
     """A value that can be changed in place is a copy: the caller's changes to it have no effect."""
 
-    async def test(store: Callable[..., StoreQueries]) -> None:
+    async def test(store: Callable[..., StoreQueries[Any, Any]]) -> None:
         for _ in range(2):
             found = await store("lists").get("a")
             assert found == [table(isolation)["a"]]
@@ -280,7 +280,7 @@ def test_returned_objects_are_the_callers_own(engine: StoreType, isolation: Isol
 def test_each_kind_can_be_asked_its_own(engine: StoreType, isolation: IsolationLevel) -> None:
     """A window store has no plain keys and a key-value store no windows: that is an error with a reason."""
 
-    async def test(store: Callable[..., StoreQueries]) -> None:
+    async def test(store: Callable[..., StoreQueries[Any, Any]]) -> None:
         for ask in (
             lambda: store("plain").fetch("a", 0),
             lambda: store("plain").fetch("a", 0, 1),

@@ -229,7 +229,7 @@ async def test_another_thread_learns_of_a_blocked_loop(tmp_path: Path) -> None:
     """While a function blocks the real loop, `health` called in a thread says that it does not turn."""
     builder = StreamsBuilder()
     builder.stream("in", STRINGS).to("out", STRINGS_OUT)
-    config = StreamsConfig(application_id="blocked", state_dir=tmp_path)
+    config = StreamsConfig(application_id="blocked", log="memory://", state_dir=tmp_path)
     async with App(builder.build(), config, topics=IN_AND_OUT) as app:
         instance = app._instance
         assert instance is not None

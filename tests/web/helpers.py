@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 TOKEN = "a token for tests"  # noqa: S105 - it guards nothing
 AUTHORIZED = {"authorization": f"Bearer {TOKEN}"}
 PARTITIONS = 2
+SESSION_MS = 2_000
 
 
 class Visits:
@@ -60,8 +61,13 @@ async def fresh_log() -> Log:
     """Return a started log in memory with the topics of the visits."""
     log = open_log("memory://")
     await log.start()
-    await log.create_topics([NewTopic("visits", PARTITIONS), NewTopic("seen", PARTITIONS), NewTopic("dead", 1)])
+    await create_topics(log)
     return log
+
+
+async def create_topics(log: Log) -> None:
+    """Create the topics of the visits."""
+    await log.create_topics([NewTopic("visits", PARTITIONS), NewTopic("seen", PARTITIONS), NewTopic("dead", 1)])
 
 
 def visiting(log: Log, directory: Path, visits: Visits, who: str = "site-a", **settings: Any) -> App:

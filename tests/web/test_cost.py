@@ -25,7 +25,7 @@ async def test_a_look_at_60_tasks_takes_at_most_3_percent_of_a_core(tmp_path: Pa
     builder = StreamsBuilder()
     counted = builder.stream("in", Consumed(STRING, STRING)).group_by_key(Grouped(STRING, STRING))
     counted.count(Materialized("counts", STRING, LONG))
-    config = StreamsConfig(application_id="large", state_dir=tmp_path, default_dsl_store="in_memory")
+    config = StreamsConfig(application_id="large", log="memory://", state_dir=tmp_path, default_dsl_store="in_memory")
     async with App(builder.build(), config, topics={"in": TASKS}) as app:
         sampler = Sampler(app, Layout(app), HealthBounds())
         assert len(sampler.look().tasks) == TASKS

@@ -1,0 +1,1 @@
+"""A broker, two instances of the flights job under load, and the page of each."""

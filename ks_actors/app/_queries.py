@@ -1,0 +1,146 @@
+"""Queries of an app's stores, on this instance."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+
+from ks_actors._errors import NotRunning
+from ks_actors.app._history import AppOverHistory
+from ks_actors.query import LocalStores, StoreQueries, answer, lags
+
+if TYPE_CHECKING:
+    from ks_actors.log import IsolationLevel, Log
+    from ks_actors.query import LagInfo, StateQueryRequest, StateQueryResult
+    from ks_actors.serdes import Serde
+    from ks_actors.state import ValueAndTimestamp
+    from ks_actors.topology import QueryableStore
+
+K = TypeVar("K")
+V = TypeVar("V")
+R = TypeVar("R")
+
+
+class AppQueries(AppOverHistory):
+    """The part of an App that answers about its stores."""
+
+    _log: Log | None = None
+    _local: LocalStores
+
+    @overload
+    def store(
+        self,
+        name: QueryableStore[K, V],
+        *,
+        timestamped: Literal[True],
+        partition: int | None = None,
+        isolation: IsolationLevel | None = None,
+        stale: bool = False,
+        timeout_ms: int = 10_000,
+    ) -> StoreQueries[K, ValueAndTimestamp[V]]: ...
+    @overload
+    def store(
+        self,
+        name: QueryableStore[K, V],
+        *,
+        partition: int | None = None,
+        isolation: IsolationLevel | None = None,
+        stale: bool = False,
+        timestamped: Literal[False] = False,
+        timeout_ms: int = 10_000,
+    ) -> StoreQueries[K, V]: ...
+    @overload
+    def store(
+        self,
+        name: str,
+        key: Serde[K],
+        value: Serde[V],
+        *,
+        timestamped: Literal[True],
+        partition: int | None = None,
+        isolation: IsolationLevel | None = None,
+        stale: bool = False,
+        timeout_ms: int = 10_000,
+    ) -> StoreQueries[K, ValueAndTimestamp[V]]: ...
+    @overload
+    def store(
+        self,
+        name: str,
+        key: Serde[K],
+        value: Serde[V],
+        *,
+        partition: int | None = None,
+        isolation: IsolationLevel | None = None,
+        stale: bool = False,
+        timestamped: Literal[False] = False,
+        timeout_ms: int = 10_000,
+    ) -> StoreQueries[K, V]: ...
+    @overload
+    def store(
+        self,
+        name: str,
+        *,
+        partition: int | None = None,
+        isolation: IsolationLevel | None = None,
+        stale: bool = False,
+        timestamped: bool = False,
+        timeout_ms: int = 10_000,
+    ) -> StoreQueries[Any, Any]: ...
+    def store(
+        self,
+        name: str | QueryableStore[Any, Any],
+        key: Serde[Any] | None = None,
+        value: Serde[Any] | None = None,
+        *,
+        partition: int | None = None,
+        isolation: IsolationLevel | None = None,
+        stale: bool = False,
+        timestamped: bool = False,
+        timeout_ms: int = 10_000,
+    ) -> StoreQueries[Any, Any]:
+        """Return a reader of a store.
+
+        For example `await app.store("counts").get(key)`, or `async for key, value in
+        app.store("counts").range("a", "k")`. With the serdes of its keys and values, or with
+        `Table.queryable()` instead of the name, the answers are typed:
+        `app.store("counts", STRING, LONG)`. Values of versioned stores are VersionedRecords, which
+        those types do not say: give only the name.
+
+        It reads the store on this instance: one `partition`, or all local ones. `isolation`
+        defaults to the setting `default_interactive_query_isolation_level`. `stale` allows
+        standbys, and tasks that are still being restored. `timestamped` gives each value with its
+        timestamp. A read waits at most `timeout_ms` for a task that a thread processes. Raises
+        UnknownStore, QueryFailed for a store without timestamps, and for serdes that are not the
+        store's.
+        """
+        if not isinstance(name, str):
+            key, value, name = name.key, name.value, name.name
+        self._local.check_serdes(name, key, value)
+        return StoreQueries(
+            self._local,
+            name,
+            partition=partition,
+            isolation=isolation,
+            stale=stale,
+            timestamped=timestamped,
+            timeout_ms=timeout_ms,
+        )
+
+    async def query(
+        self, request: StateQueryRequest[R], timeout_ms: int = 10_000
+    ) -> StateQueryResult[R]:
+        """Query a store's partitions on this instance, with a bound on their position (KIP-796).
+
+        Each partition gives its answer, or the reason why it has none. Raises UnknownStore and
+        NotRunning.
+        """
+        return await answer(self._local, request, timeout_ms)
+
+    async def store_lags(self) -> dict[str, dict[int, LagInfo]]:
+        """Return the lag behind the changelog, by store and partition on this instance.
+
+        Raises NotRunning.
+        """
+        self._local.check_running()
+        if self._log is None:
+            raise NotRunning("the app has not been started")
+        return await lags(self._local, self._log)

@@ -1,0 +1,33 @@
+"""The typed name of a store that queries can read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, TypeVar, final
+
+if TYPE_CHECKING:
+    from ks_actors.serdes import Serde
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+@final
+class QueryableStore(Generic[K, V]):
+    """A store by name, with the types of its keys and values: `Table.queryable` returns it.
+
+    `App.store` takes it instead of a name, and its answers have these types. A serde is None where
+    the table has the app's default.
+    """
+
+    __slots__ = ("key", "name", "value")
+
+    def __init__(self, name: str, key: Serde[K] | None, value: Serde[V] | None) -> None:
+        self.name: str = name
+        """The name of the store."""
+        self.key: Serde[K] | None = key
+        """The serde of its keys."""
+        self.value: Serde[V] | None = value
+        """The serde of its values."""
+
+    def __repr__(self) -> str:
+        return f"<QueryableStore {self.name}>"
