@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Final, TypeAlias, final
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ks_actors.metrics._family import Rate
 
-Key: TypeAlias = "tuple[Rate, tuple[str, ...]]"
+Key: TypeAlias = tuple[object, tuple[str, ...]]
+"""An instrument, by identity, and the values of its tags."""
+
 _SPAN_S: Final = 60.0
 
 
@@ -33,7 +34,7 @@ class Rates:
         while self._notes[1][0] <= now - _SPAN_S:
             self._notes.popleft()
 
-    def per_second(self, rate: Rate, tags: Mapping[str, str], total: float) -> float:
+    def per_second(self, rate: object, tags: Mapping[str, str], total: float) -> float:
         """Return the growth of a total, per second."""
         then, totals = self._notes[0]
         if (seconds := self._clock() - then) <= 0:

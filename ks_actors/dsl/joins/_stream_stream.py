@@ -104,73 +104,103 @@ def stream_stream_join(
     value, other_value = options.value or this.value, options.other_value or other.value
 
     names = _Names.of(graph, options, left=left, outer=outer)
-    this_store = _window_store(names.this_store, windows, options, key, value)
-    other_store = _window_store(names.other_store, windows, options, key, other_value)
-    pending = (
-        [_pending_store(names.pending_store, options, key, value, other_value)] if left else []
+    parts = _Parts(
+        names,
+        joiner,
+        windows,
+        _window_store(names.this_store, windows, options, key, value),
+        _window_store(names.other_store, windows, options, key, other_value),
+        [_pending_store(names.pending_store, options, key, value, other_value)] if left else [],
+        keyed=keyed,
+        left=left,
+        outer=outer,
     )
-    time = pending[0].name if pending else this_store.name
-
-    def side(store: StoreSpec, *, of_left: bool) -> StreamJoinSide:
-        return StreamJoinSide(
-            other=store.name,
-            joiner=joiner,
-            before_ms=windows.before_ms,
-            after_ms=windows.after_ms,
-            grace_ms=windows.grace_ms,
-            left=of_left,
-            time=time,
-            outer=left if of_left else outer,
-            other_outer=outer if of_left else left,
-            keyed=keyed,
-            pending=pending[0].name if pending else None,
-        )
-
-    sides = side(other_store, of_left=True), side(this_store, of_left=False)
+    sides = parts.side(of_left=True), parts.side(of_left=False)
 
     def add_window(name: str, above: Stream[Any, Any], store: StoreSpec, own: int) -> None:
         def write(topology: Topology, parents: tuple[str, ...]) -> None:
             # A record of a self-join is of both sides: it is late when it is so on both.
             late_ms = max(each.late_ms for each in sides) if node.of_one else own
-            window = JoinWindow(store=store.name, time=time, late_ms=late_ms)
+            window = JoinWindow(store=store.name, time=parts.time, late_ms=late_ms)
             topology.add_operator(name, window, *parents, stores=[store])
 
         graph.add_node(name, write, above.node)
 
-    add_window(names.this_window, this, this_store, sides[0].late_ms)
-    add_window(names.other_window, other, other_store, sides[1].late_ms)
+    add_window(names.this_window, this, parts.this_store, sides[0].late_ms)
+    add_window(names.other_window, other, parts.other_store, sides[1].late_ms)
 
     def write(topology: Topology, _: tuple[str, ...]) -> None:
         if node.of_one:
-            with_itself = SelfJoin(
-                store=this_store.name,
-                joiner=joiner,
-                before_ms=windows.before_ms,
-                after_ms=windows.after_ms,
-                retention_ms=this_store.retention_ms,
-                keyed=keyed,
-            )
-            # Under the name of the merge: nodes downstream refer to it.
-            topology.add_operator(names.merge, with_itself, names.this_window, stores=[this_store])
-            return
-        topology.add_operator(
-            names.this,
-            sides[0],
-            names.this_window,
-            stores=[other_store, *pending],
-        )
-        topology.add_operator(
-            names.other,
-            sides[1],
-            names.other_window,
-            stores=[this_store, *pending],
-        )
-        topology.add_operator(names.merge, PassThrough(), names.this, names.other)
+            parts.write_self_join(topology)
+        else:
+            parts.write_sides(topology, *sides)
 
     node = StreamJoin(names.merge, write, (names.this_window, names.other_window))
     graph.attach(node, this.node, other.node)
     node.relaxed_null_keys = left or outer
     return _stream.Stream(graph, node, sources, key=key)
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """The parts of one join, before they are nodes of a topology."""
+
+    names: _Names
+    joiner: Callable[..., Any]
+    windows: JoinWindows
+    this_store: StoreSpec
+    other_store: StoreSpec
+    pending: list[StoreSpec]
+    keyed: bool
+    left: bool
+    outer: bool
+
+    @property
+    def time(self) -> str:
+        """The name of the stream time that both sides share."""
+        return self.pending[0].name if self.pending else self.this_store.name
+
+    def side(self, *, of_left: bool) -> StreamJoinSide:
+        """Return the operator of one side, which looks into the store of the other."""
+        return StreamJoinSide(
+            other=(self.other_store if of_left else self.this_store).name,
+            joiner=self.joiner,
+            before_ms=self.windows.before_ms,
+            after_ms=self.windows.after_ms,
+            grace_ms=self.windows.grace_ms,
+            left=of_left,
+            time=self.time,
+            outer=self.left if of_left else self.outer,
+            other_outer=self.outer if of_left else self.left,
+            keyed=self.keyed,
+            pending=self.pending[0].name if self.pending else None,
+        )
+
+    def write_self_join(self, topology: Topology) -> None:
+        """Add the join of a stream with itself, which needs one store."""
+        operator = SelfJoin(
+            store=self.this_store.name,
+            joiner=self.joiner,
+            before_ms=self.windows.before_ms,
+            after_ms=self.windows.after_ms,
+            retention_ms=self.this_store.retention_ms,
+            keyed=self.keyed,
+        )
+        # Under the name of the merge: nodes downstream refer to it.
+        topology.add_operator(
+            self.names.merge, operator, self.names.this_window, stores=[self.this_store]
+        )
+
+    def write_sides(self, topology: Topology, left: StreamJoinSide, right: StreamJoinSide) -> None:
+        """Add both sides, and the node that merges their results."""
+        names = self.names
+        topology.add_operator(
+            names.this, left, names.this_window, stores=[self.other_store, *self.pending]
+        )
+        topology.add_operator(
+            names.other, right, names.other_window, stores=[self.this_store, *self.pending]
+        )
+        topology.add_operator(names.merge, PassThrough(), names.this, names.other)
 
 
 class _Names(NamedTuple):
