@@ -284,7 +284,7 @@ class MapLogic(_DerivedLogic):
 
 
 class JoinSideLogic:
-    """One side of a join of two tables; `joiner` takes this side's value first.
+    """One side of a join of two tables; `joiner` takes this side's value before the other one.
 
     It forces both tables to send old values.
     """
@@ -293,16 +293,18 @@ class JoinSideLogic:
         self,
         this: Table[Any, Any],
         other: Table[Any, Any],
-        joiner: Callable[[Any, Any], Any],
+        joiner: Callable[..., Any],
         *,
         this_optional: bool,
         other_optional: bool,
+        keyed: bool = False,
     ) -> None:
         self.shared: bool = not this.sources.isdisjoint(other.sources)
         self._tables: tuple[Table[Any, Any], Table[Any, Any]] = (this, other)
         self._this: View = this.view()
         self._other: View = other.view()
-        self._joiner: Callable[[Any, Any], Any] = joiner
+        self._joiner: Callable[..., Any] = joiner
+        self._keyed: bool = keyed
         self._this_optional: bool = this_optional
         self._other_optional: bool = other_optional
         self._send_old: bool = False
@@ -317,6 +319,7 @@ class JoinSideLogic:
             send_old=self._send_old,
             versioned=self._tables[0].history_ms is not None,
             shared=self.shared,
+            keyed=self._keyed,
         )
 
     def stores(self) -> Sequence[StoreSpec]:
@@ -331,6 +334,7 @@ class JoinSideLogic:
             self._joiner,
             left_optional=self._this_optional,
             right_optional=self._other_optional,
+            keyed=self._keyed,
         )
 
     @property

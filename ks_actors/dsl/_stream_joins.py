@@ -65,6 +65,15 @@ class StreamJoins(Generic[K, V]):
     @overload
     def join(
         self,
+        other: GlobalTable[GK, W],
+        key_selector: Callable[[K, V], GK | None],
+        joiner: Callable[[K, GK, V, W], R],
+        *,
+        name: str | None = None,
+    ) -> Stream[K, R]: ...
+    @overload
+    def join(
+        self,
         other: Stream[K, W],
         joiner: Callable[[V, W], R],
         windows: JoinWindows,
@@ -82,7 +91,8 @@ class StreamJoins(Generic[K, V]):
         """Join records with a table's row for their key; without a match there is no result.
 
         The joiner is joiner(value, other) or joiner(key, value, other). In a global table the row
-        is looked up under key_selector(key, value). A record of another stream matches if the
+        is looked up under key_selector(key, value); its joiner may also be joiner(key, mapped key,
+        value, other), with both keys (KIP-1340). A record of another stream matches if the
         timestamps are in the windows, in either order of arrival. The result has the later
         timestamp. Records without a key or a value are dropped.
         """
@@ -117,6 +127,15 @@ class StreamJoins(Generic[K, V]):
         other: GlobalTable[GK, W],
         key_selector: Callable[[K, V], GK | None],
         joiner: Callable[[K, V, W | None], R],
+        *,
+        name: str | None = None,
+    ) -> Stream[K, R]: ...
+    @overload
+    def left_join(
+        self,
+        other: GlobalTable[GK, W],
+        key_selector: Callable[[K, V], GK | None],
+        joiner: Callable[[K, GK | None, V, W | None], R],
         *,
         name: str | None = None,
     ) -> Stream[K, R]: ...

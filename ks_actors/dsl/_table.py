@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 import msgspec
 
 from ks_actors._errors import TopologyError
-from ks_actors.dsl import _grouped, _stream, _suppressed, joins
+from ks_actors.dsl import _grouped, _stream, _suppressed
 from ks_actors.dsl._logic import FilterLogic, MapLogic, SourceLogic, TransformLogic, add_logic
 from ks_actors.dsl._materialize import (
     check_materialized,
@@ -17,6 +17,7 @@ from ks_actors.dsl._materialize import (
     without_history,
 )
 from ks_actors.dsl._options import Grouped
+from ks_actors.dsl._table_joins import TableJoins
 from ks_actors.dsl.graph import named_or_behind
 from ks_actors.processors.aggregates import TableSelect
 from ks_actors.processors.api import (
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     from ks_actors.dsl._grouped import GroupedTable
     from ks_actors.dsl._logic import Logic
-    from ks_actors.dsl._options import Consumed, Materialized, TableJoined
+    from ks_actors.dsl._options import Consumed, Materialized
     from ks_actors.dsl._stream import Stream
     from ks_actors.dsl._suppressed import Suppressed
     from ks_actors.dsl.graph import GraphBuilder, GraphNode
@@ -61,7 +62,7 @@ _TRANSFORM_VALUES = "KTABLE-TRANSFORMVALUES-"
 _STREAM_SOURCE = "KSTREAM-SOURCE-"
 
 
-class Table(Generic[K, V]):
+class Table(TableJoins[K, V]):
     """The latest value of every key, and its changes.
 
     Made by `StreamsBuilder.table`, by aggregations and joins, and by `Stream.to_table`. A table is
@@ -280,132 +281,6 @@ class Table(Generic[K, V]):
         # An aggregation subtracts a row's old value from the group that it leaves.
         self.send_old(force=True)
         return _grouped.GroupedTable(self.graph, node, options.key, options.value, options.name)
-
-    @overload
-    def join(
-        self,
-        other: Table[K, VO],
-        joiner: Callable[[V, VO], V2 | None],
-        materialized: Materialized[K, V2] | None = None,
-        *,
-        name: str | None = None,
-    ) -> Table[K, V2]: ...
-    @overload
-    def join(
-        self,
-        other: Table[KO, VO],
-        joiner: Callable[[V, VO], V2 | None],
-        materialized: Materialized[K, V2] | None = None,
-        *,
-        foreign_key: Callable[[V], KO | None],
-        joined: TableJoined[K, KO] | None = None,
-    ) -> Table[K, V2]: ...
-    @overload
-    def join(
-        self,
-        other: Table[KO, VO],
-        joiner: Callable[[V, VO], V2 | None],
-        materialized: Materialized[K, V2] | None = None,
-        *,
-        foreign_key: Callable[[K, V], KO | None],
-        joined: TableJoined[K, KO] | None = None,
-    ) -> Table[K, V2]: ...
-    def join(
-        self,
-        other: Table[Any, VO],
-        joiner: Callable[[V, VO], V2 | None],
-        materialized: Materialized[K, V2] | None = None,
-        *,
-        name: str | None = None,
-        foreign_key: Callable[..., Any] | None = None,
-        joined: TableJoined[K, Any] | None = None,
-    ) -> Table[K, V2]:
-        """Return the table of rows that both tables have.
-
-        The values are `joiner(value, other value)`. With `foreign_key`, the other row is that with
-        the key `foreign_key(value)`, or `foreign_key(key, value)`: any number of rows can refer to
-        one (KIP-213, KIP-1104). Without such a row, or for None, there is no result. The method is
-        `join`, as in Kafka Streams; the extractor is an argument by name, because `materialized`
-        may be given by position. Call it and the joiner with care: they must return the same for
-        the same arguments. Both tables are stored. Rows are exchanged through two topics, so the
-        tables may have different numbers of partitions.
-        """
-        if foreign_key is None:
-            return joins.table_table_join(
-                self, other, joiner, materialized, name, joined, left=False, outer=False
-            )
-        return joins.foreign_key_join(
-            self, other, foreign_key, joiner, joined, materialized, name, left=False
-        )
-
-    @overload
-    def left_join(
-        self,
-        other: Table[K, VO],
-        joiner: Callable[[V, VO | None], V2 | None],
-        materialized: Materialized[K, V2] | None = None,
-        *,
-        name: str | None = None,
-    ) -> Table[K, V2]: ...
-    @overload
-    def left_join(
-        self,
-        other: Table[KO, VO],
-        joiner: Callable[[V, VO | None], V2 | None],
-        materialized: Materialized[K, V2] | None = None,
-        *,
-        foreign_key: Callable[[V], KO | None],
-        joined: TableJoined[K, KO] | None = None,
-    ) -> Table[K, V2]: ...
-    @overload
-    def left_join(
-        self,
-        other: Table[KO, VO],
-        joiner: Callable[[V, VO | None], V2 | None],
-        materialized: Materialized[K, V2] | None = None,
-        *,
-        foreign_key: Callable[[K, V], KO | None],
-        joined: TableJoined[K, KO] | None = None,
-    ) -> Table[K, V2]: ...
-    def left_join(
-        self,
-        other: Table[Any, VO],
-        joiner: Callable[[V, VO | None], V2 | None],
-        materialized: Materialized[K, V2] | None = None,
-        *,
-        name: str | None = None,
-        foreign_key: Callable[..., Any] | None = None,
-        joined: TableJoined[K, Any] | None = None,
-    ) -> Table[K, V2]:
-        """Return the table of this table's rows.
-
-        The values are `joiner(value, other value or None)`. With `foreign_key`, the other row is
-        that with the foreign key, as in `join`; a row whose foreign key is None is joined with
-        None.
-        """
-        if foreign_key is None:
-            return joins.table_table_join(
-                self, other, joiner, materialized, name, joined, left=True, outer=False
-            )
-        return joins.foreign_key_join(
-            self, other, foreign_key, joiner, joined, materialized, name, left=True
-        )
-
-    def outer_join(
-        self,
-        other: Table[K, VO],
-        joiner: Callable[[V | None, VO | None], V2 | None],
-        materialized: Materialized[K, V2] | None = None,
-        *,
-        name: str | None = None,
-    ) -> Table[K, V2]:
-        """Return the table of rows that either table has.
-
-        The values are `joiner(value or None, other value or None)`.
-        """
-        return joins.table_table_join(
-            self, other, joiner, materialized, name, None, left=True, outer=True
-        )
 
     def suppress(self, suppressed: Suppressed) -> Table[K, V]:
         """Hold changes back until a window is final, or for some time.

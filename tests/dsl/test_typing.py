@@ -124,3 +124,25 @@ def test_joins_have_precise_types() -> None:
     assert_type(s.left_join(t, lambda left, right: left if right is None else len(right)), Stream[str, int])
     assert_type(s.join(g, lambda key, value: value, lambda left, right: (left, right)), Stream[str, tuple[int, str]])
     assert_type(s.left_join(g, lambda key, value: value, lambda key, left, right: right or key), Stream[str, str])
+    assert_type(
+        s.join(g, lambda key, value: value, lambda key, mapped, left, right: (key, mapped, left, right)), Stream[str, tuple[str, int, int, str]]
+    )
+    assert_type(s.left_join(g, lambda key, value: value, lambda key, mapped, left, right: mapped), Stream[str, int | None])
+
+
+def test_joins_of_tables_have_precise_types() -> None:
+    """Their joiners may take the key, and both keys where there is a foreign one."""
+    b = StreamsBuilder()
+    one = b.table("one", Consumed(STRING, LONG))
+    two = b.table("two", Consumed(STRING, STRING))
+    foreign = b.table("foreign", Consumed(LONG, STRING))
+    assert_type(one.join(two, lambda left, right: right * left), Table[str, str])
+    assert_type(one.join(two, lambda key, left, right: (key, left, right)), Table[str, tuple[str, int, str]])
+    assert_type(one.left_join(two, lambda key, left, right: right or key), Table[str, str])
+    assert_type(one.outer_join(two, lambda left, right: (left, right)), Table[str, tuple[int | None, str | None]])
+    assert_type(one.outer_join(two, lambda key, left, right: (key, left)), Table[str, tuple[str, int | None]])
+    assert_type(one.join(foreign, lambda left, right: right * left, foreign_key=lambda value: value), Table[str, str])
+    assert_type(one.join(foreign, lambda key, left, right: (key, left), foreign_key=lambda value: value), Table[str, tuple[str, int]])
+    both = one.join(foreign, lambda key, other, left, right: (key, other, left, right), foreign_key=lambda key, value: value + len(key))
+    assert_type(both, Table[str, tuple[str, int, int, str]])
+    assert_type(one.left_join(foreign, lambda key, other, left, right: other, foreign_key=lambda value: value), Table[str, int])

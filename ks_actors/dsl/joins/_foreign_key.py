@@ -47,13 +47,15 @@ _SOURCE: Final = "KTABLE-SOURCE-"
 _STORE: Final = "KTABLE-FK-JOIN-SUBSCRIPTION-STATE-STORE-"
 _TOPIC: Final = "-topic"
 _WITH_KEY: Final = 2
+_JOINER: Final = (2, 3, 4)
+"""The arguments of joiners: the values, the key before them, and the foreign key between."""
 
 
 def foreign_key_join(
     this: Table[Any, Any],
     other: Table[Any, Any],
     foreign_key: Callable[..., Any],
-    joiner: Callable[[Any, Any], Any],
+    joiner: Callable[..., Any],
     joined: TableJoined[Any, Any] | None,
     materialized: Materialized[Any, Any] | None,
     name: str | None,
@@ -65,7 +67,7 @@ def foreign_key_join(
     `left` keeps rows without another one. The names and their order are those of Kafka Streams.
     """
     graph = this.graph
-    options, keyed = _checked(this, other, foreign_key, joiner, joined, name, left=left)
+    options, keyed, arguments = _checked(this, other, foreign_key, joiner, joined, name, left=left)
     check_materialized(materialized, _called(this, options.name, left=left))
     other.send_old(force=True)
     this.send_old(force=True)
@@ -74,7 +76,7 @@ def foreign_key_join(
     parts = _Parts(graph, this, other, foreign_key, options, topic, keyed=keyed, left=left)
     subscriptions = parts.add_subscriptions()
     responses = parts.add_responses(*parts.add_right_side(subscriptions))
-    resolved = parts.add_resolver(responses, joiner)
+    resolved = parts.add_resolver(responses, joiner, arguments)
     result = parts.named("-result", _OUTPUT)
     spec, stored = key_value_store(graph, materialized, _OUTPUT, key=this.key, value=None)
     logic = SourceLogic(spec, stored=stored or history_ms(spec) is not None)
@@ -191,7 +193,9 @@ class _Parts:
         self.graph.copartition(self.this.sources | {source.name})
         return source
 
-    def add_resolver(self, responses: GraphNode, joiner: Callable[[Any, Any], Any]) -> GraphNode:
+    def add_resolver(
+        self, responses: GraphNode, joiner: Callable[..., Any], arguments: int
+    ) -> GraphNode:
         """Add the node that joins responses with the left rows of their subscriptions."""
         this, view = self.this, self.this.view()
         return self.graph.add_processor(
@@ -199,6 +203,7 @@ class _Parts:
             ResponseJoin(
                 view=view,
                 joiner=joiner,
+                arguments=arguments,
                 extractor=self.foreign_key,
                 keyed=self.keyed,
                 topic=self.topic,
@@ -224,8 +229,8 @@ def _checked(
     name: str | None,
     *,
     left: bool,
-) -> tuple[TableJoined[Any, Any], bool]:
-    """Return the options, and whether the foreign key is computed from the key, too."""
+) -> tuple[TableJoined[Any, Any], bool, int]:
+    """Return the options, whether the extractor takes the key, and the joiner's arguments."""
     of = _called(this, name, left=left)
     check_kind(
         other,
@@ -243,8 +248,7 @@ def _checked(
     of = _called(this, options.name, left=left)
     this.graph.check_same(other.graph, of)
     keyed = check_function(foreign_key, 1, _WITH_KEY, role="foreign_key", of=of) == _WITH_KEY
-    check_function(joiner, 2, role="joiner", of=of)
-    return options, keyed
+    return options, keyed, check_function(joiner, *_JOINER, role="joiner", of=of)
 
 
 def _add_topic(

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _JOIN = "KSTREAM-JOIN-"
 _LEFT_JOIN = "KSTREAM-LEFTJOIN-"
 _KEYED = 3
+_WITH_BOTH_KEYS = 4
 
 
 def stream_table_join(
@@ -102,11 +103,16 @@ def stream_global_table_join(
     """Join a stream with a global table's row for the key that a function selects."""
     graph = stream.graph
     of = named_or_behind("left_join" if left else "join", name, stream.node)
-    keyed = check_function(joiner, 2, _KEYED, role="joiner", of=of) == _KEYED
+    arguments = check_function(joiner, 2, _KEYED, _WITH_BOTH_KEYS, role="joiner", of=of)
     check_function(key_selector, 2, role="key_selector", of=of)
     named = graph.name_or(name, _LEFT_JOIN)  # The same prefix for every join, as in Kafka Streams.
     operator = StreamTableJoin(
-        view=table.view(), joiner=joiner, keyed=keyed, left=left, select=key_selector
+        view=table.view(),
+        joiner=joiner,
+        keyed=arguments >= _KEYED,
+        mapped=arguments == _WITH_BOTH_KEYS,
+        left=left,
+        select=key_selector,
     )
     node = graph.add_processor(named, operator, stream.node)
     node.relaxed_null_keys = left

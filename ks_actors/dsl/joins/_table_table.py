@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 _MERGE = "KTABLE-MERGE-"
 _THIS = "KTABLE-JOINTHIS-"
 _OTHER = "KTABLE-JOINOTHER-"
+_KEYED = 3
 
 
 def table_table_join(
     this: Table[Any, Any],
     other: Table[Any, Any],
-    joiner: Callable[[Any, Any], Any],
+    joiner: Callable[..., Any],
     materialized: Materialized[Any, Any] | None,
     name: str | None,
     joined: Any,
@@ -56,7 +57,7 @@ def table_table_join(
             "leave it out"
         )
     graph.check_same(other.graph, of)
-    check_function(joiner, 2, role="joiner", of=of)
+    keyed = check_function(joiner, 2, _KEYED, role="joiner", of=of) == _KEYED
     check_materialized(materialized, of)
     stored = (
         None
@@ -74,9 +75,19 @@ def table_table_join(
     def reversed_joiner(other: Any, this: Any) -> Any:
         return joiner(this, other)
 
-    this_side = JoinSideLogic(this, other, joiner, this_optional=outer, other_optional=left)
+    def reversed_keyed_joiner(key: Any, other: Any, this: Any) -> Any:
+        return joiner(key, this, other)
+
+    this_side = JoinSideLogic(
+        this, other, joiner, this_optional=outer, other_optional=left, keyed=keyed
+    )
     other_side = JoinSideLogic(
-        other, this, reversed_joiner, this_optional=left, other_optional=outer
+        other,
+        this,
+        reversed_keyed_joiner if keyed else reversed_joiner,
+        this_optional=left,
+        other_optional=outer,
+        keyed=keyed,
     )
     this_name = graph.suffixed_or(name, "-join-this", _THIS)
     other_name = graph.suffixed_or(name, "-join-other", _OTHER)

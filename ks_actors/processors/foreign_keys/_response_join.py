@@ -29,12 +29,16 @@ if TYPE_CHECKING:
 
 _STALE: Final = object()
 _NEEDLESS: Final = object()
+_VALUES: Final = 2
+_WITH_KEY: Final = 3
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class ResponseJoin(Inline):
     """Replace responses by `joiner(left value, right value)`, and by None where nothing is joined.
+
+    A joiner of three `arguments` gets the key before them, one of four the key and the foreign key.
 
     A response to a value that the left row no longer has is dropped: another response is on its
     way. A response with the header IF_STALE deletes the row only if such a delete was dropped
@@ -47,13 +51,14 @@ class ResponseJoin(Inline):
     """
 
     view: View
-    joiner: Callable[[Any, Any], Any]
+    joiner: Callable[..., Any]
     extractor: Callable[..., Any]
     topic: str
     key: Serde[Any] | None
     value: Serde[Any] | None
     keyed: bool = False
     left: bool = False
+    arguments: int = _VALUES
 
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
@@ -75,20 +80,20 @@ class ResponseJoin(Inline):
 
     def _left(self, context: NodeContext, get: Get) -> Resolve:
         current = self._current(context, get)
-        joiner = self.joiner
+        join = self._join()
 
         def resolve(key: Any, response: SubscriptionResponse, _: bool) -> Any:
             value_hash, right = _checked(response)[:2]
             left, found = current(key)
             if value_hash != found:
                 return _STALE
-            return None if right is None and left is None else joiner(left, right)
+            return None if right is None and left is None else join(key, left, right)
 
         return resolve
 
     def _inner(self, context: NodeContext, get: Get) -> Resolve:
         current = self._current(context, get)
-        joiner = self.joiner
+        join = self._join()
         extract = with_key(self.extractor, keyed=self.keyed)
         deletes = OpenDeletes.of(context, self.topic, self.key)
 
@@ -98,7 +103,7 @@ class ResponseJoin(Inline):
             if value_hash == found:
                 may_be_stale = deletes.resolve(key)
                 if right is not None:
-                    return joiner(left, right)
+                    return join(key, left, right)
                 return _NEEDLESS if marked and not may_be_stale else None
             if right is None and (left is None or extract(key, left) is None):
                 return _NEEDLESS if not deletes.resolve(key) and marked else None
@@ -109,6 +114,19 @@ class ResponseJoin(Inline):
             return _STALE
 
         return resolve
+
+    def _join(self) -> Callable[[Any, Any, Any], Any]:
+        """Return the function that joins a left value with a right one, for the left row's key."""
+        joiner, extract = self.joiner, with_key(self.extractor, keyed=self.keyed)
+        if self.arguments == _WITH_KEY:
+            return joiner
+        if self.arguments == _VALUES:
+            return lambda _, left, right: joiner(left, right)
+
+        def with_both_keys(key: Any, left: Any, right: Any) -> Any:
+            return joiner(key, None if left is None else extract(key, left), left, right)
+
+        return with_both_keys
 
     def _current(self, context: NodeContext, get: Get) -> Callable[[Any], tuple[Any, bytes | None]]:
         """Return the function for the left value of a key, and its hash."""

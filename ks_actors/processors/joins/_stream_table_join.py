@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 class StreamTableJoin(Inline):
     """Replace values by `joiner(value, table value)`; only the stream's records cause output.
 
-    With `keyed` it calls `joiner(key, value, table value)`. The row is looked up under the record's
-    key, or under `select(key, value)`. Records without value, or without a key to look up, are
+    With `keyed` it calls `joiner(key, value, table value)`, with `mapped`, too, `joiner(key, mapped
+    key, value, table value)`. The row is looked up under the record's key, or under the mapped key
+    `select(key, value)`. Records without value, or without a key to look up, are
     dropped, and records without a row left out. A `left` join drops only those without value, and
     joins the others with None. A table with a versioned store is read as of the record's time.
     """
@@ -30,6 +31,7 @@ class StreamTableJoin(Inline):
     view: View
     joiner: Callable[..., Any]
     keyed: bool = False
+    mapped: bool = False
     left: bool = False
     select: Callable[[Any, Any], Any] | None = None
 
@@ -43,7 +45,7 @@ class StreamTableJoin(Inline):
     def _record_form(self, context: NodeContext, get: Get, as_of: AsOf | None) -> Process:
         forward = context.forward
         joiner = self.joiner
-        keyed = self.keyed
+        keyed, mapped = self.keyed, self.mapped
         left = self.left
         select = self.select
 
@@ -62,16 +64,20 @@ class StreamTableJoin(Inline):
             if entry is None and not left:
                 return
             row = None if entry is None else entry[0]
-            forward(
-                key, joiner(key, value, row) if keyed else joiner(value, row), timestamp, headers
-            )
+            if not keyed:
+                joined = joiner(value, row)
+            elif mapped:
+                joined = joiner(key, row_key, value, row)
+            else:
+                joined = joiner(key, value, row)
+            forward(key, joined, timestamp, headers)
 
         return process
 
     def _batch_form(self, context: NodeContext, get: Get, as_of: AsOf | None) -> ProcessBatch:
         forward_batch = context.forward_batch
         joiner = self.joiner
-        keyed = self.keyed
+        keyed, mapped = self.keyed, self.mapped
         left = self.left
         select = self.select
 
@@ -102,7 +108,13 @@ class StreamTableJoin(Inline):
                     else:
                         left_out.append(len(values) + len(left_out))
                         continue
-                    values.append(joiner(key, value, row) if keyed else joiner(value, row))
+                    if not keyed:
+                        joined = joiner(value, row)
+                    elif mapped:
+                        joined = joiner(key, row_key, value, row)
+                    else:
+                        joined = joiner(key, value, row)
+                    values.append(joined)
                 except Exception as error:  # noqa: BLE001 - the handler decides
                     index = len(values) + len(left_out)
                     failed(context, batch, index, error)

@@ -23,9 +23,9 @@ class TableJoinSide(Inline):
     """Join changes of one side with the other side's row for the key.
 
     `other` is the view of the other side; the later timestamp is the result's. `joiner(this,
-    other)` gets this side's value first. With `this_optional` a row of the other side has a result
-    even without a row of this side; `other_optional` is the reverse. Changes without key are
-    dropped, and out-of-order changes of a `versioned` table.
+    other)` gets this side's value first, behind the key if it is `keyed`. With `this_optional` a
+    row of the other side has a result even without a row of this side; `other_optional` is the
+    reverse. Changes without key are dropped, and out-of-order changes of a `versioned` table.
 
     Both sides of a `shared` join come from one table. A row that is deleted there is gone from both
     by the time that the first side is told, so an inner join deletes its result although neither
@@ -33,18 +33,19 @@ class TableJoinSide(Inline):
     """
 
     other: View
-    joiner: Callable[[Any, Any], Any]
+    joiner: Callable[..., Any]
     this_optional: bool
     other_optional: bool
     send_old: bool = False
     versioned: bool = False
     shared: bool = False
+    keyed: bool = False
 
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
         get, close, _ = self.other.bind(context)
         forward = context.forward
-        joiner = self.joiner
+        joiner, keyed = self.joiner, self.keyed
         this_optional = self.this_optional
         other_optional = self.other_optional
         send_old = self.send_old
@@ -68,10 +69,11 @@ class TableJoinSide(Inline):
                 other_value, seen = entry
                 timestamp = max(timestamp, seen)
             lone = this_optional and other_value is not None
-            joined = joiner(new, other_value) if new is not None or lone else None
-            joined_old = (
-                joiner(old, other_value) if send_old and (old is not None or lone) else None
-            )
+            joined = joined_old = None
+            if new is not None or lone:
+                joined = joiner(key, new, other_value) if keyed else joiner(new, other_value)
+            if send_old and (old is not None or lone):
+                joined_old = joiner(key, old, other_value) if keyed else joiner(old, other_value)
             forward(key, (joined, joined_old), timestamp, headers)
 
         return Bound(process, close=close)

@@ -213,16 +213,17 @@ class MapView:
 @final
 @dataclass(frozen=True)
 class JoinView:
-    """Two views joined by `joiner(left, right)`.
+    """Two views joined by `joiner(left, right)`, or `joiner(key, left, right)` if it is `keyed`.
 
     A side that is `*_optional` may be missing, though not both.
     """
 
     left: View
     right: View
-    joiner: Callable[[Any, Any], Any]
+    joiner: Callable[..., Any]
     left_optional: bool
     right_optional: bool
+    keyed: bool = False
 
     @property
     def stores(self) -> tuple[str, ...]:
@@ -234,7 +235,7 @@ class JoinView:
         # Without the past: the result of a join of tables is not versioned, even if both sides are.
         get_left, close_left, _ = self.left.bind(context)
         get_right, close_right, _ = self.right.bind(context)
-        joiner = self.joiner
+        joiner, keyed = self.joiner, self.keyed
         left_optional = self.left_optional
         right_optional = self.right_optional
 
@@ -243,14 +244,17 @@ class JoinView:
             if left is None and not left_optional:
                 return None
             right = get_right(key)
-            if right is None:
-                if left is None or not right_optional:
-                    return None
-                value, timestamp = joiner(left[0], None), left[1]
-            elif left is None:
-                value, timestamp = joiner(None, right[0]), right[1]
-            else:
-                value, timestamp = joiner(left[0], right[0]), max(left[1], right[1])
+            left_value = right_value = None
+            timestamp = -1
+            if left is not None:
+                left_value, timestamp = left
+            if right is not None:
+                right_value, timestamp = right[0], max(timestamp, right[1])
+            elif left is None or not right_optional:
+                return None
+            value = (
+                joiner(key, left_value, right_value) if keyed else joiner(left_value, right_value)
+            )
             return None if value is None else (value, timestamp)
 
         def close() -> None:

@@ -1,0 +1,278 @@
+"""Joins of a table with others.
+
+They are in a module of their own because of the many overloads for joiners.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
+
+from ks_actors.dsl import joins
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ks_actors.dsl._options import Materialized, TableJoined
+    from ks_actors.dsl._table import Table
+
+K = TypeVar("K")
+V = TypeVar("V")
+R = TypeVar("R")
+KO = TypeVar("KO")
+VO = TypeVar("VO")
+
+
+class TableJoins(Generic[K, V]):
+    """The join operations of Table.
+
+    Joiners get both values, and before them the key if they take it; those of joins by a foreign
+    key may get both keys. Kafka Streams' joiners of tables get values alone.
+    """
+
+    @overload
+    def join(
+        self,
+        other: Table[K, VO],
+        joiner: Callable[[V, VO], R | None],
+        materialized: Materialized[K, R] | None = None,
+        *,
+        name: str | None = None,
+    ) -> Table[K, R]: ...
+    @overload
+    def join(
+        self,
+        other: Table[K, VO],
+        joiner: Callable[[K, V, VO], R | None],
+        materialized: Materialized[K, R] | None = None,
+        *,
+        name: str | None = None,
+    ) -> Table[K, R]: ...
+    @overload
+    def join(
+        self,
+        other: Table[KO, VO],
+        joiner: Callable[[V, VO], R | None],
+        materialized: Materialized[K, R] | None = None,
+        *,
+        foreign_key: Callable[[V], KO | None],
+        joined: TableJoined[K, KO] | None = None,
+    ) -> Table[K, R]: ...
+    @overload
+    def join(
+        self,
+        other: Table[KO, VO],
+        joiner: Callable[[K, V, VO], R | None],
+        materialized: Materialized[K, R] | None = None,
+        *,
+        foreign_key: Callable[[V], KO | None],
+        joined: TableJoined[K, KO] | None = None,
+    ) -> Table[K, R]: ...
+    @overload
+    def join(
+        self,
+        other: Table[KO, VO],
+        joiner: Callable[[K, KO, V, VO], R | None],
+        materialized: Materialized[K, R] | None = None,
+        *,
+        foreign_key: Callable[[V], KO | None],
+        joined: TableJoined[K, KO] | None = None,
+    ) -> Table[K, R]: ...
+    @overload
+    def join(
+        self,
+        other: Table[KO, VO],
+        joiner: Callable[[V, VO], R | None],
+        materialized: Materialized[K, R] | None = None,
+        *,
+        foreign_key: Callable[[K, V], KO | None],
+        joined: TableJoined[K, KO] | None = None,
+    ) -> Table[K, R]: ...
+    @overload
+    def join(
+        self,
+        other: Table[KO, VO],
+        joiner: Callable[[K, V, VO], R | None],
+        materialized: Materialized[K, R] | None = None,
+        *,
+        foreign_key: Callable[[K, V], KO | None],
+        joined: TableJoined[K, KO] | None = None,
+    ) -> Table[K, R]: ...
+    @overload
+    def join(
+        self,
+        other: Table[KO, VO],
+        joiner: Callable[[K, KO, V, VO], R | None],
+        materialized: Materialized[K, R] | None = None,
+        *,
+        foreign_key: Callable[[K, V], KO | None],
+        joined: TableJoined[K, KO] | None = None,
+    ) -> Table[K, R]: ...
+    def join(
+        self,
+        other: Table[Any, Any],
+        joiner: Callable[..., Any],
+        materialized: Materialized[K, Any] | None = None,
+        *,
+        name: str | None = None,
+        foreign_key: Callable[..., Any] | None = None,
+        joined: TableJoined[K, Any] | None = None,
+    ) -> Table[K, Any]:
+        """Return the table of rows that both tables have.
+
+        The values are `joiner(value, other value)`, or `joiner(key, value, other value)`. With
+        `foreign_key`, the other row is that with the key `foreign_key(value)`, or `foreign_key(key,
+        value)`: any number of rows can refer to one (KIP-213, KIP-1104). Without such a row, or for
+        None, there is no result. The joiner may also be `joiner(key, foreign key, value, other
+        value)`.
+
+        The method is `join`, as in Kafka Streams; the extractor is an argument by name, because
+        `materialized` may be given by position. Call it and the joiner with care: they must return
+        the same for the same arguments. Both tables are stored. Rows are exchanged through two
+        topics, so the tables may have different numbers of partitions.
+        """
+        table = cast("Table[K, V]", self)
+        if foreign_key is None:
+            return joins.table_table_join(
+                table, other, joiner, materialized, name, joined, left=False, outer=False
+            )
+        return joins.foreign_key_join(
+            table, other, foreign_key, joiner, joined, materialized, name, left=False
+        )
+
+    @overload
+    def left_join(
+        self,
+        other: Table[K, VO],
+        joiner: Callable[[V, VO | None], R | None],
+        materialized: Materialized[K, R] | None = None,
+        *,
+        name: str | None = None,
+    ) -> Table[K, R]: ...
+    @overload
+    def left_join(
+        self,
+        other: Table[K, VO],
+        joiner: Callable[[K, V, VO | None], R | None],
+        materialized: Materialized[K, R] | None = None,
+        *,
+        name: str | None = None,
+    ) -> Table[K, R]: ...
+    @overload
+    def left_join(
+        self,
+        other: Table[KO, VO],
+        joiner: Callable[[V, VO | None], R | None],
+        materialized: Materialized[K, R] | None = None,
+        *,
+        foreign_key: Callable[[V], KO | None],
+        joined: TableJoined[K, KO] | None = None,
+    ) -> Table[K, R]: ...
+    @overload
+    def left_join(
+        self,
+        other: Table[KO, VO],
+        joiner: Callable[[K, V, VO | None], R | None],
+        materialized: Materialized[K, R] | None = None,
+        *,
+        foreign_key: Callable[[V], KO | None],
+        joined: TableJoined[K, KO] | None = None,
+    ) -> Table[K, R]: ...
+    @overload
+    def left_join(
+        self,
+        other: Table[KO, VO],
+        joiner: Callable[[K, KO | None, V, VO | None], R | None],
+        materialized: Materialized[K, R] | None = None,
+        *,
+        foreign_key: Callable[[V], KO | None],
+        joined: TableJoined[K, KO] | None = None,
+    ) -> Table[K, R]: ...
+    @overload
+    def left_join(
+        self,
+        other: Table[KO, VO],
+        joiner: Callable[[V, VO | None], R | None],
+        materialized: Materialized[K, R] | None = None,
+        *,
+        foreign_key: Callable[[K, V], KO | None],
+        joined: TableJoined[K, KO] | None = None,
+    ) -> Table[K, R]: ...
+    @overload
+    def left_join(
+        self,
+        other: Table[KO, VO],
+        joiner: Callable[[K, V, VO | None], R | None],
+        materialized: Materialized[K, R] | None = None,
+        *,
+        foreign_key: Callable[[K, V], KO | None],
+        joined: TableJoined[K, KO] | None = None,
+    ) -> Table[K, R]: ...
+    @overload
+    def left_join(
+        self,
+        other: Table[KO, VO],
+        joiner: Callable[[K, KO | None, V, VO | None], R | None],
+        materialized: Materialized[K, R] | None = None,
+        *,
+        foreign_key: Callable[[K, V], KO | None],
+        joined: TableJoined[K, KO] | None = None,
+    ) -> Table[K, R]: ...
+    def left_join(
+        self,
+        other: Table[Any, Any],
+        joiner: Callable[..., Any],
+        materialized: Materialized[K, Any] | None = None,
+        *,
+        name: str | None = None,
+        foreign_key: Callable[..., Any] | None = None,
+        joined: TableJoined[K, Any] | None = None,
+    ) -> Table[K, Any]:
+        """Return the table of this table's rows.
+
+        The joiner is that of `join`, and gets None for the other value where there is no row. With
+        `foreign_key`, the other row is that with the foreign key, as in `join`; a row whose foreign
+        key is None is joined with None.
+        """
+        table = cast("Table[K, V]", self)
+        if foreign_key is None:
+            return joins.table_table_join(
+                table, other, joiner, materialized, name, joined, left=True, outer=False
+            )
+        return joins.foreign_key_join(
+            table, other, foreign_key, joiner, joined, materialized, name, left=True
+        )
+
+    @overload
+    def outer_join(
+        self,
+        other: Table[K, VO],
+        joiner: Callable[[V | None, VO | None], R | None],
+        materialized: Materialized[K, R] | None = None,
+        *,
+        name: str | None = None,
+    ) -> Table[K, R]: ...
+    @overload
+    def outer_join(
+        self,
+        other: Table[K, VO],
+        joiner: Callable[[K, V | None, VO | None], R | None],
+        materialized: Materialized[K, R] | None = None,
+        *,
+        name: str | None = None,
+    ) -> Table[K, R]: ...
+    def outer_join(
+        self,
+        other: Table[K, Any],
+        joiner: Callable[..., Any],
+        materialized: Materialized[K, Any] | None = None,
+        *,
+        name: str | None = None,
+    ) -> Table[K, Any]:
+        """Return the table of rows that either table has.
+
+        The joiner is that of `join`, and gets None for the value that is not there.
+        """
+        table = cast("Table[K, V]", self)
+        return joins.table_table_join(
+            table, other, joiner, materialized, name, None, left=True, outer=True
+        )
