@@ -164,13 +164,18 @@ from ks_actors.runtime import (
 )
 from ks_actors.serdes import Serde
 from ks_actors.state import (
+    AggregationWithHeaders,
     KeyValueStore,
+    KeyValueStoreWithHeaders,
     SessionStore,
+    SessionStoreWithHeaders,
     TimestampedKeyValueStore,
     TimestampedWindowStore,
     ValueAndTimestamp,
+    ValueTimestampHeaders,
     VersionedKeyValueStore,
     WindowStore,
+    WindowStoreWithHeaders,
 )
 from ks_actors.topology import (
     FailOnInvalidTimestamp,
@@ -193,6 +198,7 @@ from ks_actors.topology import (
 __all__ = [
     "PUT_RETURN_CODE_NOT_PUT",
     "PUT_RETURN_CODE_VALID_TO_UNDEFINED",
+    "AggregationWithHeaders",
     "App",
     "AsyncOptions",
     "BackfillRefused",
@@ -239,6 +245,7 @@ __all__ = [
     "JoinWindows",
     "Joined",
     "KeyValueStore",
+    "KeyValueStoreWithHeaders",
     "KsActorsError",
     "LogAndSkipOnInvalidTimestamp",
     "LogClosed",
@@ -284,6 +291,7 @@ __all__ = [
     "Serde",
     "SerializationError",
     "SessionStore",
+    "SessionStoreWithHeaders",
     "SessionWindowedCogroupedStream",
     "SessionWindowedStream",
     "SessionWindows",
@@ -336,6 +344,7 @@ __all__ = [
     "UnlimitedWindows",
     "UsePartitionTimeOnInvalidTimestamp",
     "ValueAndTimestamp",
+    "ValueTimestampHeaders",
     "ValueTransformer",
     "VersionedKeyValueStore",
     "VersionedRecord",
@@ -344,6 +353,7 @@ __all__ = [
     "WallclockTimestampExtractor",
     "Window",
     "WindowStore",
+    "WindowStoreWithHeaders",
     "Windowed",
     "WorkerMetadata",
     "WorkerState",

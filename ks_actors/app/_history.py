@@ -14,7 +14,7 @@ from ks_actors.log import NewTopic
 from ks_actors.processors.api import check_kind
 from ks_actors.runtime.snapshots import Bootstrap
 from ks_actors.task import Environment, nodes_of
-from ks_actors.topology import check_serdes, check_topology, refuse_unnamed
+from ks_actors.topology import check_serdes, check_topology, refuse_unnamed, with_headers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -46,7 +46,11 @@ class AppOverHistory:
         if config.ensure_explicit_internal_resource_naming:
             refuse_unnamed(topology)
         self.config: StreamsConfig = config
-        self._topology: Topology = topology
+        self._topology: Topology = (
+            with_headers(topology, config.default_dsl_store)
+            if config.dsl_store_format == "HEADERS"
+            else topology
+        )
         self._given_log: Log | None = log
         self._topics: Mapping[str, int] = topics
         self._begun: bool = False

@@ -83,6 +83,7 @@ class AppQueries(AppOverHistory):
         isolation: IsolationLevel | None = None,
         stale: bool = False,
         timestamped: bool = False,
+        headers: bool = False,
         timeout_ms: int = 10_000,
     ) -> StoreQueries[Any, Any]: ...
     def store(
@@ -95,6 +96,7 @@ class AppQueries(AppOverHistory):
         isolation: IsolationLevel | None = None,
         stale: bool = False,
         timestamped: bool = False,
+        headers: bool = False,
         timeout_ms: int = 10_000,
     ) -> StoreQueries[Any, Any]:
         """Return a reader of a store.
@@ -108,9 +110,9 @@ class AppQueries(AppOverHistory):
         It reads the store on this instance: one `partition`, or all local ones. `isolation`
         defaults to the setting `default_interactive_query_isolation_level`. `stale` allows
         standbys, and tasks that are still being restored. `timestamped` gives each value with its
-        timestamp. A read waits at most `timeout_ms` for a task that a thread processes. Raises
-        UnknownStore, QueryFailed for a store without timestamps, and for serdes that are not the
-        store's.
+        timestamp, `headers` with timestamp and headers, of sessions with headers. A read waits at
+        most `timeout_ms` for a task that a thread processes. Raises UnknownStore, QueryFailed for a
+        store without timestamps or headers, and for serdes that are not the store's.
         """
         if not isinstance(name, str):
             key, value, name = name.key, name.value, name.name
@@ -122,6 +124,7 @@ class AppQueries(AppOverHistory):
             isolation=isolation,
             stale=stale,
             timestamped=timestamped,
+            headers=headers,
             timeout_ms=timeout_ms,
         )
 

@@ -260,6 +260,12 @@ class StreamsConfig:
 
     `dsl_store` is another name for it.
     """
+    dsl_store_format: Literal["DEFAULT", "HEADERS"]
+    """The format of the DSL's stores: `DEFAULT`, or `HEADERS`, which keep headers (KIP-1285).
+
+    As in Kafka Streams it is for stores on disk. Operators of the DSL put no headers; processors
+    that use the stores of the DSL may.
+    """
     enable_transactional_statestores: Literal[True]
     """Only True, which is the default (Kafka Streams': False).
 

@@ -43,7 +43,6 @@ REFUSED: Final[dict[str, str]] = {
     "default_list_key_serde_type": _LISTS,
     "default_list_value_serde_inner": _LISTS,
     "default_list_value_serde_type": _LISTS,
-    "dsl_store_format": "stores of the DSL do not keep headers (KIP-1285)",
     "dsl_store_suppliers_class": (
         "stores of the DSL are in RocksDB or in memory: default_dsl_store and "
         "Materialized(store_type=…) choose"

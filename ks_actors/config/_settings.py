@@ -100,6 +100,7 @@ class Options(TypedDict, total=False):
     processor_wrapper_class: ProcessorWrapper | type[ProcessorWrapper] | str | None
     kafka_streams_faults: bool | str
     default_dsl_store: str
+    dsl_store_format: str
     enable_transactional_statestores: bool | str
     default_interactive_query_isolation_level: IsolationLevel | str
     default_state_isolation_level: IsolationLevel | str
@@ -252,6 +253,7 @@ SETTINGS: dict[str, Setting] = {
     "processor_wrapper_class": Setting(optional(wrapper), _is(None)),
     "kafka_streams_faults": Setting(switch, _is(False)),
     "default_dsl_store": Setting(one_of(rocksdb="rocksdb", in_memory="in_memory"), _is("rocksdb")),
+    "dsl_store_format": Setting(one_of(default="DEFAULT", headers="HEADERS"), _is("DEFAULT")),
     "enable_transactional_statestores": Setting(always, _is(True)),
     "default_interactive_query_isolation_level": Setting(
         one_of(**{each.value: each for each in IsolationLevel}),

@@ -45,7 +45,12 @@ def key_value_store(
     if materialized is None:
         return Stored(
             StoreSpec(
-                name=name, kind=StoreKind.TIMESTAMPED_KEY_VALUE, key=key, value=value, caching=True
+                name=name,
+                kind=StoreKind.TIMESTAMPED_KEY_VALUE,
+                key=key,
+                value=value,
+                caching=True,
+                of_dsl=True,
             ),
             named,
         )
@@ -70,6 +75,7 @@ def key_value_store(
             logging=materialized.logging,
             caching=materialized.caching,
             changelog_configs=dict(materialized.changelog_configs),
+            of_dsl=True,
         ),
         named,
     )

@@ -17,7 +17,11 @@ from ks_actors.query._requests import (
     SessionKeyQuery,
     SessionRangeQuery,
     TimestampedKeyQuery,
+    TimestampedKeyWithHeadersQuery,
     TimestampedRangeQuery,
+    TimestampedRangeWithHeadersQuery,
+    TimestampedWindowKeyWithHeadersQuery,
+    TimestampedWindowRangeWithHeadersQuery,
     VersionedKeyQuery,
     WindowKeyQuery,
     WindowRangeQuery,
@@ -35,11 +39,12 @@ from ks_actors.query._store import (
     range_scan,
     window_key_scan,
     window_scan,
+    with_headers,
     with_time,
 )
 from ks_actors.state import TIMESTAMPED
 from ks_actors.task import Role
-from ks_actors.topology import StoreKind
+from ks_actors.topology import HEADED, StoreKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,6 +59,12 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 TIMED: Final = (TimestampedKeyQuery, TimestampedRangeQuery)
+WITH_HEADERS: Final = (
+    TimestampedKeyWithHeadersQuery,
+    TimestampedRangeWithHeadersQuery,
+    TimestampedWindowKeyWithHeadersQuery,
+    TimestampedWindowRangeWithHeadersQuery,
+)
 
 
 async def answer(
@@ -197,16 +208,22 @@ async def _rows(
 def _how(query: object, kind: StoreKind, *, committed: bool) -> How | None:
     """Return how to answer a query; None when a store of that kind cannot."""
     timed = isinstance(query, TIMED) and kind is not StoreKind.CUSTOM
-    if timed and kind not in TIMESTAMPED:
+    headed = isinstance(query, WITH_HEADERS) and kind is not StoreKind.CUSTOM
+    if (timed and kind not in TIMESTAMPED) or (headed and kind not in HEADED):
         return None
-    return ANSWERS[kind](query, committed=committed, entry=with_time if timed else plain)
+    entry = with_headers if headed else with_time if timed else plain
+    return ANSWERS[kind](query, committed=committed, entry=entry)
 
 
 def _how_key_value(query: object, *, committed: bool, entry: Callable[[Any], Any]) -> How | None:
     match query:
-        case KeyQuery(key) | TimestampedKeyQuery(key):
+        case KeyQuery(key) | TimestampedKeyQuery(key) | TimestampedKeyWithHeadersQuery(key):
             return partial(_get, key=key, committed=committed, entry=entry)
-        case RangeQuery(low, high, descending) | TimestampedRangeQuery(low, high, descending):
+        case (
+            RangeQuery(low, high, descending)
+            | TimestampedRangeQuery(low, high, descending)
+            | TimestampedRangeWithHeadersQuery(low, high, descending)
+        ):
             return range_scan(low, high, committed=committed, reverse=descending, entry=entry)
         case PrefixQuery(prefix, serializer):
             return prefix_scan(prefix, serializer, committed=committed, entry=entry)
@@ -215,11 +232,15 @@ def _how_key_value(query: object, *, committed: bool, entry: Callable[[Any], Any
 
 def _how_windows(query: object, *, committed: bool, entry: Callable[[Any], Any]) -> How | None:
     match query:
-        case WindowKeyQuery(key, time_from, time_to):
+        case WindowKeyQuery(key, time_from, time_to) | TimestampedWindowKeyWithHeadersQuery(
+            key, time_from, time_to
+        ):
             return window_key_scan(
                 key, time_from, time_to, committed=committed, reverse=False, entry=entry
             )
-        case WindowRangeQuery(time_from, time_to):
+        case WindowRangeQuery(time_from, time_to) | TimestampedWindowRangeWithHeadersQuery(
+            time_from, time_to
+        ):
             return window_scan(time_from, time_to, committed=committed, reverse=False, entry=entry)
     return None
 

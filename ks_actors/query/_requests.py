@@ -8,7 +8,7 @@ import msgspec
 
 from ks_actors.query._position import PositionBound
 from ks_actors.records import VersionedRecord, Windowed
-from ks_actors.state import ValueAndTimestamp
+from ks_actors.state import ValueAndTimestamp, ValueTimestampHeaders
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,6 +66,22 @@ class TimestampedRangeQuery(
     descending: bool = False
 
 
+class TimestampedKeyWithHeadersQuery(_Question, Query[ValueTimestampHeaders[Any]], frozen=True):
+    """The value, timestamp and headers of a key, in a store that keeps them (KIP-1356)."""
+
+    key: Any
+
+
+class TimestampedRangeWithHeadersQuery(
+    _Question, Query[list[tuple[Any, ValueTimestampHeaders[Any]]]], frozen=True
+):
+    """The same as RangeQuery with timestamps and headers, in a store that keeps them (KIP-1356)."""
+
+    low: Any = None
+    high: Any = None
+    descending: bool = False
+
+
 class PrefixQuery(_Question, Query[list[tuple[Any, Any]]], frozen=True):
     """The keys with the bytes of `prefix` at their start, with their values.
 
@@ -89,6 +105,25 @@ class WindowKeyQuery(_Question, Query[list[tuple[int, Any]]], frozen=True):
 
 class WindowRangeQuery(_Question, Query[list[tuple[tuple[Any, int], Any]]], frozen=True):
     """Key, start (ms) and value of all windows from `time_from` to `time_to`, inclusive."""
+
+    time_from: int
+    time_to: int
+
+
+class TimestampedWindowKeyWithHeadersQuery(
+    _Question, Query[list[tuple[int, ValueTimestampHeaders[Any]]]], frozen=True
+):
+    """The same as WindowKeyQuery with timestamps and headers (KIP-1356)."""
+
+    key: Any
+    time_from: int
+    time_to: int
+
+
+class TimestampedWindowRangeWithHeadersQuery(
+    _Question, Query[list[tuple[tuple[Any, int], ValueTimestampHeaders[Any]]]], frozen=True
+):
+    """The same as WindowRangeQuery with timestamps and headers (KIP-1356)."""
 
     time_from: int
     time_to: int

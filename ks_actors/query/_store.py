@@ -10,13 +10,16 @@ from ks_actors.query._sessions import session_key_scan, session_scan
 from ks_actors.records import partition as partition_of
 from ks_actors.state import (
     TIMESTAMPED,
+    AggregationWithHeaders,
     KeyValueReader,
     SessionReader,
     ValueAndTimestamp,
+    ValueTimestampHeaders,
     VersionedReader,
     WindowReader,
+    headers_of,
 )
-from ks_actors.topology import StoreKind
+from ks_actors.topology import HEADED, StoreKind
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -27,10 +30,14 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 V = TypeVar("V")
-KEY_VALUE: Final = frozenset({StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED_KEY_VALUE})
+KEY_VALUE: Final = frozenset(
+    {StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.KEY_VALUE_WITH_HEADERS}
+)
 VERSIONED: Final = frozenset({StoreKind.VERSIONED})
-SESSIONS: Final = frozenset({StoreKind.SESSION})
-WINDOWS: Final = frozenset({StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW})
+SESSIONS: Final = frozenset({StoreKind.SESSION, StoreKind.SESSION_WITH_HEADERS})
+WINDOWS: Final = frozenset(
+    {StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW, StoreKind.WINDOW_WITH_HEADERS}
+)
 LATEST: Final = (1 << 63) - 1
 
 
@@ -47,6 +54,16 @@ def as_it_is(record: Any) -> Any:
 def with_time(entry: tuple[Any, int]) -> ValueAndTimestamp[Any]:
     """Return the value of an entry with its timestamp."""
     return ValueAndTimestamp(entry[0], entry[1])
+
+
+def with_headers(entry: tuple[Any, int]) -> ValueTimestampHeaders[Any]:
+    """Return the value of an entry with its timestamp and headers."""
+    return ValueTimestampHeaders(entry[0], entry[1], headers_of(entry))
+
+
+def aggregation(entry: tuple[Any, int]) -> AggregationWithHeaders[Any]:
+    """Return the aggregate of a session with its headers."""
+    return AggregationWithHeaders(entry[0], headers_of(entry))
 
 
 @final
@@ -76,6 +93,7 @@ class StoreQueries(Generic[K, V]):
         isolation: IsolationLevel | None,
         stale: bool,
         timestamped: bool,
+        headers: bool,
         timeout_ms: int,
     ) -> None:
         self._local = local
@@ -89,6 +107,10 @@ class StoreQueries(Generic[K, V]):
         )
         if timestamped and self._spec.kind not in TIMESTAMPED:
             raise self._unknown("with timestamps, because it has none")
+        if headers and self._spec.kind not in HEADED:
+            raise self._unknown("with headers, because it keeps none")
+        if headers:
+            self._entry = aggregation if self._spec.kind in SESSIONS else with_headers
 
     @property
     def name(self) -> str:

@@ -3,6 +3,12 @@
 from ks_actors.records._batch import Batch, Headers
 from ks_actors.records._custom_windows import CustomWindows, window_at
 from ks_actors.records._encoded_batch import EncodedBatch
+from ks_actors.records._header_bytes import (
+    NO_HEADERS,
+    headers_end,
+    pack_headers,
+    unpack_headers,
+)
 from ks_actors.records._lazy_batch import WORTHWHILE, LazyBatch
 from ks_actors.records._packed_batch import PackedBatch
 from ks_actors.records._partitioner import Partitioner, partition, warm_up
@@ -17,6 +23,7 @@ from ks_actors.records._versioned import (
 from ks_actors.records._windowed import Window, Windowed
 
 __all__ = [
+    "NO_HEADERS",
     "PUT_RETURN_CODE_NOT_PUT",
     "PUT_RETURN_CODE_VALID_TO_UNDEFINED",
     "WORTHWHILE",
@@ -32,8 +39,11 @@ __all__ = [
     "VersionedRecord",
     "Window",
     "Windowed",
+    "headers_end",
     "murmur3_128",
+    "pack_headers",
     "partition",
+    "unpack_headers",
     "warm_up",
     "window_at",
 ]

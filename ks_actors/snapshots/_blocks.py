@@ -6,11 +6,11 @@ import struct
 import sys
 import zlib
 from array import array
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, repeat
 from typing import TYPE_CHECKING, Any, Final
 
 from ks_actors._errors import SnapshotRefused
-from ks_actors.records import Batch
+from ks_actors.records import Batch, pack_headers, unpack_headers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -148,6 +148,28 @@ def _decoded(rows: int, columns: bytes, name: str) -> Batch:
         raise SnapshotRefused(f"{name} has a block whose length does not match its rows")
     contents: list[Any] = [columns[start:end] for start, end in pairwise(places)]
     return Batch(contents[:rows], contents[rows:], timestamps)
+
+
+def with_headers(batch: Batch) -> Batch:
+    """Return rows with their headers in front of their values."""
+    headers: Iterable[Any] = repeat(()) if batch.headers is None else batch.headers
+    values: list[Any] = [
+        pack_headers(header) + value for header, value in zip(headers, batch.values, strict=False)
+    ]
+    return Batch(batch.keys, values, batch.timestamps)
+
+
+def without_headers(batch: Batch, name: str) -> Batch:
+    """Return rows whose values begin with headers, as values and headers.
+
+    Raises SnapshotRefused when they do not.
+    """
+    try:
+        found = [unpack_headers(value) for value in batch.values]
+    except ValueError as error:
+        raise SnapshotRefused(f"{name} has a row with unreadable headers: {error}") from error
+    values: list[Any] = [value[end:] for value, (_, end) in zip(batch.values, found, strict=True)]
+    return Batch(batch.keys, values, batch.timestamps, [headers for headers, _ in found])
 
 
 def in_blocks(batches: Iterable[Batch]) -> Iterator[Batch]:

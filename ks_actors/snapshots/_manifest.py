@@ -23,12 +23,17 @@ Kind: TypeAlias = Literal[
     "session",
     "versioned",
     "custom",
+    "timestamped_key_value_with_headers",
+    "timestamped_window_with_headers",
+    "session_with_headers",
 ]
 LeftOut: TypeAlias = Literal["custom", "no_changelog", "in_threads"]
 SUFFIXES: Final = {
     "window": struct.Struct(">qi"),
     "timestamped_window": struct.Struct(">qi"),
     "session": struct.Struct(">qq"),
+    "timestamped_window_with_headers": struct.Struct(">qi"),
+    "session_with_headers": struct.Struct(">qq"),
 }
 """The ends of keys in window stores (start and sequence number) and session stores (end, start)."""
 
@@ -47,7 +52,8 @@ class Shape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     each). A versioned store has a row for each version. Its key is followed by the start of the
     version's validity (int64), which is also its timestamp. A deletion is a version with an empty
     value, and its timestamp is -1 minus that start. `retention_ms` of a versioned store is its
-    history retention. A custom store has the last records of its changelog, in any format. Rows are
+    history retention. In a store with headers, these are in front of the value, as `pack_headers`
+    writes them. A custom store has the last records of its changelog, in any format. Rows are
     in the order of `places`.
     """
 
@@ -56,6 +62,11 @@ class Shape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     retention_ms: int = 0
     segment_ms: int = 0
     duplicates: bool = False
+
+    @property
+    def headed(self) -> bool:
+        """Whether rows have headers."""
+        return self.kind.endswith("_with_headers")
 
     def places(self, keys: list[bytes]) -> list[bytes]:
         """Return the sort keys of rows.

@@ -7,7 +7,7 @@ from operator import lt
 from typing import TYPE_CHECKING, Final, final
 
 from ks_actors._errors import SnapshotRefused
-from ks_actors.snapshots._blocks import decode_blocks
+from ks_actors.snapshots._blocks import decode_blocks, without_headers
 from ks_actors.snapshots._manifest import MANIFEST, unseal
 from ks_actors.snapshots._place import Place
 
@@ -73,7 +73,8 @@ class SnapshotReader:
                         f"{self.place} {file.path}: rows are not in order, or a key occurs twice"
                     )
                 last = places[-1]
-                yield batch
+                headed = snapshot.shape.headed
+                yield without_headers(batch, f"{self.place} {file.path}") if headed else batch
 
     def _store(self, task: str, store: str) -> StoreSnapshot:
         try:

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from operator import lt
-from typing import TYPE_CHECKING, Final, Self, final
+from itertools import repeat
+from operator import itemgetter, lt
+from typing import TYPE_CHECKING, Any, Final, Self, final
 
-from ks_actors.snapshots._blocks import MAGIC, encode_block, encode_end, in_blocks
+from ks_actors.records import Batch
+from ks_actors.snapshots._blocks import (
+    MAGIC,
+    encode_block,
+    encode_end,
+    in_blocks,
+    with_headers,
+)
 from ks_actors.snapshots._manifest import (
     MANIFEST,
     DataFile,
@@ -24,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import IO
 
-    from ks_actors.records import Batch
     from ks_actors.snapshots._manifest import LeftOut
 
 FILE_BYTES: Final = 256 << 20
@@ -73,6 +80,8 @@ class StoreWriter:
 
     def write(self, batch: Batch) -> None:
         """Write rows. Raises OSError, and ValueError when rows are not in order or lack values."""
+        if self._shape.headed:
+            batch = with_headers(batch)
         for block in in_blocks((batch,)):
             self._check(block)
             if self._open is None:
@@ -83,6 +92,21 @@ class StoreWriter:
             self._rows += len(block)
             if self._size >= self._file_bytes:
                 self._end()
+
+    def write_unsorted(self, batches: Iterable[Batch]) -> None:
+        """Sort rows that come in any order, and write them. Raises like `write`.
+
+        All rows are in memory meanwhile.
+        """
+        rows: list[tuple[Any, ...]] = []
+        for batch in batches:
+            headers: Iterable[Any] = repeat(()) if batch.headers is None else batch.headers
+            columns = (batch.keys, batch.values, batch.timestamps, headers)
+            rows += zip(self._shape.places(batch.keys), *columns, strict=False)
+        rows.sort(key=itemgetter(0))
+        if rows:
+            _, keys, values, timestamps, found = map(list, zip(*rows, strict=True))
+            self.write(Batch(keys, values, timestamps, found))
 
     def _check(self, block: Batch) -> None:
         places = self._shape.places(block.keys)

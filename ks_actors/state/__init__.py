@@ -9,7 +9,7 @@ from ks_actors.state._kinds import TIMESTAMPED, AnyReader, AnyStore, reader_of
 from ks_actors.state._positions import At as At
 from ks_actors.state._positions import merged as merged
 from ks_actors.state._task_stores import TaskStores
-from ks_actors.state.core import Rows, StoreIterator
+from ks_actors.state.core import Rows, StoreIterator, headers_of
 from ks_actors.state.disk import (
     SharedResources,
     has_database,
@@ -34,21 +34,30 @@ from ks_actors.state.export import (
 from ks_actors.state.key_value import (
     KeyValueReader,
     KeyValueStore,
+    KeyValueStoreWithHeaders,
     TimestampedKeyValueStore,
     ValueAndTimestamp,
+    ValueTimestampHeaders,
 )
-from ks_actors.state.session import SessionReader, SessionStore
+from ks_actors.state.session import (
+    AggregationWithHeaders,
+    SessionReader,
+    SessionStore,
+    SessionStoreWithHeaders,
+)
 from ks_actors.state.versioned import VersionedKeyValueStore, VersionedReader
 from ks_actors.state.window import (
     DuplicatesReader,
     TimestampedWindowStore,
     WindowReader,
     WindowStore,
+    WindowStoreWithHeaders,
 )
 
 __all__ = [
     "SUFFIXES",
     "TIMESTAMPED",
+    "AggregationWithHeaders",
     "AnyReader",
     "AnyStore",
     "CheckpointRows",
@@ -58,9 +67,11 @@ __all__ = [
     "Ingest",
     "KeyValueReader",
     "KeyValueStore",
+    "KeyValueStoreWithHeaders",
     "Rows",
     "SessionReader",
     "SessionStore",
+    "SessionStoreWithHeaders",
     "SharedResources",
     "StoreIngest",
     "StoreIterator",
@@ -69,10 +80,12 @@ __all__ = [
     "TimestampedWindowStore",
     "Token",
     "ValueAndTimestamp",
+    "ValueTimestampHeaders",
     "VersionedKeyValueStore",
     "VersionedReader",
     "WindowReader",
     "WindowStore",
+    "WindowStoreWithHeaders",
     "clear_drafts",
     "committed_facts",
     "committed_rows",
@@ -80,6 +93,7 @@ __all__ = [
     "give_up",
     "has_database",
     "has_rows",
+    "headers_of",
     "log_batch",
     "prepare_rows",
     "read_checkpoint",

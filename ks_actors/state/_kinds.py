@@ -6,44 +6,54 @@ Add a kind of store here.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ks_actors.state._custom import CustomReader, CustomStore
-from ks_actors.state.core import Codec, Engine, StoreForTasks
+from ks_actors.state.core import Codec, CodecWithHeaders, Engine, StoreForTasks
 from ks_actors.state.join_window import JoinWindowLookups
 from ks_actors.state.key_value import (
     KeyValueBase,
     KeyValueReader,
     KeyValueStore,
+    KeyValueStoreWithHeaders,
     TimestampedKeyValueStore,
 )
-from ks_actors.state.session import SessionReader, SessionStore
+from ks_actors.state.session import SessionReader, SessionStore, SessionStoreWithHeaders
 from ks_actors.state.versioned import VersionCodec, VersionedKeyValueStore, VersionedReader
 from ks_actors.state.window import (
     ByStartTimestampedWindowStore,
     ByStartWindowStore,
+    ByStartWindowStoreWithHeaders,
     DuplicatesReader,
     DuplicatesTimestampedWindowStore,
     DuplicatesWindowStore,
     SingleTimestampedWindowStore,
     SingleWindowStore,
+    SingleWindowStoreWithHeaders,
     WindowReader,
     WindowsByKey,
     WindowsByStart,
     window_class,
 )
-from ks_actors.topology import StoreKind, StoreSpec
+from ks_actors.topology import HEADED, StoreKind, StoreSpec
+
+if TYPE_CHECKING:
+    from ks_actors.records import Headers
 
 AnyStore: TypeAlias = (
     KeyValueStore[Any, Any]
     | TimestampedKeyValueStore[Any, Any]
+    | KeyValueStoreWithHeaders[Any, Any]
     | SingleWindowStore[Any, Any]
     | SingleTimestampedWindowStore[Any, Any]
     | ByStartWindowStore[Any, Any]
     | ByStartTimestampedWindowStore[Any, Any]
     | DuplicatesWindowStore[Any, Any]
     | DuplicatesTimestampedWindowStore[Any, Any]
+    | SingleWindowStoreWithHeaders[Any, Any]
+    | ByStartWindowStoreWithHeaders[Any, Any]
     | SessionStore[Any, Any]
+    | SessionStoreWithHeaders[Any, Any]
     | VersionedKeyValueStore[Any, Any]
     | CustomStore
 )
@@ -88,6 +98,17 @@ def _timestamped_key_value(
     return TimestampedKeyValueStore(codec, engine, prefix, record_time, logged=spec.logging)
 
 
+def _key_value_with_headers(
+    codec: Codec,
+    engine: Engine | None,
+    prefix: bytes,
+    record_time: Callable[[], int],
+    spec: StoreSpec,
+    _: Callable[[int], None],
+) -> StoreForTasks:
+    return KeyValueStoreWithHeaders(codec, engine, prefix, record_time, logged=spec.logging)
+
+
 def _window(
     codec: Codec,
     engine: Engine | None,
@@ -96,7 +117,7 @@ def _window(
     spec: StoreSpec,
     expired: Callable[[int], None],
 ) -> StoreForTasks:
-    return window_class(spec, timestamped=codec.timestamped)(
+    return window_class(spec, timestamped=codec.timestamped, headed=codec.headed)(
         codec, engine, prefix, record_time, spec, expired
     )
 
@@ -121,8 +142,18 @@ MAKERS: Final[dict[StoreKind, Make]] = {
     StoreKind.TIMESTAMPED_WINDOW: _window,
     StoreKind.SESSION: SessionStore,
     StoreKind.VERSIONED: _versioned,
+    StoreKind.KEY_VALUE_WITH_HEADERS: _key_value_with_headers,
+    StoreKind.WINDOW_WITH_HEADERS: _window,
+    StoreKind.SESSION_WITH_HEADERS: SessionStoreWithHeaders,
 }
-TIMESTAMPED: Final = frozenset({StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.TIMESTAMPED_WINDOW})
+TIMESTAMPED: Final = frozenset(
+    {
+        StoreKind.TIMESTAMPED_KEY_VALUE,
+        StoreKind.TIMESTAMPED_WINDOW,
+        StoreKind.KEY_VALUE_WITH_HEADERS,
+        StoreKind.WINDOW_WITH_HEADERS,
+    }
+)
 """Kinds of stores with timestamped values, in the engine too."""
 
 READERS: Final[dict[type[Any], Callable[[Any], AnyReader]]] = {
@@ -135,6 +166,14 @@ READERS: Final[dict[type[Any], Callable[[Any], AnyReader]]] = {
     CustomStore: CustomReader,
 }
 """The reader of each store class; the first match wins."""
+
+
+def codec_of(spec: StoreSpec, topic: str, record_headers: Callable[[], Headers]) -> Codec:
+    """Return the codec of a store of any kind but versioned and custom ones."""
+    timestamped = spec.kind in TIMESTAMPED
+    if spec.kind not in HEADED:
+        return Codec(spec, topic, timestamped=timestamped)
+    return CodecWithHeaders(spec, topic, timestamped=timestamped, record_headers=record_headers)
 
 
 def reader_of(store: StoreForTasks) -> AnyReader:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ks_actors.state._discard import give_up
 from ks_actors.state._positions import POSITION
 from ks_actors.state.core import Transactional, after
-from ks_actors.state.disk import FACTS, OFFSET, Manifest, StoreFacts, recall
+from ks_actors.state.disk import FACTS, OFFSET, Manifest, StoreFacts, recall, upgrade
 from ks_actors.topology import StoreKind
 
 if TYPE_CHECKING:
@@ -95,7 +95,9 @@ def _open_on_disk(
     name = spec.name
     is_known = name in manifest.stores
     facts = StoreFacts(0, spec.kind.value, store.segment_ms, spec.retain_duplicates, changelog)
-    reason = unfit.get(name) or (manifest.misfit(name, facts) if is_known else None)
+    reason = unfit.get(name)
+    if reason is None and is_known and (reason := manifest.misfit(name, facts)):
+        reason = None if upgrade(engine, manifest, name, facts, place.task) else reason
     if reason is not None and is_known:
         give_up(place.task, [spec], place.directory, reason)
         prefix = bytes((manifest.stores[name].id,))

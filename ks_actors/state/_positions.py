@@ -194,7 +194,19 @@ class Positions:
                 (VERSION_HEADER, WITH_VECTOR),
                 (VECTOR_HEADER, pack(merged(self.of(store), position))),
             )
-            yield Batch(last.keys, last.values, last.timestamps, [*[()] * (len(last) - 1), vector])
+            known = last.headers or [()] * len(last)
+            headers = [*known[:-1], (*known[-1], *vector)]
+            yield Batch(last.keys, last.values, last.timestamps, headers)
+
+    def unmarked(self, headers: list[Headers]) -> list[Headers]:
+        """Return a changelog's headers without positions."""
+        ours = (VERSION_HEADER, VECTOR_HEADER)
+        return [
+            tuple(header for header in found if header[0] not in ours)
+            if found and found[-1][0] == VECTOR_HEADER
+            else found
+            for found in headers
+        ]
 
     def restored(self, store: str, headers: Sequence[Headers]) -> None:
         """Take the position from a changelog's records.

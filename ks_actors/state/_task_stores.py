@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Final, final
 from weakref import ref
 
 from ks_actors._errors import IllegalTransition, StateError
+from ks_actors.records import Batch
 from ks_actors.state._commit_times import CommitTimes
 from ks_actors.state._commit_token import Token
 from ks_actors.state._custom import CustomStores
 from ks_actors.state._discard import give_up
-from ks_actors.state._kinds import MAKERS, TIMESTAMPED
+from ks_actors.state._kinds import MAKERS, codec_of
 from ks_actors.state._open_stores import Place, open_stores
 from ks_actors.state._positions import merged, position_row
 from ks_actors.state._store_set import StoreSet
-from ks_actors.state.core import SLICE, Codec, TaskMemory
+from ks_actors.state.core import SLICE, TaskMemory, no_record
 from ks_actors.state.disk import (
     BEHIND,
     CheckpointFile,
@@ -26,13 +27,13 @@ from ks_actors.state.disk import (
     raise_if_full,
 )
 from ks_actors.state.timed import FACTS
-from ks_actors.topology import StoreKind
+from ks_actors.topology import HEADED, StoreKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from ks_actors.records import Batch
+    from ks_actors.records import Headers
     from ks_actors.state._positions import At
     from ks_actors.state.core import Engine, StoreForTasks
     from ks_actors.topology import StoreSpec
@@ -52,7 +53,8 @@ class TaskStores(StoreSet):
 
     `directory` is the task's own. Without one, and for stores of type in_memory, nothing is on disk
     and all state comes from the changelogs. `record_time` returns the timestamp (ms) of the current
-    record. `expired` is called with the number of puts that came too late for a window store.
+    record, and `record_headers` its headers. `expired` is called with the number of puts that came
+    too late for a window store.
 
     `topics` are the names of the changelog topics by store, for serdes and the checkpoint file; by
     default a store's name. `exact` requires that a crash leaves exactly the committed state. With
@@ -76,16 +78,19 @@ class TaskStores(StoreSet):
         exact: bool = False,
         vectors: bool = False,
         assigned: bool = True,
+        record_headers: Callable[[], Headers] = no_record,
     ) -> None:
         super().__init__(task, specs, vectors=vectors)
         self._directory: Path | None = directory
         self._shared: SharedResources | None = shared
         self._record_time: Callable[[], int] = record_time
+        self._record_headers: Callable[[], Headers] = record_headers
         self._expired: Callable[[int], None] = expired
         self._topics: Mapping[str, str] = topics or {}
         self._file: CheckpointFile = CheckpointFile(
             task, directory if assigned else None, self._topics
         )
+        self._headed: frozenset[str] = frozenset(spec.name for spec in specs if spec.kind in HEADED)
         self._custom: CustomStores = CustomStores(
             task, directory, self._file.partition, record_time, exact=exact
         )
@@ -143,9 +148,7 @@ class TaskStores(StoreSet):
             )
 
     def _make(self, spec: StoreSpec, engine: Engine | None) -> StoreForTasks:
-        codec = Codec(
-            spec, self._topics.get(spec.name, spec.name), timestamped=spec.kind in TIMESTAMPED
-        )
+        codec = codec_of(spec, self._topics.get(spec.name, spec.name), self._record_headers)
         return MAKERS[spec.kind](codec, engine, b"", self._record_time, spec, self._expired)
 
     def close(self, *, clean: bool) -> None:
@@ -237,6 +240,9 @@ class TaskStores(StoreSet):
                 batch = batch.select([key is not None for key in batch.keys])
         elif batch.headers is not None:
             self.positions.restored(store, batch.headers)
+            if self.positions.vectors and store in self._headed:
+                headers = self.positions.unmarked(batch.headers)
+                batch = Batch(batch.keys, batch.values, batch.timestamps, headers, batch.offsets)
         # Before the offset: an error must not skip the record.
         restored.restore(batch)
         # In memory only: it goes to disk together with the rows, never ahead of them.

@@ -24,7 +24,9 @@ from ks_actors.topology import (
     SourceNode,
     StoreKind,
     refuse_unnamed,
+    spec_with_headers,
     wanted_by,
+    with_headers,
 )
 
 if TYPE_CHECKING:
@@ -69,6 +71,8 @@ class Environment:
         steady_time: Callable[[], float] | None = None,
         window: Window = STILL,
     ) -> None:
+        if config.dsl_store_format == "HEADERS":
+            topology = with_headers(topology, config.default_dsl_store)
         _check_optimizations(topology, config)
         if config.ensure_explicit_internal_resource_naming:
             refuse_unnamed(topology)
@@ -150,6 +154,8 @@ class Environment:
     def _store_spec(self, spec: StoreSpec) -> StoreSpec:
         if spec.kind is StoreKind.CUSTOM:
             return spec
+        if self.config.dsl_store_format == "HEADERS":
+            spec = spec_with_headers(spec, self.config.default_dsl_store)
         key, value = self.serdes(spec.key, spec.value, of=f"store {spec.name}")
         return msgspec.structs.replace(
             spec,

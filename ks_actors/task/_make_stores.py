@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from ks_actors.records import Headers
     from ks_actors.state import SharedResources
     from ks_actors.task._record_context import RecordContextHolder
     from ks_actors.topology import StoreSpec
@@ -43,12 +44,16 @@ def make_stores(
         time = call_time()
         return current.timestamp if time is None else time
 
+    def record_headers() -> Headers:
+        return current.headers if call_time() is None else ()
+
     return TaskStores(
         name,
         specs,
         directory=None if directory is None else directory / name,
         shared=shared,
         record_time=record_time,
+        record_headers=record_headers,
         expired=expired,
         topics=topics,
         exact=exact,

@@ -31,6 +31,8 @@ _SAMPLED = 16  # weigh one row in this many checks for room
 _UNSEEN = 64  # look for room at least after this many new rows
 _SPARE = 16  # evict this share beyond the excess, so that rows do not leave one by one
 
+WINDOWED = (StoreKind.TIMESTAMPED_WINDOW, StoreKind.WINDOW_WITH_HEADERS)
+SESSIONS = (StoreKind.SESSION, StoreKind.SESSION_WITH_HEADERS)
 _GONE: tuple[Any, int] = (None, 0)
 _value, _timestamp = itemgetter(0), itemgetter(1)
 _new = tuple.__new__  # the constructor that a named tuple's own one calls
@@ -66,8 +68,10 @@ class UpdateCache:
         self.name: str = spec.name
         self.plain: bool = spec.key.faithful
         self.send_old: bool = False
-        self._windowed: bool = spec.kind is StoreKind.TIMESTAMPED_WINDOW
-        self._sessions: bool = spec.kind is StoreKind.SESSION  # a row each, in one group
+        self._windowed: bool = spec.kind in WINDOWED
+        self._sessions: bool = spec.kind in SESSIONS  # a row each, in one group
+        # Kafka Streams sends the headers that the store has, and those of sessions are none.
+        self._headless: bool = spec.kind is StoreKind.SESSION_WITH_HEADERS
         self._keeps_news: bool = self._windowed or self._sessions
         self._index: Callable[[Any], Any] = spec.key.serializer(spec.name, is_key=True)
         self._mutable: bool = not spec.value.immutable
@@ -147,6 +151,8 @@ class UpdateCache:
         rows = self._take(key, change, timestamp, (recent.leaf, self._current.offset))
         if rows is None:
             return
+        if self._headless:
+            headers = ()
         if headers or rows.headers:
             row = self._row(key)
             if headers:

@@ -97,6 +97,9 @@ class _Driver:
     get_window_store = get_state_store
     get_timestamped_window_store = get_state_store
     get_session_store = get_state_store
+    get_timestamped_key_value_store_with_headers = get_state_store
+    get_timestamped_window_store_with_headers = get_state_store
+    get_session_store_with_headers = get_state_store
 
     def take(self, topic: str) -> tuple[bytes | None, bytes | None, int, Headers] | None:
         """Return a topic's oldest unread record, serialized: key, value, timestamp, headers."""

@@ -34,18 +34,32 @@ def key_value(
     *,
     type: StoreType | None = None,  # noqa: A002 - it is the word for it, and a keyword only
     timestamped: bool = False,
+    headers: bool = False,
     logging: bool = True,
     changelog_configs: Mapping[str, str] | None = None,
 ) -> StoreSpec:
     """Describe a store of one value per key.
 
-    A `timestamped` store keeps the time (ms) of each value too. Serdes not given are the app's
-    defaults.
+    A `timestamped` store keeps the time (ms) of each value too, and one with `headers` time and
+    headers (KIP-1271). Serdes not given are the app's defaults.
     """
-    _check(name, key, value, type, changelog_configs, timestamped=timestamped, logging=logging)
+    _check(
+        name,
+        key,
+        value,
+        type,
+        changelog_configs,
+        timestamped=timestamped,
+        headers=headers,
+        logging=logging,
+    )
     return StoreSpec(
         name=name,
-        kind=StoreKind.TIMESTAMPED_KEY_VALUE if timestamped else StoreKind.KEY_VALUE,
+        kind=StoreKind.KEY_VALUE_WITH_HEADERS
+        if headers
+        else StoreKind.TIMESTAMPED_KEY_VALUE
+        if timestamped
+        else StoreKind.KEY_VALUE,
         key=key,
         value=value,
         type=type,
@@ -64,6 +78,7 @@ def window(
     retain_duplicates: bool = False,
     type: StoreType | None = None,  # noqa: A002 - it is the word for it, and a keyword only
     timestamped: bool = False,
+    headers: bool = False,
     logging: bool = True,
     changelog_configs: Mapping[str, str] | None = None,
 ) -> StoreSpec:
@@ -71,7 +86,8 @@ def window(
 
     Values are kept until they are `retention_ms` behind the latest start in the store.
     `retain_duplicates` keeps every value that is put for the same key and start, and ignores
-    deletes.
+    deletes. A `timestamped` store keeps the time (ms) of each value too, and one with `headers`
+    time and headers (KIP-1271); it cannot retain duplicates.
     """
     _check(
         name,
@@ -80,9 +96,15 @@ def window(
         type,
         changelog_configs,
         timestamped=timestamped,
+        headers=headers,
         logging=logging,
         retain_duplicates=retain_duplicates,
     )
+    if headers and retain_duplicates:
+        raise TopologyError(
+            f"window store {name} cannot keep headers with duplicates: leave out headers or "
+            "retain_duplicates"
+        )
     check_whole(retention_ms, role="retention_ms", of=f"window store {name}")
     check_whole(window_size_ms, role="window_size_ms", of=f"window store {name}")
     if not 0 <= window_size_ms <= retention_ms:
@@ -92,7 +114,11 @@ def window(
         )
     return StoreSpec(
         name=name,
-        kind=StoreKind.TIMESTAMPED_WINDOW if timestamped else StoreKind.WINDOW,
+        kind=StoreKind.WINDOW_WITH_HEADERS
+        if headers
+        else StoreKind.TIMESTAMPED_WINDOW
+        if timestamped
+        else StoreKind.WINDOW,
         key=key,
         value=value,
         type=type,
@@ -146,14 +172,16 @@ def session(
     *,
     retention_ms: int,
     type: StoreType | None = None,  # noqa: A002 - it is the word for it, and a keyword only
+    headers: bool = False,
     logging: bool = True,
     changelog_configs: Mapping[str, str] | None = None,
 ) -> StoreSpec:
     """Describe a store of an aggregate per key and session.
 
-    A session is kept until a put of a session that ends `retention_ms` or more after it.
+    A session is kept until a put of a session that ends `retention_ms` or more after it. With
+    `headers` the store keeps the headers of each aggregate too (KIP-1271).
     """
-    _check(name, key, value, type, changelog_configs, logging=logging)
+    _check(name, key, value, type, changelog_configs, headers=headers, logging=logging)
     check_whole(retention_ms, role="retention_ms", of=f"session store {name}")
     if retention_ms < 0:
         raise TopologyError(
@@ -162,7 +190,7 @@ def session(
         )
     return StoreSpec(
         name=name,
-        kind=StoreKind.SESSION,
+        kind=StoreKind.SESSION_WITH_HEADERS if headers else StoreKind.SESSION,
         key=key,
         value=value,
         type=type,

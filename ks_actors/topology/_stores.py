@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
@@ -25,6 +25,25 @@ class StoreKind(Enum):
     SESSION = "session"
     VERSIONED = "versioned"
     CUSTOM = "custom"
+    KEY_VALUE_WITH_HEADERS = "timestamped_key_value_with_headers"
+    WINDOW_WITH_HEADERS = "timestamped_window_with_headers"
+    SESSION_WITH_HEADERS = "session_with_headers"
+
+
+WITH_HEADERS: Final = {
+    StoreKind.TIMESTAMPED_KEY_VALUE: StoreKind.KEY_VALUE_WITH_HEADERS,
+    StoreKind.TIMESTAMPED_WINDOW: StoreKind.WINDOW_WITH_HEADERS,
+    StoreKind.SESSION: StoreKind.SESSION_WITH_HEADERS,
+}
+"""The kinds of stores that can keep headers, and the kinds that do (KIP-1271)."""
+
+HEADED: Final = frozenset(WITH_HEADERS.values())
+"""The kinds of stores that keep headers."""
+
+
+def bare_kind(kind: str) -> str:
+    """Return the name of a kind without what its entries have besides the value."""
+    return kind.removeprefix("timestamped_").removesuffix("_with_headers")
 
 
 class StoreSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +58,8 @@ class StoreSpec(msgspec.Struct, frozen=True, kw_only=True):
     replacement. For `spare_ms` more the rows of a window or session store are still visible, where
     its operator takes records that belong to them. The windows of all keys start at the same
     times, about `advance_ms` apart; 0: anywhere. `windows` are custom ones, and tell their ends.
+
+    The kind of a store `of_dsl` may become one that keeps headers, as `dsl_store_format` says.
 
     `supplier` makes a custom store (`StateStore`), for which only `logging` matters besides.
     `source_topic` is a topic that the store is filled from unchanged: it is the changelog, and
@@ -62,6 +83,7 @@ class StoreSpec(msgspec.Struct, frozen=True, kw_only=True):
     history_retention_ms: int = 0
     source_topic: str | None = None
     supplier: Any = None
+    of_dsl: bool = False
 
     @property
     def seen_ms(self) -> int:

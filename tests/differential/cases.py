@@ -21,6 +21,7 @@ Between: TypeAlias = Callable[[TopologyTestDriver, int], None]
 HERE = Path(__file__).parent / "cases"
 SEED_1 = HERE / "seed-1"
 CACHED = HERE / "cached-1"
+WITH_HEADERS = HERE / "headers-1"
 CACHED_SESSIONS = HERE / "cached-sessions"
 FOUND = HERE / "found.jsonl"
 DESCRIPTIONS = HERE / "describe.txt"
@@ -63,6 +64,7 @@ def config_of(case: Case) -> dict[str, Any]:
         "default_value_serde": STRING,
         "statestore_cache_max_bytes": cache,
         "kafka_streams_faults": True,
+        "dsl_store_format": case["params"].get("format", "DEFAULT"),
     }
 
 
@@ -82,10 +84,13 @@ def run(case: Case, between: Between | None = None) -> Ran:
                 topic = step["topic"]
                 if topic not in inputs:
                     inputs[topic] = driver.create_input_topic(topic, STRING, STRING)
-                inputs[topic].pipe_input(step["key"], step["value"], timestamp_ms=step["timestamp"])
+                headers = tuple((name, value.encode()) for name, value in step.get("headers", ()))
+                inputs[topic].pipe_input(step["key"], step["value"], timestamp_ms=step["timestamp"], headers=headers)
             for topic, output in outputs:
                 for record in output.read_records_to_list():
-                    row = {"after_step": number, "key": record.key, "value": record.value, "timestamp": record.timestamp}
+                    row: dict[str, Any] = {"after_step": number, "key": record.key, "value": record.value, "timestamp": record.timestamp}
+                    if record.headers:
+                        row["headers"] = [[name, None if value is None else value.decode()] for name, value in record.headers]
                     rows.append(row if len(outputs) == 1 else {**row, "topic": topic})
         return Ran(rows, int(driver.metrics()["dropped-records-total"]))
 
@@ -153,7 +158,7 @@ def by_step(rows: list[dict[str, Any]]) -> dict[int, list[tuple[Any, ...]]]:
     steps: dict[int, list[tuple[Any, ...]]] = {}
     for row in rows:
         topic = (row["topic"],) if "topic" in row else ()
-        steps.setdefault(row["after_step"], []).append((*topic, row["key"], row["value"], row["timestamp"]))
+        steps.setdefault(row["after_step"], []).append((*topic, row["key"], row["value"], row["timestamp"], *row.get("headers", ())))
     return steps
 
 

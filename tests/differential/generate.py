@@ -435,12 +435,21 @@ def graphs() -> Iterator[dict[str, Any]]:
             yield {**case, "id": graph, "steps": []}
 
 
+def _with_headers(case: dict[str, Any], form: str) -> None:
+    """Have the stores in a format, on disk, and give most records a header of their own."""
+    case["params"].update(format=form, store="rocksdb")
+    for number, step in enumerate(case["steps"]):
+        if "topic" in step and number % 4:
+            step["headers"] = [["n", str(number)]]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--n", type=int, default=100, help="cases per topology")
     parser.add_argument("--topologies", default="all", help="names with commas between them")
     parser.add_argument("--graphs", action="store_true", help="instead, one case without steps for each graph")
+    parser.add_argument("--format", default="", help="dsl.store.format; the records have headers then")
     parser.add_argument("--cache", type=int, default=0, help="bytes of updates that may be held back")
     options = parser.parse_args()
     names = list(SPECS) if options.topologies == "all" else options.topologies.split(",")
@@ -451,6 +460,8 @@ def main() -> None:
     for case in cases:
         if options.cache:
             case["params"]["cache"] = options.cache
+        if options.format:
+            _with_headers(case, options.format)
         sys.stdout.write(json.dumps(case, separators=(",", ":")) + "\n")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ks_actors.records import Batch
 from ks_actors.runtime.snapshots import shape_of, topology_fingerprint
 from ks_actors.snapshots import SnapshotWriter, SourcePosition, StoreWriter
 from ks_actors.state import (
@@ -52,13 +51,7 @@ def write_memory(
             continue
         shape = shape_of(spec)
         writer = target.writer(task, shape)
-        batch = log_batch(store, list(_rows(store)))
-        rows = sorted(
-            zip(shape.places(batch.keys), batch.keys, batch.values, batch.timestamps, strict=True)
-        )
-        if rows:
-            _, keys, values, timestamps = (list(column) for column in zip(*rows, strict=True))
-            writer.write(Batch(keys, values, timestamps))
+        writer.write_unsorted([log_batch(store, list(_rows(store)))])
         observed, sequence = committed_facts(store)
         written.append(
             writer.close(changelog=setup.changelog(spec.name), observed=observed, sequence=sequence)

@@ -18,6 +18,7 @@ from ks_actors.batch.source._source_options import CUSTOM, VERSIONED
 from ks_actors.query import MOST_BYTES, ReadRows, encode
 from ks_actors.records import TaskId
 from ks_actors.snapshots import MANIFEST, Place, SnapshotReader, find_snapshots
+from ks_actors.topology import bare_kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -121,7 +122,7 @@ class StoreReader(DataSourceReader):
         return [rows[number] for number in sorted(rows)]
 
     def _check_kind(self, kind: str) -> None:
-        wanted = kind.removeprefix("timestamped_")
+        wanted = bare_kind(kind)
         if wanted == CUSTOM:
             raise ConfigError(
                 f"store {self._place.store} is a custom store, and only your code can read its "

@@ -16,7 +16,7 @@ from ks_actors.batch.tables._arrow_types import Decoding, decoding_of
 from ks_actors.batch.tables._columns import HEADERS, TopicColumns, latest
 from ks_actors.batch.tables._parquet import write_file
 from ks_actors.task import Environment, nodes_of
-from ks_actors.topology import SinkNode, SourceNode, StoreKind
+from ks_actors.topology import SinkNode, SourceNode, StoreKind, bare_kind
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -119,7 +119,7 @@ class Exporter:
                 )
             )
         topic = self._setup.changelog(name)
-        kind = found.kind.value.removeprefix("timestamped_")
+        kind = bare_kind(found.kind.value)
         return _Plan(
             name,
             topic,

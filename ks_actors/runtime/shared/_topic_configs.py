@@ -29,7 +29,13 @@ _REPARTITION = {
 }
 # As in Kafka Streams, regardless of windowstore_changelog_additional_retention_ms.
 _DAY_MS = 86_400_000
-_WINDOWED = {StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW, StoreKind.SESSION}
+_WINDOWED = {
+    StoreKind.WINDOW,
+    StoreKind.TIMESTAMPED_WINDOW,
+    StoreKind.SESSION,
+    StoreKind.WINDOW_WITH_HEADERS,
+    StoreKind.SESSION_WITH_HEADERS,
+}
 _UNLIMITED = -1
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, assert_never
 from actors import Actor, Mailbox, Signal, Started, Stopping
 from ks_actors._errors import SnapshotFailed, StoreClosed
 from ks_actors.lifecycle import component_log
-from ks_actors.records import Batch
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.messages import SnapshotsMessage
 from ks_actors.runtime.snapshots._snapshot_files import (
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from actors import Ref, Reply
     from ks_actors.config import StreamsConfig
     from ks_actors.runtime.shared import Metrics
-    from ks_actors.snapshots import Shape, SnapshotManifest, StoreSnapshot, StoreWriter
+    from ks_actors.snapshots import SnapshotManifest, StoreSnapshot
     from ks_actors.state import Rows, SharedResources
     from ks_actors.task import Environment
     from ks_actors.topology import StoreSpec
@@ -43,7 +42,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 P = ParamSpec("P")
 SNAPSHOTS_MAILBOX = Mailbox(capacity=1_000, overflow="fail_system")
-IN_ORDER = (StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED_KEY_VALUE)
+IN_ORDER = (
+    StoreKind.KEY_VALUE,
+    StoreKind.TIMESTAMPED_KEY_VALUE,
+    StoreKind.KEY_VALUE_WITH_HEADERS,
+)
 _ROWS = 500
 _LOOK_SECONDS = 0.01
 _log = component_log(__name__)
@@ -267,7 +270,8 @@ class Snapshots(Actor[SnapshotsMessage]):
                 f"{closed}"
             ) from closed
         if batches:
-            await self._in_thread(_write_sorted, out, shape, batches)
+            # They were in memory before, so a copy there is affordable.
+            await self._in_thread(out.write_unsorted, batches)
         offset, (observed, sequence) = (
             checkpoint.next_offsets[spec.name],
             checkpoint.facts[spec.name],
@@ -322,20 +326,3 @@ class Snapshots(Actor[SnapshotsMessage]):
                 await self._in_thread(writer.abort)
         except Exception as error:  # noqa: BLE001 - it has no manifest, and goes after a day
             _log.warning("could not delete the partly written snapshot %s: %s", writer.name, error)
-
-
-def _write_sorted(out: StoreWriter, shape: Shape, batches: list[Batch]) -> None:
-    """Sort rows from time order into the snapshot's order and write them.
-
-    They were in memory before, so a copy there is affordable.
-    """
-    rows = [
-        row
-        for batch in batches
-        for row in zip(
-            shape.places(batch.keys), batch.keys, batch.values, batch.timestamps, strict=True
-        )
-    ]
-    rows.sort()
-    _, keys, values, timestamps = (list(column) for column in zip(*rows, strict=True))
-    out.write(Batch(keys, values, timestamps))

@@ -1,8 +1,18 @@
 """The common parts of all kinds of stores."""
 
 from ks_actors.state.core._closed import Closed
-from ks_actors.state.core._codec import TIME_BYTES, Codec, Entry, pack_time, pack_times, unpack_time
+from ks_actors.state.core._codec import TIME_BYTES, Codec, pack_time, pack_times, unpack_time
+from ks_actors.state.core._codec_with_headers import CodecWithHeaders, checked_headers
 from ks_actors.state.core._engine import Engine, EngineRow
+from ks_actors.state.core._entry import (
+    Entry,
+    EntryWithHeaders,
+    TimeWithHeaders,
+    entry_with,
+    headers_of,
+    no_record,
+    with_value,
+)
 from ks_actors.state.core._iterators import StoreIterator
 from ks_actors.state.core._key_ranges import after
 from ks_actors.state.core._memory_budget import NO_LIMIT, MemoryBudget, TaskMemory
@@ -40,9 +50,11 @@ __all__ = [
     "TIME_BYTES",
     "Closed",
     "Codec",
+    "CodecWithHeaders",
     "Engine",
     "EngineRow",
     "Entry",
+    "EntryWithHeaders",
     "MemoryBudget",
     "NotingReader",
     "Reader",
@@ -52,9 +64,14 @@ __all__ = [
     "StoreForTasks",
     "StoreIterator",
     "TaskMemory",
+    "TimeWithHeaders",
     "Transactional",
     "after",
     "average",
+    "checked_headers",
+    "entry_with",
+    "headers_of",
+    "no_record",
     "pack_time",
     "pack_times",
     "size",
@@ -62,4 +79,5 @@ __all__ = [
     "step",
     "unpack_time",
     "weigh",
+    "with_value",
 ]

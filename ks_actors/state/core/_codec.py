@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import struct
 from operator import add, itemgetter
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from ks_actors import serdes
 from ks_actors._errors import SerializationError
 from ks_actors.serdes import checked_serializer, for_column, has_form, of_serde
+from ks_actors.state.core._entry import no_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ks_actors.records import Batch, Headers
     from ks_actors.serdes import AsRead
+    from ks_actors.state.core._entry import Entry
     from ks_actors.topology import StoreSpec
-
-Entry: TypeAlias = tuple[Any, int]
-"""A value and its timestamp (ms)."""
 
 pack_time: Final = struct.Struct(">q").pack
 has_form(pack_time, "encode_longs")
@@ -61,6 +61,10 @@ class Codec:
     The stores index dicts by the key itself if its serde is faithful (equal keys have equal bytes),
     else by the key's bytes. Parameters called `index` are such a dict key.
     """
+
+    headed: bool = False
+    """Whether entries have headers; see CodecWithHeaders."""
+    record_headers: Callable[[], Headers] = staticmethod(no_record)
 
     def __init__(self, spec: StoreSpec, topic: str, *, timestamped: bool) -> None:
         self.name: str = spec.name
@@ -194,6 +198,10 @@ class Codec:
     def from_engine(self, data: bytes) -> bytes:
         """Return the bytes of the entry that the engine stores as `data`."""
         return data if self.timestamped else NO_TIME + data
+
+    def restored(self, batch: Batch) -> Batch:
+        """Return records of the changelog as the store restores them."""
+        return batch
 
     def refuse(self, index: Any, value: Any, error: Exception) -> NoReturn:
         """Raise SerializationError for a put that cannot be written."""

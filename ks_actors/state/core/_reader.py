@@ -13,7 +13,7 @@ from ks_actors.state.core._transactional import MISSING
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-    from ks_actors.state.core._codec import Entry
+    from ks_actors.state.core._entry import Entry
     from ks_actors.state.core._transactional import Transactional
     from ks_actors.state.join_window import JoinWindowRows
 
@@ -74,7 +74,7 @@ class NotingReader(Reader[T]):
             value = self.store.below(handle)
         if value is None:
             return None
-        return value if type(value) is tuple else self.store._codec.entry(value)
+        return self.store._codec.entry(value) if type(value) is bytes else value
 
     def _uncommitted(self) -> dict[Any, Any]:
         """Return the latest values of all puts since the last commit."""

@@ -9,7 +9,7 @@ from ks_actors._errors import StoreClosed
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-    from ks_actors.state.core._codec import Entry
+    from ks_actors.state.core._entry import Entry
 
 Row: TypeAlias = "tuple[Any, Any, Entry]"
 """The sort key of a row, its key (with the window's start for windows), and its entry."""

@@ -34,6 +34,8 @@ from ks_actors.kernel import kernel as _kernel
 from ks_actors.records import WORTHWHILE, Batch, EncodedBatch
 from ks_actors.state.core._closed import Closed
 from ks_actors.state.core._codec import TIME_BYTES, Codec, unpack_time
+from ks_actors.state.core._codec_with_headers import CodecWithHeaders
+from ks_actors.state.core._entry import TimeWithHeaders
 from ks_actors.state.core._memory_budget import NO_LIMIT
 from ks_actors.state.core._row_weight import RowWeight
 
@@ -188,6 +190,12 @@ class Transactional(ABC, Generic[Handle]):
         self._frozen, self._dirty = self._dirty, {}
         self._frozen_deleted, self._deleted = self._deleted, {}
 
+    def _note_headers_of_delete(self, handle: Handle) -> None:
+        """Note the current record's headers with the delete that it has just made, if any."""
+        headers, time = self._codec.record_headers(), self._deleted.get(handle)
+        if headers and time is not None:
+            self._deleted[handle] = TimeWithHeaders(time, headers)
+
     def _frozen_value(self, handle: Handle) -> Any:
         dirty = self._dirty
         return dirty[handle] if handle in dirty else self._now(handle)
@@ -289,6 +297,9 @@ class Transactional(ABC, Generic[Handle]):
 
     def _slice_of_columns(self, handles: list[Handle]) -> Batch:
         keys = self._log_keys(handles)
+        if isinstance(self._codec, CodecWithHeaders):
+            values = self._frozen_values(handles)
+            return self._codec.logged(keys, handles, values, self._frozen_deleted.__getitem__)
         columns = None if self._mutable else self._frozen_columns(handles)
         try:
             contents: list[bytes | None] | None = (

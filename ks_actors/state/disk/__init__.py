@@ -7,6 +7,7 @@ from ks_actors.state.disk._checkpoint_file import (
     read_offsets,
     write_checkpoint,
 )
+from ks_actors.state.disk._header_upgrade import upgrade
 from ks_actors.state.disk._manifest import (
     FACTS,
     META,
@@ -51,5 +52,6 @@ __all__ = [
     "read_offsets",
     "recall",
     "stored_offsets",
+    "upgrade",
     "write_checkpoint",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ks_actors.records import Batch
-from ks_actors.state.core import pack_time
+from ks_actors.state.core import headers_of, pack_time
 from ks_actors.state.join_window import JoinWindowRows
 from ks_actors.state.key_value import KeyValueReader
 from ks_actors.state.session import SessionReader, SessionStore
@@ -58,21 +58,16 @@ def log_batch(store: Any, rows: Sequence[tuple[Any, Any, Entry]]) -> Batch:
         [codec.value(entry[0]) for _, _, entry in rows],
         [entry[1] for _, _, entry in rows],
     )
+    headers = [headers_of(entry) for _, _, entry in rows] if codec.headed else None
     if not isinstance(store, TimedStore | JoinWindowRows):
-        return Batch([encoded for encoded, _, _ in rows], values, times)
-    if store._segmented:
-        return Batch([place[SEGMENT.size :] for place, _, _ in rows], values, times)
-    if isinstance(store, SessionStore):
-        return Batch(
-            [encoded + ENDS.pack(end, -start) for (end, encoded, start), _, _ in rows],
-            values,
-            times,
-        )
-    return Batch(
-        [encoded + SUFFIX.pack(start, sequence) for (start, encoded, sequence), _, _ in rows],
-        values,
-        times,
-    )
+        keys = [encoded for encoded, _, _ in rows]
+    elif store._segmented:
+        keys = [place[SEGMENT.size :] for place, _, _ in rows]
+    elif isinstance(store, SessionStore):
+        keys = [encoded + ENDS.pack(end, -start) for (end, encoded, start), _, _ in rows]
+    else:
+        keys = [encoded + SUFFIX.pack(start, sequence) for (start, encoded, sequence), _, _ in rows]
+    return Batch(keys, values, times, headers)
 
 
 def _versions(codec: VersionCodec, rows: Sequence[tuple[Any, Any, Entry]]) -> Batch:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from itertools import islice
+from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any, Final, Self, final
 
 from ks_actors._errors import StateError
-from ks_actors.records import Batch
+from ks_actors.records import Batch, pack_headers, unpack_headers
 from ks_actors.state._discard import give_up, without_copy
 from ks_actors.state.core import ROWS, TIME_BYTES, after, pack_time, unpack_time
 from ks_actors.state.disk import (
@@ -24,12 +24,13 @@ from ks_actors.state.disk import (
 from ks_actors.state.disk import NAME as CHECKPOINT_FILE
 from ks_actors.state.timed import ENDS, FACTS, SEGMENT, SHORTEST_SEGMENT_MS, SUFFIX
 from ks_actors.state.versioned import snapshot_key, stored_key
-from ks_actors.topology import StoreKind
+from ks_actors.topology import HEADED, StoreKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
+    from ks_actors.records import Headers
     from ks_actors.state.core import Engine, EngineRow
     from ks_actors.state.disk import SharedResources
     from ks_actors.topology import StoreSpec
@@ -38,6 +39,8 @@ SUFFIXES: Final = {
     StoreKind.WINDOW: SUFFIX,
     StoreKind.TIMESTAMPED_WINDOW: SUFFIX,
     StoreKind.SESSION: ENDS,
+    StoreKind.WINDOW_WITH_HEADERS: SUFFIX,
+    StoreKind.SESSION_WITH_HEADERS: ENDS,
 }
 """The suffixes of changelog keys; their first part decides on expiry.
 
@@ -47,6 +50,8 @@ They are start and sequence number of a window, and end and start of a session.
 TIMESTAMPED: Final = (
     StoreKind.TIMESTAMPED_KEY_VALUE,
     StoreKind.TIMESTAMPED_WINDOW,
+    StoreKind.KEY_VALUE_WITH_HEADERS,
+    StoreKind.WINDOW_WITH_HEADERS,
     StoreKind.VERSIONED,
 )
 SLICE: Final = 1_000
@@ -122,14 +127,22 @@ class CheckpointRows:
                 if spec.kind is StoreKind.VERSIONED
                 else [key[cut:] for key, _ in found]
             )
+            contents, headers = [data for _, data in found], None
+            if spec.kind in HEADED:
+                contents, headers = _without_headers(contents)
             if timestamped:
-                yield Batch(
-                    keys,
-                    [data[TIME_BYTES:] for _, data in found],
-                    [unpack_time(data)[0] for _, data in found],
-                )
-            else:
-                yield Batch(keys, [data for _, data in found], starts)
+                starts = [unpack_time(data)[0] for data in contents]
+                contents = [data[TIME_BYTES:] for data in contents]
+            yield Batch(keys, contents, starts, headers)
+
+
+def _without_headers(contents: list[bytes]) -> tuple[list[bytes], list[Headers]]:
+    """Return rows without their headers, and the headers."""
+    found = [unpack_headers(data) for data in contents]
+    return (
+        [data[end:] for data, (_, end) in zip(contents, found, strict=True)],
+        [headers for headers, _ in found],
+    )
 
 
 @final
@@ -181,6 +194,11 @@ class StoreIngest:
             values = [
                 pack_time(time) + value
                 for time, value in zip(batch.timestamps, values, strict=True)
+            ]
+        if spec.kind in HEADED:
+            headers: Any = repeat(()) if batch.headers is None else batch.headers
+            values = [
+                pack_headers(header) + value for header, value in zip(headers, values, strict=False)
             ]
         rows = list(zip(keys, values, strict=True))
         for start in range(0, len(rows), ROWS):

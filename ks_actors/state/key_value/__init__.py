@@ -4,8 +4,11 @@ from ks_actors.state.key_value._reader import KeyValueReader
 from ks_actors.state.key_value._store import (
     KeyValueBase,
     KeyValueStore,
+    KeyValueStoreWithHeaders,
     TimestampedKeyValueStore,
     ValueAndTimestamp,
+    ValueTimestampHeaders,
+    entry_of,
 )
 from ks_actors.state.key_value._table import Table
 
@@ -13,7 +16,10 @@ __all__ = [
     "KeyValueBase",
     "KeyValueReader",
     "KeyValueStore",
+    "KeyValueStoreWithHeaders",
     "Table",
     "TimestampedKeyValueStore",
     "ValueAndTimestamp",
+    "ValueTimestampHeaders",
+    "entry_of",
 ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from ks_actors._errors import SerializationError
 from ks_actors.kernel import HAS_KERNEL
-from ks_actors.state.core import after
+from ks_actors.state.core import after, checked_headers, entry_with, headers_of
 from ks_actors.state.key_value._count import count_up
 from ks_actors.state.key_value._table import Table
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ks_actors.processors.api import CountUp
+    from ks_actors.records import Headers
     from ks_actors.state.core import Codec, Engine, Entry, StoreIterator
 
 K = TypeVar("K")
@@ -28,6 +29,14 @@ class ValueAndTimestamp(NamedTuple, Generic[V]):
 
     value: V
     timestamp: int
+
+
+class ValueTimestampHeaders(NamedTuple, Generic[V]):
+    """A value, its timestamp (ms) and its headers, as in Kafka Streams (KIP-1271)."""
+
+    value: V
+    timestamp: int
+    headers: Headers = ()
 
 
 class KeyValueBase(Table[K], Generic[K, P]):
@@ -195,3 +204,41 @@ class TimestampedKeyValueStore(KeyValueBase[K, ValueAndTimestamp[V]], Generic[K,
             if value is None or value[0] is None
             else (value[0], self._codec.checked_time(value[1]))
         )
+
+
+class KeyValueStoreWithHeaders(KeyValueBase[K, ValueTimestampHeaders[V]], Generic[K, V]):
+    """Values with their timestamps and headers, by key (KIP-1271).
+
+    A delete takes the headers of the current record into the changelog. Entries that operators make
+    have no headers.
+    """
+
+    def put(self, key: K, value: ValueTimestampHeaders[V] | None) -> None:
+        """Set the value of `key` with its timestamp and headers; None deletes it.
+
+        See KeyValueBase.
+        """
+        super().put(key, value)
+        if value is None or value[0] is None:
+            self._note_headers_of_delete(self.index(key))
+
+    def _show(self, entry: Entry) -> Any:
+        return ValueTimestampHeaders(entry[0], entry[1], headers_of(entry))
+
+    def _entry(self, value: Any) -> Entry | None:
+        return entry_of(self._codec, value)
+
+
+def entry_of(codec: Codec, value: Any) -> Entry | None:
+    """Return the entry of a user's value with timestamp and headers; None without a value."""
+    if value is None:
+        return None
+    if not (isinstance(value, tuple) and len(value) == len(ValueTimestampHeaders._fields)):
+        raise TypeError(
+            f"store {codec.name}: a value is put with its timestamp and headers, got {value!r}: "
+            "give ValueTimestampHeaders(value, timestamp_ms, headers)"
+        )
+    content, time, headers = value
+    if content is None:
+        return None
+    return entry_with(content, codec.checked_time(time), checked_headers(headers, codec.name))

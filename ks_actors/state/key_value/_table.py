@@ -25,6 +25,7 @@ from ks_actors.state.core import (
     after,
     average,
     weigh,
+    with_value,
 )
 from ks_actors.state.key_value._read_through import View
 from ks_actors.state.key_value._restored_rows import ARRANGED, RESTORED, RestoredRows
@@ -161,7 +162,7 @@ class Table(Transactional[Any], Generic[K]):
     def _admitted(self, key: Any, entry: Entry) -> Entry:
         """Return an entry as a later read returns it; raises SerializationError."""
         value = self._codec.admit(key, entry[0])
-        return entry if value is entry[0] else (value, entry[1])
+        return entry if value is entry[0] else with_value(entry, value)
 
     def check_key(self, key: Any) -> None:
         """Raise SerializationError for a new dict key that cannot be written. For operators."""
@@ -385,6 +386,7 @@ class Table(Transactional[Any], Generic[K]):
 
     def restore(self, batch: Batch) -> None:
         """Apply records of the changelog as committed; the last one of a key counts."""
+        batch = self._codec.restored(batch)
         keys = batch.keys
         restored = self._restored
         restored.put(keys, batch.values, batch.timestamps)
@@ -418,10 +420,13 @@ class Table(Transactional[Any], Generic[K]):
     def write_slices(self, engine: Engine) -> Iterator[None]:
         """Write the restored rows first, because later puts are newer."""
         writing = self._restored_writing
-        cut = 0 if self._codec.timestamped else TIME_BYTES
+        codec = self._codec
+        cut = 0 if codec.timestamped or codec.headed else TIME_BYTES
         while not writing.arranged(ARRANGED):
             yield
         while rows := writing.rows(RESTORED, self.prefix, cut):
+            if codec.headed:
+                rows = [(key, raw and codec.to_engine(raw)) for key, raw in rows]
             engine.write(rows)
             writing.written(len(rows))
             yield

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from ks_actors.records import Window, Windowed
 from ks_actors.state.core import MISSING, StoreIterator
@@ -33,7 +33,6 @@ Found = tuple[int, int, "Entry"]
 """A session's start and end, both included, and its entry."""
 
 
-@final
 class SessionStore(TimedStore, Generic[K, V]):
     """Aggregates by key and session, for session windows (`SessionStore` of Kafka Streams).
 
@@ -74,7 +73,15 @@ class SessionStore(TimedStore, Generic[K, V]):
         the latest put end.
         """
         key, (start, end) = self._checked(session)
-        self.put_entry(key, start, end, None if aggregate is None else (aggregate, self._time()))
+        self.put_entry(key, start, end, self._entry(aggregate))
+
+    def _show(self, entry: Entry) -> Any:
+        """Return the user's form of an entry."""
+        return entry[0]
+
+    def _entry(self, aggregate: Any) -> Entry | None:
+        """Return the entry of a user's aggregate."""
+        return None if aggregate is None else (aggregate, self._time())
 
     def remove(self, session: Windowed[K]) -> None:
         """Delete a session; do nothing if it has expired or does not exist."""
@@ -85,7 +92,7 @@ class SessionStore(TimedStore, Generic[K, V]):
         """Return the aggregate of the session of `key` from `start` to `end`, or None."""
         self._check_key(key)
         entry = self.get_entry(key, start, end)
-        return None if entry is None else entry[0]
+        return None if entry is None else self._show(entry)
 
     def fetch(self, key: K) -> StoreIterator[tuple[Windowed[K], V]]:
         """Iterate over the sessions of `key` and their aggregates, the earliest first."""
@@ -445,7 +452,7 @@ class SessionStore(TimedStore, Generic[K, V]):
         if reverse:
             found.reverse()
         return StoreIterator(
-            ((Windowed(key, Window(start, end)), entry[0]) for start, end, entry in found),
+            ((Windowed(key, Window(start, end)), self._show(entry)) for start, end, entry in found),
             self._iterators,
         )
 
@@ -482,7 +489,7 @@ class SessionStore(TimedStore, Generic[K, V]):
         key = self._codec.object_key
         return StoreIterator(
             (
-                (Windowed(key(encoded), Window(start, end)), entry[0])
+                (Windowed(key(encoded), Window(start, end)), self._show(entry))
                 for encoded, start, end, entry in rows
             ),
             self._iterators,

@@ -22,6 +22,7 @@ from ks_actors.state.core import (
     pack_time,
     span_of,
     weigh,
+    with_value,
 )
 from ks_actors.state.timed._expiry import expire
 from ks_actors.state.timed._slot_form import SEGMENT
@@ -194,8 +195,8 @@ class TimedStore(Transactional[tuple[Any, int]]):
 
     def _entry_of(self, index: Any, slot: int, value: Any) -> Entry | None:
         """Return the entry of a track's value, a new object when it is mutable."""
-        if value is None or type(value) is tuple:
-            return value
+        if type(value) is not bytes:
+            return value  # type: ignore[no-any-return]
         entry = self._codec.entry(value)
         if not self._mutable:
             self._put_back((index, slot), entry)
@@ -213,7 +214,7 @@ class TimedStore(Transactional[tuple[Any, int]]):
         if type(value) is str and self._text is str and value.isascii():
             return entry
         admitted = codec.admit(key, value)
-        return entry if admitted is value else (admitted, entry[1])
+        return entry if admitted is value else with_value(entry, admitted)
 
     def _uncount(self, old: Any) -> None:
         """Subtract an overwritten value from the size of the transaction."""
@@ -542,6 +543,7 @@ class TimedStore(Transactional[tuple[Any, int]]):
 
     def restore(self, batch: Batch) -> None:
         """Apply records of the changelog as committed; the last one of a slot counts."""
+        batch = self._codec.restored(batch)
         form, index_key, in_memory = self._form, self._codec.index_key, self.engine is None
         unpack, size = form.struct.unpack_from, form.size
         numbers = [unpack(key, len(key) - size) for key in batch.keys]

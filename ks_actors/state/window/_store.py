@@ -5,9 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, final, overload
 
-from ks_actors.state.core import StoreIterator
+from ks_actors.state.core import StoreIterator, headers_of
 from ks_actors.state.join_window import JoinWindowLookups
-from ks_actors.state.key_value import ValueAndTimestamp
+from ks_actors.state.key_value import ValueAndTimestamp, ValueTimestampHeaders, entry_of
 from ks_actors.state.window._by_key import WindowsByKey
 from ks_actors.state.window._by_start import WindowsByStart, has_panes
 
@@ -186,6 +186,34 @@ class TimestampedWindowStore(WindowBase[K, ValueAndTimestamp[V]], Generic[K, V])
         )
 
 
+class WindowStoreWithHeaders(WindowBase[K, ValueTimestampHeaders[V]], Generic[K, V]):
+    """Values with their timestamps and headers, by key and window start (KIP-1271).
+
+    A delete takes the headers of the current record into the changelog. Entries that operators make
+    have no headers.
+    """
+
+    @abstractmethod
+    def _note_headers_of_delete(self, handle: tuple[Any, int]) -> None:
+        """Note the current record's headers with the delete that it has just made, if any."""
+
+    def put(self, key: K, value: ValueTimestampHeaders[V] | None, window_start_ms: int) -> None:
+        """Set the value of a key's window with its timestamp and headers; None deletes it.
+
+        See WindowBase.
+        """
+        super().put(key, value, window_start_ms)
+        if value is None or value[0] is None:
+            index = key if self._codec.faithful else self._codec.key(key)
+            self._note_headers_of_delete((index, window_start_ms))
+
+    def _show(self, entry: Entry) -> Any:
+        return ValueTimestampHeaders(entry[0], entry[1], headers_of(entry))
+
+    def _entry(self, value: Any) -> Entry | None:
+        return entry_of(self._codec, value)
+
+
 @final
 class SingleWindowStore(WindowsByKey[K], WindowStore[K, V], Generic[K, V]):
     """One value per key and window."""
@@ -207,6 +235,16 @@ class ByStartTimestampedWindowStore(WindowsByStart[K], TimestampedWindowStore[K,
 
 
 @final
+class SingleWindowStoreWithHeaders(WindowsByKey[K], WindowStoreWithHeaders[K, V], Generic[K, V]):
+    """One value with timestamp and headers per key and window."""
+
+
+@final
+class ByStartWindowStoreWithHeaders(WindowsByStart[K], WindowStoreWithHeaders[K, V], Generic[K, V]):
+    """One value with timestamp and headers per key and window, for windows shared by all keys."""
+
+
+@final
 class DuplicatesWindowStore(JoinWindowLookups[K], WindowStore[K, V], Generic[K, V]):
     """All put values, per key and window."""
 
@@ -219,7 +257,7 @@ class DuplicatesTimestampedWindowStore(
 
 
 def window_class(
-    spec: StoreSpec, *, timestamped: bool
+    spec: StoreSpec, *, timestamped: bool, headed: bool = False
 ) -> type[
     SingleWindowStore[Any, Any]
     | SingleTimestampedWindowStore[Any, Any]
@@ -227,8 +265,12 @@ def window_class(
     | ByStartTimestampedWindowStore[Any, Any]
     | DuplicatesWindowStore[Any, Any]
     | DuplicatesTimestampedWindowStore[Any, Any]
+    | SingleWindowStoreWithHeaders[Any, Any]
+    | ByStartWindowStoreWithHeaders[Any, Any]
 ]:
     """Return the class of a window store."""
+    if headed:
+        return ByStartWindowStoreWithHeaders if has_panes(spec) else SingleWindowStoreWithHeaders
     if spec.retain_duplicates:
         return DuplicatesTimestampedWindowStore if timestamped else DuplicatesWindowStore
     if has_panes(spec):

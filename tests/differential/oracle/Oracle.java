@@ -27,6 +27,8 @@ import java.util.Properties;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
+import org.apache.kafka.common.header.Header;
+import org.apache.kafka.common.header.internals.RecordHeaders;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.streams.*;
 import org.apache.kafka.streams.processor.internals.InternalTopologyBuilder;
@@ -47,6 +49,7 @@ public final class Oracle {
     props.put("default.key.serde", Serdes.StringSerde.class.getName());
     props.put("default.value.serde", Serdes.StringSerde.class.getName());
     props.put("statestore.cache.max.bytes", Parts.str(params, "cache", "0"));
+    props.put("dsl.store.format", Parts.str(params, "format", "DEFAULT"));
     props.put("topology.optimization", Parts.str(params, "optimization", "none"));
     props.put("dsl.store.suppliers.class", Parts.rocks(params)
         ? BuiltInDslStoreSuppliers.RocksDBDslStoreSuppliers.class : BuiltInDslStoreSuppliers.InMemoryDslStoreSuppliers.class);
@@ -58,8 +61,10 @@ public final class Oracle {
   }
 
   private static TestRecord<String, String> record(JsonNode step) {
+    RecordHeaders headers = new RecordHeaders();
+    for (JsonNode header : step.path("headers")) headers.add(header.get(0).asText(), header.get(1).asText().getBytes(StandardCharsets.UTF_8));
     return new TestRecord<>(step.hasNonNull("key") ? step.get("key").asText() : null,
-        step.hasNonNull("value") ? step.get("value").asText() : null, null, Long.valueOf(step.get("timestamp").asLong()));
+        step.hasNonNull("value") ? step.get("value").asText() : null, headers, Long.valueOf(step.get("timestamp").asLong()));
   }
 
   private static String run(String line) throws Exception {
@@ -93,6 +98,10 @@ public final class Oracle {
               n.put("key", r.key());
               n.put("value", r.value());
               n.put("timestamp", r.timestamp());
+              if (r.headers().iterator().hasNext()) {
+                ArrayNode headers = n.putArray("headers");
+                for (Header header : r.headers()) headers.addArray().add(header.key()).add(new String(header.value(), StandardCharsets.UTF_8));
+              }
             }
         }
         long dropped = 0;

@@ -1,0 +1,43 @@
+"""The format of the DSL's stores, with or without headers (`dsl_store_format`, KIP-1285)."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ks_actors.topology._stores import WITH_HEADERS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ks_actors.topology._stores import StoreSpec, StoreType
+    from ks_actors.topology._topology import Topology
+
+
+def with_headers(topology: Topology, default_type: StoreType) -> Topology:
+    """Return a topology whose stores of the DSL keep headers, where Kafka Streams has them do so.
+
+    These are the stores of tables and aggregates on disk. Versioned ones, those in memory, and
+    those of joins stay as they are. `default_type` is that of stores that name none.
+    """
+
+    def formatted(specs: Mapping[str, StoreSpec]) -> dict[str, StoreSpec]:
+        return {name: spec_with_headers(spec, default_type) for name, spec in specs.items()}
+
+    found = copy.copy(topology)
+    found._stores = formatted(topology.stores)
+    found._global_stores = formatted(topology.global_stores)
+    return found
+
+
+def spec_with_headers(spec: StoreSpec, default_type: StoreType) -> StoreSpec:
+    """Return a store's spec as `with_headers` has it."""
+    if (
+        not spec.of_dsl
+        or spec.kind not in WITH_HEADERS
+        or (spec.type or default_type) == "in_memory"
+    ):
+        return spec
+    return msgspec.structs.replace(spec, kind=WITH_HEADERS[spec.kind])
