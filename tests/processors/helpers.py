@@ -117,6 +117,7 @@ class Node:
 
     application_id: str = "app"
     kafka_streams_faults: bool = False
+    caching: bool = False
     task_id: TaskId = TaskId(0, 0)
     node: str = "NODE"
     children: Mapping[str, Process] = {}

@@ -60,6 +60,11 @@ class NodeContext(Protocol):
         ...
 
     @property
+    def caching(self) -> bool:
+        """Whether updates of some of the app's tables may be held back by a cache."""
+        ...
+
+    @property
     def forward(self) -> Process:
         """Forward a record to every child, in order.
 

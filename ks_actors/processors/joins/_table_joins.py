@@ -29,7 +29,8 @@ class TableJoinSide(Inline):
 
     Both sides of a `shared` join come from one table. A row that is deleted there is gone from both
     by the time that the first side is told, so an inner join deletes its result although neither
-    has a row. (Kafka Streams keeps the result, KAFKA-9500.)
+    has a row. (Kafka Streams keeps the result, KAFKA-9500.) The same is so with a cache, which may
+    hold back the deletes of both.
     """
 
     other: View
@@ -51,7 +52,8 @@ class TableJoinSide(Inline):
         send_old = self.send_old
         versioned = self.versioned
         inner = not this_optional and not other_optional
-        retracts = self.shared and inner and not context.kafka_streams_faults
+        at_once = self.shared or context.caching
+        retracts = at_once and inner and not context.kafka_streams_faults
 
         def process(key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
             if key is None or (versioned and type(change) is Superseded):
@@ -84,8 +86,8 @@ class TableJoinSide(Inline):
 class TableJoinMerge(Inline):
     """Merge the changes of both sides of a join, and put them into `store` if there is one.
 
-    Old values of a `shared` join are those of its store, if it has one: those of the sides may mix
-    rows from before and after a change of the table that both come from.
+    Old values of a `shared` join, or with a cache, are those of its store, if it has one: those of
+    the sides may mix rows from before and after a change.
     """
 
     store: str | None = None
@@ -102,7 +104,8 @@ class TableJoinMerge(Inline):
         cache = None if self.store is None else context.cache(self.store, send_old=self.send_old)
         if store is not None and cache is not None:
             return Bound(_cached(store, cache))
-        exact = self.shared and history is None and not context.kafka_streams_faults
+        at_once = self.shared or context.caching
+        exact = at_once and history is None and not context.kafka_streams_faults
         if store is not None and exact:
             return Bound(_shared(store, context.forward, send_old=self.send_old))
         put = None if store is None else store.put_entry
