@@ -27,6 +27,10 @@ check: $(VENV)/.ready ## check work in progress within a minute: style, types, a
 test: $(VENV)/.ready ## set up, and pass the tests that a change must not break: a few cases of each rule
 	scripts/test $(BIN)
 
+.PHONY: check-cli
+check-cli: $(VENV)/.ready ## run every command of the command line, also on a real broker
+	$(BIN)/python -m pytest -p no:cacheprovider tests/cli tests/kafka/test_cli.py $(ARGS)
+
 test-all: $(VENV)/.ready ## pass all cases of all tests, with coverage, and those of actors/ on each event loop
 	scripts/test-all $(BIN)
 

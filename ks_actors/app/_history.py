@@ -156,7 +156,7 @@ class AppOverHistory:
 
         Raises UnknownStore, UnknownTopicOrPartition, ConfigError for a table without a changelog,
         SerializationError, which says where bad data is, and SparkUnavailable without pyarrow (`pip
-        install 'ks-actors[spark]'`).
+        install 'ks-actors[parquet]'`).
         """
         try:
             from ks_actors.batch.tables import export  # noqa: PLC0415 - optional package
@@ -164,7 +164,7 @@ class AppOverHistory:
             if error.name != "pyarrow":
                 raise
             raise SparkUnavailable(
-                "Parquet needs pyarrow, which is not installed: pip install 'ks-actors[spark]'"
+                "Parquet needs pyarrow, which is not installed: pip install 'ks-actors[parquet]'"
             ) from error
 
         log = self._given_log or self._running_log()

@@ -121,10 +121,11 @@ def _optional(command: Callable[..., Any], *, needs_id: bool) -> Callable[..., A
         if application_id is not None:
             pairs.append(f"application_id={application_id}")
         try:
-            if target is not None:
+            if target is None:
+                found = Application(_config(pairs, file, needs_id=needs_id))
+            else:
                 app = app_of(target, pairs, file)
-                return command(Application(app.config, app), **options)
-            found = Application(_config(pairs, file, needs_id=needs_id))
+                found = Application(app.config, app)
         except KsActorsError as error:
             raise click.UsageError(str(error)) from error
         return command(found, **options)

@@ -10,7 +10,9 @@ from ks_actors.cli._describe import describe
 from ks_actors.cli._diff import topology
 from ks_actors.cli._export import export
 from ks_actors.cli._groups import lag, members
+from ks_actors.cli._letters import dlq
 from ks_actors.cli._records import send, tail
+from ks_actors.cli._remote import pause, query, resume, tasks
 from ks_actors.cli._reset import reset
 from ks_actors.cli._run import run
 from ks_actors.cli._snapshots import snapshots
@@ -29,14 +31,19 @@ for _command in (
     backfill,
     check,
     describe,
+    dlq,
     export,
     lag,
     members,
+    pause,
+    query,
     reset,
+    resume,
     run,
     send,
     snapshots,
     tail,
+    tasks,
     topics,
     topology,
     version,

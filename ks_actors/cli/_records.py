@@ -159,7 +159,7 @@ def _lines(separator: str, key_format: str, value_format: str) -> Iterator[_Reco
             raise ValueError(f"line {number} of stdin: {error}") from error
 
 
-def _header(pair: str) -> tuple[str, bytes]:
+def _header(pair: str) -> tuple[str, bytes | None]:
     name, equals, text = pair.partition("=")
     if not (name and equals):
         raise click.UsageError(f"--header {pair!r} is not name=text")

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
 
-from ks_actors._errors import KsActorsError
+from ks_actors._errors import ConfigError, KsActorsError
 from ks_actors.cli._bars import Bars, Following, Restoring
 from ks_actors.cli._logging import FORMATS, set_up_logging
 from ks_actors.cli._reload import run_reloading
+from ks_actors.cli._remote import TOKEN
 from ks_actors.cli._target import app_of
 from ks_actors.log import IsolationLevel
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from ks_actors.app import App
     from ks_actors.log import TopicPartition
 
@@ -52,6 +57,13 @@ LEVELS = ("debug", "info", "warning", "error")
     help="The form of log records: lines, or one JSON object per line.",
 )
 @click.option("--quiet", "-q", is_flag=True, help="Show no progress.")
+@click.option(
+    "--page",
+    type=click.IntRange(0, 65_535),
+    metavar="PORT",
+    help="Serve the HTTP API and page at this port of loopback; 0: any. Its orders need the token "
+    f"in the variable {TOKEN}, and there are none without it.",
+)
 @click.option("--reload", is_flag=True, help="Start again when a source changes. For development.")
 @click.option(
     "--reload-dir",
@@ -67,6 +79,7 @@ def run(
     log_level: str,
     log_format: str,
     quiet: bool,
+    page: int | None,
     reload: bool,
     directories: tuple[Path, ...],
 ) -> None:
@@ -84,11 +97,14 @@ def run(
         again = [target, *(f"--conf={pair}" for pair in conf), f"--log-level={log_level}"]
         again += [f"--log-format={log_format}", *(["--quiet"] if quiet else [])]
         again += [] if file is None else [f"--config={file}"]
+        again += [] if page is None else [f"--page={page}"]
         raise SystemExit(run_reloading(again, directories or (Path.cwd(),)))
     if directories:
         raise click.UsageError("--reload-dir needs --reload")
     set_up_logging(log_level, log_format)
     app = app_of(target, conf, file)
+    if page is not None:
+        app._given_services = (*app._given_services, _page(app, page))
     console = Console(stderr=True, quiet=quiet)
     with Bars(console) as bars:
         _show(app, bars)
@@ -98,6 +114,25 @@ def run(
             raise click.ClickException(
                 f"{app.config.application_id} has ended: {type(error).__name__}: {error}"
             ) from error
+
+
+@asynccontextmanager
+async def _page(app: App, port: int) -> AsyncIterator[None]:
+    """Serve the page, and tell its address."""
+    try:
+        from ks_actors.web import serve_page  # noqa: PLC0415 - needs an extra
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"--page needs the package {error.name}: pip install 'ks-actors[web]'"
+        ) from None
+    token = os.environ.get(TOKEN) or None
+    async with AsyncExitStack() as stack:
+        try:
+            page = await stack.enter_async_context(serve_page(app, port=port, token=token))
+        except OSError as error:
+            raise ConfigError(f"the page cannot be served at port {port}: {error}") from error
+        click.echo(f"the page is at {page.url}", err=True)
+        yield
 
 
 def _show(app: App, bars: Bars) -> None:

@@ -22,3 +22,11 @@ def renamed() -> Topology:
     counts = orders.group_by(lambda _, value: value).count(Materialized("sums", STRING, LONG))
     counts.to_stream().to("totals", Produced(STRING, LONG))
     return builder.build()
+
+
+def numbers() -> Topology:
+    """Write texts as numbers, where they are."""
+    builder = StreamsBuilder()
+    texts = builder.stream("texts", Consumed(STRING, STRING))
+    texts.map_values(int).to("numbers", Produced(STRING, LONG))
+    return builder.build()

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -15,9 +18,7 @@ from ks_actors.cli._main import ks_actors
 from ks_actors.cli._reload import times
 from tests.cli.jobs import shop
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+ROOT = Path(__file__).parents[2]
 JOBS = "tests.cli.jobs"
 SHOP = f"{JOBS}:shop"
 
@@ -261,3 +262,25 @@ def test_a_change_of_a_source_is_seen(tmp_path: Path) -> None:
         path.parent.mkdir(exist_ok=True)
         path.write_text("")
     assert {path.relative_to(tmp_path).as_posix() for path in times([tmp_path])} == {"a.py", "e/f.toml"}
+
+
+def test_an_export_needs_no_pyspark(place: Place, tmp_path: Path) -> None:
+    """Parquet is PyArrow's; PySpark and pandas are not imported."""
+    place.run("send", "orders", stdin="a\tann\nb\tbob\n")
+    place.process()
+    code = """
+import sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"pyspark", "pandas"}:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Missing())
+from ks_actors.cli import main
+main()
+"""
+    conf = [f"-c{name}={value}" for name, value in place.settings.items()]
+    command = [sys.executable, "-c", code, "export", SHOP, "--table=counts", "--topic=orders", f"--to={tmp_path / 'tables'}", *conf]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)  # noqa: S603 - our own
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "counts: 2 rows\norders: 2 rows\n"
+    assert sorted(path.name for path in (tmp_path / "tables").rglob("*.parquet")) == ["0.parquet", "0.parquet", "1.parquet", "1.parquet"]

@@ -1,0 +1,188 @@
+"""Commands to a running app, by its HTTP API: `tasks`, `query`, `pause`, `resume`."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote, urlencode, urlsplit
+from urllib.request import Request, urlopen
+
+import click
+
+from ks_actors.cli._output import show, show_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+TOKEN: Final = "KS_OPS_TOKEN"  # noqa: S105 - the name of a variable
+_TIMEOUT_S: Final = 15.0
+
+
+def _url(command: Callable[..., Any]) -> Callable[..., Any]:
+    command = click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
+    return click.option(
+        "--url",
+        default="http://127.0.0.1:8080",
+        show_default=True,
+        help="The HTTP API of an instance, as `serve_page` tells it.",
+    )(command)
+
+
+def _token(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
+        "--token-file",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help=f"A file with the token of the API. Default: the variable {TOKEN}.",
+    )(command)
+
+
+def ask(url: str, path: str, given: Mapping[str, str] | None = None) -> Any:
+    """Return the answer to a GET. Raises click.ClickException, UsageError for a bad URL."""
+    query = urlencode(given or {})
+    return _call(url, f"{path}?{query}" if query else path, "GET", None)
+
+
+def order(url: str, path: str, token_file: Path | None) -> Any:
+    """Return the answer to a POST with the token. Raises click.ClickException, UsageError."""
+    token = os.environ.get(TOKEN) if token_file is None else token_file.read_text(encoding="utf-8")
+    if not token or not token.strip():
+        raise click.UsageError(
+            f"orders need the token of the API: set {TOKEN}, or give --token-file"
+        )
+    return _call(url, path, "POST", token.strip())
+
+
+def _call(url: str, path: str, method: str, token: str | None) -> Any:
+    if urlsplit(url).scheme not in {"http", "https"}:
+        raise click.UsageError(f"--url {url!r} is not a URL such as http://127.0.0.1:8080")
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    request = Request(url.rstrip("/") + path, headers=headers, method=method)  # noqa: S310 - see above
+    try:
+        with urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - likewise
+            return json.load(answer)
+    except HTTPError as error:
+        raise click.ClickException(f"{url}: {_reason(error)}") from None
+    except (URLError, OSError) as error:
+        reason = getattr(error, "reason", error)
+        raise click.ClickException(f"{url} does not answer: {reason}") from None
+    except ValueError:
+        raise click.ClickException(f"{url}{path} gives no JSON: is it the API of an app?") from None
+
+
+def _reason(error: HTTPError) -> str:
+    try:
+        told = json.load(error)
+    except ValueError:
+        told = {}
+    if isinstance(told, dict) and "error" in told:
+        return str(told["error"])
+    return f"answers {error.code} {error.reason}"
+
+
+@click.command()
+@_url
+def tasks(*, url: str, as_json: bool) -> None:
+    """Print the tasks of a running instance: what they have done, and wait for."""
+    found = ask(url, "/api/tasks")
+    if as_json:
+        show_json(found)
+    else:
+        columns = ("task", "state", "role", "partitions", "lag", "restored", "stuck", "waits")
+        show([_task(each) for each in found], columns, as_json=False)
+
+
+def _task(task: Mapping[str, Any]) -> dict[str, Any]:
+    lags = [each["lag"] for each in task["partitions"]]
+    shares = [each["share"] for each in task["restores"] if each["share"] is not None]
+    return {
+        "task": task["task"],
+        "state": task["state"],
+        "role": "standby" if task["standby"] else "active",
+        "partitions": [each["partition"] for each in task["partitions"]],
+        "lag": None if None in lags else sum(lags),
+        "restored": f"{min(shares):.0%}" if shares else None,
+        "stuck": task["stuck"],
+        "waits": "; ".join(each["text"] for each in task["waits"]) or None,
+    }
+
+
+@click.command()
+@click.argument("store")
+@click.option("--key", help="One key, as text or JSON.")
+@click.option("--from", "low", metavar="KEY", help="The lowest key.")
+@click.option("--to", "high", metavar="KEY", help="The highest key.")
+@click.option("--time-from", type=int, metavar="MS", help="Of windows, sessions and versions.")
+@click.option("--time-to", type=int, metavar="MS")
+@click.option("--limit", type=click.IntRange(1), default=50, show_default=True)
+@click.option("--stale", is_flag=True, help="Read standbys, too.")
+@_url
+def query(
+    *,
+    store: str,
+    key: str | None,
+    low: str | None,
+    high: str | None,
+    time_from: int | None,
+    time_to: int | None,
+    limit: int,
+    stale: bool,
+    url: str,
+    as_json: bool,
+) -> None:
+    """Print rows of a store of a running instance: of its own partitions alone.
+
+    Exit code 3: there is no such row.
+    """
+    asked = {
+        "key": key,
+        "from": low,
+        "to": high,
+        "time_from": time_from,
+        "time_to": time_to,
+        "limit": limit,
+        "stale": "true" if stale else None,
+    }
+    given = {name: str(value) for name, value in asked.items() if value is not None}
+    found = ask(url, f"/api/stores/{quote(store, safe='')}", given)
+    rows = found["rows"]
+    if as_json:
+        show_json(found)
+    else:
+        shown = [
+            {
+                name: value if isinstance(value, str | None) else json.dumps(value)
+                for name, value in row.items()
+            }
+            for row in rows
+        ]
+        show(shown, ("key", "value", "at"), as_json=False)
+        if found.get("more"):
+            click.echo(f"there are more than {limit} rows: --limit", err=True)
+    if not rows:
+        raise SystemExit(3)
+
+
+@click.command()
+@_token
+@_url
+def pause(*, url: str, token_file: Path | None, as_json: bool) -> None:
+    """Let a running instance process no more records until `resume`; it keeps its tasks."""
+    _said(order(url, "/api/pause", token_file), "paused", as_json=as_json)
+
+
+@click.command()
+@_token
+@_url
+def resume(*, url: str, token_file: Path | None, as_json: bool) -> None:
+    """Let a paused instance go on."""
+    _said(order(url, "/api/resume", token_file), "resumed", as_json=as_json)
+
+
+def _said(answer: Any, word: str, *, as_json: bool) -> None:
+    if as_json:
+        show_json(answer)
+    else:
+        click.echo(word)
