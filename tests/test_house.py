@@ -172,10 +172,10 @@ FLOORS_OF_STREAMS: tuple[tuple[str, ...], ...] = (
     ("batch",),
     ("app",),
     (
-        "cli",
         "testing",
         "web",
     ),
+    ("cli",),
 )
 FLOORS = {"actors": FLOORS_OF_ACTORS, "ks_actors": FLOORS_OF_STREAMS}
 SOURCES = sorted(path for package in ("actors", "ks_actors") for path in (ROOT / package).rglob("*.py"))

@@ -35,7 +35,9 @@ def run_reloading(arguments: Sequence[str], directories: Iterable[Path]) -> int:
             changed = _wait(child, watched, before)
         except KeyboardInterrupt:
             child.send_signal(signal.SIGTERM)
-            return child.wait()
+            code = child.wait()
+            # A signal that came before the child could handle it, as shells tell it.
+            return code if code >= 0 else 128 - code
         if not changed:
             return 0
         names = ", ".join(str(path) for path in changed[:3])

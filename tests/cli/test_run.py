@@ -166,3 +166,49 @@ def test_the_version_says_that_the_kernel_is_missing(without: str) -> None:
     told = subprocess.run(command, env={**os.environ, WITHOUT: "1"}, capture_output=True, text=True, check=True)  # noqa: S603 - its own code
     assert told.stdout.startswith("ks-actors, version ")
     assert told.stdout.endswith(", without its C kernel, which is slower: KS_ACTORS_WITHOUT_KERNEL=1 disables it\n")
+
+
+def test_a_changed_source_starts_the_app_again(tmp_path: Path) -> None:
+    """With `--reload` it closes as by a signal, and starts anew; a signal ends both."""
+    url = f"embedded://{tmp_path / 'log'}"
+    asyncio.run(fill(url, tmp_path / "gone"))
+    watched = tmp_path / "source"
+    watched.mkdir()
+    conf = [f"--conf={pair}" for pair in ("application.id=counter", f"state_dir={tmp_path / 'new'}", f"log={url}")]
+    with start("run", f"{HERE}:topology", "--reload", f"--reload-dir={watched}", "-q", "--log-level=info", *conf) as running:
+        try:
+            seek(running, ": RUNNING, was REBALANCING")
+            (watched / "job.py").write_text("")
+            assert seek(running, "changed: the app starts again").startswith(str(watched / "job.py"))
+            seek(running, ": NOT_RUNNING, was PENDING_SHUTDOWN")
+            seek(running, ": RUNNING, was REBALANCING")
+        finally:
+            running.terminate()
+        seek(running, ": NOT_RUNNING, was PENDING_SHUTDOWN")
+        assert running.wait() == 0
+
+
+def test_an_app_that_has_failed_waits_for_a_change(tmp_path: Path) -> None:
+    """With `--reload`: the error is told, and a signal ends the program with its exit code."""
+    conf = [f"--conf={pair}" for pair in ("application.id=lonely", f"state_dir={tmp_path / 'new'}", "log=memory://")]
+    with start("run", f"{HERE}:topology", "--reload", f"--reload-dir={tmp_path}", "-q", *conf) as running:
+        try:
+            assert "MissingSourceTopics" in seek(running, "Error: ")
+            (tmp_path / "job.py").write_text("")
+            seek(running, "changed: the app starts again")
+            seek(running, "Error: ")
+        finally:
+            running.terminate()
+        # 143: the signal came while the child was about to end.
+        assert running.wait() in {1, 143}
+
+
+def seek(running: subprocess.Popen[str], text: str) -> str:
+    """Read stderr until a line has the text; return it."""
+    assert running.stderr is not None
+    told = []
+    for line in running.stderr:
+        told.append(line)
+        if text in line:
+            return line
+    raise AssertionError(f"the program has ended: {told}")

@@ -35,7 +35,7 @@ class Shop:
     """An application with topics of its own, by settings on the command line."""
 
     def __init__(self, directory: Path, settings: dict[str, str]) -> None:
-        self.id = group_name("shop")
+        self.id = f"shop-{group_name()}"
         self.settings = {
             "application_id": self.id,
             "state_dir": str(directory / "state"),
@@ -63,9 +63,11 @@ class Shop:
         """Run the app as a program, until the end of the block; its log is JSON."""
         command = [sys.executable, "-m", "ks_actors.cli", "run", "--log-format=json", "--log-level=info", "-q", *arguments, *self.arguments()]
         with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:  # noqa: S603 - our own
-            yield process
-            process.send_signal(signal.SIGTERM)
-            process.communicate()
+            try:
+                yield process
+            finally:
+                process.send_signal(signal.SIGTERM)
+                process.communicate()
             assert process.returncode == 0
 
 

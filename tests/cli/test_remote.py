@@ -1,0 +1,127 @@
+"""Commands to a running instance, and dead letters, on a log in a directory."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from ks_actors import App, StreamsConfig
+from ks_actors.cli._main import ks_actors
+from tests.cli.jobs import numbers
+from tests.cli.test_operations import SHOP, Place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """Make a log with the topics of the job, and some records."""
+    made = Place(tmp_path)
+    made.run("topics", "create", SHOP, "--topic=orders=2", "--topic=totals=1")
+    made.run("send", "orders", stdin="a\tann\nb\tann\nc\tbob\n")
+    made.process()
+    return made
+
+
+@contextmanager
+def running(place: Place) -> Iterator[str]:
+    """Run the app as a program with its page, and yield the address."""
+    conf = [f"-c{name}={value}" for name, value in place.settings.items()]
+    command = [sys.executable, "-m", "ks_actors.cli", "run", SHOP, "--page=0", "-q", "--log-level=info", *conf]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:  # noqa: S603 - our own
+        assert process.stderr is not None
+        url = ""
+        for line in process.stderr:
+            if line.startswith("the page is at "):
+                url = line.removeprefix("the page is at ").strip()
+            if ": RUNNING, was REBALANCING" in line:
+                break
+        try:
+            yield url
+        finally:
+            process.terminate()
+            process.communicate()
+        assert process.returncode == 0
+
+
+def invoke(url: str, *arguments: str, code: int = 0) -> str:
+    result = CliRunner().invoke(ks_actors, [*arguments, f"--url={url}"])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def ask(url: str, *arguments: str) -> Any:
+    return json.loads(invoke(url, *arguments, "--json"))
+
+
+def test_a_running_instance_is_looked_at_and_paused(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its tasks and rows are shown; orders need the token, by a variable or a file."""
+    monkeypatch.setenv("KS_OPS_TOKEN", "a token of this test")
+    with running(place) as url:
+        assert {task["task"] for task in ask(url, "tasks")} == {"0_0", "0_1", "1_0", "1_1"}
+        lines = invoke(url, "tasks").splitlines()
+        assert lines[0].split()[:4] == ["TASK", "STATE", "ROLE", "PARTITIONS"]
+        assert len(lines) == 5
+        assert ask(url, "query", "counts", "--key=ann")["rows"] == [{"key": "ann", "value": 2, "at": None}]
+        assert [line.split() for line in invoke(url, "query", "counts").splitlines()[1:]] == [["ann", "2", "-"], ["bob", "1", "-"]]
+        assert "there are more than 1 rows" in invoke(url, "query", "counts", "--limit=1")
+        invoke(url, "query", "counts", "--key=nobody", code=3)
+        assert "nothing" in invoke(url, "query", "nothing", code=1)
+        assert ask(url, "pause") == {"paused": True}
+        assert invoke(url, "resume") == "resumed\n"
+        monkeypatch.delenv("KS_OPS_TOKEN")
+        assert "orders need the token of the API: set KS_OPS_TOKEN, or give --token-file" in invoke(url, "pause", code=2)
+        file = tmp_path / "token"
+        file.write_text("a token of this test\n")
+        assert invoke(url, "pause", f"--token-file={file}") == "paused\n"
+        file.write_text("another one")
+        assert "needs the token" in invoke(url, "resume", f"--token-file={file}", code=1)
+        assert "gives no JSON: is it the API of an app?" in invoke(url + "#", "tasks", code=1)
+    assert "does not answer: " in invoke(url, "tasks", code=1)
+    assert "--url 'file:///etc' is not a URL" in invoke("file:///etc", "tasks", code=2)
+
+
+def test_dead_letters_are_listed_shown_and_written_back(tmp_path: Path) -> None:
+    """By the application's own topic or another one; each once."""
+    place = Place(tmp_path)
+    place.settings |= {"errors_dead_letter_queue_topic_name": "letters", "processing_exception_handler": "continue"}
+    target = "tests.cli.jobs:numbers"
+    place.run("topics", "create", target, "--topic=letters=1", "--topic=texts=1", "--topic=numbers=1")
+    place.run("send", "texts", stdin="1\none\n2\ntwo\n3\n")
+
+    async def work() -> None:
+        async with App(numbers(), StreamsConfig.of(place.settings)) as app:
+            await app.wait_until_caught_up()
+
+    asyncio.run(work())
+    found = place.json("dlq", "list")
+    assert [(row["letter"], row["source"], row["exception"], row["redriven"]) for row in found] == [
+        ("0@1", "texts-0", "ValueError", False),
+        ("0@0", "texts-0", "ValueError", False),
+    ]
+    assert place.run("dlq", "list", "--limit=1").splitlines()[1].startswith("0@1")
+    assert place.json("dlq", "show", "0@0")["value"] == "one"
+    assert "\nvalue: one\n" in place.run("dlq", "show", "0@0")
+    assert place.json("dlq", "redrive", "0@0")[0]["redriven"]
+    assert "was written back" in place.run("dlq", "redrive", "0@0", code=1)
+    assert [row["letter"] for row in place.json("dlq", "redrive", "--all")] == ["0@1"]
+    assert place.json("dlq", "redrive", "--all") == []
+    shown = [json.loads(line)["value"] for line in place.run("tail", "texts", "--from=begin", "--until-end", "--json").splitlines()]
+    assert shown[-2:] == ["one", "two"]
+    assert "there is no dead letter at offset 99" in place.run("dlq", "show", "0@99", code=1)
+    assert "'x' is not PARTITION@OFFSET" in place.run("dlq", "show", "x", code=2)
+    assert "give dead letters as PARTITION@OFFSET, or --all" in place.run("dlq", "redrive", code=2)
+    del place.settings["errors_dead_letter_queue_topic_name"]
+    assert "the dead letter topic is unknown" in place.run("dlq", "list", code=2)
+    assert len(place.json("dlq", "list", "--topic=letters")) == 2
