@@ -79,3 +79,26 @@ async def test_a_topic_that_is_written_to_and_deleted_ends_the_app(kafka_broker:
             assert sorted({(update.key, update.total) for update in updates}) == [
                 (b"k%d" % number, total) for number in range(2) for total in range(11, 21)
             ]
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+async def test_a_changelog_that_is_made_anew_ends_the_app(kafka_broker: Broker, tmp_path: Path, guarantee: str) -> None:
+    """By ProductionFailed before a commit, though the broker takes each record: the new topic lacks the rows that do not change."""
+    async with counting(kafka_broker, guarantee, tmp_path) as here:
+        app = here.app("app")
+        await app.start()
+        for _ in range(4):
+            await here.feed()
+            await here.counted()
+        await app.commit()
+        before = await committed(here)
+        await here.log.delete_topics([here.changelog])
+        await here.log.create_topics([NewTopic(here.changelog, PARTITIONS)])
+        ending = asyncio.create_task(ended(app))
+        await here.feed()
+        error = await ending
+        assert isinstance(error, ProductionFailed), repr(error)
+        assert here.changelog in str(error)
+        assert app.state is InstanceState.ERROR
+        assert await committed(here) == before

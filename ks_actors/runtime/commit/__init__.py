@@ -1,5 +1,6 @@
 """The committer."""
 
+from ks_actors.runtime.commit._changelog_ends import ChangelogEnds
 from ks_actors.runtime.commit._committer import COMMITTER_MAILBOX, Committer
 from ks_actors.runtime.commit._drains import Drains
 from ks_actors.runtime.commit._last_calls import let_calls_end
@@ -8,6 +9,7 @@ from ks_actors.runtime.commit._purge import Purger
 
 __all__ = [
     "COMMITTER_MAILBOX",
+    "ChangelogEnds",
     "Committer",
     "Drains",
     "Phase",

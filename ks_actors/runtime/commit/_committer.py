@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from actors import Ask, Ref, Signal
     from ks_actors.log import OffsetAndMetadata
     from ks_actors.records import TaskId, TopicPartition
+    from ks_actors.runtime.commit._changelog_ends import ChangelogEnds
     from ks_actors.runtime.commit._purge import Purger
     from ks_actors.runtime.shared import Metrics
     from ks_actors.task import Frozen
@@ -72,6 +73,7 @@ class Committer(Actor[CommitterMessage]):
         collector: Ref[m.CollectorMessage],
         poller: Callable[[], Ref[m.PollerMessage]],
         purger: Purger,
+        changelog_ends: ChangelogEnds,
         matched: Callable[[Iterable[TopicPartition]], frozenset[str]],
         metrics: Metrics,
         whole: bool = False,
@@ -100,6 +102,7 @@ class Committer(Actor[CommitterMessage]):
         self._collector = collector
         self._poller = poller
         self._purger = purger
+        self._changelog_ends = changelog_ends
         self._matched = matched
         self._metrics = metrics
         self._first_commit = FirstCommit(metrics.tasks, lambda: metrics.touched().values())
@@ -280,6 +283,7 @@ class Committer(Actor[CommitterMessage]):
             "all output to be written",
             self._collector.ask(m.Flush, epoch, output_ids(frozen.tasks.values())),
         )
+        self._changelog_ends.note(ends)
         if self._transactional:
             group = await self._wait("the group's generation", self._poller().ask(m.AskGroup))
             try:

@@ -1,0 +1,78 @@
+"""A changelog that is deleted and made anew under an app that runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ks_actors import ProductionFailed, UncaughtResponse
+from ks_actors.log import NewTopic, TopicPartition
+from ks_actors.runtime.commit import ChangelogEnds
+from ks_actors.testing import run_app
+from tests.runtime.helpers import GUARANTEES, by_key, counting
+from tests.runtime.test_restoring import records
+
+if TYPE_CHECKING:
+    from ks_actors.testing import AppHarness
+
+CHANGELOG = "app-counts-changelog"
+
+
+async def make_anew(harness: AppHarness) -> None:
+    await harness.produce_all("in", records("a", "a", "b"))
+    await harness.caught_up()
+    harness.delete_topics(CHANGELOG)
+    await harness.log.create_topics([NewTopic(CHANGELOG, 1)])
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_changelog_that_is_made_anew_ends_the_app(guarantee: str) -> None:
+    """By ProductionFailed, before a commit: a restore from the new one would miss the rows that have not changed since."""
+
+    async def test(harness: AppHarness) -> None:
+        await make_anew(harness)
+        await harness.produce_all("in", records("a"))
+        error = await harness.ended()
+        assert isinstance(error, ProductionFailed)
+        assert (error.topic, error.partition) == (CHANGELOG, 0)
+        assert "made anew" in str(error)
+        assert harness.log._groups.get("app").committed()[TopicPartition("in", 0)].offset == 3
+
+    run_app(test, counting(), topics={"in": 1, "out": 1}, processing_guarantee=guarantee)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_handler_may_go_on_with_a_changelog_that_was_made_anew(guarantee: str) -> None:
+    """It is asked once, and the state of the app is as it was."""
+    asked: list[Exception] = []
+
+    async def test(harness: AppHarness) -> None:
+        await make_anew(harness)
+        await harness.produce_all("in", records("a", "b"))
+        await harness.caught_up()
+        assert [type(error) for error in asked] == [ProductionFailed]
+        assert {key: max(counts) for key, counts in by_key(await harness.read("out")).items()} == {"a": 3, "b": 2}
+
+    def note(error: Exception) -> UncaughtResponse:
+        asked.append(error)
+        return UncaughtResponse.REPLACE_WORKER
+
+    run_app(test, counting(), topics={"in": 1, "out": 1}, processing_guarantee=guarantee, uncaught_handler=note)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abx"), st.integers(1, 6)), max_size=30))
+def test_an_end_that_does_not_grow_is_an_error(steps: list[tuple[str, int]]) -> None:
+    """Only of a changelog, as each flush adds records; the next ends are compared with the new one."""
+    ends = ChangelogEnds("ab")
+    known: dict[str, int] = {}
+    for topic, end in steps:
+        back = topic != "x" and end <= known.get(topic, 0)
+        known[topic] = end
+        if back:
+            with pytest.raises(ProductionFailed, match=f"{topic}-0 was "):
+                ends.note({TopicPartition(topic, 0): end})
+        else:
+            ends.note({TopicPartition(topic, 0): end})
