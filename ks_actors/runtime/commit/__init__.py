@@ -6,6 +6,7 @@ from ks_actors.runtime.commit._drains import Drains
 from ks_actors.runtime.commit._last_calls import let_calls_end
 from ks_actors.runtime.commit._phases import Phase, TasksBroken, Uncommitted
 from ks_actors.runtime.commit._purge import Purger
+from ks_actors.runtime.commit._twins import Twins
 
 __all__ = [
     "COMMITTER_MAILBOX",
@@ -15,6 +16,7 @@ __all__ = [
     "Phase",
     "Purger",
     "TasksBroken",
+    "Twins",
     "Uncommitted",
     "let_calls_end",
 ]

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.commit._changelog_ends import ChangelogEnds
     from ks_actors.runtime.commit._purge import Purger
+    from ks_actors.runtime.commit._twins import Twins
     from ks_actors.runtime.shared import Metrics
     from ks_actors.task import Frozen
 
@@ -74,6 +75,7 @@ class Committer(Actor[CommitterMessage]):
         poller: Callable[[], Ref[m.PollerMessage]],
         purger: Purger,
         changelog_ends: ChangelogEnds,
+        twins: Twins,
         matched: Callable[[Iterable[TopicPartition]], frozenset[str]],
         metrics: Metrics,
         whole: bool = False,
@@ -103,6 +105,7 @@ class Committer(Actor[CommitterMessage]):
         self._poller = poller
         self._purger = purger
         self._changelog_ends = changelog_ends
+        self._twins = twins
         self._matched = matched
         self._metrics = metrics
         self._first_commit = FirstCommit(metrics.tasks, lambda: metrics.touched().values())
@@ -309,6 +312,7 @@ class Committer(Actor[CommitterMessage]):
             except UnknownTopicOrPartition as error:
                 raise missing_sources(error, self._matched(frozen.positions)) from error
         # From here on the commit is final.
+        self._twins.committed()
         # Output of the next epoch was held back until now: in this transaction it would count twice
         # after a failure.
         self._collector.tell(m.NextEpoch(self._epoch))
@@ -389,6 +393,8 @@ class Committer(Actor[CommitterMessage]):
         elif isinstance(error, StateError):
             # A database that failed to write takes no writes until it is reopened.
             self._void = error
+        elif isinstance(error, Fenced) and (twin := self._twins.fenced(error)) is not None:
+            error = self._void = twin
         elif isinstance(error, Fenced) or (
             isinstance(error, IllegalGeneration) and not self._rebalancing
         ):

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import uuid
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ks_actors._errors import StateError, StateFull, StateLocked
@@ -64,6 +65,11 @@ class StateDirectory:
             found = str(uuid.uuid4())
         _write(self.path, found)
         return found
+
+    def forget_process_id(self) -> None:
+        """Remove the process id, so that the next start makes another one."""
+        with suppress(OSError):  # the next start meets the same id, and the same error
+            (self.path / PROCESS_FILE).unlink(missing_ok=True)
 
     def close(self) -> None:
         """Release the lock."""
