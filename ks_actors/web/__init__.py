@@ -1,6 +1,14 @@
 """The HTTP API and page of an app, for operators. Needs the extra `web`."""
 
-from ks_actors.web._create_app import create_app
-from ks_actors.web._server import PageServer, serve_page
+try:
+    from ks_actors.web._create_app import create_app
+    from ks_actors.web._server import PageServer, serve_page
+except ModuleNotFoundError as missing:
+    package = (missing.name or "").partition(".")[0]
+    if package not in {"starlette", "uvicorn"}:
+        raise
+    raise ModuleNotFoundError(
+        f"ks_actors.web needs {package}: pip install 'ks-actors[web]'", name=package
+    ) from missing
 
 __all__ = ["PageServer", "create_app", "serve_page"]

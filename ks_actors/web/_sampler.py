@@ -14,13 +14,14 @@ from ks_actors.web._answers import as_json
 from ks_actors.web._group import GroupView, look_at_group
 from ks_actors.web._view import (
     EventView,
+    Figures,
     TopicView,
     View,
+    figures,
     health_view,
     node_views,
     stuck_nodes,
     task_view,
-    totals,
     worker_views,
 )
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from ks_actors.app import App
     from ks_actors.runtime import HealthBounds
     from ks_actors.web._graph import Layout
-    from ks_actors.web._view import TaskView
+    from ks_actors.web._view import PartitionView, TaskView
 
 _EACH_S = 1.0
 _GROUP_EACH_S = 2.0
@@ -53,7 +54,7 @@ class Sampler:
         self._tasks: tuple[asyncio.Task[None], ...] = ()
         self._group = GroupView()
         self._last_at: float | None = None
-        self._last_totals: tuple[int, int] = (0, 0)
+        self._last = Figures(0, 0, {}, {})
         self._last_positions: dict[str, int] = {}
         self._events: deque[EventView] = deque(maxlen=_EVENTS)
         self._members: frozenset[str] | None = None
@@ -121,9 +122,9 @@ class Sampler:
         self._note_state(health.state)
         bound = app.config.stall_warning_ms
         tasks = tuple(task_view(task, bound) for task in app.tasks())
-        processed, produced = totals(app)
-        before, self._last_totals = self._last_totals, (processed, produced)
-        topics = tuple(self._topics(tasks, seconds))
+        found = figures(app)
+        before, self._last = self._last, found
+        topics = tuple(self._topics(tasks, before, seconds))
         self._last_at = now
         lags = [topic.lag for topic in topics if topic.lag is not None]
         return View(
@@ -133,10 +134,10 @@ class Sampler:
             version=ks_actors.__version__,
             health=health,
             paused=any(problem.reason == "paused" for problem in health.problems),
-            processed=processed,
-            processed_rate=_rate(processed - before[0], seconds),
-            produced=produced,
-            produced_rate=_rate(produced - before[1], seconds),
+            processed=found.processed,
+            processed_rate=_rate(found.processed - before.processed, seconds),
+            produced=found.produced,
+            produced_rate=_rate(found.produced - before.produced, seconds),
             lag=sum(lags) if lags else None,
             workers=worker_views(app),
             tasks=tasks,
@@ -146,30 +147,38 @@ class Sampler:
             events=tuple(self._events),
         )
 
-    def _topics(self, tasks: Iterable[TaskView], seconds: float | None) -> Iterable[TopicView]:
-        """Add up the partitions of each topic."""
-        positions: dict[str, int] = {}
-        found: dict[str, list[tuple[int, int | None, float, bool]]] = {}
-        for task in tasks:
-            pressed = {wait.partition for wait in task.waits if wait.pressure}
-            for one in task.partitions:
-                moved = 0.0
-                if one.position is not None:
-                    positions[one.partition] = one.position
-                    last = self._last_positions.get(one.partition, one.position)
-                    moved = max(0, one.position - last)
-                found.setdefault(one.topic, []).append(
-                    (one.buffered, one.lag, moved, one.partition in pressed)
-                )
-        self._last_positions = positions
-        for topic, rows in found.items():
-            lags = [lag for _, lag, _, _ in rows if lag is not None]
+    def _topics(
+        self, tasks: Iterable[TaskView], before: Figures, seconds: float | None
+    ) -> Iterable[TopicView]:
+        """Add up the partitions of each topic that is read, and add those that are written."""
+        found = self._last
+        reads = _by_topic(tasks)
+        positions = {
+            one.partition: one.position
+            for rows in reads.values()
+            for one, _ in rows
+            if one.position is not None
+        }
+        last, self._last_positions = self._last_positions, positions
+        for topic in sorted(reads.keys() | found.written.keys()):
+            rows = reads.get(topic, [])
+            lags = [one.lag for one, _ in rows if one.lag is not None]
+            moved = sum(
+                max(0, positions[one.partition] - last.get(one.partition, positions[one.partition]))
+                for one, _ in rows
+                if one.partition in positions
+            )
+            written = found.written.get(topic)
             yield TopicView(
-                topic,
-                _rate(sum(moved for _, _, moved, _ in rows), seconds),
-                sum(lags) if lags else None,
-                sum(buffered for buffered, _, _, _ in rows),
-                any(pressed for _, _, _, pressed in rows),
+                topic=topic,
+                rate=_rate(moved, seconds) if rows else None,
+                written_rate=None
+                if written is None
+                else _rate(written - before.written.get(topic, 0.0), seconds),
+                lag=sum(lags) if lags else None,
+                lag_s=found.lag_s.get(topic),
+                buffered=sum(one.buffered for one, _ in rows),
+                pressure=any(pressed for _, pressed in rows),
             )
 
     # --- events -----------------------------------------------------------------------------------
@@ -190,6 +199,16 @@ class Sampler:
 
     def _note(self, text: str) -> None:
         self._events.append(EventView(_now_ms(), text))
+
+
+def _by_topic(tasks: Iterable[TaskView]) -> dict[str, list[tuple[PartitionView, bool]]]:
+    """Return the partitions of all tasks by topic, and whether they are under back-pressure."""
+    found: dict[str, list[tuple[PartitionView, bool]]] = {}
+    for task in tasks:
+        pressed = {wait.partition for wait in task.waits if wait.pressure}
+        for one in task.partitions:
+            found.setdefault(one.topic, []).append((one, one.partition in pressed))
+    return found
 
 
 def _rate(count: float, seconds: float | None) -> float | None:

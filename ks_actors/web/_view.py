@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from math import isnan
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -10,7 +11,7 @@ from ks_actors.runtime import WaitReason
 from ks_actors.web._group import GroupView
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from ks_actors.app import App
     from ks_actors.runtime import Health, HealthProblem, TaskMetadata, Wait
@@ -75,22 +76,31 @@ class TaskView(msgspec.Struct, frozen=True):
     waits: tuple[WaitView, ...]
 
 
-class TopicView(msgspec.Struct, frozen=True):
-    """A topic that this instance reads: records per second, lag, and records in memory."""
+class TopicView(msgspec.Struct, frozen=True, kw_only=True):
+    """A topic that this instance reads or writes.
+
+    Rates are records per second: those that were processed, and those that were written. `lag_s` is
+    the age of the oldest record to process, in s.
+    """
 
     topic: str
-    rate: float | None
-    lag: int | None
-    buffered: int
-    pressure: bool
+    rate: float | None = None
+    written_rate: float | None = None
+    lag: int | None = None
+    lag_s: float | None = None
+    buffered: int = 0
+    pressure: bool = False
 
 
 class NodeView(msgspec.Struct, frozen=True):
-    """An asynchronous node: calls of all tasks here; `stuck` has the reason when one is."""
+    """An asynchronous node: its calls in all tasks here.
+
+    `full`: a task has as many as it may have. `stuck` has the reason when a call does not return.
+    """
 
     node: str
     in_flight: int
-    room: int
+    full: bool
     stuck: str | None
 
 
@@ -176,7 +186,10 @@ def worker_views(app: App) -> tuple[WorkerView, ...]:
 
 def task_view(task: TaskMetadata, bound_ms: int) -> TaskView:
     """Return a task for the page; a wait of `bound_ms` is stuck, 0 or less: none is."""
-    waits = tuple(_wait(wait, bound_ms) for wait in task.waits if wait.reason not in IDLE)
+    full = any(one.in_flight and not one.room for one in task.calls)
+    waits = tuple(
+        _wait(wait, bound_ms, full=full) for wait in task.waits if wait.reason not in IDLE
+    )
     return TaskView(
         str(task.task),
         task.state.name,
@@ -202,7 +215,7 @@ def task_view(task: TaskMetadata, bound_ms: int) -> TaskView:
     )
 
 
-def _wait(wait: Wait, bound_ms: int) -> WaitView:
+def _wait(wait: Wait, bound_ms: int, *, full: bool) -> WaitView:
     stuck = 0 < bound_ms <= wait.waited_ms and wait.reason is not WaitReason.PAUSED
     return WaitView(
         _text(wait.partition),
@@ -210,20 +223,24 @@ def _wait(wait: Wait, bound_ms: int) -> WaitView:
         wait.text,
         wait.waited_ms,
         stuck,
-        wait.reason in PRESSURE,
+        wait.reason in PRESSURE or (full and wait.reason is WaitReason.ASYNC_CALL),
     )
 
 
 def node_views(tasks: Iterable[TaskView], text: dict[str, str]) -> tuple[NodeView, ...]:
     """Return the asynchronous nodes of all tasks; `text` has the reasons of stuck ones."""
-    found: dict[str, list[int]] = {}
+    found: dict[str, list[CallView]] = {}
     for task in tasks:
         for call in task.calls:
-            here = found.setdefault(call.node, [0, 0])
-            here[0] += call.in_flight
-            here[1] += call.room
+            found.setdefault(call.node, []).append(call)
     return tuple(
-        NodeView(name, in_flight, room, text.get(name)) for name, (in_flight, room) in found.items()
+        NodeView(
+            name,
+            sum(call.in_flight for call in calls),
+            any(call.in_flight and not call.room for call in calls),
+            text.get(name),
+        )
+        for name, calls in found.items()
     )
 
 
@@ -239,10 +256,30 @@ def stuck_nodes(tasks: Iterable[TaskView]) -> dict[str, str]:
     }
 
 
-def totals(app: App) -> tuple[int, int]:
-    """Return the numbers of processed and of produced records."""
+class Figures(NamedTuple):
+    """Figures of the app's metrics: totals, and by topic the age of the oldest record in s."""
+
+    processed: int
+    produced: int
+    written: Mapping[str, float]
+    lag_s: Mapping[str, float]
+
+
+def figures(app: App) -> Figures:
+    """Read the metrics of the app."""
     values = app.metrics()
-    return int(values["process-total"]), int(values["produced-records-total"])
+    written: dict[str, float] = {}
+    for metric in values.find("records-produced-total"):
+        if isinstance(metric.value, float | int):
+            topic = metric.tags["topic"]
+            written[topic] = written.get(topic, 0.0) + metric.value
+    ages: dict[str, float] = {}
+    for metric in values.find("lag-seconds"):
+        if isinstance(metric.value, float | int) and not isnan(metric.value):
+            topic = metric.tags["topic"]
+            ages[topic] = max(ages.get(topic, 0.0), metric.value)
+    processed, produced = values["process-total"], values["produced-records-total"]
+    return Figures(int(processed), int(produced), written, ages)
 
 
 def _text(value: Any) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 import sys
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,11 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from ks_actors import App, HealthBounds, InstanceState, LogTimeout
+from ks_actors import App, Batch, HealthBounds, InstanceState, LogTimeout, StreamsBuilder, StreamsConfig
+from ks_actors.dsl import Consumed, Grouped, Materialized, SessionWindows
+from ks_actors.log import NewTopic, Outgoing, TopicPartition, open_log
+from ks_actors.serdes import BYTES, LONG, STRING
+from ks_actors.serdes import json as json_of
 from ks_actors.web import create_app
 from ks_actors.web._graph import Layout
 from ks_actors.web._sampler import Sampler
@@ -24,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ks_actors.log import Log
+    from ks_actors.topology import Topology
 
 
 class Site:
@@ -336,3 +342,94 @@ async def test_a_log_that_does_not_describe_the_group_is_told(tmp_path: Path, mo
         assert "the coordinator does not answer" in (await here.get("/api/members", 502))["error"]
         assert "the coordinator does not answer" in (await here.get("/api/lag", 502))["error"]
         assert here.app.state is InstanceState.RUNNING
+
+
+# --- the query box, by kinds of stores --------------------------------------------------------------------------------------------
+
+
+def stores_of_all_kinds() -> Topology:
+    """Return a topology with sessions, versions, bytes, a global table and a store of the user's own."""
+    builder = StreamsBuilder()
+    grouped = builder.stream("in", Consumed(LONG, STRING)).group_by_key(Grouped(LONG, STRING))
+    grouped.windowed_by(SessionWindows.of_inactivity_gap_with_no_grace(1_000)).count(Materialized("sessions", LONG, LONG, retention_ms=60_000))
+    builder.table("rows", Consumed(json_of(), STRING), Materialized("versions", history_retention_ms=10_000))
+    builder.global_table("everywhere", Consumed(BYTES, json_of()), Materialized("everywhere"))
+    return builder.build()
+
+
+@asynccontextmanager
+async def asked(tmp_path: Path) -> AsyncIterator[Site]:
+    log = open_log("memory://")
+    await log.start()
+    await log.create_topics([NewTopic(name, 1) for name in ("in", "rows", "everywhere")])
+    producer = await log.producer(client_id="test")
+    await producer.send(
+        [
+            Outgoing(TopicPartition("in", 0), Batch([LONG.serializer("")(7)] * 2, [b"a", b"b"], [100, 5_000])),
+            Outgoing(TopicPartition("rows", 0), Batch([b'{"id":1}'] * 2, [b"old", b"new"], [100, 200])),
+            Outgoing(TopicPartition("everywhere", 0), Batch([b"\xff\x00"], [b'{"text":"' + b"x" * 3_000 + b'"}'], [1])),
+        ]
+    )
+    await producer.close()
+    config = StreamsConfig(application_id="kinds", state_dir=tmp_path)
+    async with App(stores_of_all_kinds(), config, log=log) as app, client_of(app) as client:
+        await app.wait_until_caught_up()
+        yield Site(app, log, Visits(), client)
+    await log.close()
+
+
+async def test_sessions_are_asked_by_key_and_by_time(tmp_path: Path) -> None:
+    """Each has its start and end; a number is a key where the serde takes numbers."""
+    async with asked(tmp_path) as here:
+        found = await here.get("/api/stores/sessions?key=7")
+        assert found["rows"] == [{"key": 7, "value": 1, "at": [100, 100]}, {"key": 7, "value": 1, "at": [5000, 5000]}]
+        assert len((await here.get("/api/stores/sessions?from=0&to=9"))["rows"]) == 2
+        assert [row["at"] for row in (await here.get("/api/stores/sessions?key=7&time_from=1000"))["rows"]] == [[5000, 5000]]
+
+
+async def test_versions_are_asked_by_key_alone(tmp_path: Path) -> None:
+    """Each has the time from which on it holds, and until when; without a key the answer says to give one."""
+    async with asked(tmp_path) as here:
+        found = await here.get('/api/stores/versions?as=json&key={"id":1}')
+        assert sorted((row["value"], row["at"]) for row in found["rows"]) == [("new", [200, None]), ("old", [100, 200])]
+        assert (await here.get('/api/stores/versions?as=json&key={"id":1}&limit=1'))["more"]
+        assert "give a key" in (await here.get("/api/stores/versions", 400))["error"]
+
+
+async def test_bytes_are_asked_in_hex_and_long_values_are_cut(tmp_path: Path) -> None:
+    """A global table is whole on each instance; a value of more than 2,000 characters is cut, and says how long it is."""
+    async with asked(tmp_path) as here:
+        (row,) = (await here.get("/api/stores/everywhere?as=hex&key=ff00"))["rows"]
+        assert row["value"].endswith("… (3012 characters)")
+        assert len(row["value"]) < 2_100
+        (about,) = [one for one in await here.get("/api/stores") if one["name"] == "everywhere"]
+        assert about["everywhere"]
+        assert (await here.get("/api/stores/everywhere?as=hex&key=00"))["rows"] == []
+
+
+async def test_rates_of_written_topics_and_the_age_of_records_are_in_the_view(tmp_path: Path) -> None:
+    """Topics that are only written have no lag; those that are read have it in records, and in seconds while some wait."""
+    async with site(tmp_path) as here:
+        sampler = Sampler(here.app, Layout(here.app), HealthBounds())
+        await here.visit("/", "/about")
+        topics = {topic.topic: topic for topic in sampler.look().topics}
+        assert topics["visits"].lag == 0
+        assert "site-by-page-repartition" in topics
+        await here.app.pause()
+        await visit(here.log, "/")
+        await until(lambda: any(topic.lag == 1 and (topic.lag_s or 0) > 1 for topic in sampler.look().topics))
+        await here.app.resume()
+
+
+def test_the_page_is_imported_by_those_alone_who_want_it() -> None:
+    """`import ks_actors` needs neither Starlette nor uvicorn; without them `ks_actors.web` says what to install."""
+    code = """
+import sys
+import ks_actors, ks_actors.letters
+assert not {"starlette", "uvicorn", "ks_actors.web"} & sys.modules.keys()
+sys.modules["starlette.applications"] = sys.modules["starlette"] = None
+import ks_actors.web
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)  # noqa: S603 - our own command
+    assert done.returncode == 1
+    assert "ks_actors.web needs starlette: pip install 'ks-actors[web]'" in done.stderr

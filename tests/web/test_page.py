@@ -96,6 +96,18 @@ async def test_a_call_that_does_not_return_is_red_with_its_reason(tmp_path: Path
         await here.seen.text("#health", "^ready")
 
 
+async def test_back_pressure_is_amber_on_nodes_topics_and_arrows(tmp_path: Path) -> None:
+    """A node with as many calls as it may have, the topic whose records wait for it, and the arrow between; in red once it is stuck."""
+    async with shown(tmp_path) as here:
+        here.visits.gate.clear()
+        await visit(here.log, *["stuck"] * 50)
+        await here.seen.text("#topology .processor.pressure", "looks-up.*20 calls in flight")
+        await here.seen.text("#topology .topic.pressure", "visits")
+        await here.page.wait_for_selector("#topology .edge.pressure", state="attached")
+        here.visits.gate.set()
+        await here.seen.gone("#topology .pressure")
+
+
 async def test_a_dead_letter_is_shown_and_redriven(tmp_path: Path) -> None:
     """With its error and its record; the button writes it back, and then it says so and is gone. Names stay text."""
     bad = 'bad <img src=x onerror="window.broken = 1">'

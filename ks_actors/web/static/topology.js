@@ -1,8 +1,10 @@
 // The drawing of the topology: layers from the topics that are read down to those that are written.
-import { rate, short } from "./dom.js";
+import { lasted, rate, short } from "./dom.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const HEIGHT = 40, GAP_X = 26, GAP_Y = 44, MARGIN = 14, CHARACTER = 8.8, LONGEST = 34;
+// Records of old dates are replayed: their age is no lag.
+const LONG_AGO_S = 30 * 86_400;
 
 function draw(name, attributes, text) {
   const element = document.createElementNS(SVG, name);
@@ -82,6 +84,13 @@ function rowsOf(graph, layer) {
   return rows;
 }
 
+/** Return the figures of a topic: its rate, and its lag in records and, from a second on, in time. */
+function topicText(topic) {
+  if (topic.rate === null && topic.lag === null) return rate(topic.written_rate);
+  const late = topic.lag > 0 && topic.lag_s >= 1 && topic.lag_s < LONG_AGO_S ? `, ${lasted(Math.round(topic.lag_s * 1000))}` : "";
+  return `${rate(topic.rate)} · lag ${short(topic.lag)}${late}`;
+}
+
 /** A drawn topology, to be updated each second. */
 export class Drawing {
   constructor(parent, graph) {
@@ -146,7 +155,7 @@ export class Drawing {
       const topic = node.kind === "topic" ? topics.get(node.name) : undefined;
       const work = node.kind === "processor" ? nodes.get(node.name) : undefined;
       if (topic !== undefined) {
-        text = `${rate(topic.rate)} · lag ${short(topic.lag)}`;
+        text = topicText(topic);
         about += `: ${text}, ${topic.buffered} records in memory`;
         if (topic.pressure) kind += " pressure";
       }
@@ -154,7 +163,7 @@ export class Drawing {
         text = work.stuck ? `stuck · ${work.in_flight} calls` : `${work.in_flight} calls in flight`;
         about += `: ${work.stuck ?? text}`;
         if (work.stuck) kind += " stuck";
-        else if (work.room === 0) kind += " pressure";
+        else if (work.full) kind += " pressure";
       }
       if (box.getAttribute("class") !== kind) box.setAttribute("class", kind);
       if (small.textContent !== text) small.textContent = text;
@@ -162,10 +171,13 @@ export class Drawing {
     }
     for (const { path, text, source, target } of this.edges) {
       const topic = source.kind === "topic" ? topics.get(source.name) : undefined;
+      // Several sinks may write to a topic, and the rate is that of all.
+      const written = target.kind === "topic" ? topics.get(target.name)?.written_rate : undefined;
+      const flow = topic === undefined ? written : topic.rate;
       let kind = target.kind === "store" ? "edge to-store" : "edge";
-      if (topic !== undefined && topic.rate > 0) kind += " flows";
+      if (flow > 0) kind += " flows";
       if (topic !== undefined && topic.pressure) kind += " pressure";
-      const shown = topic === undefined ? "" : rate(topic.rate);
+      const shown = flow === undefined || flow === null ? "" : rate(flow);
       if (path.getAttribute("class") !== kind) path.setAttribute("class", kind);
       if (text.textContent !== shown) text.textContent = shown;
     }
