@@ -15,7 +15,7 @@ from actors.loop import ThreadLane
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actors.system import Kernel
+    from actors.system import SystemCore
 
 T = TypeVar("T")
 _log = logging.getLogger("actors")
@@ -24,35 +24,35 @@ _log = logging.getLogger("actors")
 class BlockingLane:
     """Runner of one actor's blocking jobs, including those that outlive their await."""
 
-    __slots__ = ("_executor", "_kernel", "_own", "_path")
+    __slots__ = ("_core", "_executor", "_own", "_path")
 
     def __init__(
-        self, kernel: Kernel, path: str, choice: Executor | Literal["shared", "own"]
+        self, core: SystemCore, path: str, choice: Executor | Literal["shared", "own"]
     ) -> None:
-        self._kernel = kernel
+        self._core = core
         self._path = path
         self._own: ThreadLane | None = ThreadLane(path, 1) if choice == "own" else None
         self._executor: Executor = self._own or (
-            choice if isinstance(choice, Executor) else kernel.executor()
+            choice if isinstance(choice, Executor) else core.executor()
         )
 
     async def run(self, call: Callable[[], T]) -> T:
         """Run `call` in a thread, with this task's context variables, and return its result."""
         job = _Job(self._path, call)
-        kernel = self._kernel
-        kernel.jobs += 1
+        core = self._core
+        core.jobs += 1
         try:
-            return await kernel.loop.run_in_executor(
+            return await core.loop.run_in_executor(
                 self._executor, contextvars.copy_context().run, job
             )
         except asyncio.CancelledError:
             if job.running:
                 # A thread cannot be cancelled. The job goes on, but its result is dropped.
                 job.abandoned = True
-                kernel.publish(Abandoned(self._path, job.name))
+                core.publish(Abandoned(self._path, job.name))
             raise
         finally:
-            kernel.jobs -= 1
+            core.jobs -= 1
 
     def close(self) -> None:
         """End the actor's own thread; wait for it unless a job is still running."""

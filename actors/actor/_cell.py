@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from actors.actor._spec import Spec
     from actors.messages import StopReason
     from actors.supervision import Parent, RestartBudget
-    from actors.system import Kernel
+    from actors.system import SystemCore
 
 TURN = 0.001
 """Length of a turn in seconds; the number of messages per turn adapts to it."""
@@ -64,12 +64,12 @@ class Cell(Mortal):
     state: State
     task: asyncio.Task[Any]
 
-    def __init__(self, kernel: Kernel, spec: Spec[Any], parent: Parent, name: str) -> None:
-        super().__init__(kernel, spec)
+    def __init__(self, core: SystemCore, spec: Spec[Any], parent: Parent, name: str) -> None:
+        super().__init__(core, spec)
         self.parent: Parent = parent
         self.name: str = name
         self.path: str = f"{parent.path}/{name}"
-        self.inbox = Inbox(kernel, spec.mailbox, self)
+        self.inbox = Inbox(core, spec.mailbox, self)
         self.ref: Ref[Any] = Ref(self.inbox)
         self.incarnation: Incarnation | None = None
         # current work, for the live view
@@ -85,7 +85,7 @@ class Cell(Mortal):
         self.budget: RestartBudget | None = None
         self.stash: list[Any] | None = None
         # Few at first: nobody knows yet how long a message takes.
-        self._quota = min(4, spec.mailbox.batch, kernel.dispatch.longest_turn)
+        self._quota = min(4, spec.mailbox.batch, core.dispatch.longest_turn)
         self._starting: asyncio.Future[None] | None = None
         self._children: Family | None = None
         self._watchers: dict[Cell, None] | None = None
@@ -102,7 +102,7 @@ class Cell(Mortal):
     def lane(self) -> BlockingLane:
         """The runner of its blocking jobs."""
         if self._lane is None:
-            self._lane = BlockingLane(self.kernel, self.path, self.spec.executor)
+            self._lane = BlockingLane(self.core, self.path, self.spec.executor)
         return self._lane
 
     def close_lane(self) -> None:
@@ -123,8 +123,8 @@ class Cell(Mortal):
         """Start the task."""
         if life.hears:
             # An actor without a hook for signals cannot fail at Started: its spawner need not wait.
-            self._starting = self.kernel.loop.create_future()
-        self.task = self.kernel.tasks.start(self.run(life), self.path, self)
+            self._starting = self.core.loop.create_future()
+        self.task = self.core.tasks.start(self.run(life), self.path, self)
 
     def task_ended(self) -> None:
         """Bury an actor that never ran.
@@ -166,8 +166,8 @@ class Cell(Mortal):
         inbox = self.inbox
         try:
             # Under a test's seed the first step, too, waits for a turn that the seed chooses.
-            if self.kernel.dispatch.permutes:
-                await self.kernel.dispatch.pause()
+            if self.core.dispatch.permutes:
+                await self.core.dispatch.pause()
             alive = await self._start(life)
             while alive:
                 waiter = inbox.park()
@@ -191,7 +191,7 @@ class Cell(Mortal):
                 await life.hear(Started(0))
         except (Exception, asyncio.CancelledError) as raised:
             self.start_error = error = self.own(raised)
-            self.kernel.publish(Failed(self.path, error, 0, None, "start"))
+            self.core.publish(Failed(self.path, error, 0, None, "start"))
             return False
         self.run_as(life)
         self.release_spawner()
@@ -236,7 +236,7 @@ class Cell(Mortal):
         # Drop the last message during the sleep: it may hold a reply that can no longer be given.
         self.current = message = None
         if user or inbox.ahead:
-            await self.kernel.dispatch.pause()
+            await self.core.dispatch.pause()
         return True
 
     def _handler(self) -> Any:
@@ -250,7 +250,7 @@ class Cell(Mortal):
             self._quota = max(1, self._quota >> 1)
         elif handled == self._quota and elapsed < TURN / 4:
             self._quota = min(
-                self._quota * 2, self.spec.mailbox.batch, self.kernel.dispatch.longest_turn
+                self._quota * 2, self.spec.mailbox.batch, self.core.dispatch.longest_turn
             )
         if self.inbox.strained:
             self.inbox.relieve()
@@ -310,7 +310,7 @@ class Cell(Mortal):
     def release_spawner(self) -> None:
         """Wake the caller that waits for Started."""
         if self._starting is not None:
-            self.kernel.dispatch.resume(self._starting)
+            self.core.dispatch.resume(self._starting)
 
     # --- calls from other actors ------------------------------------------------------------------
 
@@ -359,7 +359,7 @@ class Cell(Mortal):
 
     def is_current(self) -> bool:
         """Return whether the running task is this actor's."""
-        return asyncio.current_task(self.kernel.loop) is self.task
+        return asyncio.current_task(self.core.loop) is self.task
 
     def doing(self) -> str:
         """Describe the actor's current work by message type only, never by content."""

@@ -58,7 +58,7 @@ class Context(Generic[M]):
 
     def time(self) -> float:
         """Return the system's time in seconds: the loop's clock, or a test's virtual one."""
-        return self._cell.kernel.clock.time()
+        return self._cell.core.clock.time()
 
     async def spawn(self, spec: Spec[N], name: str, /) -> Ref[N]:
         """Start a child and return its ref once it has handled Started.
@@ -71,7 +71,7 @@ class Context(Generic[M]):
         cell = self._cell
         if self._life.closed:
             raise ActorStopped(cell.path)
-        return await cell.children.spawn(cell.kernel, spec, name)
+        return await cell.children.spawn(cell.core, spec, name)
 
     def stop(self, child: Ref[Any] | None = None, /) -> None:
         """Stop a child, or this actor, softly: after its current message.

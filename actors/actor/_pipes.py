@@ -38,7 +38,7 @@ class Pipes:
         if not self.open:
             _drop(work)
             return
-        task = self._inbox.kernel.tasks.start(
+        task = self._inbox.core.tasks.start(
             self._run(work, done, failed), f"{self._inbox.owner.path} pipe"
         )
         self._tasks[task] = None
@@ -60,7 +60,7 @@ class Pipes:
         self._seconds = max(stop_within, 0.1)
         interrupted = False
         while pending := [task for task in self._tasks if not task.done()]:
-            self._limit = self._inbox.kernel.deadlines.add(self, self._seconds)
+            self._limit = self._inbox.core.deadlines.add(self, self._seconds)
             try:
                 await asyncio.wait(pending)
             except asyncio.CancelledError:
@@ -74,7 +74,7 @@ class Pipes:
     def expire(self) -> None:
         """Cancel work that swallowed its cancellation."""
         self.close()
-        self._limit = self._inbox.kernel.deadlines.add(self, self._seconds)
+        self._limit = self._inbox.core.deadlines.add(self, self._seconds)
 
     async def _run(
         self, work: Awaitable[Any], done: Callable[[Any], Any], failed: Callable[[Exception], Any]

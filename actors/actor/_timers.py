@@ -82,7 +82,7 @@ class _Timer(Due):
 
     def arm(self, delay: float) -> None:
         # Not by `tell`: a full mailbox must not lose the message, and a timer cannot wait for room.
-        self.handle = self._inbox.kernel.clock.call_later(delay, self._inbox.overtake, self)
+        self.handle = self._inbox.core.clock.call_later(delay, self._inbox.overtake, self)
 
     def open(self) -> Any:
         if self._active.get(self._key) is not self:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from actors.actor import Cell
-    from actors.system import Kernel
+    from actors.system import SystemCore
 
 
 class StallDetector:
@@ -26,8 +26,8 @@ class StallDetector:
     its actor. It costs one wake-up of the loop per period, and nothing per message.
     """
 
-    def __init__(self, kernel: Kernel, cells: Callable[[], list[Cell]], seconds: float) -> None:
-        self._kernel = kernel
+    def __init__(self, core: SystemCore, cells: Callable[[], list[Cell]], seconds: float) -> None:
+        self._core = core
         self._cells = cells
         self._seconds = seconds
         self._signs: queue.SimpleQueue[bool] = queue.SimpleQueue()
@@ -45,18 +45,18 @@ class StallDetector:
         alive = True
         while alive and not self._closed.wait(self._seconds):
             began = perf_counter()
-            self._kernel.doorbell.ring(lambda: self._signs.put(True))
+            self._core.doorbell.ring(lambda: self._signs.put(True))
             try:
                 alive = self._signs.get(timeout=self._seconds)
             except queue.Empty:
                 path, message, stack = self._look()
                 alive = self._sign()
                 if alive:
-                    self._kernel.publish(Stalled(path, message, perf_counter() - began, stack))
+                    self._core.publish(Stalled(path, message, perf_counter() - began, stack))
 
     def _sign(self) -> bool:
         """Wait for the loop without a limit; return False when it is closed."""
-        while not self._kernel.loop.is_closed():
+        while not self._core.loop.is_closed():
             try:
                 return self._signs.get(timeout=self._seconds)
             except queue.Empty:
@@ -64,10 +64,10 @@ class StallDetector:
         return False
 
     def _look(self) -> tuple[str, object, str]:
-        frame = sys._current_frames().get(self._kernel.thread)  # noqa: SLF001 - no public way
+        frame = sys._current_frames().get(self._core.thread)  # noqa: SLF001 - no public way
         stack = "" if frame is None else "".join(traceback.format_stack(frame))
         # Read without a lock: the loop is in the same handler as long as it is blocked.
-        task = asyncio.current_task(self._kernel.loop)
+        task = asyncio.current_task(self._core.loop)
         for cell in self._cells() if task is not None else ():
             if getattr(cell, "task", None) is task:
                 return cell.path, cell.current, stack

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from actors.mailbox._mailbox import Mailbox
     from actors.messages import PendingAsk
-    from actors.system import Kernel
+    from actors.system import SystemCore
 
 Refusal: TypeAlias = Literal["stopped", "full"]
 
@@ -60,7 +60,7 @@ class Inbox:
         "ahead",
         "asks",
         "closed",
-        "kernel",
+        "core",
         "owner",
         "refused",
         "room",
@@ -72,8 +72,8 @@ class Inbox:
         "waiter",
     )
 
-    def __init__(self, kernel: Kernel, settings: Mailbox, owner: Owner) -> None:
-        self.kernel: Kernel = kernel
+    def __init__(self, core: SystemCore, settings: Mailbox, owner: Owner) -> None:
+        self.core: SystemCore = core
         self.settings: Mailbox = settings
         self.owner: Owner = owner
         self.user: deque[Any] = deque()
@@ -153,8 +153,8 @@ class Inbox:
         # system.
         if self.settings.overflow == "fail_system" and not self._escalated:
             self._escalated = True
-            self.kernel.doorbell.ring(
-                partial(self.kernel.escalate, ActorFailed(self.owner.path, [full]))
+            self.core.doorbell.ring(
+                partial(self.core.escalate, ActorFailed(self.owner.path, [full]))
             )
 
     def offer(self, message: object) -> bool:
@@ -182,7 +182,7 @@ class Inbox:
             raise SelfDeadlock(self.owner.path, "put to its own full mailbox")
         if self._putters is None:
             self._putters = deque()
-        place = _Place(message, self.kernel.loop.create_future())
+        place = _Place(message, self.core.loop.create_future())
         self._putters.append(place)
         self.strained = True
         try:
@@ -212,13 +212,13 @@ class Inbox:
         waiter = self.waiter
         if waiter is None:
             return
-        if get_ident() == self.kernel.thread:
+        if get_ident() == self.core.thread:
             self.waiter = None
-            self.kernel.dispatch.resume(waiter)
+            self.core.dispatch.resume(waiter)
         # One call wakes the consumer for all messages that arrive before the loop runs it.
         elif not self._ringing:
             self._ringing = True
-            self.kernel.doorbell.ring(self._wake_here)
+            self.core.doorbell.ring(self._wake_here)
 
     def _wake_here(self) -> None:
         self._ringing = False
@@ -230,7 +230,7 @@ class Inbox:
         """Return a future to wait for, or None when there is work."""
         if self.user or self.ahead:
             return None
-        waiter: Future[None] = Future(loop=self.kernel.loop)
+        waiter: Future[None] = Future(loop=self.core.loop)
         self.waiter = waiter
         # Check again, as senders see the waiter only now: another thread may have sent a message.
         if self.user or self.ahead:
@@ -267,7 +267,7 @@ class Inbox:
                     self.user.append(place.message)
                     place.taken = True
                     free -= 1
-                    self.kernel.dispatch.resume(place.waiter)
+                    self.core.dispatch.resume(place.waiter)
         self._check_pressure()
         self.strained = self._pressed or bool(putters)
 
@@ -297,7 +297,7 @@ class Inbox:
                 if not issubclass(type(entry), Due):
                     self._drop(entry, "stopped", ActorStopped(self.owner.path))
         for place in self._putters or ():
-            self.kernel.dispatch.resume(place.waiter)
+            self.core.dispatch.resume(place.waiter)
         self._putters = self.system = None
         for ask in tuple(self.asks or ()):
             ask.settle(None, ActorStopped(self.owner.path))
@@ -318,7 +318,7 @@ class Inbox:
     ) -> None:
         self.refused += 1
         fail_replies(message, error)
-        self.kernel.publish(Undelivered(self.owner.path, message, reason))
+        self.core.publish(Undelivered(self.owner.path, message, reason))
 
     def _drop_oldest(self) -> None:
         try:
@@ -328,10 +328,10 @@ class Inbox:
         self._drop(oldest, "dropped", MailboxFull(self.owner.path, self.settings.capacity))
 
     def _on_loop(self, call: Callable[[], object]) -> None:
-        if get_ident() == self.kernel.thread:
+        if get_ident() == self.core.thread:
             call()
         else:
-            self.kernel.doorbell.ring(call)
+            self.core.doorbell.ring(call)
 
     def _check_pressure(self) -> None:
         """Notify the watchers when a watermark was crossed.

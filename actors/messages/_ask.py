@@ -60,7 +60,7 @@ class PendingAsk(Generic[R]):
 
     def __init__(self, inbox: Inbox) -> None:
         self._inbox = inbox
-        self._seconds = inbox.kernel.ask_timeout
+        self._seconds = inbox.core.ask_timeout
         self.open: bool = True
         self._waiter: Future[None] | None = None
         self._deadlines: dict[Expiring, float] | None = None
@@ -90,11 +90,11 @@ class PendingAsk(Generic[R]):
                     f"this ask of {inbox.owner.path} is already awaited; await it once and share "
                     "the answer"
                 )
-            kernel = inbox.kernel
+            core = inbox.core
             # Not loop.create_future(), which in asyncio is a Python wrapper around this call.
-            waiter: Future[None] = Future(loop=kernel.loop)
+            waiter: Future[None] = Future(loop=core.loop)
             self._waiter = waiter
-            self._deadlines = kernel.deadlines.add(self, self._seconds)
+            self._deadlines = core.deadlines.add(self, self._seconds)
             try:
                 yield from waiter
             finally:
@@ -122,18 +122,18 @@ class PendingAsk(Generic[R]):
         """Store the reply or the error and wake the asker; from any thread, once."""
         if not self.open:
             return
-        kernel = self._inbox.kernel
-        if get_ident() != kernel.thread:
+        core = self._inbox.core
+        if get_ident() != core.thread:
             # Of two threads that answer at once the first to ring wins: only the loop's thread
             # decides.
-            kernel.doorbell.ring(partial(self.settle, value, error))
+            core.doorbell.ring(partial(self.settle, value, error))
             return
         self._value = value
         self._error = error
         self._end()
         waiter = self._waiter
         if waiter is not None:
-            kernel.dispatch.resume(waiter)
+            core.dispatch.resume(waiter)
 
     def expire(self) -> None:
         """Fail with AskTimeout."""

@@ -131,6 +131,6 @@ class _Adapted(Ref[T]):
             adapted = self._adapt(message)
         except Exception as error:
             fail_replies(message, error)
-            self._inbox.kernel.publish(Undelivered(self.path, message, "adapter", error))
+            self._inbox.core.publish(Undelivered(self.path, message, "adapter", error))
             return False
         return send(adapted)

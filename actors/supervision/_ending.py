@@ -93,7 +93,7 @@ async def _hear_last(cell: Cell, life: Incarnation, signal: Signal) -> None:
         await life.hear(signal)
     except (Exception, asyncio.CancelledError) as raised:
         error: Exception = limit.error(signal) if limit.passed else cell.own(raised)
-        cell.kernel.publish(Failed(cell.path, error, life.number, None, "stop"))
+        cell.core.publish(Failed(cell.path, error, life.number, None, "stop"))
         if cell.cause is None and not (isinstance(signal, Stopping) and signal.reason == "restart"):
             cell.cause = error
     finally:
@@ -112,13 +112,13 @@ class Limit:
         self._cell = cell
         self._seconds = seconds
         self.passed: int = 0
-        self._deadlines = cell.kernel.deadlines.add(self, seconds)
+        self._deadlines = cell.core.deadlines.add(self, seconds)
 
     def expire(self) -> None:
         """Cancel the task, and set the next deadline."""
         self.passed += 1
         self._cell.task.cancel()
-        self._deadlines = self._cell.kernel.deadlines.add(self, max(self._seconds, 0.1))
+        self._deadlines = self._cell.core.deadlines.add(self, max(self._seconds, 0.1))
 
     def lift(self) -> None:
         """Stop cancelling, and take the cancellations back."""
@@ -155,7 +155,7 @@ def _clear_away(cell: Cell) -> None:
     cell.incarnation = cell.current = None
     for message in cell.stash or ():
         fail_replies(message, ActorStopped(cell.path))
-        cell.kernel.publish(Undelivered(cell.path, message, "stopped"))
+        cell.core.publish(Undelivered(cell.path, message, "stopped"))
     cell.stash = None
     cell.inbox.close()
     cell.inbox.clear()

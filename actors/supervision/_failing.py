@@ -24,7 +24,7 @@ async def failed(cell: Cell, message: Any) -> bool:
     decision, error = _decide(cell, cell.failure)  # type: ignore[arg-type]  # set by the caller
     fail_replies(message, error)
     number = 0 if cell.incarnation is None else cell.incarnation.number
-    cell.kernel.publish(Failed(cell.path, error, number, message, _name(decision)))
+    cell.core.publish(Failed(cell.path, error, number, message, _name(decision)))
     cell.current = None
     # The error's traceback holds the failed object, and with it replies that can no longer be
     # given. Keep one reference, not one per frame.
@@ -66,7 +66,7 @@ async def _restart(cell: Cell, restart: Restart, number: int) -> bool:
     if cell.budget is None:
         cell.budget = RestartBudget()
     while True:
-        delay = cell.budget.spend(restart, cell.kernel.clock.time(), cell.kernel.random)
+        delay = cell.budget.spend(restart, cell.core.clock.time(), cell.core.random)
         if delay is None:
             return _give_up(cell)
         cell.failure = None
@@ -79,7 +79,7 @@ async def _restart(cell: Cell, restart: Restart, number: int) -> bool:
         cell.restarts += 1
         decision = await _start_again(cell, number)
         if decision is None:
-            cell.kernel.publish(Restarted(cell.path, number, delay))
+            cell.core.publish(Restarted(cell.path, number, delay))
             return True
         if not isinstance(decision, Restart):
             # There is no incarnation to resume.
@@ -97,7 +97,7 @@ async def _start_again(cell: Cell, number: int) -> Decision | None:
         await life.hear(Started(number))
     except (Exception, asyncio.CancelledError) as raised:
         decision, error = _decide(cell, cell.own(raised))
-        cell.kernel.publish(Failed(cell.path, error, number, None, _name(decision)))
+        cell.core.publish(Failed(cell.path, error, number, None, _name(decision)))
         cell.failure = error
         return decision
     cell.run_as(life)
@@ -127,9 +127,9 @@ async def _put_away(cell: Cell, restart: Restart) -> None:
 async def _back_off(cell: Cell, delay: float) -> bool:
     """Wait; return False if a stop was requested in the meantime."""
     if delay > 0 and not cell.stop_asked:
-        kernel = cell.kernel
-        cell.interrupt = waiter = kernel.loop.create_future()
-        timer = kernel.clock.call_later(delay, kernel.dispatch.resume, waiter)
+        core = cell.core
+        cell.interrupt = waiter = core.loop.create_future()
+        timer = core.clock.call_later(delay, core.dispatch.resume, waiter)
         try:
             await waiter
         finally:

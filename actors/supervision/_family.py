@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from actors.actor import Cell, Spec
     from actors.messages import Ref
-    from actors.system import Kernel
+    from actors.system import SystemCore
 
 M = TypeVar("M")
 
@@ -45,13 +45,13 @@ class Family:
     def __iter__(self) -> Iterator[Cell]:
         return iter(tuple(self._members.values()))
 
-    async def spawn(self, kernel: Kernel, spec: Spec[M], name: str) -> Ref[M]:
+    async def spawn(self, core: SystemCore, spec: Spec[M], name: str) -> Ref[M]:
         """Start a child, and wait until it has handled Started; a failed start leaves nothing."""
-        cell = self.begin(kernel, spec, name)
+        cell = self.begin(core, spec, name)
         await cell.started()
         return cell.ref
 
-    def begin(self, kernel: Kernel, spec: Spec[Any], name: str) -> Cell:
+    def begin(self, core: SystemCore, spec: Spec[Any], name: str) -> Cell:
         """Create a child and its task.
 
         Raise StartFailed when the factory raised, NameTaken, or ValueError for an invalid name.
@@ -60,11 +60,11 @@ class Family:
             raise ValueError(f"an actor's name must be a non-empty string without '/', is {name!r}")
         if name in self._members:
             raise NameTaken(f"{self._parent.path}/{name}")
-        cell = self._cell(kernel, spec, self._parent, name)
+        cell = self._cell(core, spec, self._parent, name)
         try:
             life = cell.create(0)
         except Exception as error:
-            kernel.publish(Failed(cell.path, error, 0, None, "start"))
+            core.publish(Failed(cell.path, error, 0, None, "start"))
             raise StartFailed(cell.path) from error
         self._members[name] = cell
         cell.launch(life)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from actors.actor import Spec
     from actors.mailbox import Inbox
     from actors.messages import StopReason
-    from actors.system import Kernel
+    from actors.system import SystemCore
 
 
 class Mortal:
@@ -29,9 +29,9 @@ class Mortal:
         "_kills",
         "_mourners",
         "cause",
+        "core",
         "inbox",
         "interrupt",
-        "kernel",
         "reason",
         "spec",
         "state",
@@ -42,8 +42,8 @@ class Mortal:
     inbox: Inbox
     task: asyncio.Task[Any]
 
-    def __init__(self, kernel: Kernel, spec: Spec[Any]) -> None:
-        self.kernel: Kernel = kernel
+    def __init__(self, core: SystemCore, spec: Spec[Any]) -> None:
+        self.core: SystemCore = core
         self.spec: Spec[Any] = spec
         self.state: State = State.STARTING
         self.reason: StopReason = "stop"
@@ -66,7 +66,7 @@ class Mortal:
             self.reason = reason
             self.inbox.signal(StopRequest())
             if self.interrupt is not None:
-                self.kernel.dispatch.resume(self.interrupt)
+                self.core.dispatch.resume(self.interrupt)
         # While it is stopping, children, last handlers and pipes have their own deadlines.
         if not by_itself and self._deadline is None and self.state is not State.STOPPING:
             self.arm(self.spec.stop_within)
@@ -94,7 +94,7 @@ class Mortal:
     def arm(self, seconds: float) -> None:
         """Kill in `seconds`, unless disarmed."""
         self.disarm()
-        self._deadline = self.kernel.deadlines.add(self, seconds)
+        self._deadline = self.core.deadlines.add(self, seconds)
 
     def disarm(self) -> None:
         """Remove the deadline."""
@@ -113,7 +113,7 @@ class Mortal:
         if self.state is not State.STOPPED:
             if self._mourners is None:
                 self._mourners = []
-            waiter = self.kernel.loop.create_future()
+            waiter = self.core.loop.create_future()
             self._mourners.append(waiter)
             try:
                 await waiter
@@ -125,5 +125,5 @@ class Mortal:
     def release_mourners(self) -> None:
         """Wake the callers that wait for the end."""
         for waiter in self._mourners or ():
-            self.kernel.dispatch.resume(waiter)
+            self.core.dispatch.resume(waiter)
         self._mourners = None

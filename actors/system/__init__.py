@@ -1,7 +1,7 @@
 """The system: the root of a tree of actors."""
 
-from actors.system._kernel import Kernel
+from actors.system._core import SystemCore
 from actors.system._system import System
 from actors.system._tree import ActorInfo
 
-__all__ = ["ActorInfo", "Kernel", "System"]
+__all__ = ["ActorInfo", "System", "SystemCore"]

@@ -13,8 +13,8 @@ from actors.events import EventLog, EventStream, StallDetector
 from actors.loop import LoopDispatch, Tasks, ThreadLane
 from actors.messages import Terminated, cell_of
 from actors.supervision import Family
+from actors.system._core import SystemCore
 from actors.system._host import Host
-from actors.system._kernel import Kernel
 from actors.system._tree import ActorInfo, walk
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class System:
         self._top = _Top(f"/{name}", self._escalate)
         self._family = self._top.family
         self._failures: list[Exception] = []
-        self._kernel: Kernel | None = None
+        self._core: SystemCore | None = None
         self._host: Host | None = None
         self._stall: StallDetector | None = None
 
@@ -80,14 +80,14 @@ class System:
             )
         self._host = host = Host()
         loop = asyncio.get_running_loop()
-        self._kernel = self._make_kernel(loop, Tasks(loop, host.interrupt))
-        EventLog(self._events, self._kernel.clock)
+        self._core = self._make_kernel(loop, Tasks(loop, host.interrupt))
+        EventLog(self._events, self._core.clock)
         if self._stall_after is not None:
-            self._stall = StallDetector(self._kernel, self._cells, self._stall_after)
+            self._stall = StallDetector(self._core, self._cells, self._stall_after)
         return self
 
-    def _make_kernel(self, loop: asyncio.AbstractEventLoop, tasks: Tasks) -> Kernel:
-        return Kernel(
+    def _make_kernel(self, loop: asyncio.AbstractEventLoop, tasks: Tasks) -> SystemCore:
+        return SystemCore(
             tasks=tasks,
             clock=loop,
             dispatch=LoopDispatch(),
@@ -104,7 +104,7 @@ class System:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        host, kernel = self._opened()
+        host, core = self._opened()
         own = host.leave(error)
         interrupted = isinstance(error, asyncio.CancelledError) and not own
         try:
@@ -112,11 +112,11 @@ class System:
         except asyncio.CancelledError:
             interrupted = True
         try:
-            await kernel.tasks.join()
+            await core.tasks.join()
         except asyncio.CancelledError:
             interrupted = True
         finally:
-            self._release(kernel)
+            self._release(core)
         if interrupted:
             # The failures have been logged; the canceller must see its cancellation.
             raise asyncio.CancelledError
@@ -129,14 +129,14 @@ class System:
         body = [error] if isinstance(error, Exception) else []
         raise ExceptionGroup(f"actor system {self._name!r} failed", [*self._failures, *body])
 
-    def _release(self, kernel: Kernel) -> None:
-        kernel.deadlines.close()
+    def _release(self, core: SystemCore) -> None:
+        core.deadlines.close()
         if self._stall is not None:
             self._stall.close()
         if self._pool is not None:
             self._pool.retire()
-        kernel.doorbell.answer()
-        kernel.doorbell.close()
+        core.doorbell.answer()
+        core.doorbell.close()
 
     # --- for users --------------------------------------------------------------------------------
 
@@ -147,10 +147,10 @@ class System:
         ValueError for a name that is empty or has a slash, and SystemClosed outside the block.
         Cancelling kills the half-started actor.
         """
-        host, kernel = self._opened()
+        host, core = self._opened()
         if host.leaving:
             raise SystemClosed(self._name)
-        return await self._family.spawn(kernel, spec, name)
+        return await self._family.spawn(core, spec, name)
 
     async def stop(self, ref: Ref[Any], /) -> None:
         """Stop an actor softly (after its current message, within `stop_within`); await its end.
@@ -199,14 +199,14 @@ class System:
         self._failures.append(error)
         host.interrupt()
 
-    def _opened(self) -> tuple[Host, Kernel]:
-        if self._host is None or self._kernel is None:
+    def _opened(self) -> tuple[Host, SystemCore]:
+        if self._host is None or self._core is None:
             raise SystemClosed(self._name)
-        return self._host, self._kernel
+        return self._host, self._core
 
     def _member(self, ref: Ref[Any], verb: str) -> Cell:
         cell = cell_of(ref)
-        if cell.kernel is not self._kernel:
+        if cell.core is not self._core:
             raise NotAChild(self._top.path, cell.path)
         if any(member.is_current() for member in _with_all_below(cell)):
             raise SelfDeadlock(cell.path, verb)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from actors._errors import SystemClosed
 from actors.actor import Spec
 from actors.events import Undelivered
-from actors.system import Kernel, System
+from actors.system import System, SystemCore
 from actors.testing._clock import ManualClock
 from actors.testing._inline import InlineExecutor
 from actors.testing._loop import VirtualLoop
@@ -103,9 +103,9 @@ class TestKit(System):
         `kind` is the type (or a base) of its messages.
         """
         del kind  # it is for type checkers
-        _, kernel = self._opened()
+        _, core = self._opened()
         recorder = Recorder()
-        cell = self._family.begin(kernel, Spec(lambda: recorder), f"probe-{next(self._probes)}")
+        cell = self._family.begin(core, Spec(lambda: recorder), f"probe-{next(self._probes)}")
         return Probe(self, cell, recorder)
 
     async def __aexit__(
@@ -124,11 +124,11 @@ class TestKit(System):
         if error is not None:
             error.add_note(note)
 
-    def _make_kernel(self, loop: asyncio.AbstractEventLoop, tasks: Tasks) -> Kernel:
+    def _make_kernel(self, loop: asyncio.AbstractEventLoop, tasks: Tasks) -> SystemCore:
         self._clock = clock = (
             loop.clock if isinstance(loop, VirtualLoop) else ManualClock(self._settle)
         )
-        return Kernel(
+        return SystemCore(
             tasks=tasks,
             clock=clock,
             dispatch=self._dispatch,
@@ -144,7 +144,7 @@ class TestKit(System):
 
     async def _settle(self) -> None:
         """Implement `quiesce` on a loop that cannot tell whether it is idle."""
-        _, kernel = self._opened()
+        _, core = self._opened()
         still, steps = 0, -1
         while still < _STILL:
             await asyncio.sleep(0)
@@ -152,7 +152,7 @@ class TestKit(System):
             if due is not None and due <= self.clock.time():
                 self.clock.jump()
                 still = 0
-            moved = not self._dispatch.quiet or kernel.jobs > 0 or self._dispatch.steps != steps
+            moved = not self._dispatch.quiet or core.jobs > 0 or self._dispatch.steps != steps
             still = 0 if moved else still + 1
             steps = self._dispatch.steps
 

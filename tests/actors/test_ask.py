@@ -150,11 +150,11 @@ async def test_an_answer_in_time_leaves_no_deadline(actor_kit: TestKit) -> None:
     ref, _ = await do(actor_kit)
     for n in range(20):
         assert await ref.ask(Call, partial(_same, n)) == n
-    kernel: Any = actor_kit._kernel
-    (queue,) = kernel.deadlines._queues.values()
+    core: Any = actor_kit._core
+    (queue,) = core.deadlines._queues.values()
     assert queue.waiting == {}
     await actor_kit.clock.advance(10)
-    assert kernel.deadlines._queues == {}
+    assert core.deadlines._queues == {}
 
 
 async def test_a_dropped_reply_fails_the_ask_at_once(actor_kit: TestKit) -> None:

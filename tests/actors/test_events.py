@@ -103,8 +103,8 @@ async def test_former_names_of_undelivered_messages_still_work(actor_kit: TestKi
 async def test_a_stall_is_one_line_and_its_stack_is_for_debugging(actor_kit: TestKit, caplog: pytest.LogCaptureFixture) -> None:
     """The line names time, actor and message at WARNING; the stack is at DEBUG."""
     caplog.set_level(logging.DEBUG, "actors")
-    assert actor_kit._kernel is not None
-    actor_kit._kernel.publish(Stalled("/test/a", Secret("hunter2"), 0.092, "  File a\n    File b\n"))
+    assert actor_kit._core is not None
+    actor_kit._core.publish(Stalled("/test/a", Secret("hunter2"), 0.092, "  File a\n    File b\n"))
     lines = [(record.levelname, record.getMessage()) for record in caplog.records]
     assert lines == [
         ("WARNING", "the event loop stood still for 0.092 s in actor /test/a at Secret"),

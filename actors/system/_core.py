@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from actors.loop import Clock, Dispatch, Tasks
 
 
-class Kernel:
+class SystemCore:
     """The loop, clock, dispatch and events of one system."""
 
     __slots__ = (
