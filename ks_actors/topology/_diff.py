@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from ks_actors.topology._nodes import SinkNode
+from ks_actors.topology._stores import HEADED, bare_kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +29,8 @@ class Effect(Enum):
     """It is new: a store is empty, a topic is created, an input begins by auto_offset_reset."""
     LEFT = "left behind"
     """Nothing uses it any more. It stays in the log until a reset, or a hand, deletes it."""
+    MIXED = "mixed"
+    """It goes on, and old rows of one meaning are beside new ones of another."""
     LOST = "lost"
     """State of the running app that is in no changelog, or records that wait in a topic."""
     REFUSED = "refused"
@@ -108,60 +111,78 @@ def _changed(owner: Subtopology, heir: Subtopology, name: str) -> Change:
         return Change("store", name, Effect.REFUSED, unlike)
     if before.logging and after.logging:
         return _logged(owner, heir, name)
-    return (_unlogged if before.logging else _without_changelog)(owner, heir, name)
-
-
-def _logged(owner: Subtopology, heir: Subtopology, name: str) -> Change:
-    before, after = owner.stores[name], heir.stores[name]
-    # Directories of tasks, and offsets in them, go by the number of the subtopology.
-    if owner.id != heir.id:
-        moved = f"its tasks were {owner.id}_… and are {heir.id}_…: the changelog has its rows"
-        return Change("store", name, Effect.RESTORED, moved)
-    # Rows in memory and on disk are in different places, and have the same changelog.
-    if before.type != after.type:
-        other = f"its type was {before.type or 'the default'}, and is {after.type or 'the default'}"
-        return Change("store", name, Effect.RESTORED, other)
-    return Change("store", name, Effect.KEPT, "name, kind and tasks are the same")
+    return _only_on_disk(owner, heir, name)
 
 
 def _unlike(before: StoreSpec, after: StoreSpec) -> str | None:
-    """Return why the rows of one store cannot be those of the other; None if they can."""
-    if before.source_topic != after.source_topic:
-        return (
-            f"its changelog is {_changelog(after)} now, and was {_changelog(before)}: the offsets "
-            "in the state directories are those of the other topic"
-        )
-    if before.kind is not after.kind:
+    """Return why the new store cannot take over the old one's rows; None if it can."""
+    if bare_kind(before.kind.value) != bare_kind(after.kind.value):
         return f"it was a {_word(before.kind)} store, and is a {_word(after.kind)} store"
-    if before.retain_duplicates != after.retain_duplicates:
-        return "its keys have sequence numbers in one topology, and none in the other"
-    if before.window_size_ms != after.window_size_ms:
+    if before.logging and after.logging and after.seen_ms > before.seen_ms:
         return (
-            f"its windows were {before.window_size_ms} ms long, and are {after.window_size_ms} ms "
-            "long: old and new rows would be mixed"
+            f"it keeps rows for {after.seen_ms} ms, and kept them for {before.seen_ms} ms: raise "
+            "retention.ms of its changelog before"
+        )
+    if not (before.logging and after.logging) and _rewritten(before, after):
+        return (
+            f"it was a {_word(before.kind)} store, and is a {_word(after.kind)} store, and has no "
+            "changelog to be restored from"
         )
     return None
 
 
-def _unlogged(owner: Subtopology, heir: Subtopology, name: str) -> Change:
-    if owner.id == heir.id:
-        return Change(
-            "store", name, Effect.KEPT, "it has no changelog any more: a lost disk loses its rows"
+def _rewritten(before: StoreSpec, after: StoreSpec) -> bool:
+    """Return whether rows on disk have to be restored: those with headers take others over."""
+    return before.kind is not after.kind and after.kind not in HEADED
+
+
+def _logged(owner: Subtopology, heir: Subtopology, name: str) -> Change:
+    before, after = owner.stores[name], heir.stores[name]
+    effect, reason = Effect.RESTORED, ""
+    if before.source_topic is not None and after.source_topic is None:
+        effect = Effect.LOST
+        reason = f"its changelog was topic {before.source_topic}; its own lacks the rows"
+    elif before.source_topic != after.source_topic:
+        reason = f"its changelog is topic {after.source_topic} now"
+    elif (
+        before.window_size_ms != after.window_size_ms
+        or before.windows != after.windows
+        or before.retain_duplicates != after.retain_duplicates
+    ):
+        effect = Effect.MIXED
+        reason = (
+            f"its windows were of {before.window_size_ms} ms, and are of {after.window_size_ms} ms"
         )
-    return _lost(owner, heir, name)
+    elif owner.id != heir.id:
+        reason = f"its tasks were {owner.id}_… and are {heir.id}_…: the changelog has its rows"
+    elif before.type != after.type:
+        reason = (
+            f"its type was {before.type or 'the default'}, and is {after.type or 'the default'}"
+        )
+    elif _rewritten(before, after):
+        reason = f"it was a {_word(before.kind)} store, and is a {_word(after.kind)} store"
+    elif before.kind is not after.kind:
+        effect, reason = Effect.KEPT, "its rows are rewritten on disk, without headers"
+    else:
+        effect, reason = Effect.KEPT, "name, kind and tasks are the same"
+    return Change("store", name, effect, reason)
 
 
-def _without_changelog(owner: Subtopology, heir: Subtopology, name: str) -> Change:
+def _only_on_disk(owner: Subtopology, heir: Subtopology, name: str) -> Change:
+    """Return the change of a store that has, or had, no changelog."""
+    before, after = owner.stores[name], heir.stores[name]
     if owner.id != heir.id:
         return _lost(owner, heir, name)
-    if heir.stores[name].logging:
-        return Change(
-            "store",
-            name,
-            Effect.LOST,
-            "it has a changelog now, which lacks the rows that it had before",
-        )
-    return Change("store", name, Effect.KEPT, "it stays on the disk of its task, without changelog")
+    effect = Effect.LOST
+    if after.logging:
+        reason = "it has a changelog now, which lacks the rows that it had before"
+    elif "in_memory" in {before.type, after.type}:
+        reason = "it is, or was, in memory, and no changelog has its rows"
+    elif before.logging:
+        effect, reason = Effect.KEPT, "it has no changelog any more: a lost disk loses its rows"
+    else:
+        effect, reason = Effect.KEPT, "it stays on the disk of its task, without changelog"
+    return Change("store", name, effect, reason)
 
 
 def _lost(owner: Subtopology, heir: Subtopology, name: str) -> Change:
@@ -171,10 +192,6 @@ def _lost(owner: Subtopology, heir: Subtopology, name: str) -> Change:
         Effect.LOST,
         f"its tasks were {owner.id}_… and are {heir.id}_…, and no changelog has its rows",
     )
-
-
-def _changelog(spec: StoreSpec) -> str:
-    return f"topic {spec.source_topic}" if spec.source_topic is not None else "a topic of its own"
 
 
 def _word(kind: StoreKind) -> str:

@@ -6,12 +6,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from ks_actors import App, Consumed, Grouped, KsActorsError, Materialized, Produced, Repartitioned, StreamsBuilder, StreamsConfig, TimeWindows
-from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
+from ks_actors import (
+    App,
+    Consumed,
+    Grouped,
+    KsActorsError,
+    Materialized,
+    Processor,
+    Produced,
+    Record,
+    Repartitioned,
+    StreamsBuilder,
+    StreamsConfig,
+    TimeWindows,
+    ValueAndTimestamp,
+    ValueTimestampHeaders,
+)  # fmt: skip
+from ks_actors.log import NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.records import Batch
 from ks_actors.serdes import LONG, STRING
-from ks_actors.topology import Effect, Topology, compare
+from ks_actors.topology import Effect, Topology, compare, stores
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,7 +73,9 @@ class Case(NamedTuple):
     name: str
     effect: Effect
     seen: str
-    """The observation in the new app: the count of a key, or `refused`, or `deaf` of a source."""
+    """The observation in the new app: the value of a key in a store, a topic that nobody reads, or `refused`."""
+    optimized: tuple[str, str] = ("none", "none")
+    """The settings `topology_optimization` of both."""
 
 
 CASES = {
@@ -99,9 +116,61 @@ CASES = {
 }
 
 
-async def write(log: EmbeddedLog, topic: str) -> None:
+def keeping(**options: Any) -> Topology:
+    """Keep the last value of each key, in a store with these options."""
+
+    class Keeping(Processor[str, str, str, str]):
+        def init(self, context: Any) -> None:
+            self.store = context.get_state_store("last")
+
+        def process(self, record: Record[str, str]) -> None:
+            value: Any = record.value
+            if options.get("headers"):
+                value = ValueTimestampHeaders(value, record.timestamp, record.headers)
+            elif options.get("timestamped"):
+                value = ValueAndTimestamp(value, record.timestamp)
+            self.store.put(record.key, value)
+
+    builder = StreamsBuilder()
+    builder.add_state_store(stores.key_value("last", STRING, STRING, **options))
+    builder.stream("in", STRINGS).process(Keeping, "last").to("out", Produced(STRING, STRING))
+    return builder.build()
+
+
+def table(optimization: str) -> Topology:
+    """Keep a topic as a table."""
+    builder = StreamsBuilder()
+    builder.table("in", STRINGS, Materialized("last", STRING, STRING)).to_stream().to("out", Produced(STRING, STRING))
+    return builder.build(StreamsConfig(application_id="app", topology_optimization=optimization))
+
+
+def windowed(size_ms: int) -> Topology:
+    return counting(windows=TimeWindows.of_size_with_no_grace(size_ms))
+
+
+TIMED: dict[str, Any] = {"timestamped": True}
+HEADERS: dict[str, Any] = {"headers": True}
+BARE: dict[str, Any] = {"logging": False}
+CASES |= {
+    "a store keeps timestamps": Case(keeping(), keeping(**TIMED), "last", Effect.RESTORED, "last=first"),
+    "a store keeps no timestamps any more": Case(keeping(**TIMED), keeping(), "last", Effect.RESTORED, "last=first"),
+    "a store keeps headers": Case(keeping(), keeping(**HEADERS), "last", Effect.KEPT, "last=first"),
+    "a store keeps no headers any more": Case(keeping(**HEADERS), keeping(**TIMED), "last", Effect.RESTORED, "last=first"),
+    "a store on disk alone keeps headers": Case(keeping(**BARE), keeping(**BARE, **HEADERS), "last", Effect.KEPT, "last=first"),
+    "a store on disk alone keeps timestamps": Case(keeping(**BARE), keeping(**BARE, **TIMED), "last", Effect.REFUSED, "refused"),
+    "a store on disk alone gets a changelog": Case(keeping(**BARE), keeping(), "last", Effect.LOST, "last=None"),
+    "a store on disk alone is in memory": Case(keeping(**BARE), keeping(**BARE, type="in_memory"), "last", Effect.LOST, "last=None"),
+    "a store in memory has no changelog": Case(keeping(type="in_memory"), keeping(**BARE), "last", Effect.LOST, "last=None"),
+    "a table is restored from its topic": Case(table("none"), table("all"), "last", Effect.RESTORED, "last=first", ("none", "all")),
+    "a table is restored from a changelog": Case(table("all"), table("none"), "last", Effect.LOST, "last=None", ("all", "none")),
+    "windows are longer": Case(windowed(1_000), windowed(2_000), "counts", Effect.REFUSED, "refused"),
+    "windows are shorter": Case(windowed(2_000), windowed(1_000), "counts", Effect.MIXED, "windows"),
+}
+
+
+async def write(log: EmbeddedLog, topic: str, key: bytes = b"k", value: bytes = b"v") -> None:
     producer = await log.producer(client_id="test")
-    await producer.send([Outgoing(TopicPartition(topic, 0), Batch([b"k"], [b"v"], [0]))])
+    await producer.send([Outgoing(TopicPartition(topic, 0), Batch([key], [value], [0]))])
     await producer.close()
 
 
@@ -112,28 +181,31 @@ async def test_a_verdict_is_what_happens(case: Case, tmp_path: Path) -> None:
     assert change.effect is case.effect
     async with EmbeddedLog() as log:
         await log.create_topics([NewTopic(name, 1) for name in ("in", "out", "also")])
-        config = StreamsConfig(application_id="app", state_dir=tmp_path, auto_offset_reset="earliest")
+        old, new = (StreamsConfig(application_id="app", state_dir=tmp_path, topology_optimization=each) for each in case.optimized)
         await write(log, "in")
-        async with App(case.old, config, log=log) as app:
+        await write(log, "in", b"once", b"first")
+        async with App(case.old, old, log=log) as app:
             await app.wait_until_caught_up()
         for topic in ("in", "also"):
             await write(log, topic)
         if case.seen == "refused":
             with pytest.raises(KsActorsError):
-                async with App(case.new, config, log=log) as app:
+                async with App(case.new, new, log=log) as app:
                     await app.wait_until_caught_up()
             return
-        async with App(case.new, config, log=log) as app:
+        async with App(case.new, new, log=log) as app:
             await app.wait_until_caught_up()
             if case.seen.startswith("topic "):
                 topic = case.seen.removeprefix("topic ")
                 assert topic in await log.describe_topics()
                 assert topic not in {each.topic for task in app.tasks() for each in task.partitions}
+            elif case.seen == "windows":
+                rows = [row async for row in app.store("counts").fetch_all(0, 10_000)]
+                assert rows == [(("k", 0), 2), (("once", 0), 1)]
             else:
-                store, _, count = case.seen.partition("=")
-                assert await app.store(store).get("k") == int(count)
-        ends = await log.end_offsets([TopicPartition("out", 0)], IsolationLevel.READ_COMMITTED)
-        assert ends[TopicPartition("out", 0)] >= 1
+                store, _, value = case.seen.partition("=")
+                found = await app.store(store).get("once" if store == "last" else "k")
+                assert str(found) == value
 
 
 def test_what_stays_as_it_is_is_harmless() -> None:
