@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import secrets
+import signal
 import sys
 import tempfile
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -40,6 +41,8 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     """Run until Ctrl-C, or for some seconds."""
     given = arguments()
+    # SIGTERM ends it as Ctrl-C does: with the broker and the instances.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     if (missing := missing_tools()) is not None:
         raise SystemExit(f"there can be no broker: {missing}")
     with tempfile.TemporaryDirectory(prefix="ks-actors-operations-") as directory, suppress(KeyboardInterrupt):

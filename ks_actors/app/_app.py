@@ -474,6 +474,11 @@ class App(AppOrders):
             now_ms=None if setup is None else setup.steady_time,
         )
 
+    @property
+    def member_id(self) -> str | None:
+        """The id of this instance among the `members` of its group; None before it has joined."""
+        return None if self._partition_states is None else self._partition_states.member_id
+
     async def members(self) -> tuple[GroupMember, ...]:
         """Return the members of the app's group, of all instances, by client id.
 

@@ -107,7 +107,6 @@ def _member(member: GroupMember, app: App, layout: Layout) -> MemberView:
         member.client_id,
         member.member_id,
         member.host,
-        member.client_id.startswith(f"{app.config.client_id}-")
-        or member.client_id == app.config.client_id,
+        member.member_id == app.member_id,
         tasks,
     )

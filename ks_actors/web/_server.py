@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from contextlib import asynccontextmanager, contextmanager
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, final
 
 import uvicorn
@@ -64,13 +65,13 @@ async def serve_page(
     """
     with socket.create_server((host, port), family=_family(host)) as listening:
         given = listening.getsockname()[1]
-        local = host in {"127.0.0.1", "localhost", "::1"}
+        local = _is_loopback(listening.getsockname()[0])
         made = create_app(
             app,
             token=token,
             bounds=bounds,
             dead_letter_topics=dead_letter_topics,
-            allowed_hosts=LOOPBACK if local else None,
+            allowed_hosts=(*LOOPBACK, host) if local else None,
         )
         server = _Server(
             uvicorn.Config(
@@ -95,6 +96,10 @@ async def serve_page(
             yield PageServer(f"http://{shown}:{given}/", token, close)
         finally:
             await close()
+
+
+def _is_loopback(address: str) -> bool:
+    return ip_address(address).is_loopback
 
 
 def _family(host: str) -> socket.AddressFamily:

@@ -266,6 +266,8 @@ def test_members_are_those_of_the_whole_group() -> None:
             given = [partition for member in found for partition in member.partitions or ()]
             assert sorted(given) == [TopicPartition("in", 0), TopicPartition("in", 1)]
             assert await second.app.members() == found
+            assert {harness.app.member_id, second.app.member_id} == {member.member_id for member in found}
+            assert fresh.member_id is None
 
     run_app(test, echo(), topics=IN_AND_OUT)
 

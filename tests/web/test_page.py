@@ -150,11 +150,11 @@ async def test_an_instance_that_joins_and_leaves_is_seen(tmp_path: Path) -> None
     """It is in the list with its tasks, and both happenings are among the events."""
     async with shown(tmp_path) as here:
         await here.seen.text("#members li", "site-a.*this instance, 4 tasks")
-        async with visiting(here.log, tmp_path, here.visits, "site-b"):
-            await here.seen.text("#members li", "site-b.*in this process, 2 tasks")
+        async with visiting(here.log, tmp_path, here.visits, "site-a-b"):  # its name begins like that of the other one
+            await here.seen.text("#members li", "site-a-b.*in this process, 2 tasks")
             await here.seen.text("#members li", "site-a.*this instance, 2 tasks")
-            await here.seen.text("#events li", "site-b.* has joined the group")
-        await here.seen.text("#events li", "site-b.* has left the group")
+            await here.seen.text("#events li", "site-a-b.* has joined the group")
+        await here.seen.text("#events li", "site-a-b.* has left the group")
         await here.seen.text("#members li", "site-a.*this instance, 4 tasks")
         assert await here.page.locator("#members li").count() == 1
 

@@ -53,6 +53,11 @@ class PartitionStates:
         self.restorer: Restorer | None = None
 
     @property
+    def member_id(self) -> str | None:
+        """The id of this instance in its group; None before it has joined."""
+        return None if self.poller is None else self.poller._membership.group.member_id
+
+    @property
     def paused(self) -> bool:
         """Whether processing is paused."""
         return self.manager is not None and self.manager._paused

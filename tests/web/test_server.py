@@ -1,0 +1,95 @@
+"""The server of an app's page."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import socket
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from ks_actors.web import serve_page
+from tests.web.helpers import TOKEN, Visits, fresh_log, visiting
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ENDS_WITHIN_S = 10
+
+
+async def test_a_reader_of_events_does_not_keep_the_server_from_ending(tmp_path: Path) -> None:
+    """Its stream has a view each second, and ends when the page does; the program's signal handlers are left alone."""
+    log = await fresh_log()
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    async with visiting(log, tmp_path, Visits()) as app, httpx.AsyncClient(timeout=ENDS_WITHIN_S) as client:
+        async with serve_page(app) as page:
+            assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+            async with client.stream("GET", f"{page.url}api/events") as events:
+                assert events.headers["content-type"].startswith("text/event-stream")
+                lines = events.aiter_lines()
+                views: list[Any] = []
+                async for line in lines:
+                    if line.startswith("data: "):
+                        views.append(json.loads(line.removeprefix("data: ")))
+                    if len(views) == 2:
+                        break
+                assert views[1]["at_ms"] - views[0]["at_ms"] >= 900
+                async with asyncio.timeout(ENDS_WITHIN_S):
+                    await page.close()
+                    assert [line async for line in lines if line.startswith("data: ")] == []
+        with pytest.raises(httpx.ConnectError):
+            await client.get(page.url)
+    await log.close()
+
+
+async def test_it_listens_on_loopback_and_for_loopback_names_alone(tmp_path: Path) -> None:
+    """Port 0 is any free one; its link has the token behind a hash; a foreign host name is refused there, and not elsewhere."""
+    log = await fresh_log()
+    async with visiting(log, tmp_path, Visits()) as app, httpx.AsyncClient() as client:
+        async with serve_page(app, token=TOKEN) as page:
+            assert page.url.startswith("http://127.0.0.1:")
+            assert page.link == f"{page.url}#token={TOKEN}"
+            assert repr(page) == f"<PageServer at {page.url}>"
+            assert (await client.get(f"{page.url}ready")).status_code == 200
+            assert (await client.get(f"{page.url}ready", headers={"host": "ops.example"})).status_code == 400
+        async with serve_page(app, host="127.0.0.2") as page:
+            assert page.link == page.url
+            assert (await client.get(f"{page.url}ready")).status_code == 200
+            assert (await client.get(f"{page.url}ready", headers={"host": "ops.example"})).status_code == 400
+        async with serve_page(app, host="0.0.0.0") as page:  # noqa: S104 - for a moment, and it shows nothing of worth
+            assert (await client.get(f"{page.url}ready", headers={"host": "ops.example"})).status_code == 200
+    await log.close()
+
+
+async def test_an_address_that_is_taken_is_an_error(tmp_path: Path) -> None:
+    """Before the block begins, and the app goes on."""
+    log = await fresh_log()
+    async with visiting(log, tmp_path, Visits()) as app:
+        with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(OSError, match="in use"):
+            async with serve_page(app, port=taken.getsockname()[1]):
+                raise AssertionError
+        assert app.health().ready
+    await log.close()
+
+
+async def test_too_many_readers_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """503 with the number of those that there are; the others go on."""
+    monkeypatch.setattr("ks_actors.web._events._MOST_READERS", 1)
+    log = await fresh_log()
+    async with (
+        visiting(log, tmp_path, Visits()) as app,
+        serve_page(app) as page,
+        httpx.AsyncClient() as client,
+        client.stream("GET", f"{page.url}api/events") as first,
+    ):
+        assert first.status_code == 200
+        async for line in first.aiter_lines():
+            if line.startswith("data: "):
+                break
+        second = await client.get(f"{page.url}api/events")
+        assert second.status_code == 503
+        assert second.json()["error"] == "there are 1 readers already"
+    await log.close()
