@@ -123,6 +123,15 @@ def _unlike(before: StoreSpec, after: StoreSpec) -> str | None:
             f"it keeps rows for {after.seen_ms} ms, and kept them for {before.seen_ms} ms: raise "
             "retention.ms of its changelog before"
         )
+    if (
+        before.logging
+        and after.logging
+        and after.history_retention_ms > before.history_retention_ms
+    ):
+        return (
+            f"it keeps versions for {after.history_retention_ms} ms, and kept them for "
+            f"{before.history_retention_ms} ms: raise min.compaction.lag.ms of its changelog before"
+        )
     if not (before.logging and after.logging) and _rewritten(before, after):
         return (
             f"it was a {_word(before.kind)} store, and is a {_word(after.kind)} store, and has no "

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ks_actors import Consumed, Materialized, StreamsBuilder, StreamsConfig, TopologyError, UnlimitedWindows, serdes
+from ks_actors import Consumed, Grouped, Materialized, StreamsBuilder, StreamsConfig, TimeWindows, TopologyError, UnlimitedWindows, serdes
 from ks_actors.log import NewTopic, TopicPartition, open_log
 from ks_actors.records._task_id import TaskId
 from ks_actors.runtime import InstanceState
@@ -90,6 +90,33 @@ async def test_a_window_without_an_end_is_kept_as_long_as_a_log_can_be_told() ->
     changelog = (await log.describe_topics())["app-counts-changelog"]
     await log.close()
     assert changelog.configs["retention.ms"] == str(2**63 - 1)
+
+
+async def test_internal_topics_have_the_configs_of_the_settings() -> None:
+    """Of `topic_configs`: before the app's own defaults, behind what a store asks for and the times that it needs."""
+    builder = StreamsBuilder()
+    words = builder.stream("in", Consumed(serdes.STRING, serdes.STRING)).group_by(
+        lambda key, value: value, Grouped(serdes.STRING, serdes.STRING, "by")
+    )
+    words.count(Materialized("counts", serdes.STRING, serdes.LONG, changelog_configs={"segment.bytes": "7000000"}))
+    words.windowed_by(TimeWindows.of_size_with_no_grace(5)).count(Materialized("windows", serdes.STRING, serdes.LONG))
+    settings = {"topic.segment.bytes": 6_000_000, "topic.retention.ms": 5, "topic.min.insync.replicas": 2}
+    setup = Environment(
+        builder.build(), StreamsConfig.of({"application_id": "app", **settings}),
+        wall_time=lambda: 0, work_time=time.perf_counter, partitions=lambda _: None, nodes=lambda _: (),
+    )  # fmt: skip
+    log = open_log("memory://")
+    await log.start()
+    await log.create_topics([NewTopic("in", 1)])
+    await prepare_topics(log, setup)
+    found = await log.describe_topics()
+    await log.close()
+    names = ("segment.bytes", "retention.ms", "min.insync.replicas", "cleanup.policy")
+    assert {topic: [found[topic].configs.get(name) for name in names] for topic in found if topic != "in"} == {
+        "app-by-repartition": ["6000000", "5", "2", "delete"],
+        "app-counts-changelog": ["7000000", "5", "2", "compact"],
+        "app-windows-changelog": ["6000000", "86400005", "2", "compact,delete"],
+    }
 
 
 # --- what internal topics keep ----------------------------------------------------------------------------------------------------

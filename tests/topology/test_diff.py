@@ -137,6 +137,19 @@ def keeping(**options: Any) -> Topology:
     return builder.build()
 
 
+def versioned(history_ms: int) -> Topology:
+    """Have a store with versions."""
+
+    class Idle(Processor[str, str, str, str]):
+        def process(self, record: Record[str, str]) -> None:
+            pass
+
+    builder = StreamsBuilder()
+    builder.add_state_store(stores.versioned_key_value("last", STRING, STRING, history_retention_ms=history_ms))
+    builder.stream("in", STRINGS).process(Idle, "last").to("out", Produced(STRING, STRING))
+    return builder.build()
+
+
 def table(optimization: str) -> Topology:
     """Keep a topic as a table."""
     builder = StreamsBuilder()
@@ -163,6 +176,8 @@ CASES |= {
     "a store in memory has no changelog": Case(keeping(type="in_memory"), keeping(**BARE), "last", Effect.LOST, "last=None"),
     "a table is restored from its topic": Case(table("none"), table("all"), "last", Effect.RESTORED, "last=first", ("none", "all")),
     "a table is restored from a changelog": Case(table("all"), table("none"), "last", Effect.LOST, "last=None", ("all", "none")),
+    "versions are kept longer": Case(versioned(1_000), versioned(2_000), "last", Effect.REFUSED, "refused"),
+    "versions are kept shorter": Case(versioned(2_000), versioned(1_000), "last", Effect.KEPT, "last=None"),
     "windows are longer": Case(windowed(1_000), windowed(2_000), "counts", Effect.REFUSED, "refused"),
     "windows are shorter": Case(windowed(2_000), windowed(1_000), "counts", Effect.MIXED, "windows"),
 }
