@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 PARTITIONS: Final = 5
 _CLOSE_S: Final = 40
+# A fault that finds all members down, or frozen, comes so much later.
+_LATER_S: Final = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,10 +152,13 @@ class Run:
                 ends.remove((at, fault))
                 await self._end(fault)
             while faults and faults[0].at <= now:
-                begun = await self._begin(faults.pop(0))
-                if begun is not None:
-                    self._done[begun.kind] += 1
-                    ends.append((now + begun.seconds, begun))
+                fault = faults.pop(0)
+                begun = await self._begin(fault)
+                if begun is None:
+                    faults.insert(0, fault._replace(at=now + _LATER_S))
+                    break
+                self._done[begun.kind] += 1
+                ends.append((now + begun.seconds, begun))
         for _, fault in ends:
             await self._end(fault)
         if not ended.done():
@@ -171,7 +176,7 @@ class Run:
                 member.start()
 
     async def _begin(self, fault: Fault) -> Fault | None:
-        """Begin a fault; return it as it is, None if there is nothing that it could befall."""
+        """Begin a fault; return it as it is, None if there is nothing yet that it could befall."""
         if fault.kind == "broker":
             if not self.broker.runs:
                 return None
