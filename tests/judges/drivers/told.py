@@ -31,8 +31,8 @@ class Verdict(Protocol):
     @property
     def outcome(self) -> Outcome: ...
 
-    def words(self) -> Sequence[str]:
-        """Return the lines that the user is told."""
+    # The lines that the user is told.
+    def words(self) -> Sequence[str]: ...
 
 
 def command(options: Options, judge: Callable[[Path], Awaitable[Verdict]], trouble: str | None = None) -> int:
