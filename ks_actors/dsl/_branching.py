@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ks_actors._errors import TopologyError
 from ks_actors.dsl import _stream
-from ks_actors.processors.api import check_function, check_names
+from ks_actors.processors.api import check_function, check_kind, check_names
 from ks_actors.processors.stateless import Branch, PassThrough
 from ks_actors.topology import valid_name
 
@@ -32,21 +32,40 @@ class BranchedStream(Generic[K, V]):
         self._name: str = graph.name_or(name, "KSTREAM-BRANCH-")
         self._operator: Branch = Branch()
         self._branches: dict[str, Stream[K, V]] = {}
+        self._names: set[str] = set()
         self._ended: bool = False
         self._node: Any = graph.add_processor(self._name, self._operator, source.node)
 
     def branch(
-        self, predicate: Callable[[K, V], object], name: str | None = None
+        self,
+        predicate: Callable[[K, V], object],
+        name: str | None = None,
+        *,
+        function: Callable[[Stream[K, V]], Stream[K, V] | None] | None = None,
+        consumer: Callable[[Stream[K, V]], object] | None = None,
     ) -> BranchedStream[K, V]:
-        """Add a branch for records for which predicate(key, value) holds and no earlier one did."""
+        """Add a branch for records for which predicate(key, value) holds and no earlier one did.
+
+        With a `function` the branches that are returned at the end have its result for the branch's
+        stream, or nothing for None. With a `consumer` it gets the stream, and they have nothing.
+        """
         check_function(predicate, 2, role="predicate", of=f"split {self._name}")
         number = len(self._operator.branches) + 1
-        self._operator.branches.append((predicate, self._add(number, name)))
+        self._operator.branches.append((predicate, self._add(number, name, function, consumer)))
         return self
 
-    def default_branch(self, name: str | None = None) -> dict[str, Stream[K, V]]:
-        """Send all other records to a branch of their own, and return all branches by name."""
-        self._operator.default = self._add(0, name)
+    def default_branch(
+        self,
+        name: str | None = None,
+        *,
+        function: Callable[[Stream[K, V]], Stream[K, V] | None] | None = None,
+        consumer: Callable[[Stream[K, V]], object] | None = None,
+    ) -> dict[str, Stream[K, V]]:
+        """Send all other records to a branch of their own, and return all branches by name.
+
+        `function` and `consumer` are as in `branch`.
+        """
+        self._operator.default = self._add(0, name, function, consumer)
         return self.no_default_branch()
 
     def no_default_branch(self) -> dict[str, Stream[K, V]]:
@@ -54,7 +73,19 @@ class BranchedStream(Generic[K, V]):
         self._ended = True
         return self._branches
 
-    def _add(self, number: int, name: str | None) -> str:
+    def _add(
+        self,
+        number: int,
+        name: str | None,
+        function: Callable[[Stream[K, V]], Stream[K, V] | None] | None,
+        consumer: Callable[[Stream[K, V]], object] | None,
+    ) -> str:
+        of = f"split {self._name}"
+        if function is not None and consumer is not None:
+            raise TopologyError(f"a branch of {of} has both a function and a consumer: give one")
+        for role, given in (("function", function), ("consumer", consumer)):
+            if given is not None:
+                check_function(given, 1, role=role, of=of)
         if name is not None:
             check_names((name,), role="the name of a branch", of=f"split {self._name}")
         source = self._source
@@ -65,13 +96,14 @@ class BranchedStream(Generic[K, V]):
                 f"split {self._name} has ended, branch {child} comes too late: add it before the "
                 "default branch"
             )
-        if child in self._branches:
+        if child in self._names:
             raise TopologyError(
                 f"split {self._name} already has a branch {child}: give every branch its own name"
             )
         graph.new_processor_name(child)  # Use up the number, as any other node does.
         node = graph.add_processor(child, PassThrough(), self._node)
-        self._branches[child] = _stream.Stream(
+        self._names.add(child)
+        stream = _stream.Stream[K, V](
             graph,
             node,
             source.sources,
@@ -79,4 +111,17 @@ class BranchedStream(Generic[K, V]):
             value=source.value,
             repartition_required=source.repartition_required,
         )
+        if consumer is not None:
+            consumer(stream)
+            return child
+        result = stream if function is None else function(stream)
+        if result is not None:
+            check_kind(
+                result,
+                _stream.Stream,
+                role=f"the result of function for branch {child}",
+                of=of,
+                remedy="return a Stream, or None",
+            )
+            self._branches[child] = result
         return child

@@ -32,7 +32,7 @@ def windowed(inner: Serde[K], windows: int | CustomWindows) -> Serde[Windowed[K]
     """
     given: Any = windows
     checked = checked_inner(inner, "windowed")
-    if hasattr(given, "windows_for"):
+    if hasattr(given, "windows_for") and not isinstance(given, type):
         return CustomWindowedSerde(checked, given)
     if not isinstance(given, int) or isinstance(given, bool):
         raise TopologyError(

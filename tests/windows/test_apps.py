@@ -265,8 +265,8 @@ class NoFunction(Incomplete):
     [
         (Incomplete(), "size_ms of the windows .* of windowed_by .* is None"),
         (Negative(), "grace_ms of the windows .* is -1"),
-        (NoFunction(), "windows_for of the windows .* is None, which cannot be called"),
-        (CalendarWindows, "windows_for of the windows"),
+        (NoFunction(), "argument .windows. of windowed_by"),
+        (CalendarWindows, "argument 'windows' of windowed_by"),
         (DAYS.windows_for, "give TimeWindows, .* CalendarWindows"),
     ],
 )

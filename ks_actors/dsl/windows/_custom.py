@@ -65,16 +65,17 @@ def checked_windows(windows: Any, of: str) -> KnownWindows | SessionWindows:
         "such as TimeWindows.of_size_with_no_grace(60_000), or an object with the members of "
         "CustomWindows"
     )
-    own: Any = windows
     if isinstance(windows, JoinWindows):
         remedy = "JoinWindows are for joins of streams; " + remedy
-    if not hasattr(own, "windows_for"):
-        check_kind(own, kinds, role="argument 'windows'", of=of, remedy=remedy)
-    of = f"the windows {own!r} of {of}"
-    check_function(own.windows_for, 1, role="windows_for", of=of, iterated=True)
-    size_ms, grace_ms = (getattr(own, role, None) for role in ("size_ms", "grace_ms"))
+    find = None if isinstance(windows, type) else getattr(windows, "windows_for", None)
+    if find is None:
+        check_kind(windows, kinds, role="argument 'windows'", of=of, remedy=remedy)
+    of = f"the windows {windows!r} of {of}"
+    check_function(find, 1, role="windows_for", of=of, iterated=True)
+    size_ms, grace_ms = (getattr(windows, role, None) for role in ("size_ms", "grace_ms"))
     check_whole(size_ms, role="size_ms", of=of, least=1)
     check_whole(grace_ms, role="grace_ms", of=of, least=0)
     assert isinstance(size_ms, int)
     assert isinstance(grace_ms, int)
+    own: Any = windows
     return CheckedWindows(own, size_ms, grace_ms)

@@ -7,6 +7,7 @@ from typing import final
 
 from ks_actors._errors import TopologyError
 from ks_actors.processors.api import check_whole
+from ks_actors.records import Window
 
 LAST_INSTANT = 2**63 - 1
 """The end (ms) of a window that has none."""
@@ -53,6 +54,12 @@ class TimeWindows:
     def advance_by(self, advance_ms: int) -> TimeWindows:
         """Return hopping windows: a new one begins every `advance_ms`."""
         return replace(self, advance_ms=advance_ms)
+
+    def windows_for(self, timestamp: int, /) -> list[Window]:
+        """Return the windows that have a timestamp (ms), by start."""
+        size, advance = self.size_ms, self.advance_ms
+        first = max(0, timestamp - size + advance) // advance * advance
+        return [Window(start, start + size) for start in range(first, timestamp + 1, advance)]
 
     @property
     def keep_ms(self) -> int:
@@ -145,6 +152,10 @@ class UnlimitedWindows:
     def start_on(self, start_ms: int) -> UnlimitedWindows:
         """Return the window that begins at `start_ms`; earlier records are dropped."""
         return replace(self, start_ms=start_ms)
+
+    def windows_for(self, timestamp: int, /) -> list[Window]:
+        """Return the window if it has a timestamp (ms)."""
+        return [Window(self.start_ms, LAST_INSTANT)] if timestamp >= self.start_ms else []
 
     @property
     def size_ms(self) -> int:
