@@ -144,13 +144,13 @@ class App(AppOrders):
         # Set when nothing is left to close, some time after `_ended`.
         self._gone = asyncio.Event()
         self._local = LocalStores(
-            topology, config, setup=lambda: self._setup, state=lambda: self.state
+            self._topology, config, setup=lambda: self._setup, state=lambda: self.state
         )
         add_sources(
             self._metrics,
             Watched(
                 config,
-                topology,
+                self._topology,
                 self._workers,
                 state=lambda: self.state,
                 parts=lambda: self._partition_states,

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .cases import CACHED, FOUND, SEED_1, compare, forgets_a_delete, read_cases
+from .cases import CACHED, CACHED_WITH_HEADERS, FOUND, SEED_1, WITH_HEADERS, compare, forgets_a_delete, read_cases
 from .topologies import REBUILT, reason_out_of_reach
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from .cases import Case
 
 OUTLIVED = {
@@ -41,6 +43,17 @@ def test_a_cache_gives_the_results_of_that_of_kafka_streams(name: str) -> None:
     cases = [case for case in read_cases(CACHED, name) if reason_out_of_reach(name, case["params"]) is None and case["id"] not in OUTLIVED]
     assert cases
     for case in cases:
+        mismatch = compare(case)
+        assert mismatch is None, str(mismatch)
+
+
+HEADED = [*sorted(WITH_HEADERS.iterdir()), *sorted(CACHED_WITH_HEADERS.iterdir())]
+
+
+@pytest.mark.parametrize("path", HEADED, ids=lambda path: f"{path.parent.name}-{path.name.removesuffix('.jsonl.xz')}")
+def test_stores_with_headers_give_the_results_of_those_of_kafka_streams(path: Path) -> None:
+    """With `dsl_store_format=HEADERS`: the headers of each result, too, with and without a cache."""
+    for case in read_cases(path.parent, path.name.removesuffix(".jsonl.xz")):
         mismatch = compare(case)
         assert mismatch is None, str(mismatch)
 
