@@ -155,6 +155,8 @@ class App(AppOrders):
                 state=lambda: self.state,
                 parts=lambda: self._partition_states,
                 instance=lambda: self._instance,
+                setup=lambda: self._setup,
+                log=lambda: self._bare_log,
             ),
         )
 
@@ -440,7 +442,10 @@ class App(AppOrders):
         `metrics()["process-total"]` is a number of the whole instance, `metrics().instance()` are
         all of these. Call it on the event loop.
         """
-        return self._metrics.registry.values()
+        began = time.perf_counter()
+        found = self._metrics.registry.values()
+        self._metrics.read_times.add((time.perf_counter() - began) * 1000)
+        return found
 
     def waiting(self) -> tuple[Wait, ...]:
         """Return the wait reasons of this instance's tasks at this moment, by task and partition.

@@ -20,6 +20,8 @@ from ks_actors.log._port import (
 from ks_actors.log._port import TakesClientId as TakesClientId
 from ks_actors.log._port import TellsOperations as TellsOperations
 from ks_actors.log._port import TellsOutages as TellsOutages
+from ks_actors.log._request_figures import MeasuresRequests as MeasuresRequests
+from ks_actors.log._request_figures import RequestFigures as RequestFigures
 from ks_actors.log._retrying_log import PatientLog as PatientLog
 from ks_actors.log._retrying_log import patient as patient
 from ks_actors.log._types import (

@@ -39,6 +39,14 @@ class Registry:
         self._rates = Rates(float)
         self._sources: list[MetricSource] = []
         self._notes: int = 0
+        self._reads: int = 0
+        self._reads_noted: int = 0
+        self._reads_before: int = 0
+
+    @property
+    def was_read(self) -> bool:
+        """Whether somebody has read the values in the last minute."""
+        return self._reads > self._reads_before
 
     def start(self, clock: Callable[[], float]) -> None:
         """Begin to count the time, by a monotonic clock in seconds: until then rates are 0."""
@@ -51,6 +59,7 @@ class Registry:
     def values(self) -> MetricValues:
         """Return all values of this moment, of the registry's level."""
         rates, most = self._rates, self.level
+        self._reads += 1
         found: list[Metric] = []
         for tags, readings in self._readings():
             for instrument, reading in readings:
@@ -68,6 +77,9 @@ class Registry:
                 if isinstance(instrument, Rate)
             }
         )
+        if self._notes % _NOTES_PER_WINDOW == 0:
+            self._reads_before = self._reads_noted
+            self._reads_noted = self._reads
         self._notes += 1
         if self._notes % _NOTES_PER_WINDOW == 0:
             self.window.number += 1

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ks_actors._errors import StateError
 from ks_actors.state._custom import CustomStore, shown
 from ks_actors.state._positions import Positions
+from ks_actors.topology import StoreKind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ks_actors.state._positions import At
     from ks_actors.state.core import Engine, StoreForTasks
     from ks_actors.topology import StoreSpec
+
+
+class StoreFigures(NamedTuple):
+    """The figures of one store: bytes in memory, rows in memory, open iterators (None: unknown)."""
+
+    memory_bytes: int
+    uncommitted_bytes: int
+    unwritten_bytes: int
+    resident_rows: int
+    open_iterators: int | None
 
 
 class StoreSet:
@@ -84,6 +95,22 @@ class StoreSet:
     def begin_processing(self, position: Mapping[tuple[str, int], int]) -> None:
         """Note that all changelogs are read, and processing starts behind this position."""
         self.positions.begin(self._stores, self.logged, position)
+
+    def figures(self) -> Iterator[tuple[StoreSpec, StoreFigures]]:
+        """Iterate over the stores with their figures; cheap, and callable at any time."""
+        for spec in self._specs:
+            if (store := self._stores.get(spec.name)) is not None:
+                custom = spec.kind is StoreKind.CUSTOM
+                yield (
+                    spec,
+                    StoreFigures(
+                        store.memory_bytes(),
+                        store.uncommitted_bytes(),
+                        store.unwritten_bytes,
+                        store.resident_rows(),
+                        None if custom else len(getattr(store, "_iterators", ())),
+                    ),
+                )
 
     def memory_bytes(self) -> dict[str, int]:
         """Return the approximate bytes of each store in memory, without its disk part."""

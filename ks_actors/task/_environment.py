@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,7 +12,7 @@ import msgspec
 from ks_actors._errors import ConfigError, TopologyError
 from ks_actors.config import ProcessingGuarantee
 from ks_actors.log import TransactionScope
-from ks_actors.metrics import STILL
+from ks_actors.metrics import STILL, Histogram
 from ks_actors.serdes import is_complete, with_default, wraps_key
 from ks_actors.task._cache_budget import CacheBudget
 from ks_actors.task._store_registry import StoreRegistry
@@ -87,6 +88,9 @@ class Environment:
         self.work_time: Callable[[], float] = work_time
         self.steady_time: Callable[[], float] = wall_time if steady_time is None else steady_time
         self.window: Window = window
+        # The ages of output by topic, and the answers of exception handlers by kind and response.
+        self.ages: dict[str, Histogram] = {}
+        self.answers: Counter[tuple[str, str]] = Counter()
         self.detailed: bool = config.metrics_recording_level != "INFO"
         self.partitions: TopicSizes = TopicSizes(partitions)
         self.node_names: Callable[[TaskId], Iterable[str]] = nodes

@@ -58,6 +58,7 @@ class ExceptionHandlers:
             raw.partition.partition,
         )
         self._ask(
+            "deserialization",
             self._config.deserialization_exception_handler,
             context,
             record,
@@ -81,6 +82,7 @@ class ExceptionHandlers:
         """Decide about a record at which a user's code raised."""
         context = self._context(node, timestamp, headers, offset)
         self._ask(
+            "processing",
             self._config.processing_exception_handler,
             context,
             FailedRecord(key, value, timestamp, headers),
@@ -97,6 +99,7 @@ class ExceptionHandlers:
             raise error
         context = self._unknown(node, now)
         self._ask(
+            "processing",
             self._config.processing_exception_handler,
             context,
             None,
@@ -123,6 +126,7 @@ class ExceptionHandlers:
             f"a record for topic {topic} cannot be serialized: {_text_of(error)}", **where
         )
         self._ask(
+            "production",
             self._config.production_exception_handler,
             context,
             FailedRecord(key, value, timestamp, headers, topic),
@@ -132,6 +136,7 @@ class ExceptionHandlers:
 
     def _ask(
         self,
+        kind: str,
         handler: Callable[..., Any],
         context: ErrorContext,
         record: FailedRecord | None,
@@ -144,6 +149,7 @@ class ExceptionHandlers:
             raise type(failure)(
                 f"the exception handler itself raised {_text_of(raised)}, about: {failure}"
             ) from raised
+        self._setup.answers[kind, response.result.value] += 1
         # Ordinary output of a failed task is dropped, and its letters would be dropped with it.
         output = self.parting if response.result is HandlerResponse.FAIL else self._output
         for letter in response.dead_letter_queue_records:

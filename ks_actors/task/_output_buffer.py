@@ -146,6 +146,8 @@ class OutputBuffer:
     def __init__(self) -> None:
         self._columns: dict[TopicPartition, Column] = {}
         self._filled: list[Column] = []
+        self.sinks: dict[str, str] = {}
+        """The sink of each topic; the first one, if there are several."""
 
     def column(self, topic: str, partition: int) -> Column:
         """Return the column of a partition; it stays valid."""

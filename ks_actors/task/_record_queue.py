@@ -8,9 +8,11 @@ from itertools import repeat
 from operator import index as index_of
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ks_actors.metrics import STILL, Timing
 from ks_actors.processors.api import LATEST_MS
 from ks_actors.records import Batch
 from ks_actors.serdes import for_column
+from ks_actors.task._task_figures import estimated_bytes
 from ks_actors.task._unreadable_batch import UnreadableBatch
 from ks_actors.task.origins import Chunk, RawRecord
 from ks_actors.topology import InputRecord
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
+    from ks_actors.metrics import Window
     from ks_actors.records import TopicPartition
     from ks_actors.topology import TimestampExtractor
 
@@ -84,6 +87,7 @@ class RecordQueue:
         partition_time: int = -1,
         *,
         logged: bool = True,
+        window: Window = STILL,
     ) -> None:
         self._logged: bool = logged
         self.partition: TopicPartition = partition
@@ -91,6 +95,14 @@ class RecordQueue:
         self.partition_time: int = partition_time
         self.end_offset: int | None = None
         self.buffered: int = 0
+        self.bytes: float = 0.0
+        """The approximate bytes of all records that were added."""
+        self.ages: Timing = Timing(window)
+        """The ages in ms of the last records of slices, when these ended."""
+        self.lateness: Timing = Timing(window)
+        """How far (ms) behind the partition's time those records were."""
+        self._added: int = 0
+        self._measured: int = 0
         self._decode_keys: Callable[[list[Any]], list[Any]] = for_column(source.decode_key)
         self._decode_values: Callable[[list[Any]], list[Any]] = for_column(source.decode_value)
         self._raw: deque[Batch] = deque()
@@ -119,6 +131,8 @@ class RecordQueue:
             )
         self.buffered += count
         # Not the last record's offset plus one: markers and compacted records lie behind it.
+        self._added += count
+        self.bytes += estimated_bytes(batch)
         self._behind = next_offset
         # An unreadable batch does not know the log's end.
         if not isinstance(batch, UnreadableBatch):
@@ -145,6 +159,7 @@ class RecordQueue:
         self._raw.clear()
         self._chunk = self._raw_chunk = Batch([], [], [], None, ())
         self.page = Chunk(self.partition, self._raw_chunk, logged=self._logged)
+        self._added -= self.buffered
         self._at = self.buffered = 0
         self.move(position)
         # Decided again after a rewind: the handler's earlier output was rolled back with the rest.
@@ -173,6 +188,20 @@ class RecordQueue:
             return min(nearest)
         # Not the last offset plus one: compaction and markers leave gaps that a commit should skip.
         return self._raw[0].offsets[0] if self._raw else self._behind
+
+    @property
+    def consumed(self) -> int:
+        """The number of records taken, those that were left out included."""
+        return self._added - self.buffered
+
+    def measure(self, now_ms: int) -> None:
+        """Note the age of the record that was taken last, if any was since the last time."""
+        consumed = self._added - self.buffered
+        if consumed != self._measured and self._at:
+            self._measured = consumed
+            time = self._chunk.timestamps[self._at - 1]
+            self.ages.add(max(0, now_ms - time))
+            self.lateness.add(self.partition_time - time)
 
     @property
     def next_time(self) -> int | None:

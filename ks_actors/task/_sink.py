@@ -104,6 +104,7 @@ class Sink:
         found = self._writers.get(topic)
         if found is None:
             found = self._writers[topic] = _TopicWriter(self, topic)
+            self._output.sinks.setdefault(topic, self._node.name)
         return found
 
 

@@ -19,12 +19,13 @@ from ks_actors.task._record_queue import RecordQueue
 from ks_actors.task._sink import Sink
 from ks_actors.task._source import TopicSource
 from ks_actors.task._states import TaskLife, TaskState, end_life, new_life
-from ks_actors.task._update_cache import Caches
+from ks_actors.task._task_figures import SinksFigures
+from ks_actors.task._update_cache import Caches, UpdateCache
 from ks_actors.task.calls import Draining, ThreadGuard, in_flight_node
 from ks_actors.task.times import IdleNodes, PunctuationQueue, Schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from ks_actors.log import OffsetAndMetadata, Outgoing
     from ks_actors.processors.api import IdleNode, Operator
@@ -88,6 +89,7 @@ class Task:
         self._uncommitted: int = 0
         self._current = current if current is not None else RecordContextHolder()
         self._output = OutputBuffer()
+        self.sinks: SinksFigures = SinksFigures(self._output.sinks, setup.ages, setup.window)
         self._handlers = ExceptionHandlers(
             task_id, setup, self._current, self._output, self._count_dropped
         )
@@ -106,6 +108,7 @@ class Task:
                 at.offset,
                 at.time,
                 logged=one.topic not in setup.unlogged,
+                window=setup.window,
             )
             for one, at in places
         ]
@@ -294,6 +297,16 @@ class Task:
         )
 
     @property
+    def async_nodes(self) -> tuple[InFlight, ...]:
+        """The nodes of asynchronous processors."""
+        return () if self._plan is None else self._plan.asynchronous
+
+    @property
+    def caches(self) -> tuple[UpdateCache, ...]:
+        """The caches of stores."""
+        return () if self._plan is None else self._plan.caches
+
+    @property
     def drains(self) -> bool:
         """Whether a commit needs a drain: there are asynchronous processors, or caches."""
         return self.draining.wanted
@@ -334,6 +347,13 @@ class Task:
             self.idle.answer(partition, end)
         else:
             self.group.queues[partition].note_end(end)
+
+    def measure(self, output: Sequence[Outgoing], now_ms: int) -> None:
+        """Note numbers, sizes and ages of the records of a slice, with its output."""
+        for queue in self.group.queues.values():
+            queue.measure(now_ms)
+        if output:
+            self.sinks.note(output, now_ms)
 
     def take_output(self) -> list[Outgoing]:
         """Return the output since the last call."""
@@ -510,6 +530,7 @@ class Task:
                 current=self._current,
                 wake=self._wake,
                 replayable=setup.replayable,
+                window=setup.window,
             )
 
         plan = Compiler(

@@ -113,6 +113,11 @@ class UpdateCache:
         return self._count
 
     @property
+    def weight(self) -> int:
+        """The approximate bytes of the updates that are held."""
+        return self._weight
+
+    @property
     def with_headers(self) -> bool:
         """Whether a row has headers."""
         return any(rows.headers for rows in self._groups.values())

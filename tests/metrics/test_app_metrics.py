@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from typing import Any
 
@@ -19,10 +20,11 @@ from ks_actors import (
     StreamsBuilder,
     StreamsConfig,
     Topology,
+    log_and_continue,
     serdes,
 )
 from ks_actors.metrics import Distribution, Metric
-from ks_actors.metrics.families import catalogue
+from ks_actors.metrics.families import catalogue, store
 from ks_actors.testing import AppHarness, run_app
 
 STRINGS = Consumed(serdes.STRING, serdes.STRING)
@@ -39,20 +41,73 @@ def numbers(found: tuple[Metric, ...]) -> list[float]:
     return [metric.value for metric in found if isinstance(metric.value, int | float)]
 
 
-def test_each_value_is_in_the_catalogue_and_each_metric_has_a_value() -> None:
-    """An app has exactly the metrics of the catalogue, with the tags that it says, and values of its kinds."""
+async def called(value: str) -> str:
+    if value == "bad":
+        raise ValueError(value)
+    return value
+
+
+def broad() -> Topology:
+    """A topology with an async function, stores of each place, a cache, and a function that fails."""
+    builder = StreamsBuilder()
+    records = builder.stream("in", STRINGS).map_values(called, name="calling")
+    records.group_by_key().count(Materialized("counts")).to_stream().to("out", Produced(serdes.STRING, serdes.LONG))
+    records.group_by_key().count(Materialized("in-memory", store_type="in_memory"))
+    return builder.build()
+
+
+# A log in the process has no requests.
+OF_KAFKA = {"consumer-fetch-manager-metrics", "producer-metrics"}
+
+
+def all_of_them() -> list[Metric]:
+    """Return the metrics of an app, of one that restores, and of one with standbys, all for `broad`."""
 
     async def run(harness: AppHarness) -> list[Metric]:
-        await harness.produce("in", "key", "value")
+        for value in ("good", "bad"):
+            await harness.produce("in", "key", value)
         await harness.caught_up()
-        return list(harness.app.metrics())
+        harness.app.metrics()
+        # Databases are asked when somebody has read the metrics, and the totals are noted.
+        await harness.kit.clock.advance(25)
+        found = list(harness.app.metrics())
+        async with harness.another() as other:
+            for number in range(50):
+                await harness.produce("in", str(number), "value")
+            await harness.caught_up()
+            await harness.kit.clock.advance(5)
+            found += [*harness.app.metrics(), *other.app.metrics()]
+        await harness.crash()
+        harness.wipe_state()
+        starting = asyncio.create_task(harness.restart())
+        while not starting.done():
+            # At each moment of a start.
+            if harness._app is not None:
+                found += harness._app.metrics()
+            await asyncio.sleep(0)
+        await starting
+        return found
 
-    found = run_app(run, counting(), topics={"in": 2, "out": 1}, metrics_recording_level="TRACE")
-    families = {(family.group, family.name): family for family in catalogue()}
+    return run_app(
+        run,
+        broad(),
+        topics={"in": 2, "out": 1},
+        metrics_recording_level="TRACE",
+        num_standby_replicas=1,
+        statestore_cache_max_bytes=100_000,
+        processing_exception_handler=log_and_continue,
+    )
+
+
+def test_each_value_is_in_the_catalogue_and_each_metric_has_a_value() -> None:
+    """Apps have exactly the metrics of the catalogue, with the tags that it says, and values of its kinds."""
+    found = all_of_them()
+    families = {(family.group, family.name): family for family in catalogue() if family.group not in OF_KAFKA}
     assert {(metric.group, metric.name) for metric in found} == families.keys()
     for metric in found:
         family = families[metric.group, metric.name]
-        assert tuple(metric.tags) == family.tags, metric
+        tags = tuple(store.STATE_ID if tag.endswith("-state-id") else tag for tag in metric.tags)
+        assert tags == family.tags, metric
         assert (metric.kind, metric.description) == (family.kind, family.description)
         kinds: dict[str, tuple[type[Any], ...]] = {"text": (str,), "histogram": (Distribution,)}
         assert isinstance(metric.value, kinds.get(metric.kind.value, (int, float))), metric

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ks_actors.log._groups import GroupMember
     from ks_actors.log._lease import Lease
     from ks_actors.log._port import NewMember
+    from ks_actors.log._request_figures import RequestFigures
     from ks_actors.log._types import (
         AllowedOperations,
         NewTopic,
@@ -86,6 +87,10 @@ class KafkaLog:
         You may call it before the start, and from any thread.
         """
         return self._client.outages.now()
+
+    def requests(self) -> Sequence[RequestFigures]:
+        """Return the figures of all open fetchers and producers."""
+        return [part.figures for part in self._parts if not isinstance(part, KafkaMembership)]
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -37,6 +37,28 @@ PUNCTUATE_LATENCY = TASK.spread(
     "punctuate-latency", "Time of a call of a punctuator in ns", level=_DEBUG
 )
 
+LATENESS = TASK.spread(
+    "record-lateness",
+    "How far in ms a record was behind the highest timestamp of its partition, of the last record "
+    "of each slice",
+    level=_DEBUG,
+)
+CACHE_SIZE = TASK.gauge(
+    "cache-size-bytes-total", "The approximate bytes of updates that caches hold", level=_DEBUG
+)
+RESTORE_REMAINING = TASK.gauge(
+    "restore-remaining-records-total", "Offsets of changelogs that the task has yet to restore"
+)
+RESTORE = TASK.rate(
+    "restore-rate", "Records that were restored", total="restore-total", level=_DEBUG
+)
+UPDATE = TASK.rate(
+    "update-rate",
+    "Records of changelogs that a standby has read",
+    total="update-total",
+    level=_DEBUG,
+)
+
 OWN_TASK = Group("ks-actors-task-metrics", "client-id", "task-id")
 
 WAIT_REASON = OWN_TASK.text(

@@ -2,6 +2,7 @@
 
 from ks_actors.runtime.input._assignment_check import AssignmentCheck
 from ks_actors.runtime.input._dead_transactions import end_transactions_of, nothing_to_end
+from ks_actors.runtime.input._input_figures import InputFigures
 from ks_actors.runtime.input._membership import GroupView
 from ks_actors.runtime.input._pattern_watch import pattern_watch
 from ks_actors.runtime.input._poller import POLLER_MAILBOX, Poller
@@ -12,6 +13,7 @@ __all__ = [
     "POLLER_MAILBOX",
     "AssignmentCheck",
     "GroupView",
+    "InputFigures",
     "Poller",
     "end_transactions_of",
     "missing_sources",

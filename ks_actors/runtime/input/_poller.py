@@ -24,6 +24,7 @@ from ks_actors.runtime.input._assignment_check import moved
 from ks_actors.runtime.input._departing_tasks import DepartingTasks
 from ks_actors.runtime.input._end_lookups import EndLookups
 from ks_actors.runtime.input._handover import Handover
+from ks_actors.runtime.input._input_figures import InputFigures
 from ks_actors.runtime.input._membership import OffsetCommits, answered
 from ks_actors.runtime.input._new_tasks import NewTasks
 from ks_actors.runtime.input._offset_resets import OffsetResets
@@ -80,6 +81,7 @@ class Poller(Actor[m.PollerMessage]):
         manager: Ref[m.TaskManagerMessage],
         state: Ref[m.StateManagerMessage],
         committer: Ref[m.CommitterMessage],
+        figures: InputFigures | None = None,
     ) -> None:
         self._log = log
         self._fetcher = fetcher
@@ -94,6 +96,7 @@ class Poller(Actor[m.PollerMessage]):
         self._manager = manager
         self._state = state
         self._committer = committer
+        self.figures: InputFigures = InputFigures() if figures is None else figures
         self._epoch: int = 0
         self._tasks: dict[TaskId, tuple[TopicPartition, ...]] = {}
         self._standbys: frozenset[TaskId] = frozenset()
@@ -143,10 +146,7 @@ class Poller(Actor[m.PollerMessage]):
         """
         match message:
             case m.Arrived():
-                self._fetching = False
-                if message.fetched:
-                    # The manager drops records of an older epoch, which a seek has overtaken.
-                    self._manager.tell(m.Records(message.fetched, message.epoch))
+                self._take(message)
             case m.EndsKnown():
                 self._manager.tell(message)
                 if message.asked:
@@ -269,12 +269,20 @@ class Poller(Actor[m.PollerMessage]):
         ):
             return
         self._fetching = True
+        self.figures.fetch_begins(self.ctx.time())
         # Read the epoch when the fetch ends: a seek during the fetch has moved it, too.
         self.ctx.pipe(
             self._fetcher.fetch(max_wait_ms=self._poll_ms, max_records=_AT_ONCE),
             lambda fetched: m.Arrived(fetched, self._epoch),
             partial(m.FetchFailed, epoch=self._epoch),
         )
+
+    def _take(self, arrived: m.Arrived) -> None:
+        self._fetching = False
+        self.figures.fetched(arrived.fetched, self.ctx.time())
+        if arrived.fetched:
+            # The manager drops records of an older epoch, which a seek has overtaken.
+            self._manager.tell(m.Records(arrived.fetched, arrived.epoch))
 
     def _fetch_new(self) -> None:
         if fresh := self._new_tasks.take(self._tasks, self._pending):
@@ -423,6 +431,7 @@ class Poller(Actor[m.PollerMessage]):
                 self._go_on()
 
     def _follow(self, event: MembershipEvent) -> None:
+        self.figures.event(event, self.ctx.time())
         match event:
             case Revoked():
                 self._departing.between = True

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
 
     from actors import Ask, Ref, Reply
-    from ks_actors.log import Log
+    from ks_actors.log import Lease, Log
     from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.instance._wiring import Wiring
     from ks_actors.runtime.instance._workers import Workers
@@ -129,6 +129,16 @@ class Instance(Actor[InstanceMessage]):
     def wall_time(self) -> int:
         """Return the time of the app's wall clock in ms."""
         return self._setup.wall_time()
+
+    @property
+    def prepared(self) -> bool:
+        """Whether all parts have been started."""
+        return self._prepared
+
+    @property
+    def lease(self) -> Lease:
+        """The lease of the group member, which heartbeats extend."""
+        return self._wiring.member_lease
 
     @property
     def known_ends(self) -> Mapping[TopicPartition, int]:
@@ -252,7 +262,7 @@ class Instance(Actor[InstanceMessage]):
         )
         await shielded(self.ctx.spawn(Spec(lambda: watch, mailbox=WATCH_MAILBOX), "watch"))
         self._watch = watch
-        sampler = Sampler(self._metrics.registry)
+        sampler = Sampler(self._metrics, setup.store_registry)
         await shielded(self.ctx.spawn(Spec(lambda: sampler, mailbox=SAMPLER_MAILBOX), "sampler"))
 
     def _fail_start(self, error: Exception) -> None:

@@ -26,6 +26,7 @@ from ks_actors.runtime.input import (
     POLLER_MAILBOX,
     AssignmentCheck,
     GroupView,
+    InputFigures,
     Poller,
     end_transactions_of,
     nothing_to_end,
@@ -95,6 +96,8 @@ class Wiring:
         self._priority = priority
         self._directory = StateDirectory(setup.config.state_dir / setup.application_id)
         self._lease: Lease | None = None if self._transactional else Lease()
+        # It tells the age of heartbeats; a transactional producer writes without one.
+        self.member_lease: Lease = Lease() if self._lease is None else self._lease
         self._shared: SharedResources | None = None
         self._specs = {
             subtopology.id: setup.store_specs(subtopology.stores)
@@ -366,7 +369,7 @@ class Wiring:
                 assignor=assignor,
                 session_timeout_ms=config.session_timeout_ms,
                 rebalance_timeout_ms=config.max_poll_interval_ms,
-                lease=self._lease,
+                lease=self.member_lease,
             ),
         )
         poller = self.partition_states.poller = Poller(
@@ -384,6 +387,7 @@ class Wiring:
             manager=self.manager,
             state=self._state,
             committer=self.committer,
+            figures=InputFigures(self._metrics.registry.window, context.time()),
         )
         await shielded(self._spawn_poller(context, poller))
         if watch := pattern_watch(log, setup, poller=self._the_poller(), instance=context.self_ref):

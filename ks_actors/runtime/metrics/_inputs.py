@@ -26,9 +26,9 @@ class _Inputs:
 
     def read(self) -> Iterator[Readings]:
         """Read all input partitions of the tasks here."""
-        parts, instance = self._watched.parts(), self._watched.instance()
-        if parts is None or instance is None:
+        if (started := self._watched.started()) is None:
             return
+        instance, parts = started
         before, self._seen = self._seen, {}
         now = instance.wall_time()
         for place in parts.places(instance.known_ends):

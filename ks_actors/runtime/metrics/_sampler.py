@@ -1,18 +1,24 @@
-"""The actor that takes notes for rates."""
+"""The actor that takes notes for rates, measures the event loop, and asks databases."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, Final, TypeAlias, assert_never
 
 from actors import Actor, Mailbox, Message, Started
 from ks_actors.lifecycle import component_log
 from ks_actors.metrics import NOTE_S
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from actors import Signal
-    from ks_actors.metrics import Registry
+    from ks_actors.records import TaskId
+    from ks_actors.runtime.shared import Metrics
+    from ks_actors.task import RegisteredStores
 
 SAMPLER_MAILBOX = Mailbox(capacity=100, overflow="fail_system")
+_BEAT_S: Final = 1.0
 _log = component_log(__name__)
 
 
@@ -20,20 +26,79 @@ class Note(Message, frozen=True):
     """Note all totals (internal)."""
 
 
-class Sampler(Actor[Note]):
-    """Note all totals each 10 s, so that rates are those of the last minute."""
+class Beat(Message, frozen=True):
+    """See how late this message is (internal)."""
 
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
+
+class DatabasesRead(Message, frozen=True):
+    """The figures of all databases (internal)."""
+
+    found: Mapping[TaskId, Mapping[str, float]]
+
+
+class DatabasesNotRead(Message, frozen=True):
+    """Asking the databases failed (internal)."""
+
+    error: Exception
+
+
+SamplerMessage: TypeAlias = Note | Beat | DatabasesRead | DatabasesNotRead
+
+
+class Sampler(Actor[SamplerMessage]):
+    """Note all totals each 10 s, so that rates are those of the last minute.
+
+    Databases are asked as often, in a thread, while somebody reads the metrics. A timer of each
+    second measures by how much the event loop is late.
+    """
+
+    def __init__(self, metrics: Metrics, registry: Iterable[RegisteredStores]) -> None:
+        self._metrics = metrics
+        self._stores = registry
+        self._due: float = 0.0
+        self._asking: bool = False
 
     def signal(self, signal: Signal) -> None:
-        """Set the timer at the start."""
+        """Set the timers at the start."""
         if isinstance(signal, Started):
+            self._due = self.ctx.time() + _BEAT_S
             self.ctx.timers.every("note", NOTE_S, Note())
+            self.ctx.timers.every("beat", _BEAT_S, Beat())
 
-    def receive(self, message: Note) -> None:  # noqa: ARG002 - there is only one
-        """Note all totals."""
+    def receive(self, message: SamplerMessage) -> None:
+        """Take notes."""
+        match message:
+            case Beat():
+                now = self.ctx.time()
+                self._metrics.loop_lag.add(max(0.0, now - self._due) * 1000)
+                # The timer counts from the delivery of its last message.
+                self._due = now + _BEAT_S
+            case Note():
+                self._note()
+            case DatabasesRead():
+                self._asking = False
+                self._metrics.databases = message.found
+            case DatabasesNotRead():
+                self._asking = False
+                _log.debug("could not read the figures of databases: %s", message.error)
+            case _:
+                assert_never(message)
+
+    def _note(self) -> None:
+        registry = self._metrics.registry
         try:
-            self._registry.note()
+            registry.note()
         except Exception:  # noqa: BLE001 - a fault of the metrics is no reason to end the app
             _log.exception("the totals of metrics could not be noted; it is retried")
+        if registry.was_read and not self._asking:
+            self._asking = True
+            self.ctx.pipe(_read(tuple(self._stores)), DatabasesRead, DatabasesNotRead)
+
+
+async def _read(stores: Iterable[RegisteredStores]) -> Mapping[TaskId, Mapping[str, float]]:
+    """Ask all databases in a thread."""
+    on_disk = [one for one in stores if one.stores.on_disk]
+    if not on_disk:
+        return {}
+    found = await asyncio.to_thread(lambda: [one.stores.statistics() for one in on_disk])
+    return {one.task: figures for one, figures in zip(on_disk, found, strict=True) if figures}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isnan, nan
 from typing import TYPE_CHECKING, Final
 
 from ks_actors.metrics.families import task as f
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from ks_actors.runtime.metrics._watched import Watched
     from ks_actors.runtime.shared import Metrics
     from ks_actors.runtime.watch import Wait
+    from ks_actors.task import Task
 
 _NO_WAIT: Final = frozenset({WaitReason.RECORDS, WaitReason.PROCESSING})
 
@@ -38,6 +40,8 @@ def task_source(metrics: Metrics, watched: Watched) -> MetricSource:
                     (f.PROCESS_LATENCY, in_ns(task.record_times.spread())),
                     (f.PUNCTUATE, task.punctuator_times.count),
                     (f.PUNCTUATE_LATENCY, in_ns(task.punctuator_times.spread())),
+                    (f.LATENESS, _lateness(task)),
+                    (f.CACHE_SIZE, sum(cache.weight for cache in task.caches)),
                 ],
             )
             wait = waits.get(task.id)
@@ -57,6 +61,16 @@ def task_source(metrics: Metrics, watched: Watched) -> MetricSource:
 def in_ns(spread: Spread) -> tuple[float, float]:
     """Return mean and highest of seconds in ns, the unit of Kafka Streams' tasks and stores."""
     return spread.mean * 1e9, spread.most * 1e9
+
+
+def _lateness(task: Task) -> tuple[float, float]:
+    """Return mean and highest lateness of a task's partitions together."""
+    spreads = [queue.lateness.spread() for queue in task.group.queues.values()]
+    known = [spread for spread in spreads if not isnan(spread.mean)]
+    if not known:
+        return nan, nan
+    mean = sum(spread.mean for spread in known) / len(known)
+    return mean, max(spread.most for spread in known)
 
 
 def _waits(watched: Watched) -> dict[TaskId, Wait]:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ks_actors.runtime.instance import Instance, Workers
     from ks_actors.runtime.shared import InstanceState
     from ks_actors.runtime.watch import PartitionStates
+    from ks_actors.task import Environment
     from ks_actors.topology import Topology
 
 
@@ -23,6 +24,15 @@ class Watched(NamedTuple):
     state: Callable[[], InstanceState]
     parts: Callable[[], PartitionStates | None]
     instance: Callable[[], Instance | None]
+    setup: Callable[[], Environment | None]
+    log: Callable[[], object]
+
+    def started(self) -> tuple[Instance, PartitionStates] | None:
+        """Return the instance with its parts once all of them have been started."""
+        instance, parts = self.instance(), self.parts()
+        if instance is None or parts is None or not instance.prepared:
+            return None
+        return instance, parts
 
     @property
     def pool(self) -> str:

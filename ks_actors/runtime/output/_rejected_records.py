@@ -119,7 +119,9 @@ class RejectedRecords:
             context.headers,
             *partition,
         )
-        return Response.of(config.production_exception_handler(context, record, error))
+        response = Response.of(config.production_exception_handler(context, record, error))
+        self._setup.answers["production", response.result.value] += 1
+        return response
 
 
 class LeftOut:

@@ -190,10 +190,12 @@ class Worker(Actor[WorkerMessage]):
         if 0 <= self.uncommitted_bytes < task.uncommitted_bytes:
             # Uncommitted changes of a store stay in memory: only a commit makes room.
             task.commit_requested = True
+        batches = task.take_output()
+        task.measure(batches, self._wall_time())
         # Output of a task with calls in flight is kept apart: a commit may leave the task out.
         if (output_id := task.draining.output_id) is None:
-            output += task.take_output()
-        elif batches := task.take_output():
+            output += batches
+        elif batches:
             self._collector.tell(Output(batches, self._epoch, output_id))
 
     def _give_back(

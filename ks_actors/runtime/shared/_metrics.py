@@ -60,6 +60,10 @@ class Metrics:
         # In ms.
         self.commit_times: Timing = Timing(self.registry.window)
         self.tasks_closed: int = 0
+        self.loop_lag: Timing = Timing(self.registry.window)
+        self.read_times: Timing = Timing(self.registry.window)
+        # Of each task with a database, as last asked in a thread.
+        self.databases: Mapping[TaskId, Mapping[str, float]] = {}
         self._dropped_before: int = 0
 
     def processed(self, records: int) -> None:

@@ -14,7 +14,7 @@ from ks_actors.runtime.messages import RestorerMessage
 from ks_actors.task import left_out, passed_over
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from actors import Ref
     from ks_actors.log import Fetched, Fetcher, Log
@@ -68,6 +68,10 @@ class Restorer(Actor[RestorerMessage]):
         self._reading: dict[TopicPartition, int] = {}
         self._unknown: dict[TaskId, m.Follow] = {}
         self._unacknowledged: int = 0
+        self.records: dict[TaskId, int] = {}
+        """The records read for each task, since its last order; and of all tasks and batches:"""
+        self.all_records: int = 0
+        self.batches: int = 0
         self._backoff = RetryBackoff()
         self._epoch: int = 0
         # Positions of the restoring changelogs at the last progress check.
@@ -129,6 +133,7 @@ class Restorer(Actor[RestorerMessage]):
     def _take_on(self, order: m.Restore | m.Follow) -> None:
         task = order.task
         self._orders[task] = order
+        self.records[task] = 0
         # With other changelogs, no progress since the last check means nothing.
         self._last_positions = {}
         self._unknown.pop(task, None)
@@ -220,6 +225,7 @@ class Restorer(Actor[RestorerMessage]):
 
     def _forget(self, task: TaskId) -> None:
         order = self._orders.pop(task, None)
+        self.records.pop(task, None)
         self._missing.pop(task, None)
         self._unknown.pop(task, None)
         for changelog in () if order is None else order.changelogs:
@@ -227,6 +233,21 @@ class Restorer(Actor[RestorerMessage]):
             self._ends.pop(changelog, None)
             self._task_of.pop(changelog, None)
             self._limits.forget(changelog)
+
+    def roles(self) -> dict[TaskId, bool]:
+        """Return the tasks with changelogs to read: whether they are restored; else they follow."""
+        return {task: isinstance(order, m.Restore) for task, order in self._orders.items()}
+
+    def following(self) -> Iterator[tuple[TaskId, TopicPartition, bool, int, int | None]]:
+        """Iterate over the changelogs that are read: task, whether it is restored, position, end.
+
+        The end is None where it is not known: that of a standby is known by the last fetch.
+        """
+        for task, order in self._orders.items():
+            for changelog in order.changelogs:
+                if (at := self._positions.get(changelog)) is not None:
+                    end = self._ends.get(changelog)
+                    yield task, changelog, isinstance(order, m.Restore), at, end
 
     def _check_limits(self) -> None:
         """Look up the committed offsets of followed changelogs, one request at a time.
@@ -303,7 +324,11 @@ class Restorer(Actor[RestorerMessage]):
         records = 0
         for one in fetched:
             part.append(one)
-            records += len(one.batch)
+            records += (count := len(one.batch))
+            if (task := self._task_of.get(one.partition)) in self.records:
+                self.records[task] += count
+            self.all_records += count
+            self.batches += 1
             if records >= most or one is fetched[-1]:
                 # Counted per message: TakenIn acknowledges one when its records are in the stores,
                 # which bounds the memory of records on their way.

@@ -8,10 +8,13 @@ from contextvars import copy_context
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from ks_actors.metrics import STILL, Timing
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from contextvars import Context
 
+    from ks_actors.metrics import Window
     from ks_actors.processors.api import AsyncOperator, AsyncOptions, RecordMetadata
     from ks_actors.records import Headers
     from ks_actors.task._node import NodeWork
@@ -25,6 +28,7 @@ class Call:
     """One record in process by a user's coroutine."""
 
     __slots__ = (
+        "began",
         "deadline",
         "error",
         "headers",
@@ -50,6 +54,7 @@ class Call:
         self.page: OriginPage | None = current.page
         self.offset: int = current.offset
         self.lane: Any = None
+        self.began: float = 0.0
         self.deadline: float = inf
         self.late: bool = False
         self.task: asyncio.Task[None] | None = None
@@ -86,9 +91,12 @@ class AsyncNode:
         current: RecordContextHolder,
         wake: Callable[[], None],
         replayable: bool = False,
+        window: Window = STILL,
     ) -> None:
         self.node: str = work.node
         self.in_flight: int = 0
+        self.times: Timing = Timing(window)
+        self.failures: int = 0
         self._work = work
         self._call: Callable[[Any, Any, int, Headers], Awaitable[Any]]
         self._emit: Callable[[Any, Any, Any, int, Headers], None]
@@ -134,6 +142,11 @@ class AsyncNode:
     def oldest(self) -> Call | None:
         """The call that has been running for longest."""
         return next(iter(self._running), None)
+
+    @property
+    def running(self) -> int:
+        """The number of calls in the user's code."""
+        return len(self._running)
 
     @property
     def leaving(self) -> bool:
@@ -223,6 +236,7 @@ class AsyncNode:
     def _start(self, call: Call) -> None:
         loop = asyncio.get_running_loop()
         self._running[call] = None
+        call.began = loop.time()
         call.task = loop.create_task(self._run(call), context=self._context.copy())
         if self._timeout is not None and self._sweep is None:
             self._sweep = loop.call_later(self._timeout, self._cancel_late, loop)
@@ -285,6 +299,8 @@ class AsyncNode:
 
     def _over(self, call: Call) -> None:
         del self._running[call]
+        self.times.add(asyncio.get_running_loop().time() - call.began)
+        self.failures += call.error is not None
         call.over = True
         call.task = None
         if self._in_order:

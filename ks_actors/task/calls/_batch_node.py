@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any, cast, final
 
+from ks_actors.metrics import STILL
 from ks_actors.processors.api import AsyncBound, Record
 from ks_actors.processors.stateless import Batched
 from ks_actors.task.calls._async_node import AsyncNode
@@ -13,6 +14,7 @@ from ks_actors.task.calls._async_node import AsyncNode
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
+    from ks_actors.metrics import Timing, Window
     from ks_actors.processors.api import AsyncOperator, Operator
     from ks_actors.records import Headers
     from ks_actors.task._node import NodeWork
@@ -58,6 +60,7 @@ class BatchNode:
         current: RecordContextHolder,
         wake: Callable[[], None],
         replayable: bool = False,
+        window: Window = STILL,
     ) -> None:
         self.node: str = work.node
         self.in_flight: int = 0
@@ -77,7 +80,19 @@ class BatchNode:
             operator.asynchronous,
             current=current,
             wake=wake,
+            window=window,
         )
+        self.times: Timing = self._calls.times
+
+    @property
+    def running(self) -> int:
+        """The number of calls in the user's code."""
+        return self._calls.running
+
+    @property
+    def failures(self) -> int:
+        """The number of calls that have failed, after their retries."""
+        return self._calls.failures
 
     @property
     def room(self) -> int:
@@ -220,10 +235,13 @@ def in_flight_node(
     current: RecordContextHolder,
     wake: Callable[[], None],
     replayable: bool,
+    window: Window = STILL,
 ) -> InFlight:
     """Make the node of an operator with asynchronous user code."""
     if isinstance(operator, Batched):
-        return BatchNode(work, operator, current=current, wake=wake, replayable=replayable)
+        return BatchNode(
+            work, operator, current=current, wake=wake, replayable=replayable, window=window
+        )
     assert operator.asynchronous is not None
     return AsyncNode(
         work,
@@ -232,6 +250,7 @@ def in_flight_node(
         current=current,
         wake=wake,
         replayable=replayable,
+        window=window,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from ks_actors.metrics import Timing
     from ks_actors.records import Headers
     from ks_actors.task.calls._async_node import Call
 
@@ -17,6 +18,18 @@ class InFlight(Protocol):
 
     node: str
     in_flight: int
+    times: Timing
+    """The times (s) of calls that have ended, with their retries."""
+
+    @property
+    def running(self) -> int:
+        """The number of calls in the user's code."""
+        ...
+
+    @property
+    def failures(self) -> int:
+        """The number of calls that have failed, after their retries."""
+        ...
 
     @property
     def room(self) -> int:

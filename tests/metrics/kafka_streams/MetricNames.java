@@ -15,12 +15,15 @@ import org.apache.kafka.common.metrics.Metrics;
 import org.apache.kafka.common.metrics.Sensor;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.common.serialization.StringSerializer;
+import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.KafkaStreams;
+import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.kstream.Consumed;
 import org.apache.kafka.streams.kstream.Grouped;
 import org.apache.kafka.streams.kstream.EmitStrategy;
+import org.apache.kafka.streams.kstream.KGroupedStream;
 import org.apache.kafka.streams.kstream.KStream;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Named;
@@ -30,7 +33,9 @@ import org.apache.kafka.streams.kstream.Suppressed;
 import org.apache.kafka.streams.kstream.Suppressed.BufferConfig;
 import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.Windowed;
+import org.apache.kafka.streams.state.SessionStore;
 import org.apache.kafka.streams.state.Stores;
+import org.apache.kafka.streams.state.WindowStore;
 
 /**
  * The metrics of Kafka Streams itself, for the topology of topology.py: a line for each, with group, name, level and tags. Options: bootstrap, app-id,
@@ -65,24 +70,32 @@ public class MetricNames {
         streams.close(Duration.ofSeconds(10));
     }
 
+    static KGroupedStream<String, String> grouped(KStream<String, String> in) {
+        return in.groupByKey(Grouped.with(Serdes.String(), Serdes.String()));
+    }
+
+    static Materialized<String, Long, WindowStore<Bytes, byte[]>> windows(String name) {
+        return Materialized.<String, Long, WindowStore<Bytes, byte[]>>as(name).withKeySerde(Serdes.String()).withValueSerde(Serdes.Long());
+    }
+
     static StreamsBuilder topology() {
         StreamsBuilder builder = new StreamsBuilder();
         KStream<String, String> in = builder.stream("in", Consumed.<String, String>as("input"));
-        in.groupByKey().count(Named.as("counting"), Materialized.as("counts")).toStream(Named.as("counted"))
+        grouped(in).count(Named.as("counting"), Materialized.as("counts")).toStream(Named.as("counted"))
             .to("out", Produced.<String, Long>as("output").withValueSerde(Serdes.Long()));
-        in.groupByKey().reduce((one, other) -> other, Named.as("reducing"), Materialized.as(Stores.inMemoryKeyValueStore("latest")));
-        in.groupByKey().windowedBy(TimeWindows.ofSizeAndGrace(Duration.ofSeconds(10), Duration.ZERO))
-            .count(Named.as("windowing"), Materialized.as("windows"))
+        grouped(in).reduce((one, other) -> other, Named.as("reducing"), Materialized.as(Stores.inMemoryKeyValueStore("latest")));
+        grouped(in).windowedBy(TimeWindows.ofSizeAndGrace(Duration.ofSeconds(10), Duration.ZERO))
+            .count(Named.as("windowing"), windows("windows"))
             .suppress(Suppressed.untilWindowCloses(BufferConfig.unbounded()).withName("closing"))
-            .toStream(Named.as("closed")).map((Windowed<String> window, Long count) -> new org.apache.kafka.streams.KeyValue<>(window.key(), count), Named.as("unwindowed"))
+            .toStream(Named.as("closed")).map((Windowed<String> window, Long count) -> new KeyValue<>(window.key(), count), Named.as("unwindowed"))
             .to("final", Produced.<String, Long>as("final-output").withValueSerde(Serdes.Long()));
-        in.groupByKey().windowedBy(SessionWindows.ofInactivityGapAndGrace(Duration.ofSeconds(5), Duration.ZERO))
-            .count(Named.as("sessioning"), Materialized.as("sessions"));
-        in.groupByKey().windowedBy(TimeWindows.ofSizeAndGrace(Duration.ofSeconds(20), Duration.ZERO))
+        grouped(in).windowedBy(SessionWindows.ofInactivityGapAndGrace(Duration.ofSeconds(5), Duration.ZERO))
+            .count(Named.as("sessioning"), Materialized.<String, Long, SessionStore<Bytes, byte[]>>as("sessions").withKeySerde(Serdes.String()).withValueSerde(Serdes.Long()));
+        grouped(in).windowedBy(TimeWindows.ofSizeAndGrace(Duration.ofSeconds(20), Duration.ZERO))
             .emitStrategy(EmitStrategy.onWindowClose())
-            .count(Named.as("emitting"), Materialized.as("emitted"));
+            .count(Named.as("emitting"), windows("emitted"));
         builder.table("table", Consumed.<String, String>as("rows-input"), Materialized.as("rows"))
-            .groupBy((key, value) -> new org.apache.kafka.streams.KeyValue<>(value, key), Grouped.as("by-value"))
+            .groupBy((key, value) -> new KeyValue<>(value, key), Grouped.as("by-value"))
             .count(Named.as("counting-rows"), Materialized.as("row-counts"));
         return builder;
     }

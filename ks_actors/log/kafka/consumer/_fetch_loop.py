@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from itertools import count
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, final
 
 from ks_actors._errors import LogClosed, LogCorrupted, LogError
@@ -19,6 +20,7 @@ from ks_actors.records import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
+    from ks_actors.log._request_figures import RequestFigures
     from ks_actors.log.kafka.client import KafkaClient
     from ks_actors.log.kafka.consumer._fetch_broker import BrokerTurn
     from ks_actors.log.kafka.consumer._partition_reader import Budget, PartitionReader
@@ -48,11 +50,13 @@ class FetchLoop:
         budget: Budget,
         client_id: str,
         committed: bool,
+        figures: RequestFigures,
     ) -> None:
         self._client: KafkaClient = client
         self._sources: Mapping[TopicPartition, PartitionReader] = sources
         self._on_records: Callable[[PartitionReader], None] = on_records
         self._client_id: str = client_id
+        self._figures = figures
         self._committed: bool = committed
         self._budget: Budget = budget
         self._room: bool = True
@@ -202,10 +206,12 @@ class FetchLoop:
         try:
             # The broker may wait that long for records before it answers.
             timeout_ms = options.request_timeout_ms + wait_ms
+            began = perf_counter()
             response = await self._client.send(
                 broker.node, request, channel=line.channel, timeout_ms=timeout_ms
             )
             line.out = False
+            self._figures.times.add((perf_counter() - began) * 1000)
             self._take(broker, line, response)
         except Unavailable as error:
             line.out = False
@@ -301,6 +307,7 @@ class FetchLoop:
                     )
         # Only after all partitions: an error above loses the session instead.
         line.session.answered(response.session_id)
+        self._figures.bytes += size
         # A full answer means a backlog: the next request does not linger for more partitions.
         broker.eager = broker.eager or size >= _MUCH
 

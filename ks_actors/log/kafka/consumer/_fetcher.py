@@ -7,6 +7,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, final
 
 from ks_actors._errors import LogClosed, LogError
+from ks_actors.log._request_figures import RequestFigures
 from ks_actors.log.kafka.consumer._fetch_loop import FetchLoop
 from ks_actors.log.kafka.consumer._partition_reader import Budget, PartitionReader
 from ks_actors.log.kafka.wire import check_aiokafka
@@ -47,6 +48,7 @@ class KafkaFetcher:
     ) -> None:
         check_aiokafka(_TOUCHED)
         self.client_id: str = client_id
+        self.figures: RequestFigures = RequestFigures("fetch", client_id)
         self._sources: dict[TopicPartition, PartitionReader] = {}
         # Partitions with records or errors to return, in the order of their turns.
         self._ready: dict[TopicPartition, None] = {}
@@ -59,6 +61,7 @@ class KafkaFetcher:
             budget=self._budget,
             client_id=client_id,
             committed=committed,
+            figures=self.figures,
         )
         self._on_close = closed
         self._waiter: asyncio.Future[None] | None = None

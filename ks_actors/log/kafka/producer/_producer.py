@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, final
 
 from ks_actors._errors import IllegalGeneration, LogClosed
+from ks_actors.log._request_figures import RequestFigures
 from ks_actors.log.kafka.client import PRODUCE
 from ks_actors.log.kafka.producer._partition_queue import Identity
 from ks_actors.log.kafka.producer._send_call import SendCall
@@ -45,7 +46,10 @@ class KafkaProducer:
         self._client: KafkaClient = client
         self._admin: Admin = admin
         self._encoder: Encoder = Encoder(client.options, transactional=False)
-        self._sender: Sender = Sender(client, self._encoder, renew=self._new_identity, lease=lease)
+        self.figures: RequestFigures = RequestFigures("produce", client_id)
+        self._sender: Sender = Sender(
+            client, self._encoder, renew=self._new_identity, lease=lease, figures=self.figures
+        )
         self._topics: Collection[str] = topics
         self._on_close = closed
         self._order: asyncio.Lock = asyncio.Lock()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, final
 
 from ks_actors._errors import LogClosed, LogError, LogTimeout, TransactionAborted
 from ks_actors.lifecycle import component_log
+from ks_actors.log._request_figures import RequestFigures
 from ks_actors.log.kafka.client import LEAST_S, PRODUCE, Unavailable
 from ks_actors.log.kafka.producer._find_batch import find_written
 from ks_actors.log.kafka.producer._partition_queue import (
@@ -70,12 +72,14 @@ class Sender:
     def __init__(
         self, client: KafkaClient, encoder: Encoder, *, transactional_id: str | None = None,
         renew: Callable[[], Awaitable[Identity]] | None = None, lease: Lease | None = None,
+        figures: RequestFigures | None = None,
     ) -> None:  # fmt: skip
         self._client: KafkaClient = client
         self._encoder: Encoder = encoder
         self._transactional_id: str | None = transactional_id
         self._renew: Callable[[], Awaitable[Identity]] | None = renew
         self._lease: Lease | None = lease
+        self._figures = figures or RequestFigures("produce", "")
         self._abandoned: LogError | None = None
         self.identity: Identity = NOBODY
         self._queues: dict[TopicPartition, PartitionQueue] = {}
@@ -208,7 +212,9 @@ class Sender:
             # The broker may use all of its time for replication, so its response may come a little
             # later.
             limit = self._client.options.request_timeout_ms + 2_000
+            began = perf_counter()
             response = await self._client.send(node, request, channel=PRODUCE, timeout_ms=limit)
+            self._figures.times.add((perf_counter() - began) * 1000)
             for topic, partitions in response.topics:
                 for number, code, offset, *_ in partitions:
                     queue, pending = by_place.pop(TopicPartition(topic, number))
@@ -245,6 +251,8 @@ class Sender:
         self, queue: PartitionQueue, pending: InFlightBatch, code: int, offset: int
     ) -> None:
         if code == NONE and offset >= 0:
+            self._figures.records += pending.batch.count
+            self._figures.bytes += pending.batch.size
             queue.written(pending, offset + pending.batch.count)
         elif code in RETRIABLE:
             self._retry(

@@ -14,6 +14,7 @@ from ks_actors._errors import (
     TransactionAborted,
 )
 from ks_actors.lifecycle import component_log
+from ks_actors.log._request_figures import RequestFigures
 from ks_actors.log.kafka.client import PRODUCE
 from ks_actors.log.kafka.producer import NOBODY, EpochRefused, Identity, SendCall, Sender, missing
 from ks_actors.log.kafka.transactions._early_offsets import EarlyOffsets
@@ -79,7 +80,10 @@ class KafkaTransactionalProducer:
         )
         self._hanging: HangingTransactions = HangingTransactions(client, self._coordination, scope)
         self._encoder: Encoder = Encoder(client.options, transactional=True)
-        self._sender: Sender = Sender(client, self._encoder, transactional_id=name)
+        self.figures: RequestFigures = RequestFigures("produce", client_id)
+        self._sender: Sender = Sender(
+            client, self._encoder, transactional_id=name, figures=self.figures
+        )
         self._on_close = closed
         self._order: asyncio.Lock = asyncio.Lock()
         self._added: set[TopicPartition] = set()

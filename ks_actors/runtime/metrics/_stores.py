@@ -1,0 +1,88 @@
+"""Metrics of stores, caches and databases."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ks_actors.metrics.families import store as f
+from ks_actors.topology import StoreKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ks_actors.metrics import Instrument, MetricSource, Readings
+    from ks_actors.runtime.metrics._watched import Watched
+    from ks_actors.runtime.shared import Metrics
+    from ks_actors.task import RegisteredStores
+    from ks_actors.topology import StoreSpec
+
+_DATABASE: Final = "rocksdb"
+_SCOPES: Final = {
+    StoreKind.WINDOW: "-window",
+    StoreKind.TIMESTAMPED_WINDOW: "-window",
+    StoreKind.SESSION: "-session",
+}
+_COMMITS: Final = ("commit-latency-avg", "commit-latency-max")
+_NS_PER_MS: Final = 1e6
+
+
+def state_tag(spec: StoreSpec) -> str:
+    """Return the name of the tag for a store, by its kind, as in Kafka Streams."""
+    place = "in-memory" if spec.type == "in_memory" else "rocksdb"
+    return f"{place}{_SCOPES.get(spec.kind, '')}-state-id"
+
+
+def store_source(metrics: Metrics, watched: Watched) -> MetricSource:
+    """Return the source of the metrics of stores, caches and databases; standbys included."""
+    thread, client = watched.pool, watched.config.client_id
+
+    def read() -> Iterator[Readings]:
+        setup = watched.setup()
+        for one in () if setup is None else tuple(setup.store_registry):
+            yield from _stores(one, thread, client)
+            tags = {"thread-id": thread, "task-id": str(one.task)}
+            for cache in () if one.processing is None else one.processing.caches:
+                ratios = cache.hit_ratio.figures()
+                yield (
+                    tags | {"record-cache-id": cache.name},
+                    [(f.HIT_RATIO[name], value) for name, value in ratios.items()],
+                )
+            if (database := metrics.databases.get(one.task)) is not None:
+                yield tags | {f"{_DATABASE}-state-id": _DATABASE}, _database(database)
+
+    return read
+
+
+def _stores(one: RegisteredStores, thread: str, client: str) -> Iterator[Readings]:
+    task = str(one.task)
+    commits = one.stores.commit_times.figures()
+    for spec, figures in one.stores.figures():
+        readings: list[tuple[Instrument, Any]] = [(f.UNCOMMITTED, figures.uncommitted_bytes)]
+        if spec.type == "in_memory" and spec.kind is not StoreKind.CUSTOM:
+            readings.append((f.NUM_KEYS, figures.resident_rows))
+        if figures.open_iterators is not None:
+            readings.append((f.OPEN_ITERATORS, figures.open_iterators))
+        if (times := commits.get(spec.name)) is not None:
+            readings.append((f.COMMIT_RATE, times["commit-rate"]))
+            readings.append((f.COMMIT_LATENCY, [times[name] * _NS_PER_MS for name in _COMMITS]))
+        yield {"thread-id": thread, "task-id": task, state_tag(spec): spec.name}, readings
+        yield (
+            {
+                "client-id": client,
+                "task-id": task,
+                "store": spec.name,
+                "role": one.role.value,
+            },
+            [
+                (f.MEMORY, figures.memory_bytes),
+                (f.RESIDENT, figures.resident_rows),
+                (f.UNWRITTEN, figures.unwritten_bytes),
+            ],
+        )
+
+
+def _database(figures: Mapping[str, float]) -> Iterator[tuple[Instrument, Any]]:
+    for known in (f.DATABASE_PROPERTIES, f.DATABASE_COUNTS):
+        for name, instrument in known.items():
+            if (value := figures.get(name)) is not None:
+                yield instrument, value
