@@ -14,6 +14,7 @@ from ks_actors.metrics._sensors import Histogram as Histogram
 from ks_actors.metrics._sensors import Spread as Spread
 from ks_actors.metrics._sensors import Timing as Timing
 from ks_actors.metrics._sensors import Window as Window
+from ks_actors.metrics._sensors import joined as joined
 from ks_actors.metrics._values import MetricValues
 
 __all__ = [

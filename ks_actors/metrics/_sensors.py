@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from math import inf, nan
+from math import inf, isnan, nan
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 from ks_actors.metrics._metric import Distribution
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 
 @final
@@ -98,6 +98,18 @@ class Timing:
 
 _NOTHING: Final = (0, 0.0, -inf, inf)
 _NO_SPREAD: Final = Spread(nan, nan, nan)
+
+
+def joined(timings: Iterable[Timing]) -> Spread:
+    """Return the spread of several timings together; the mean is that of their means."""
+    known = [spread for one in timings if not isnan((spread := one.spread()).mean)]
+    if not known:
+        return _NO_SPREAD
+    return Spread(
+        sum(spread.mean for spread in known) / len(known),
+        max(spread.most for spread in known),
+        min(spread.least for spread in known),
+    )
 
 
 @final

@@ -11,6 +11,7 @@ from ks_actors.metrics.families import _node as node
 from ks_actors.metrics.families import _store as store
 from ks_actors.metrics.families import _task as task
 from ks_actors.metrics.families import _thread as thread
+from ks_actors.metrics.families._absent import ABSENT
 
 GROUPS: Final[tuple[Group, ...]] = (
     client.CLIENT,
@@ -43,6 +44,7 @@ def catalogue() -> tuple[MetricFamily, ...]:
 
 
 __all__ = [
+    "ABSENT",
     "GROUPS",
     "catalogue",
     "client",

@@ -4,29 +4,50 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ks_actors.metrics import joined
 from ks_actors.metrics.families import node as f
+from ks_actors.topology import ProcessorNode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from ks_actors.metrics import MetricSource, Readings
     from ks_actors.runtime.metrics._watched import Watched
     from ks_actors.runtime.shared import Metrics
     from ks_actors.task import Task
+    from ks_actors.topology import Topology
 
 
 def node_source(metrics: Metrics, watched: Watched) -> MetricSource:
     """Return the source of the metrics of sources, sinks and topics."""
     client = watched.config.client_id
 
+    ends = {
+        part.id: tuple(_terminal(watched.topology, part.nodes))
+        for part in watched.topology.subtopologies()
+    }
+
     def read() -> Iterator[Readings]:
         for task in tuple(metrics.tasks.values()):
-            yield from _nodes(task, {"thread-id": watched.pool, "task-id": str(task.id)})
+            tags = {"thread-id": watched.pool, "task-id": str(task.id)}
+            yield from _nodes(task, tags)
+            # Records that are processed at all are processed to the end.
+            spread = joined(queue.ages for queue in task.group.queues.values())
+            for node in ends.get(task.id.subtopology, ()):
+                yield tags | {"processor-node-id": node}, [(f.E2E_LATENCY, spread)]
         setup = watched.setup()
         for topic, ages in () if setup is None else tuple(setup.ages.items()):
             yield {"client-id": client, "topic": topic}, [(f.AGES, ages.distribution())]
 
     return read
+
+
+def _terminal(topology: Topology, nodes: Iterable[str]) -> Iterator[str]:
+    """Iterate over the processors that forward to none."""
+    for name in nodes:
+        node = topology.nodes[name]
+        if isinstance(node, ProcessorNode) and not node.children:
+            yield name
 
 
 def _nodes(task: Task, tags: dict[str, str]) -> Iterator[Readings]:

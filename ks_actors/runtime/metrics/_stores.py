@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ks_actors.metrics.families import store as f
-from ks_actors.topology import StoreKind
+from ks_actors.processors.tables import Suppress
+from ks_actors.topology import ProcessorNode, StoreKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from ks_actors.runtime.metrics._watched import Watched
     from ks_actors.runtime.shared import Metrics
     from ks_actors.task import RegisteredStores
-    from ks_actors.topology import StoreSpec
+    from ks_actors.topology import StoreSpec, Topology
 
 _DATABASE: Final = "rocksdb"
 _SCOPES: Final = {
@@ -26,8 +27,20 @@ _COMMITS: Final = ("commit-latency-avg", "commit-latency-max")
 _NS_PER_MS: Final = 1e6
 
 
-def state_tag(spec: StoreSpec) -> str:
+def _suppressing(topology: Topology) -> frozenset[str]:
+    """Return the stores of `suppress`, which have a tag of their own."""
+    return frozenset(
+        store
+        for node in topology.nodes.values()
+        if isinstance(node, ProcessorNode) and isinstance(node.operator, Suppress)
+        for store in node.stores
+    )
+
+
+def _state_tag(spec: StoreSpec, suppressing: frozenset[str]) -> str:
     """Return the name of the tag for a store, by its kind, as in Kafka Streams."""
+    if spec.name in suppressing:
+        return "in-memory-suppression-state-id"
     place = "in-memory" if spec.type == "in_memory" else "rocksdb"
     return f"{place}{_SCOPES.get(spec.kind, '')}-state-id"
 
@@ -35,11 +48,12 @@ def state_tag(spec: StoreSpec) -> str:
 def store_source(metrics: Metrics, watched: Watched) -> MetricSource:
     """Return the source of the metrics of stores, caches and databases; standbys included."""
     thread, client = watched.pool, watched.config.client_id
+    suppressing = _suppressing(watched.topology)
 
     def read() -> Iterator[Readings]:
         setup = watched.setup()
         for one in () if setup is None else tuple(setup.store_registry):
-            yield from _stores(one, thread, client)
+            yield from _stores(one, thread, client, suppressing)
             tags = {"thread-id": thread, "task-id": str(one.task)}
             for cache in () if one.processing is None else one.processing.caches:
                 ratios = cache.hit_ratio.figures()
@@ -53,7 +67,9 @@ def store_source(metrics: Metrics, watched: Watched) -> MetricSource:
     return read
 
 
-def _stores(one: RegisteredStores, thread: str, client: str) -> Iterator[Readings]:
+def _stores(
+    one: RegisteredStores, thread: str, client: str, suppressing: frozenset[str]
+) -> Iterator[Readings]:
     task = str(one.task)
     commits = one.stores.commit_times.figures()
     for spec, figures in one.stores.figures():
@@ -65,7 +81,10 @@ def _stores(one: RegisteredStores, thread: str, client: str) -> Iterator[Reading
         if (times := commits.get(spec.name)) is not None:
             readings.append((f.COMMIT_RATE, times["commit-rate"]))
             readings.append((f.COMMIT_LATENCY, [times[name] * _NS_PER_MS for name in _COMMITS]))
-        yield {"thread-id": thread, "task-id": task, state_tag(spec): spec.name}, readings
+        yield (
+            {"thread-id": thread, "task-id": task, _state_tag(spec, suppressing): spec.name},
+            readings,
+        )
         yield (
             {
                 "client-id": client,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from math import isnan, nan
 from typing import TYPE_CHECKING, Final
 
+from ks_actors.metrics import joined
 from ks_actors.metrics.families import task as f
 from ks_actors.runtime.watch import WaitReason
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from ks_actors.runtime.metrics._watched import Watched
     from ks_actors.runtime.shared import Metrics
     from ks_actors.runtime.watch import Wait
-    from ks_actors.task import Task
 
 _NO_WAIT: Final = frozenset({WaitReason.RECORDS, WaitReason.PROCESSING})
 
@@ -40,7 +39,7 @@ def task_source(metrics: Metrics, watched: Watched) -> MetricSource:
                     (f.PROCESS_LATENCY, in_ns(task.record_times.spread())),
                     (f.PUNCTUATE, task.punctuator_times.count),
                     (f.PUNCTUATE_LATENCY, in_ns(task.punctuator_times.spread())),
-                    (f.LATENESS, _lateness(task)),
+                    (f.LATENESS, joined(queue.lateness for queue in task.group.queues.values())),
                     (f.CACHE_SIZE, sum(cache.weight for cache in task.caches)),
                 ],
             )
@@ -61,16 +60,6 @@ def task_source(metrics: Metrics, watched: Watched) -> MetricSource:
 def in_ns(spread: Spread) -> tuple[float, float]:
     """Return mean and highest of seconds in ns, the unit of Kafka Streams' tasks and stores."""
     return spread.mean * 1e9, spread.most * 1e9
-
-
-def _lateness(task: Task) -> tuple[float, float]:
-    """Return mean and highest lateness of a task's partitions together."""
-    spreads = [queue.lateness.spread() for queue in task.group.queues.values()]
-    known = [spread for spread in spreads if not isnan(spread.mean)]
-    if not known:
-        return nan, nan
-    mean = sum(spread.mean for spread in known) / len(known)
-    return mean, max(spread.most for spread in known)
 
 
 def _waits(watched: Watched) -> dict[TaskId, Wait]:
