@@ -236,7 +236,7 @@ def test_the_wheel_holds_both_packages_with_their_types_and_nothing_else(tmp_pat
         kernel = f"ks_actors/kernel/_kernel{sysconfig.get_config_var('EXT_SUFFIX')}"
         (entry_points,) = (archive.read(name).decode() for name in archive.namelist() if name.endswith("entry_points.txt"))
     page = {relative(path) for path in (ROOT / "ks_actors" / "web" / "static").iterdir()}
-    others = {"actors/py.typed", "ks_actors/py.typed", "ks_actors/kernel/_kernel.pyi", kernel}
+    others = {"actors/py.typed", "ks_actors/py.typed", "ks_actors/kernel/_kernel.pyi", kernel, "ks_actors/metrics/exporters/grafana.json"}
     assert names == {relative(path) for path in SOURCES} | others | page
     assert "actors = actors.testing.plugin" in entry_points
 

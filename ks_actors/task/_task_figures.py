@@ -64,7 +64,7 @@ class SinksFigures:
 
     def note(self, output: Sequence[Outgoing], now_ms: int) -> None:
         """Note the output of a slice; size and age are those of a topic's last records."""
-        topic, found = "", None
+        topic, size, found = "", 0, None
         for outgoing in output:
             batch = outgoing.batch
             if outgoing.partition.topic != topic:
