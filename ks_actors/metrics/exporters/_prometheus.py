@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 from ks_actors.metrics._metric import Distribution, MetricKind
+from ks_actors.metrics.exporters._exposition import CONTENT_TYPE, NO_LABELS, TYPES, exposition
 from ks_actors.metrics.exporters._names import label, prometheus_name
 from ks_actors.metrics.exporters._reading import Reading
 
@@ -18,9 +21,12 @@ if TYPE_CHECKING:
     from ks_actors.metrics._metric import Metric
     from ks_actors.metrics.exporters._reading import HasMetrics
 
+Receive: TypeAlias = Callable[[], Awaitable[dict[str, Any]]]
+Send: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
+AsgiApp: TypeAlias = Callable[[dict[str, Any], Receive, Send], Awaitable[None]]
+
 _TOTAL: Final = "_total"
-# A text of many lines is no label.
-_NO_LABELS: Final = frozenset({"topology-description"})
+_NO_CONSTANT: Final[Mapping[str, str]] = {}
 
 
 @final
@@ -32,11 +38,11 @@ class PrometheusCollector:
     Raises ImportError without the extra `prometheus`.
     """
 
-    def __init__(self, app: HasMetrics, constant: dict[str, str] | None = None) -> None:
+    def __init__(self, app: HasMetrics, constant: Mapping[str, str] = _NO_CONSTANT) -> None:
         import prometheus_client  # noqa: F401, PLC0415 - an extra; it is to fail here
 
         self._reading = Reading(app)
-        self._constant = {} if constant is None else dict(constant)
+        self._constant = dict(constant)
 
     def describe(self) -> Iterable[Family]:
         """Return no names, so that registering reads nothing."""
@@ -48,13 +54,13 @@ class PrometheusCollector:
 
         families: dict[str, Family] = {}
         for metric in self._reading.values():
-            if metric.name in _NO_LABELS:
+            if metric.name in NO_LABELS:
                 continue
             name = prometheus_name(metric)
             family = families.get(name)
             if family is None:
                 base = name.removesuffix(_TOTAL) if metric.kind is MetricKind.COUNTER else name
-                family = families[name] = Family(base, metric.description, _TYPES[metric.kind])
+                family = families[name] = Family(base, metric.description, TYPES[metric.kind])
             self._add(family, name, metric)
         yield from families.values()
 
@@ -73,15 +79,7 @@ class PrometheusCollector:
             family.add_sample(name, labels, value)
 
 
-_TYPES: Final = {
-    MetricKind.GAUGE: "gauge",
-    MetricKind.COUNTER: "counter",
-    MetricKind.TEXT: "gauge",
-    MetricKind.HISTOGRAM: "histogram",
-}
-
-
-def _registry(app: HasMetrics, constant: dict[str, str] | None) -> CollectorRegistry:
+def _registry(app: HasMetrics, constant: Mapping[str, str]) -> CollectorRegistry:
     from prometheus_client import CollectorRegistry  # noqa: PLC0415 - an extra
 
     registry = CollectorRegistry(auto_describe=False)
@@ -89,25 +87,37 @@ def _registry(app: HasMetrics, constant: dict[str, str] | None) -> CollectorRegi
     return registry
 
 
-def prometheus_text(app: HasMetrics, constant: dict[str, str] | None = None) -> bytes:
+def prometheus_text(app: HasMetrics, constant: Mapping[str, str] = _NO_CONSTANT) -> bytes:
     """Return all metrics of an app in Prometheus' text format, version 0.0.4, as UTF-8.
 
-    Call it on the event loop. `constant` labels are added to each value. Raises ImportError without
-    the extra `prometheus`.
+    Call it on the event loop. `constant` labels are added to each value. Needs no other package.
     """
-    from prometheus_client import generate_latest  # noqa: PLC0415 - an extra
-
-    return generate_latest(_registry(app, constant))
+    return exposition(app.metrics(), constant)
 
 
-def prometheus_app(app: HasMetrics, constant: dict[str, str] | None = None) -> Any:
+def prometheus_app(app: HasMetrics, constant: Mapping[str, str] = _NO_CONSTANT) -> AsgiApp:
     """Return an ASGI application with the metrics of an app, to be mounted at `/metrics`.
 
-    Raises ImportError without the extra `prometheus`.
+    It answers GET and HEAD, at any path. It runs on the app's event loop, and needs no other
+    package.
     """
-    from prometheus_client import make_asgi_app  # noqa: PLC0415 - an extra
 
-    return make_asgi_app(_registry(app, constant))
+    async def answer(scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            raise ValueError(f"this serves HTTP, not {scope['type']}")
+        await receive()
+        known = scope["method"] in {"GET", "HEAD"}
+        body = prometheus_text(app, constant) if known else b"use GET"
+        headers = [
+            (b"content-type", (CONTENT_TYPE if known else "text/plain").encode()),
+            (b"content-length", str(len(body)).encode()),
+        ]
+        status = HTTPStatus.OK if known else HTTPStatus.METHOD_NOT_ALLOWED
+        await send({"type": "http.response.start", "status": status.value, "headers": headers})
+        shown = b"" if scope["method"] == "HEAD" else body
+        await send({"type": "http.response.body", "body": shown})
+
+    return answer
 
 
 @final
@@ -137,7 +147,7 @@ def serve_prometheus(
     *,
     host: str = "127.0.0.1",
     port: int = 9464,
-    constant: dict[str, str] | None = None,
+    constant: Mapping[str, str] = _NO_CONSTANT,
 ) -> PrometheusServer:
     """Serve the metrics of an app over HTTP, until the server is closed; call it on the loop.
 
