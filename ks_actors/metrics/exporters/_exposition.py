@@ -31,8 +31,8 @@ _OF_HELP: Final = str.maketrans({"\\": r"\\", "\n": r"\n"})
 def exposition(values: Iterable[Metric], constant: Mapping[str, str]) -> bytes:
     """Return values in the text format, as UTF-8.
 
-    Ten times as fast as by `prometheus_client`: an app with 60 tasks has thousands of values, which
-    are written on its event loop.
+    An app with 60 tasks has thousands of values, which are written on its event loop: this takes a
+    third of the time of `prometheus_client`.
     """
     families: dict[tuple[str, str], list[str]] = {}
     # Values of one thing share their tags: each is written once.
@@ -66,7 +66,7 @@ def _write(lines: list[str], name: str, labels: str, value: float | str | Distri
 
 
 def _labels(tags: Mapping[str, str], constant: Mapping[str, str]) -> str:
-    labels = {label(tag): value for tag, value in tags.items()} | constant
+    labels = {label(tag): value for tag, value in tags.items()} | dict(constant)
     return ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in labels.items())
 
 
