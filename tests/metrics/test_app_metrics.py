@@ -170,6 +170,38 @@ def test_the_lag_of_a_paused_app_grows_in_records_and_in_seconds() -> None:
     assert 6 < paused[1][0] <= 8
 
 
+def test_the_lag_of_a_stuck_task_grows_though_nothing_more_of_it_is_fetched() -> None:
+    """The end of the log is looked up where the buffer is full: a call that does not return holds up the records behind it."""
+    free = asyncio.Event()
+
+    async def stuck(value: str) -> str:
+        await free.wait()
+        return value
+
+    builder = StreamsBuilder()
+    builder.stream("in", STRINGS).map_values(stuck, name="stuck").to("out", Produced(serdes.STRING, serdes.STRING))
+
+    async def run(harness: AppHarness) -> list[float]:
+        seen = []
+        for _ in range(3):
+            for number in range(200):
+                await harness.produce("in", str(number), "value")
+            await harness.kit.clock.advance(12)
+            seen += numbers(harness.app.metrics().find("records-lag"))
+        calls = harness.app.metrics()
+        assert numbers(calls.find("calls-running")) == [100]
+        assert numbers(calls.find("oldest-call-ms"))[0] > 30_000
+        assert [metric.value for metric in calls.find("wait-reason")] == ["async call"]
+        free.set()
+        await harness.caught_up()
+        done = harness.app.metrics()
+        assert numbers(done.find("call-total")) == [600]
+        return [*seen, *numbers(done.find("records-lag"))]
+
+    lags = run_app(run, builder.build(), topics={"in": 1, "out": 1}, buffered_records_per_partition=50)
+    assert lags == [100, 300, 500, 0]
+
+
 def test_wait_reasons_are_those_of_app_waiting() -> None:
     """A task without records waits for records, for no time; a paused one says so."""
 

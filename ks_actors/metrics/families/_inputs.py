@@ -8,8 +8,8 @@ INPUT = Group("ks-actors-input-metrics", "client-id", "task-id", "topic", "parti
 
 LAG = INPUT.gauge(
     "records-lag",
-    "Offsets of the log that are not processed, buffered records included; NaN while the end is "
-    "not known",
+    "Offsets of the log that are not processed: buffered records count, those in async calls do "
+    "not; NaN while the end is not known",
 )
 LAG_SECONDS = INPUT.gauge(
     "lag-seconds",

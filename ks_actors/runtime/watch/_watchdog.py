@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 
 from actors import Actor, Mailbox, Message, Started
 from ks_actors.lifecycle import component_log
+from ks_actors.records import TopicPartition
 from ks_actors.runtime.watch._coverage import Coverage
 from ks_actors.runtime.watch._reasons import Reasons
 from ks_actors.runtime.watch._standstills import StandstillTimes
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from actors import Signal
     from ks_actors.log import IsolationLevel, Log
-    from ks_actors.records import TaskId, TopicPartition
+    from ks_actors.records import TaskId
     from ks_actors.runtime.watch._partition_state import PartitionStates
     from ks_actors.runtime.watch._standstills import Found
     from ks_actors.task import Environment
@@ -181,9 +182,11 @@ class Watch(Actor[WatchMessage]):
         for one in due[:_LINES]:
             self._tell(one, now)
         self._tell_of_others(due[_LINES:])
-        if not paused and not self._asking and now >= self._ask_at:
+        if self._runs() and not self._asking and now >= self._ask_at:
+            # Also while the user has paused the app: the lag grows.
             self._ask_for_ends(found, now)
-            self._ask_group()
+            if not paused:
+                self._ask_group()
 
     def _tell(self, one: Found, now: float) -> None:
         one.still.warnings += 1
@@ -212,14 +215,19 @@ class Watch(Actor[WatchMessage]):
         )
 
     def _ask_for_ends(self, found: Sequence[Found], now: float) -> None:
-        """Look up end offsets where nothing has arrived for long."""
+        """Look up end offsets where nothing has arrived for long, or nothing is fetched."""
         self._ask_at = now + self._bound / 2
+        poller = self._partition_states.poller
+        stopped = frozenset[TopicPartition]() if poller is None else poller._stopped
         quiet = [
             one.place.partition
             for one in found
-            if not one.place.buffered
-            and one.place.position is not None
-            and now - one.still.still >= self._bound / 2
+            if one.place.partition in stopped
+            or (
+                not one.place.buffered
+                and one.place.position is not None
+                and now - one.still.still >= self._bound / 2
+            )
         ]
         # Fetches return the end offsets of all other partitions again.
         self._ends = {partition: end for partition, end in self._ends.items() if partition in quiet}
