@@ -177,3 +177,8 @@ def moved(
         if task not in parting and (task in gone or task not in owned)
     }
     return gone, new
+
+
+def named(tasks: Iterable[TaskId]) -> str:
+    """Return the names of tasks in order, for a line of the log; `none` without any."""
+    return ", ".join(map(str, sorted(tasks))) or "none"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from ks_actors._errors import IllegalGeneration
+from ks_actors._errors import FencedInstanceId, IllegalGeneration
 from ks_actors.assignment import decode_processes, decode_standbys, decode_tasks, encode_member
 
 if TYPE_CHECKING:
@@ -247,3 +247,11 @@ async def answered(reply: Reply[None], work: Awaitable[None]) -> None:
         reply.fail(error)
     else:
         reply.tell(None)
+
+
+def fenced_member() -> FencedInstanceId:
+    """Return the error of a member whose place in the group another process has taken."""
+    return FencedInstanceId(
+        "another process with the same group_instance_id has taken this member's place in the "
+        "group: give each process an id of its own"
+    )

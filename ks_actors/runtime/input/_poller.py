@@ -20,12 +20,12 @@ from ks_actors._errors import (
 from ks_actors.lifecycle import RetryBackoff, component_log, warn_if_slow
 from ks_actors.log import Assigned, IsolationLevel, Lost, Revoked
 from ks_actors.runtime import messages as m
-from ks_actors.runtime.input._assignment_check import moved
+from ks_actors.runtime.input._assignment_check import moved, named
 from ks_actors.runtime.input._departing_tasks import DepartingTasks
 from ks_actors.runtime.input._end_lookups import EndLookups
 from ks_actors.runtime.input._handover import Handover
 from ks_actors.runtime.input._input_figures import InputFigures
-from ks_actors.runtime.input._membership import OffsetCommits, answered
+from ks_actors.runtime.input._membership import OffsetCommits, answered, fenced_member
 from ks_actors.runtime.input._new_tasks import NewTasks
 from ks_actors.runtime.input._offset_resets import OffsetResets
 from ks_actors.runtime.input._partial_tasks import PartialTasks
@@ -49,10 +49,6 @@ _ENDS = -1  # instead of an epoch: the failure was not a fetch
 _AT_ONCE = 2_000
 # Seconds that a closing app gives the group to name its next generation, mostly immediate.
 _PATIENCE = 1.0
-_FENCED = (
-    "another process with the same group_instance_id has taken this member's place in the group: "
-    "give each process an id of its own"
-)
 _log = component_log(__name__)
 T = TypeVar("T")
 
@@ -447,7 +443,7 @@ class Poller(Actor[m.PollerMessage]):
                 self._take_over(event)
             case Lost():
                 if event.fenced:
-                    self._fenced = FencedInstanceId(_FENCED)
+                    self._fenced = fenced_member()
                     self.ctx.timers.cancel("rest")
                 self._do(self._lose_all(StreamsError("the group membership is lost")), m.GivenUp)
             case _:
@@ -456,7 +452,7 @@ class Poller(Actor[m.PollerMessage]):
     async def _let_rebalance(self) -> int:
         if self._tasks:
             self._tell_stage(WorkerState.PARTITIONS_REVOKED)
-            _log.info("the group rebalances; tasks %s go on meanwhile", _named(self._tasks))
+            _log.info("the group rebalances; tasks %s go on meanwhile", named(self._tasks))
         await self._handover.before_rebalance()
         # Only now may the group name the next generation, so only now can a commit come too late.
         self._commits.let_go()
@@ -487,9 +483,9 @@ class Poller(Actor[m.PollerMessage]):
         _log.info(
             "assigned in generation %d: new tasks %s; standbys %s; given up: %s",
             event.group.generation,
-            _named(new),
-            _named(standbys),
-            _named(gone),
+            named(new),
+            named(standbys),
+            named(gone),
             extra={"generation": event.group.generation},
         )
         self._do(self._change(gone, migrated, new, event, self._handover.assignments), m.Settled)
@@ -598,7 +594,3 @@ class Poller(Actor[m.PollerMessage]):
             message.reply,
             self._membership.leave() if message.for_good else self._membership.close(),
         )
-
-
-def _named(tasks: Iterable[TaskId]) -> str:
-    return ", ".join(map(str, sorted(tasks))) or "none"
