@@ -23,8 +23,14 @@ from ks_actors import (
     log_and_continue,
     serdes,
 )
-from ks_actors.metrics import Distribution, Metric
+from ks_actors.log import RequestFigures
+from ks_actors.metrics import Distribution, Metric, RecordingLevel
 from ks_actors.metrics.families import catalogue, store
+from ks_actors.runtime import InstanceState
+from ks_actors.runtime.instance import Workers
+from ks_actors.runtime.metrics import Watched
+from ks_actors.runtime.metrics._log import log_source
+from ks_actors.runtime.shared import Metrics
 from ks_actors.testing import AppHarness, run_app
 
 STRINGS = Consumed(serdes.STRING, serdes.STRING)
@@ -263,3 +269,45 @@ def test_the_time_of_processing_is_that_of_the_worker_and_of_its_tasks() -> None
 
     of_worker, of_tasks = run_app(run, counting(), topics={"in": 2, "out": 1})
     assert 0 < of_worker == pytest.approx(of_tasks)
+
+
+class Asked:
+    """A log with a fetcher and two producers of one name, of which the newer one counts."""
+
+    def __init__(self) -> None:
+        self.figures = [RequestFigures("fetch", "app"), RequestFigures("produce", "app"), RequestFigures("produce", "app")]
+
+    def requests(self) -> list[RequestFigures]:
+        return self.figures
+
+
+def test_requests_to_brokers_are_measured_by_client() -> None:
+    """Their number, times and bytes, by Kafka's names for its clients; times by the windows of the app from the first look on."""
+    log, metrics = Asked(), Metrics(RecordingLevel.INFO)
+    config = StreamsConfig(application_id="app")
+    watched = Watched(
+        config,
+        counting(),
+        Workers("app", uncommitted_bytes=-1),
+        state=lambda: InstanceState.RUNNING,
+        parts=lambda: None,
+        instance=lambda: None,
+        setup=lambda: None,
+        log=lambda: log,
+    )
+    metrics.registry.add(log_source(metrics, watched))
+    metrics.registry.values()
+    for figures in log.figures:
+        figures.times.add(4.0)
+        figures.bytes += 100
+        figures.records += 7
+    values = metrics.registry.values()
+    assert {metric.group for metric in values} - {"ks-actors-loop-metrics"} == OF_KAFKA
+    for group in OF_KAFKA:
+        assert {family.name for family in catalogue() if family.group == group} == {metric.name for metric in values if metric.group == group}
+    assert numbers(values.find("fetch-total")) == [1]
+    assert numbers(values.find("bytes-consumed-total", {"client-id": "app"})) == [100]
+    assert numbers(values.find("record-send-total")) == [7]
+    assert numbers(values.find("request-latency-max")) == [4]
+    metrics.registry.window.number += 2
+    assert math.isnan(numbers(metrics.registry.values().find("request-latency-max"))[0])
