@@ -62,6 +62,7 @@ class _Checks:
         assert application.topology is not None
         self._topology = application.topology
         self._found: list[_Finding] = []
+        # Which check an error belongs to: the first failing step ends all of them.
         self._step = "broker"
 
     async def run(self, timeout_ms: int) -> Sequence[_Finding]:
@@ -72,6 +73,7 @@ class _Checks:
             self._note("config", "note", f"ignored settings: {', '.join(config.ignored)}")
         try:
             async with asyncio.timeout(timeout_ms / 1000):
+                # An app that was made with a log of its own runs there, whatever its settings say.
                 given_log = None if self._app is None else self._app._given_log
                 async with opened(config, given_log) as log:
                     where = config.log if given_log is None else repr(given_log)
@@ -110,6 +112,7 @@ class _Checks:
         if not isinstance(log, TellsOperations):
             self._note("permissions", "note", f"{type(log).__name__} has no permissions")
             return
+        # Brokers tell no permissions for topics that they do not have.
         existing = [plan for plan in plans if plan.state != "missing"]
         found = await log.allowed_operations(
             [plan.topic for plan in existing], self._config.application_id
@@ -125,6 +128,8 @@ class _Checks:
         if found.group is not None and "READ" not in found.group:
             lacking.append(f"READ on group {self._config.application_id}")
         missing = any(plan.internal and plan.state == "missing" for plan in plans)
+        # A note only: the right to create may also be given by a prefix of names, which no broker
+        # tells.
         if found.cluster is not None and missing and "CREATE" not in found.cluster:
             self._note(
                 "permissions",

@@ -111,6 +111,8 @@ def redrive_letters(
         places: Sequence[tuple[TopicPartition, int]] = wanted
         if every:
             found = await read_letters(log, name, limit=limit)
+            # By offset, so that the records of one partition come back in the order in which they
+            # failed.
             places = sorted(
                 (each.place, each.offset)
                 for each in found
@@ -126,6 +128,8 @@ def redrive_letters(
     try:
         application.ask(work)
     finally:
+        # Also after an error: those that were written back stay so, and the caller has to know
+        # them.
         rows = [_row(each) | {"redriven": True} for each in done]
         show(rows, ("letter", "source", "redriven"), as_json=as_json)
 

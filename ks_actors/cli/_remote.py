@@ -47,6 +47,7 @@ def ask(url: str, path: str, given: Mapping[str, str] | None = None) -> Any:
 
 def order(url: str, path: str, token_file: Path | None) -> Any:
     """Return the answer to a POST with the token. Raises click.ClickException, UsageError."""
+    # Never as an argument: other users of the machine can see command lines.
     token = os.environ.get(TOKEN) if token_file is None else token_file.read_text(encoding="utf-8")
     if not token or not token.strip():
         raise click.UsageError(
@@ -56,6 +57,7 @@ def order(url: str, path: str, token_file: Path | None) -> Any:
 
 
 def _call(url: str, path: str, method: str, token: str | None) -> Any:
+    # urllib would open files as well.
     if urlsplit(url).scheme not in {"http", "https"}:
         raise click.UsageError(f"--url {url!r} is not a URL such as http://127.0.0.1:8080")
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
@@ -74,11 +76,11 @@ def _call(url: str, path: str, method: str, token: str | None) -> Any:
 
 def _reason(error: HTTPError) -> str:
     try:
-        told = json.load(error)
+        found = json.load(error)
     except ValueError:
-        told = {}
-    if isinstance(told, dict) and "error" in told:
-        return str(told["error"])
+        found = {}
+    if isinstance(found, dict) and "error" in told:
+        return str(found["error"])
     return f"answers {error.code} {error.reason}"
 
 
@@ -102,7 +104,9 @@ def _task(task: Mapping[str, Any]) -> dict[str, Any]:
         "state": task["state"],
         "role": "standby" if task["standby"] else "active",
         "partitions": [each["partition"] for each in task["partitions"]],
+        # One unknown part makes the sum unknown, and not smaller.
         "lag": None if None in lags else sum(lags),
+        # A task runs when its last store is restored.
         "restored": f"{min(shares):.0%}" if shares else None,
         "stuck": task["stuck"],
         "waits": "; ".join(each["text"] for each in task["waits"]) or None,
@@ -162,6 +166,7 @@ def query(
         if found.get("more"):
             click.echo(f"there are more than {limit} rows: --limit", err=True)
     if not rows:
+        # A code of its own, by which a script tells this from an error.
         raise SystemExit(3)
 
 

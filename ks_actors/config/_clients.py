@@ -111,6 +111,7 @@ class Prefixed(NamedTuple):
     @property
     def rank(self) -> int:
         """The precedence among settings of one source; the narrower prefix has the higher one."""
+        # As in Kafka Streams: main.consumer. wins over consumer., wherever the two stand.
         return len(_EVERY) - len(self.clients)
 
 

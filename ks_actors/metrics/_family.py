@@ -84,6 +84,7 @@ class Rate:
     def values(self, reading: float, tags: Mapping[str, str], rates: Rates) -> list[Metric]:
         """Return the rate, and the total if it has a name."""
         rate, total = self._rate, self._total
+        # Noted under the instrument itself: families of one name may differ in their tags.
         per_second = rates.per_second(self, tags, reading)
         found = [_metric(rate, tags, per_second)]
         if total is not None:

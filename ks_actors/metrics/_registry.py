@@ -36,6 +36,7 @@ class Registry:
     def __init__(self, level: RecordingLevel = RecordingLevel.INFO) -> None:
         self.level: RecordingLevel = level
         self.window: Window = Window()
+        # A clock that stands still, until the app starts: drivers of tests have none.
         self._rates = Rates(float)
         self._sources: list[MetricSource] = []
         self._notes: int = 0
@@ -81,6 +82,7 @@ class Registry:
             self._reads_before = self._reads_noted
             self._reads_noted = self._reads
         self._notes += 1
+        # Windows are longer than notes: a mean of 10 s would hide most of what is rare.
         if self._notes % _NOTES_PER_WINDOW == 0:
             self.window.number += 1
 

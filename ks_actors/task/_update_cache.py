@@ -205,6 +205,7 @@ class UpdateCache:
             len(batch), self._count - before if self._count >= before else self._count
         )
         if not self._rounds % _SAMPLED:
+            # A sample, the latest: weighing each row would cost more than caching it.
             key = next(reversed(changed))
             self._typical = average(
                 self._typical, _ROW + weigh(key) + weigh((self._store.get_entry(key) or _GONE)[0])
@@ -220,6 +221,7 @@ class UpdateCache:
         changed = self._store.uncommitted
         if changed is self._spent:
             return
+        # From here on rows are cached here: the store's note has some that are sent already.
         self._spent = changed
         self.hit_ratio.note(0, max(0, len(changed) - self._count))
         if changed:

@@ -57,6 +57,7 @@ def create_app(
 
     Raises ValueError for an empty token.
     """
+    # An empty token, from a variable that is not set, would let in everybody.
     if token is not None and not token.strip():
         raise ValueError("token is empty: give one that cannot be guessed, or None")
     limits = HealthBounds() if bounds is None else bounds
@@ -67,6 +68,7 @@ def create_app(
     )
     routes = [
         *_reads(app, layout, limits, letters_in, events),
+        # Left out, not refused: without a token there is nothing to guess.
         *([] if token is None else _writes(app, token, letters_in)),
         Route("/api", _about(app, writable=token is not None)),
         Route("/", _page),
@@ -133,4 +135,5 @@ def _about(app: App, *, writable: bool) -> Handler:
 
 
 async def _page(_: Request) -> Response:
+    # The page must fit the API of this version, also after an upgrade under the same address.
     return FileResponse(_STATIC / "index.html", headers={"cache-control": "no-cache"})

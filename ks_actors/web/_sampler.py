@@ -68,9 +68,13 @@ class Sampler:
     @asynccontextmanager
     async def reader(self) -> AsyncIterator[asyncio.Queue[bytes]]:
         """Return a queue with the newest view, as JSON; a slow reader misses views."""
+        # One view: a reader that is behind needs the newest, and memory must not grow with its
+        # delay.
         queue: asyncio.Queue[bytes] = asyncio.Queue(maxsize=1)
         self._readers.add(queue)
+        # Nobody reads, nobody looks: an app without readers pays nothing for its page.
         if len(self._readers) == 1:
+            # The last look may be long ago: a rate over all of that time would mislead.
             self._last_at = None
             self._tasks = (
                 asyncio.create_task(self._look_each_second()),
@@ -87,6 +91,7 @@ class Sampler:
         tasks, self._tasks = self._tasks, ()
         for task in tasks:
             task.cancel()
+        # Waited for, so that no look touches an app that is closed after the last reader has gone.
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _look_each_second(self) -> None:
@@ -98,6 +103,7 @@ class Sampler:
             else:
                 for queue in self._readers:
                     if queue.full():
+                        # The view that nobody has read is outdated by this one.
                         queue.get_nowait()
                     queue.put_nowait(view)
             await asyncio.sleep(_EACH_S)
@@ -184,7 +190,9 @@ class Sampler:
     # --- events -----------------------------------------------------------------------------------
 
     def _note_members(self) -> None:
+        # Client ids, because member ids change each time that an instance joins.
         names = frozenset(member.client_id for member in self._group.members)
+        # The first answer is no news: these members did not join just now.
         if self._members is not None:
             for name in sorted(names - self._members):
                 self._note(f"{name} has joined the group")

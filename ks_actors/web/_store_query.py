@@ -90,6 +90,7 @@ async def query_store(app: App, request: Request) -> Rows:
         raise Refusal(400, f"store {name} is a custom store: only its own processors can read it")
     asked = _Asked(request, _key_of(app, spec, request))
     try:
+        # A range may be large, and a caller's connection must not hold up a scan for ever.
         async with asyncio.timeout(_TIMEOUT_S):
             return await _answer(store, spec, asked, limit)
     except TimeoutError:
@@ -147,6 +148,7 @@ async def _some(
     rows: list[Row] = []
     async with aclosing(aiter(scan)) as found:  # type: ignore[type-var] # an async generator
         async for row in found:
+            # One more row than asked for tells that there are more, without counting all.
             if len(rows) == limit:
                 return Rows(store.name, tuple(rows), more=True)
             rows.append(show(row))
@@ -214,6 +216,7 @@ def _candidates(text: str, how: str) -> list[Any]:
 def _time(text: str | None, name: str, default: int) -> int:
     if not text:
         return default
+    # `isdigit` alone takes digits of other scripts, which a URL would hardly mean.
     if not text.isascii() or not text.isdigit() or int(text) > _FOREVER:
         raise Refusal(400, f"{name} is {text!r}: give milliseconds since 1970")
     return int(text)

@@ -130,6 +130,7 @@ def stream_stream_join(
     add_window(names.other_window, other, parts.other_store, sides[1].late_ms)
 
     def write(topology: Topology, _: tuple[str, ...]) -> None:
+        # Known only now: the optimizer has found out that both sides are one stream.
         if node.of_one:
             parts.write_self_join(topology)
         else:

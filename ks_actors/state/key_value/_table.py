@@ -212,6 +212,7 @@ class Table(Transactional[Any], Generic[K]):
         dirty, view = self._dirty, self._view
         if entry is not None:
             value = entry[0]
+            # Most values of this form are ints that the serde takes: these need no check by a call.
             if type(value) is not int or not self._least <= value < self.bound:
                 entry = self._admitted(key, entry)
         if key not in dirty:  # as `_first` does
@@ -238,6 +239,7 @@ class Table(Transactional[Any], Generic[K]):
         view = self._view
         if entry is not None:
             value = entry[0]
+            # Only of ASCII text is the length in characters the number of bytes.
             if type(value) is not self._text or (type(value) is str and not value.isascii()):
                 entry = self._admitted(key, entry)
         if key in self._dirty:
@@ -284,6 +286,7 @@ class Table(Transactional[Any], Generic[K]):
         All keys except the `fresh` ones were put in this transaction before. The values are
         admitted already. Raises SerializationError, with nothing put, when a key cannot be written.
         """
+        # Sizes or keys differ row by row here, so each put has to look at its own.
         if not (self._codec.fixed and self._codec.faithful):
             put = self.put_entry
             for key, entry in entries.items():
@@ -317,6 +320,7 @@ class Table(Transactional[Any], Generic[K]):
         return list(map(self._view.get, handles, repeat(MISSING)))
 
     def _put_back(self, handle: Any, value: Any) -> None:
+        # MISSING means that the disk has the old value: then memory must have none.
         if value is not MISSING:
             self._view[handle] = value
         elif handle in self._view:

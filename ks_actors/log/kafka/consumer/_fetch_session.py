@@ -123,4 +123,5 @@ class FetchSession:
 
         The next request ends the old session, if it still exists.
         """
+        # Without a session the broker knows no partitions, so the next request names all.
         self._epoch = _FULL

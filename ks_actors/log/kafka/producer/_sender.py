@@ -202,6 +202,8 @@ class Sender:
                 topics.setdefault(queue.partition.topic, []).append(
                     (queue.partition.partition, buffer)
                 )
+            # All partitions of a broker in one request: each request costs the broker about the
+            # same.
             request = ProduceRequest(
                 self._transactional_id,
                 # Anything less may lose records that a commit counts on.
