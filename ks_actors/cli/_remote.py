@@ -79,7 +79,7 @@ def _reason(error: HTTPError) -> str:
         found = json.load(error)
     except ValueError:
         found = {}
-    if isinstance(found, dict) and "error" in told:
+    if isinstance(found, dict) and "error" in found:
         return str(found["error"])
     return f"answers {error.code} {error.reason}"
 
