@@ -1,0 +1,53 @@
+"""`make demo-ops`: a real Kafka, the load, and two instances with their pages."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.kafka.broker import require_kafka
+
+ROOT = Path(__file__).parents[2]
+SECONDS = "25"
+ENDS_WITHIN_S = 150
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.unmeasured
+async def test_both_instances_have_pages_and_tasks_and_get_ready() -> None:
+    """Each prints its address, is ready within the time, and has tasks; all processes end by themselves with code 0."""
+    require_kafka()
+    command = ["-m", "examples.operations", "--seconds", SECONDS, "--rate", "200"]
+    process = await asyncio.create_subprocess_exec(sys.executable, *command, cwd=ROOT, stdout=asyncio.subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        async with asyncio.timeout(ENDS_WITHIN_S), httpx.AsyncClient() as client:
+            links: list[str] = []
+            while len(links) < 2:
+                line = (await process.stdout.readline()).decode()
+                assert line, "it has ended"
+                links += re.findall(r"http://\S+?/(?=#token=)", line)
+            for link in links:
+                while not await is_ready(client, link):
+                    assert process.returncode is None
+                tasks = (await client.get(f"{link}api/tasks")).json()
+                assert [task for task in tasks if not task["standby"]]
+            assert await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            process.terminate()
+            await process.wait()
+
+
+async def is_ready(client: httpx.AsyncClient, link: str) -> bool:
+    """Ask an instance, which may not listen yet."""
+    try:
+        return (await client.get(f"{link}ready")).status_code == httpx.codes.OK
+    except httpx.TransportError:
+        await asyncio.sleep(0)
+        return False
