@@ -116,6 +116,7 @@ def send(
                 else partition(record.key, count)
             )
             batches.setdefault(TopicPartition(topic, chosen), []).append(record)
+        # Idempotent, so a retry after a lost answer writes no record twice.
         producer = await log.producer(client_id=_CLIENT, topics=[topic])
         try:
             ends = await producer.send(

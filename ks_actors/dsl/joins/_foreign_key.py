@@ -69,6 +69,7 @@ def foreign_key_join(
     graph = this.graph
     options, keyed, arguments = _checked(this, other, foreign_key, joiner, joined, name, left=left)
     check_materialized(materialized, _called(this, options.name, left=left))
+    # Both sides: by its old value a row is known that has changed its foreign key, or has gone.
     other.send_old(force=True)
     this.send_old(force=True)
     # The order of these steps is that of Kafka Streams: each takes the next numbers for its names.

@@ -125,6 +125,7 @@ class CalendarWindows:
         if isinstance(day, datetime) or not isinstance(day, date):
             raise TopologyError(f"day of CalendarWindows.window_of is {day!r}: give a date")
         window = self._calendar.period_of(day)
+        # A window that reaches over the epoch begins there; one before it can have no record.
         if window.end <= 0:
             raise TopologyError(f"there is no window of {day}: windows begin at the epoch")
         return window

@@ -140,6 +140,7 @@ class Committer(Actor[CommitterMessage]):
                 self.ctx.timers.once("commit", await self._commit_by_time(), message)
             case m.WorkersChanged():
                 self._workers = message.workers
+                # A new worker is paused until it knows the epoch; for the others this is no news.
                 for worker in message.workers:
                     worker.tell(m.Resume(self._epoch))
             case m.Rollback():

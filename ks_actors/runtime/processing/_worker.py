@@ -125,6 +125,7 @@ class Worker(Actor[WorkerMessage]):
                 else:
                     await self._work(message)
             case PauseForCommit():
+                # Always between two slices: a worker handles one message after the other.
                 self._paused = True
                 message.reply.tell(self.name)
             case Resume():

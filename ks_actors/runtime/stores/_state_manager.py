@@ -183,6 +183,8 @@ class StateManager(Actor[StateManagerMessage]):
             case m.EncodeChangelog() | m.PersistUnlogged() | m.CommitSucceeded():
                 await self._commit.take_part(message)
                 if isinstance(message, m.CommitSucceeded):
+                    # Idle flushes are for apps that commit nothing for a while: the others flush at
+                    # commits.
                     self._commits += 1
                     self._writing.begin(changed=message.frozen.tokens)
             case m.LookIdle():

@@ -94,6 +94,7 @@ class WindowsByKey(TimedStore, Generic[K]):
         elif self._sized:
             self._count(kept)
 
+    # The kernel counts in dicts by window, and here they are by key.
     count_up: None = None
 
     @property
