@@ -28,6 +28,8 @@ ME = 1
 REASON = "broker 1 at kafka:9092 cannot be reached"
 WHERE = "broker at kafka:9092"
 
+LOGGERS = {"ks_actors.log.kafka.client", "ks_actors.log.kafka.producer"}
+
 
 class Clock:
     def __init__(self) -> None:
@@ -38,7 +40,7 @@ class Clock:
 
 
 def lines(caplog: pytest.LogCaptureFixture, level: int = logging.WARNING) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.levelno == level and record.name.startswith("ks_actors.log.kafka")]
+    return [record.getMessage() for record in caplog.records if record.levelno == level and record.name in LOGGERS]
 
 
 def test_an_outage_is_told_at_once_and_ever_again_until_it_ends(caplog: pytest.LogCaptureFixture) -> None:
