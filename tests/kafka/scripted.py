@@ -83,6 +83,9 @@ class ScriptedBroker:
     def disconnect(self, _: str) -> None:
         """Have nothing to close."""
 
+    def name_channel(self, _channel: str, _client_id: str | None) -> None:
+        """Have no names."""
+
     async def send(self, _node: int, request: Any, *, channel: str, **_: object) -> FetchResponse:
         assert channel not in self._busy, "a broker reads the next request of a connection when it has answered the last one"
         self._busy.add(channel)
