@@ -3,12 +3,12 @@
 try:
     from ks_actors.web._create_app import create_app
     from ks_actors.web._server import PageServer, serve_page
-except ModuleNotFoundError as missing:
-    package = (missing.name or "").partition(".")[0]
-    if package not in {"starlette", "uvicorn"}:
+except ModuleNotFoundError as _missing:
+    _package: str = (_missing.name or "").partition(".")[0]
+    if _package not in {"starlette", "uvicorn"}:
         raise
     raise ModuleNotFoundError(
-        f"ks_actors.web needs {package}: pip install 'ks-actors[web]'", name=package
-    ) from missing
+        f"ks_actors.web needs {_package}: pip install 'ks-actors[web]'", name=_package
+    ) from _missing
 
 __all__ = ["PageServer", "create_app", "serve_page"]

@@ -53,7 +53,7 @@ class CodecWithHeaders(Codec):
         super().__init__(spec, topic, timestamped=timestamped)
         self.record_headers = record_headers
         # The kernel writes rows and records without headers.
-        self.value_form = None
+        self.value_form: int | None = None
 
     def raw(self, entry: Entry) -> bytes:
         """Return the bytes of an entry."""
