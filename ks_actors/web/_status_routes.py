@@ -48,10 +48,7 @@ def metrics(app: App) -> Handler:
     """Return the handler of the metrics, in Prometheus' text format."""
 
     async def handle(_: Request) -> Response:
-        try:
-            text = prometheus_text(app)
-        except ImportError:
-            raise Refusal(501, "install the extra prometheus: ks-actors[prometheus]") from None
+        text = prometheus_text(app)
         return Response(text, headers={"content-type": "text/plain; version=0.0.4; charset=utf-8"})
 
     return handle
