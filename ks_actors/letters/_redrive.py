@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
-from ks_actors._errors import RedriveRefused
+from ks_actors._errors import LogTimeout, RedriveRefused
 from ks_actors.letters._letter import MARKER, ORIGIN
 from ks_actors.letters._read import read_letter
-from ks_actors.log import GroupMetadata, Outgoing
+from ks_actors.log import GroupMetadata, IsolationLevel, Outgoing
 from ks_actors.records import Batch
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from ks_actors.records import TopicPartition
 
 _TRANSACTION_MS = 10_000
+_LOOK_AGAIN_S = 0.05
 _NO_MEMBER = GroupMetadata("", -1, "")
 
 
@@ -26,11 +28,13 @@ async def redrive(
 
     The record has its own key, value, timestamp and headers, and one more header that names the
     letter. A marker in the dead letter topic, written in the same transaction, keeps it from being
-    written twice: also by two callers at once, as the second one fences the first.
+    written twice: also by two callers at once, as the second one fences the first. Waits for
+    transactions that are open in the dead letter topic, because they hide markers.
 
     Raises RedriveRefused when there is no such letter, when its source is unknown or when it was
-    written back before. Raises Fenced, LogTimeout and other errors of the log: then nothing is
-    visible, or all of it after a LogTimeout of the commit.
+    written back before. Raises LogTimeout when transactions stay open for `timeout_ms`. Raises
+    Fenced, LogTimeout and other errors of the log: then nothing is visible, or all of it after a
+    LogTimeout of the commit.
     """
     producer = await log.transactional_producer(
         f"{application_id}-redrive",
@@ -38,7 +42,8 @@ async def redrive(
         timeout_ms=_TRANSACTION_MS,
     )
     try:
-        # Only after the producer has fenced others: their markers are all visible now.
+        # Only after the producer has fenced others: their markers are all written now.
+        await _closed_transactions(log, place, timeout_ms)
         letter = await read_letter(log, place, offset, timeout_ms=timeout_ms)
         source = _source_of(letter, place, offset)
         assert letter is not None
@@ -69,6 +74,27 @@ async def redrive(
     finally:
         await producer.close()
     return letter
+
+
+async def _closed_transactions(log: Log, place: TopicPartition, timeout_ms: int) -> None:
+    """Wait until all records that a partition has now are committed or aborted.
+
+    An open transaction of another writer, such as the app itself, hides the markers behind it.
+    """
+    end = (await log.end_offsets([place], IsolationLevel.READ_UNCOMMITTED))[place]
+    stable = -1
+    try:
+        async with asyncio.timeout(timeout_ms / 1000):
+            while True:
+                stable = (await log.end_offsets([place], IsolationLevel.READ_COMMITTED))[place]
+                if stable >= end:
+                    return
+                await asyncio.sleep(_LOOK_AGAIN_S)
+    except TimeoutError:
+        raise LogTimeout(
+            f"a transaction is open in {place} from offset {stable} on, and did not end within "
+            f"{timeout_ms} ms; it may hide that the letter was written back before: try again"
+        ) from None
 
 
 def _source_of(letter: Letter | None, place: TopicPartition, offset: int) -> TopicPartition:

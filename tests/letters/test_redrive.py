@@ -9,7 +9,7 @@ import pytest
 
 from ks_actors import Batch, Fenced, LogTimeout, RedriveRefused, StreamsBuilder, UnknownTopicOrPartition
 from ks_actors.letters import Letter, read_letter, read_letters, redrive
-from ks_actors.log import Outgoing, TopicPartition
+from ks_actors.log import GroupMetadata, Outgoing, TopicPartition
 from ks_actors.testing import TestRecord, run_app
 from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT
 
@@ -105,6 +105,33 @@ def test_two_operators_at_once_redrive_a_letter_once() -> None:
         assert sum(isinstance(outcome, Letter) for outcome in outcomes) == 1
         assert all(isinstance(outcome, Letter | Fenced | RedriveRefused) for outcome in outcomes)
         assert len(await harness.read("in")) == 2
+
+    run_app(test, parsing(Parser()), topics=TOPICS, **SETTINGS)
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_an_open_transaction_hides_no_marker(*, ends: bool) -> None:
+    """A redrive waits for the transactions of other writers in the topic; if they stay open it fails, and writes nothing."""
+
+    async def test(harness: AppHarness) -> None:
+        log = harness.log
+        await harness.produce_all("in", [TestRecord("a", "bad", 7)])
+        await harness.caught_up()
+        other = await log.transactional_producer("other", client_id="other", timeout_ms=60_000)
+        await other.send([Outgoing(DEAD, Batch([None], [None], [1]))])
+        # A marker behind the first record of the open transaction.
+        producer = await log.transactional_producer("app-redrive", client_id="earlier", timeout_ms=60_000)
+        await producer.send([Outgoing(DEAD, Batch([None], [None], [1], [(("__ks_actors.redriven", b"0"),)]))])
+        await producer.commit({}, GroupMetadata("", -1, ""))
+        await producer.close()
+        again = asyncio.create_task(redrive(log, DEAD, 0, application_id="app", timeout_ms=1_000))
+        if ends:
+            await asyncio.sleep(0.5)
+            await other.abort()
+        with pytest.raises(RedriveRefused if ends else LogTimeout, match="before"):
+            await again
+        await other.close()
+        assert len(await harness.read("in")) == 1
 
     run_app(test, parsing(Parser()), topics=TOPICS, **SETTINGS)
 
