@@ -25,7 +25,6 @@ class Events:
 
     def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler
-        self._streams: set[asyncio.Task[object]] = set()
         self._closed = asyncio.Event()
 
     def handler(self) -> Callable[[Request], Awaitable[Response]]:
@@ -41,6 +40,7 @@ class Events:
 
     async def _views(self) -> AsyncIterator[bytes]:
         closed = asyncio.ensure_future(self._closed.wait())
+        view: asyncio.Future[bytes] | None = None
         try:
             async with self._sampler.reader() as queue:
                 # A browser asks again after so many ms.
@@ -49,11 +49,13 @@ class Events:
                     view = asyncio.ensure_future(queue.get())
                     await asyncio.wait({view, closed}, return_when=asyncio.FIRST_COMPLETED)
                     if not view.done():
-                        view.cancel()
                         return
                     yield b"event: view\ndata: " + view.result() + b"\n\n"
         finally:
+            # A reader that goes away cancels the wait, and not what it waits for.
             closed.cancel()
+            if view is not None:
+                view.cancel()
 
     def close(self) -> None:
         """End all streams, and take no more readers."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import signal
 import socket
@@ -12,7 +13,7 @@ import httpx
 import pytest
 
 from ks_actors.web import serve_page
-from tests.web.helpers import TOKEN, Visits, fresh_log, visiting
+from tests.web.helpers import TOKEN, Visits, fresh_log, until, visiting
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,6 +44,31 @@ async def test_a_reader_of_events_does_not_keep_the_server_from_ending(tmp_path:
         with pytest.raises(httpx.ConnectError):
             await client.get(page.url)
     await log.close()
+
+
+async def test_a_reader_that_goes_away_leaves_nothing_behind(tmp_path: Path) -> None:
+    """Neither a task nor a look at the app, whose page goes on; the garbage collector has nothing to end."""
+    log = await fresh_log()
+    gc.disable()
+    try:
+        async with visiting(log, tmp_path, Visits()) as app, serve_page(app) as page:
+            for _ in range(2):
+                async with httpx.AsyncClient() as client, client.stream("GET", f"{page.url}api/events") as events:
+                    async for line in events.aiter_lines():
+                        if line.startswith("data: "):
+                            break
+                    assert _tasks_of_events()
+                async with asyncio.timeout(ENDS_WITHIN_S):
+                    await until(lambda: not _tasks_of_events())
+    finally:
+        gc.enable()
+    await log.close()
+
+
+def _tasks_of_events() -> list[str]:
+    """Return the tasks of streams and of looks at the app."""
+    names = [getattr(task.get_coro(), "__qualname__", "") for task in asyncio.all_tasks()]
+    return [name for name in names if name.startswith(("Sampler.", "Queue.get", "Event.wait", "Events."))]
 
 
 async def test_it_listens_on_loopback_and_for_loopback_names_alone(tmp_path: Path) -> None:
