@@ -23,27 +23,40 @@ def run_reloading(arguments: Sequence[str], directories: Iterable[Path]) -> int:
     """Run `ks-actors run` as a child, again after each change of a source; return its exit code.
 
     A change closes the child as SIGTERM does, with a last commit. A child that has ended by an
-    error waits for the next change. SIGINT and SIGTERM end both.
+    error waits for the next change. SIGINT, SIGTERM and SIGHUP end both; the child gets one signal
+    for each, and a second one ends it at once, without a clean close.
     """
     watched = tuple(directories)
     command = [sys.executable, "-m", "ks_actors.cli", "run", *arguments]
-    signal.signal(signal.SIGTERM, _interrupted)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupted)
     while True:
         before = times(watched)
-        child = subprocess.Popen(command)  # noqa: S603 - this program, with its own arguments
+        # Ctrl-C goes to all of a process group: with the one below the child would get two signals,
+        # and the second one means not to close cleanly.
+        child = subprocess.Popen(command, process_group=0)  # noqa: S603 - this program
         try:
             changed = _wait(child, watched, before)
-        except KeyboardInterrupt:
+            if not changed:
+                return 0
+            names = ", ".join(str(path) for path in changed[:3])
+            click.echo(f"{names} changed: the app starts again", err=True)
             child.send_signal(signal.SIGTERM)
-            code = child.wait()
+            child.wait()
+        except KeyboardInterrupt:
+            code = _end(child)
             # A signal that came before the child could handle it, as shells tell it.
             return code if code >= 0 else 128 - code
-        if not changed:
-            return 0
-        names = ", ".join(str(path) for path in changed[:3])
-        click.echo(f"{names} changed: the app starts again", err=True)
-        child.send_signal(signal.SIGTERM)
-        child.wait()
+
+
+def _end(child: subprocess.Popen[bytes]) -> int:
+    """Let the child close, and hand on each further signal; return its exit code."""
+    while True:
+        try:
+            child.send_signal(signal.SIGTERM)
+            return child.wait()
+        except KeyboardInterrupt:
+            continue
 
 
 def _interrupted(*_: object) -> None:

@@ -67,10 +67,11 @@ async def fill(url: str, state: Path) -> None:
     await log.close()
 
 
-def start(*arguments: str, code: str = "") -> subprocess.Popen[str]:
+def start(*arguments: str, code: str = "", process_group: int | None = None) -> subprocess.Popen[str]:
     """Start a command line as a process of its own."""
     command = [sys.executable, "-c", f"{code}\nfrom ks_actors.cli import main; main()", *arguments]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # noqa: S603 - our own
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, cwd=ROOT, text=True, process_group=process_group, **pipes)  # noqa: S603 - our own
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -186,6 +187,22 @@ def test_a_changed_source_starts_the_app_again(tmp_path: Path) -> None:
             running.terminate()
         seek(running, ": NOT_RUNNING, was PENDING_SHUTDOWN")
         assert running.wait() == 0
+
+
+def test_ctrl_c_closes_a_reloading_app_cleanly(tmp_path: Path) -> None:
+    """A terminal signals the whole process group; the app counts that as one signal, commits and closes."""
+    url = f"embedded://{tmp_path / 'log'}"
+    asyncio.run(fill(url, tmp_path / "gone"))
+    conf = [f"--conf={pair}" for pair in ("application.id=counter", f"state_dir={tmp_path / 'new'}", f"log={url}")]
+    with start("run", f"{HERE}:topology", "--reload", f"--reload-dir={tmp_path}", "-q", "--log-level=info", *conf, process_group=0) as running:
+        try:
+            seek(running, ": RUNNING, was REBALANCING")
+        finally:
+            os.killpg(running.pid, signal.SIGINT)
+        _, told = running.communicate()
+        assert ": NOT_RUNNING, was PENDING_SHUTDOWN" in told
+        assert "without a clean close" not in told
+        assert running.returncode == 0
 
 
 def test_an_app_that_has_failed_waits_for_a_change(tmp_path: Path) -> None:
