@@ -20,7 +20,7 @@ from ks_actors.web._answers import answer, told
 from ks_actors.web._events import Events
 from ks_actors.web._graph import Layout
 from ks_actors.web._sampler import Sampler
-from ks_actors.web._security import SecureHeaders, writes
+from ks_actors.web._security import SecureHeaders, checked, writes
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
@@ -55,11 +55,10 @@ def create_app(
     setting `errors_dead_letter_queue_topic_name`. `allowed_hosts` are the host names that requests
     may be for (None: any). `state.events.close()` ends the streams of all readers.
 
-    Raises ValueError for an empty token.
+    Spaces and line ends around the token do not count. Raises ValueError for a token that is empty
+    or has other characters than those of ASCII.
     """
-    # An empty token, from a variable that is not set, would let in everybody.
-    if token is not None and not token.strip():
-        raise ValueError("token is empty: give one that cannot be guessed, or None")
+    token = None if token is None else checked(token)
     limits = HealthBounds() if bounds is None else bounds
     layout = Layout(app)
     events = Events(Sampler(app, layout, limits))

@@ -50,6 +50,18 @@ class SecureHeaders:
         await self._app(scope, receive, with_headers)
 
 
+def checked(token: str) -> str:
+    """Return a token as requests have it, without blanks around. Raises ValueError."""
+    # A file or a variable often ends with a line end, which no header can have.
+    found = token.strip()
+    # An empty token, from a variable that is not set, would let in everybody.
+    if not found:
+        raise ValueError("token is empty: give one that cannot be guessed, or None")
+    if not found.isascii() or not found.isprintable():
+        raise ValueError("token has characters that no header can have: give ASCII alone")
+    return found
+
+
 def writes(
     token: str, handler: Callable[[Request], Awaitable[Response]]
 ) -> Callable[[Request], Awaitable[Response]]:

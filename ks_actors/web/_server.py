@@ -7,11 +7,12 @@ import socket
 from contextlib import asynccontextmanager, contextmanager
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, final
+from urllib.parse import quote
 
 import uvicorn
 
 from ks_actors.web._create_app import create_app
-from ks_actors.web._security import LOOPBACK
+from ks_actors.web._security import LOOPBACK, checked
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
@@ -36,7 +37,8 @@ class PageServer:
     @property
     def link(self) -> str:
         """The address to open in a browser, which then has the token; it is a secret."""
-        return self.url if self.token is None else f"{self.url}#token={self.token}"
+        # Escaped: a + would be read as a space, and an & as the end.
+        return self.url if self.token is None else f"{self.url}#token={quote(self.token, safe='')}"
 
     async def close(self) -> None:
         """Serve no longer; the end of the block does the same."""
@@ -61,8 +63,9 @@ async def serve_page(
     `async with serve_page(app, port=8080) as page: print(page.link)`. Port 0 is any free one. On
     loopback, the default, only requests for a loopback name are answered. Nothing is encrypted:
     put a proxy before other hosts. The other options are those of `create_app`. It installs no
-    signal handler. Raises OSError when the address is taken.
+    signal handler. Raises OSError when the address is taken, ValueError for a bad token.
     """
+    token = None if token is None else checked(token)
     with socket.create_server((host, port), family=_family(host)) as listening:
         given = listening.getsockname()[1]
         local = _is_loopback(listening.getsockname()[0])

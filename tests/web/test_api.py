@@ -233,6 +233,14 @@ async def test_nothing_can_be_changed_without_the_token(tmp_path: Path) -> None:
             await here.post(path, None, status)
         with pytest.raises(ValueError, match="token is empty"):
             create_app(here.app, token=" ")  # noqa: S106 - it is refused
+        with pytest.raises(ValueError, match="characters that no header can have"):
+            create_app(here.app, token="geheim\u20ac")  # noqa: S106 - likewise
+
+
+async def test_a_line_end_behind_the_token_does_not_count(tmp_path: Path) -> None:
+    """Files and variables often end with one, which no header can have."""
+    async with site(tmp_path, token=f"{TOKEN}\n") as here:
+        assert await here.post("/api/resume") == {"paused": False}
 
 
 async def test_the_app_is_paused_and_resumed(tmp_path: Path) -> None:
