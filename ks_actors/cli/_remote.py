@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 from urllib.parse import quote, urlencode, urlsplit
-from urllib.request import Request, urlopen
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 import click
 
@@ -53,25 +54,42 @@ def order(url: str, path: str, token_file: Path | None) -> Any:
         raise click.UsageError(
             f"orders need the token of the API: set {TOKEN}, or give --token-file"
         )
+    if not token.strip().isascii() or not token.strip().isprintable():
+        raise click.UsageError("the token has characters that no header can have: it is not that of an API")
     return _call(url, path, "POST", token.strip())
 
 
 def _call(url: str, path: str, method: str, token: str | None) -> Any:
     # urllib would open files as well.
-    if urlsplit(url).scheme not in {"http", "https"}:
+    if not _is_http(url):
         raise click.UsageError(f"--url {url!r} is not a URL such as http://127.0.0.1:8080")
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     request = Request(url.rstrip("/") + path, headers=headers, method=method)  # noqa: S310 - see above
     try:
-        with urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - likewise
+        with build_opener(_NoRedirects).open(request, timeout=_TIMEOUT_S) as answer:
             return json.load(answer)
     except HTTPError as error:
         raise click.ClickException(f"{url}: {_reason(error)}") from None
-    except (URLError, OSError) as error:
-        reason = getattr(error, "reason", error)
+    except (OSError, HTTPException) as error:
+        reason = getattr(error, "reason", error) or type(error).__name__
         raise click.ClickException(f"{url} does not answer: {reason}") from None
     except ValueError:
         raise click.ClickException(f"{url}{path} gives no JSON: is it the API of an app?") from None
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    """Follow no redirect: urllib would send the token to any other host, and a GET for a POST."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Return no request, so that the answer is an error."""
+
+
+def _is_http(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    return parts.scheme in {"http", "https"} and bool(parts.hostname)
 
 
 def _reason(error: HTTPError) -> str:

@@ -131,6 +131,8 @@ async def _page(app: App, port: int) -> AsyncIterator[None]:
             page = await stack.enter_async_context(serve_page(app, port=port, token=token))
         except OSError as error:
             raise ConfigError(f"the page cannot be served at port {port}: {error}") from error
+        except ValueError as error:
+            raise ConfigError(f"{TOKEN}: {error}") from error
         click.echo(f"the page is at {page.url}", err=True)
         yield
 

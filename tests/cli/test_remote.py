@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socketserver
 import subprocess
 import sys
+import threading
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -90,6 +92,73 @@ def test_a_running_instance_is_looked_at_and_paused(place: Place, tmp_path: Path
         assert "gives no JSON: is it the API of an app?" in invoke(url + "#", "tasks", code=1)
     assert "does not answer: " in invoke(url, "tasks", code=1)
     assert "--url 'file:///etc' is not a URL" in invoke("file:///etc", "tasks", code=2)
+
+
+@contextmanager
+def answering(answer: bytes) -> Iterator[tuple[str, list[bytes]]]:
+    """Answer each request with these bytes; yield the address and the requests."""
+    seen: list[bytes] = []
+
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            lines = list(iter(lambda: self.rfile.readline().strip(), b""))
+            seen.extend(lines)
+            self.wfile.write(answer)
+
+    with socketserver.TCPServer(("127.0.0.1", 0), Handler) as server:
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}", seen
+        finally:
+            server.shutdown()
+            serving.join()
+
+
+@pytest.mark.parametrize("status", ["302 Found", "307 Temporary Redirect"])
+def test_the_token_goes_to_no_other_host(status: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A redirect is not followed, and is an error."""
+    monkeypatch.setenv("KS_OPS_TOKEN", "secret")
+    with answering(b"HTTP/1.1 200 OK\r\n\r\n{}") as (other, seen):
+        head = f"HTTP/1.1 {status}\r\nLocation: {other}/\r\nContent-Length: 0\r\n\r\n"
+        with answering(head.encode()) as (url, asked):
+            assert f"{url}: answers {status}" in invoke(url, "pause", code=1)
+            assert f"{url}: answers {status}" in invoke(url, "tasks", code=1)
+        assert b"Authorization: Bearer secret" in asked
+        assert seen == []
+
+
+@pytest.mark.parametrize(
+    ("url", "code", "said"),
+    [
+        ("http://[::1", 2, "is not a URL"),
+        ("http://", 2, "is not a URL"),
+        ("http://a b", 1, "does not answer: "),
+    ],
+)
+def test_a_wrong_address_is_one_line(url: str, code: int, said: str) -> None:
+    """It is an error of the command line, or of the call, and no traceback."""
+    assert said in invoke(url, "tasks", code=code)
+
+
+def test_a_server_of_another_protocol_is_one_line() -> None:
+    """The error says what it answered instead."""
+    with answering(b"SSH-2.0-x\r\n") as (url, _):
+        assert "does not answer: SSH-2.0-x" in invoke(url, "tasks", code=1)
+
+
+def test_a_token_that_no_header_can_have_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is asked, and without the token in the text."""
+    monkeypatch.setenv("KS_OPS_TOKEN", "geheim\u20ac")
+    told = invoke("http://127.0.0.1:1", "pause", code=2)
+    assert "characters that no header can have" in told
+    assert "geheim" not in told
+
+
+def test_a_bad_token_of_the_page_ends_the_run_with_one_line(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the variable."""
+    monkeypatch.setenv("KS_OPS_TOKEN", " ")
+    assert "KS_OPS_TOKEN: token is empty" in place.run("run", SHOP, "--page=0", "-q", code=1)
 
 
 def test_dead_letters_are_listed_shown_and_written_back(tmp_path: Path) -> None:
