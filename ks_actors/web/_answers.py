@@ -36,6 +36,10 @@ _STATUS: Final[tuple[tuple[type[KsActorsError], int], ...]] = (
 )
 
 
+_MOST_DIGITS: Final = 19
+_SHOWN: Final = 100
+
+
 class Refusal(Exception):
     """A request that cannot be answered: the status, and the reason for the caller."""
 
@@ -54,7 +58,19 @@ def plain(value: Any) -> Any:
 
 def as_json(value: Any) -> bytes:
     """Return a value as JSON."""
-    return msgspec.json.encode(value, enc_hook=str)
+    try:
+        return msgspec.json.encode(value, enc_hook=str)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_encodable(msgspec.to_builtins(value, enc_hook=str)))
+
+
+def _encodable(value: Any) -> Any:
+    """Return a value with `\\ud800` for half of a character, which UTF-8 cannot have."""
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_encodable(key): _encodable(each) for key, each in value.items()}
+    return [_encodable(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -94,6 +110,14 @@ def number(request: Request, name: str, default: int, *, most: int) -> int:
     text = request.query_params.get(name, "")
     if not text:
         return default
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= most:
-        raise Refusal(400, f"{name} is {text!r}: give a whole number from 1 to {most}")
-    return int(text)
+    found = whole(text)
+    if found is None or not 1 <= found <= most:
+        raise Refusal(400, f"{name} is {text[:_SHOWN]!r}: give a whole number from 1 to {most}")
+    return found
+
+
+def whole(text: str) -> int | None:
+    """Return the number of at most 19 digits that a text is, None when it is none."""
+    # Digits alone: `int` takes blanks, signs and underscores, and those of other scripts; and it
+    # raises an error of its own for thousands of them.
+    return int(text) if len(text) <= _MOST_DIGITS and text.isascii() and text.isdigit() else None

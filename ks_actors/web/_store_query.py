@@ -11,7 +11,7 @@ import msgspec
 
 from ks_actors.serdes import with_default
 from ks_actors.topology import StoreKind
-from ks_actors.web._answers import Refusal, number, plain
+from ks_actors.web._answers import Refusal, number, plain, whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -195,7 +195,7 @@ def _key_of(app: App, spec: StoreSpec, request: Request) -> Callable[[str], Any]
             with suppress(Exception):
                 serialize(candidate)
                 return candidate
-        raise Refusal(400, f"the store's keys are not made of {text!r}, read as {how}")
+        raise Refusal(400, f"the store's keys are not made of {text[:100]!r}, read as {how}")
 
     return parse
 
@@ -205,7 +205,8 @@ def _candidates(text: str, how: str) -> list[Any]:
     if how in {"auto", "text"}:
         found.append(text)
     if how in {"auto", "json"}:
-        with suppress(ValueError):
+        # Too many brackets are no key either.
+        with suppress(ValueError, RecursionError):
             found.append(json.loads(text))
     if how in {"auto", "hex"}:
         with suppress(ValueError):
@@ -216,7 +217,7 @@ def _candidates(text: str, how: str) -> list[Any]:
 def _time(text: str | None, name: str, default: int) -> int:
     if not text:
         return default
-    # `isdigit` alone takes digits of other scripts, which a URL would hardly mean.
-    if not text.isascii() or not text.isdigit() or int(text) > _FOREVER:
-        raise Refusal(400, f"{name} is {text!r}: give milliseconds since 1970")
-    return int(text)
+    found = whole(text)
+    if found is None or found > _FOREVER:
+        raise Refusal(400, f"{name} is {text[:100]!r}: give milliseconds since 1970")
+    return found

@@ -17,7 +17,7 @@ from starlette.routing import Mount
 from ks_actors import App, Batch, HealthBounds, InstanceState, LogTimeout, StreamsBuilder, StreamsConfig
 from ks_actors.dsl import Consumed, Grouped, Materialized, SessionWindows
 from ks_actors.log import NewTopic, Outgoing, TopicPartition, open_log
-from ks_actors.serdes import BYTES, LONG, STRING
+from ks_actors.serdes import BYTES, LONG, STRING, Serde
 from ks_actors.serdes import json as json_of
 from ks_actors.web import create_app
 from ks_actors.web._graph import Layout
@@ -189,6 +189,9 @@ async def test_stores_are_asked_by_keys_that_a_person_types(tmp_path: Path) -> N
         ("/api/stores/per-page?as=json&key=[", 400, "the store's keys are not made of '[', read as json"),
         ("/api/stores/per-minute?time_from=yesterday", 400, "time_from is 'yesterday'"),
         ("/api/dead-letters?limit=1001", 400, "limit is '1001'"),
+        (f"/api/dead-letters?limit={'1' * 5_000}", 400, "limit is '1111"),
+        (f"/api/stores/per-minute?time_from={'1' * 5_000}", 400, "time_from is '1111"),
+        (f"/api/stores/per-page?as=json&key={'[' * 50_000}", 400, "the store's keys are not made of '[[[["),
     ],
 )
 async def test_a_question_that_makes_no_sense_is_answered_with_the_reason(tmp_path: Path, path: str, status: int, text: str) -> None:
@@ -354,12 +357,18 @@ async def test_a_log_that_does_not_describe_the_group_is_told(tmp_path: Path, mo
 # --- the query box, by kinds of stores --------------------------------------------------------------------------------------------
 
 
+HALF = '{"half": "\\ud800", "other": NaN}'
+BIG = str(1 << 70)
+LOOSE: Serde[Any] = Serde.of(lambda value: json.dumps(value).encode(), json.loads)
+
+
 def stores_of_all_kinds() -> Topology:
     """Return a topology with sessions, versions, bytes, a global table and a store of the user's own."""
     builder = StreamsBuilder()
     grouped = builder.stream("in", Consumed(LONG, STRING)).group_by_key(Grouped(LONG, STRING))
     grouped.windowed_by(SessionWindows.of_inactivity_gap_with_no_grace(1_000)).count(Materialized("sessions", LONG, LONG, retention_ms=60_000))
     builder.table("rows", Consumed(json_of(), STRING), Materialized("versions", history_retention_ms=10_000))
+    builder.global_table("strange", Consumed(STRING, LOOSE), Materialized("strange"))
     builder.global_table("everywhere", Consumed(BYTES, json_of()), Materialized("everywhere"))
     return builder.build()
 
@@ -368,13 +377,14 @@ def stores_of_all_kinds() -> Topology:
 async def asked(tmp_path: Path) -> AsyncIterator[Site]:
     log = open_log("memory://")
     await log.start()
-    await log.create_topics([NewTopic(name, 1) for name in ("in", "rows", "everywhere")])
+    await log.create_topics([NewTopic(name, 1) for name in ("in", "rows", "everywhere", "strange")])
     producer = await log.producer(client_id="test")
     await producer.send(
         [
             Outgoing(TopicPartition("in", 0), Batch([LONG.serializer("")(7)] * 2, [b"a", b"b"], [100, 5_000])),
             Outgoing(TopicPartition("rows", 0), Batch([b'{"id":1}'] * 2, [b"old", b"new"], [100, 200])),
             Outgoing(TopicPartition("everywhere", 0), Batch([b"\xff\x00"], [b'{"text":"' + b"x" * 3_000 + b'"}'], [1])),
+            Outgoing(TopicPartition("strange", 0), Batch([b"text", b"number"], [HALF.encode(), BIG.encode()], [1, 1])),
         ]
     )
     await producer.close()
@@ -412,6 +422,15 @@ async def test_bytes_are_asked_in_hex_and_long_values_are_cut(tmp_path: Path) ->
         (about,) = [one for one in await here.get("/api/stores") if one["name"] == "everywhere"]
         assert about["everywhere"]
         assert (await here.get("/api/stores/everywhere?as=hex&key=00"))["rows"] == []
+
+
+async def test_each_value_is_shown_as_valid_json(tmp_path: Path) -> None:
+    """Also half of a character, which UTF-8 cannot have, a number that is none, and one of more than 64 bits."""
+    async with asked(tmp_path) as here:
+        (row,) = (await here.get("/api/stores/strange?key=text"))["rows"]
+        assert row["value"] == {"half": "\\ud800", "other": None}
+        (row,) = (await here.get("/api/stores/strange?key=number"))["rows"]
+        assert row["value"] == 1 << 70
 
 
 async def test_rates_of_written_topics_and_the_age_of_records_are_in_the_view(tmp_path: Path) -> None:
