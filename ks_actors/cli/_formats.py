@@ -6,6 +6,7 @@ import base64
 import binascii
 import json
 import struct
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Final
 
 from ks_actors import serdes
@@ -24,12 +25,26 @@ _NUMBERS: Final[dict[str, tuple[Any, Callable[[str], Any]]]] = {
 }
 
 
+def _json(text: str | bytes) -> Any:
+    """Parse JSON without NaN and infinities, which Python takes and others refuse."""
+    return json.loads(text, parse_constant=_no_number, parse_float=_finite)
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if isfinite(number) else _no_number(text)
+
+
 def to_bytes(text: str, form: str) -> bytes:
     """Return the bytes of a text in one of the FORMATS. Raises ValueError."""
     if form == "text":
         return text.encode()
     if form == "json":
-        return json.dumps(json.loads(text), separators=(",", ":"), ensure_ascii=False).encode()
+        return json.dumps(_json(text), separators=(",", ":"), ensure_ascii=False).encode()
     if form == "base64":
         try:
             return base64.b64decode(text, validate=True)
@@ -51,9 +66,11 @@ def from_bytes(data: bytes | None, form: str) -> Any:
         if form == "text":
             return data.decode()
         if form == "json":
-            return json.loads(data)
+            return _json(data)
         if form in _NUMBERS:
-            return _NUMBERS[form][0].deserializer("")(data)
-    except (ValueError, SerializationError):
+            number = _NUMBERS[form][0].deserializer("")(data)
+            # JSON has no form for NaN and the infinities.
+            return number if isfinite(number) else str(number)
+    except (ValueError, RecursionError, SerializationError):
         return f"base64:{base64.b64encode(data).decode()}"
     return base64.b64encode(data).decode()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,7 +9,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from ks_actors.cli._application import of_application
-from ks_actors.cli._output import readable, show, show_json
+from ks_actors.cli._output import moment, readable, show, show_json
 from ks_actors.letters import read_letter, read_letters, redrive
 from ks_actors.log import TopicPartition
 
@@ -142,10 +141,9 @@ def _place(topic: str, text: str) -> tuple[TopicPartition, int]:
 
 
 def _row(letter: Letter) -> dict[str, Any]:
-    moment = datetime.fromtimestamp(letter.timestamp / 1000, UTC)
     return {
         "letter": f"{letter.partition}@{letter.offset}",
-        "time": moment.isoformat(timespec="milliseconds"),
+        "time": moment(letter.timestamp),
         "source": None if letter.source is None else str(letter.source),
         "source_offset": None if letter.source_offset < 0 else letter.source_offset,
         "exception": letter.exception,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 _WIDEST = 100_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def show(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], *, as_json: bool) -> None:
@@ -49,7 +51,26 @@ def show(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], *, as_json: 
 
 def show_json(value: Any) -> None:
     """Print one JSON document; what JSON has no form for is text."""
-    click.echo(json.dumps(value, indent=2, default=_plain, ensure_ascii=False))
+    click.echo(json_text(value, indent=2))
+
+
+def json_text(value: Any, indent: int | None = None) -> str:
+    """Return valid JSON; what JSON has no form for is text."""
+    try:
+        text = json.dumps(value, indent=indent, default=_plain, ensure_ascii=False)
+        text.encode()
+    except UnicodeEncodeError:
+        # Half of a character, which UTF-8 cannot have, but JSON's escapes.
+        return json.dumps(value, indent=indent, default=_plain)
+    return text
+
+
+def moment(timestamp_ms: int) -> str:
+    """Return a timestamp as a time in UTC; one beyond the years 1 to 9999 as its ms."""
+    try:
+        return (_EPOCH + timedelta(milliseconds=timestamp_ms)).isoformat(timespec="milliseconds")
+    except OverflowError:
+        return f"{timestamp_ms} ms"
 
 
 def _plain(value: Any) -> Any:

@@ -13,6 +13,7 @@ import click
 from ks_actors._errors import UnknownTopicOrPartition
 from ks_actors.cli._application import of_log
 from ks_actors.cli._formats import FORMATS, from_bytes, to_bytes
+from ks_actors.cli._output import json_text, moment
 from ks_actors.log import IsolationLevel, Outgoing, TopicPartition
 from ks_actors.records import Batch, partition
 
@@ -255,15 +256,15 @@ async def _positions(
             for each, end in ends.items()
         }
     try:
-        moment = datetime.fromisoformat(start)
+        since = datetime.fromisoformat(start)
     except ValueError:
         raise click.UsageError(
             f"--from {start!r} is not begin, end, an offset, -N, or a time such as 2026-11-26T00:00"
         ) from None
-    if moment.tzinfo is None:
+    if since.tzinfo is None:
         # As times are printed here, so that one can be copied into the command.
-        moment = moment.replace(tzinfo=UTC)
-    found = await log.offsets_for_times(dict.fromkeys(ends, int(moment.timestamp() * 1000)))
+        since = since.replace(tzinfo=UTC)
+    found = await log.offsets_for_times(dict.fromkeys(ends, int(since.timestamp() * 1000)))
     return dict(found)
 
 
@@ -285,7 +286,7 @@ def _shown(
         timestamp = batch.timestamps[at]
         headers = batch.headers[at] if batch.headers is not None else ()
         if as_json:
-            text = json.dumps(
+            text = json_text(
                 {
                     "topic": topic,
                     "partition": number,
@@ -294,14 +295,11 @@ def _shown(
                     "key": key,
                     "value": value,
                     "headers": [[name, from_bytes(each, "text")] for name, each in headers],
-                },
-                ensure_ascii=False,
+                }
             )
         else:
-            moment = datetime.fromtimestamp(timestamp / 1000, UTC).isoformat(
-                timespec="milliseconds"
-            )
-            text = f"{fetched.partition}@{offset} {moment} {_plain(key)} {_plain(value)}"
+            at_time = moment(timestamp)
+            text = f"{fetched.partition}@{offset} {at_time} {_plain(key)} {_plain(value)}"
             text += "".join(f" {name}={from_bytes(each, 'text')}" for name, each in headers)
         yield _Line(offset, text)
 
@@ -309,4 +307,7 @@ def _shown(
 def _plain(value: Any) -> str:
     if value is None:
         return "-"
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str):
+        # Half of a character has no bytes.
+        return value.encode(errors="backslashreplace").decode()
+    return json_text(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import subprocess
 import sys
@@ -141,6 +142,27 @@ def test_records_are_sent_and_shown(place: Place) -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "form", "shown"),
+    [
+        ("7ff8000000000000", "double", "nan"),
+        ("ff800000", "float", "-inf"),
+        (b"NaN".hex(), "json", "base64:TmFO"),
+        (b"1e999".hex(), "json", "base64:MWU5OTk="),
+        (b"[".hex() * 50_000, "json", None),
+        (b'"\\ud800"'.hex(), "json", "\ud800"),
+    ],
+)
+def test_each_record_is_a_line_of_valid_json(place: Place, value: str, form: str, shown: str | None) -> None:
+    """Also numbers that are none, half of a character, and a timestamp of no calendar."""
+    data = base64.b64encode(bytes.fromhex(value)).decode()
+    place.run("send", "orders", f"--value={data}", "--value-format=base64", f"--timestamp={1 << 62}", "-p0")
+    told = place.run("tail", "orders", "--from=begin", "--until-end", f"--value-format={form}", "--json")
+    line = json.loads(told, parse_constant=pytest.fail)
+    assert line["value"] == shown or (shown is None and line["value"].startswith("base64:"))
+    assert f"orders-0@0 {1 << 62} ms - " in place.run("tail", "orders", "--from=begin", "--until-end", f"--value-format={form}")
+
+
+@pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
         (("send", "nothing", "--value=x"), 1, "topic nothing does not exist"),
@@ -250,7 +272,7 @@ def test_bytes_that_do_not_fit_a_form_are_base64() -> None:
     assert from_bytes(b"\xff", "text") == "base64:/w=="
     assert from_bytes(b"{", "json") == "base64:ew=="
     assert from_bytes(b"\x01", "long") == "base64:AQ=="
-    for text, form in (("x", "base64"), ("99999", "short"), ("{", "json"), ("x", "float")):
+    for text, form in (("x", "base64"), ("99999", "short"), ("{", "json"), ("NaN", "json"), ("1e999", "json"), ("x", "float")):
         with pytest.raises(ValueError, match=r"."):
             to_bytes(text, form)
 

@@ -58,3 +58,9 @@ export function lasted(ms) {
 
 /** Return a wall-clock time in ms as the reader's own. */
 export const clock = (ms) => new Date(ms).toLocaleTimeString();
+
+/** Return a timestamp in ms as a time in UTC; dates end in the year 275,760, timestamps do not. */
+export function moment(ms) {
+  const date = new Date(ms);
+  return Number.isNaN(date.getTime()) ? `${ms} ms` : date.toISOString();
+}

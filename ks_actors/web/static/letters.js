@@ -1,5 +1,5 @@
 // Dead letters, and their way back.
-import { at, keep, make, say } from "./dom.js";
+import { at, keep, make, moment, say } from "./dom.js";
 import { ask, notice, order } from "./requests.js";
 
 function letterItem(letter, again) {
@@ -17,7 +17,7 @@ function letterItem(letter, again) {
   const headers = letter.headers.map(([name, value]) => `\n${name}: ${value ?? "null"}`).join("");
   return make("li", {},
     make("strong", {}, `${letter.exception ?? "unknown error"}: ${letter.message ?? ""}`),
-    make("p", { class: "faint" }, `from ${letter.source ?? "no single record"} @ ${letter.source_offset}, letter ${letter.topic}-${letter.partition} @ ${letter.offset}, ${new Date(letter.timestamp).toISOString()}`),
+    make("p", { class: "faint" }, `from ${letter.source ?? "no single record"} @ ${letter.source_offset}, letter ${letter.topic}-${letter.partition} @ ${letter.offset}, ${moment(letter.timestamp)}`),
     make("pre", {}, `key ${letter.key ?? "null"}\nvalue ${letter.value ?? "null"}${headers}`),
     make("details", {}, make("summary", {}, "Stack"), make("pre", {}, letter.stacktrace ?? "")),
     make("p", {}, button, make("span", { class: "faint" })),
