@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, Unpack, final
 
 from ks_actors._errors import ConfigError
-from ks_actors.config._names import is_secret
+from ks_actors.config._names import shown
 from ks_actors.config._parsers import ProcessingGuarantee
 from ks_actors.config._recognize import HINT, Recognized
 from ks_actors.config._settings import SETTINGS, contradictions
@@ -423,7 +423,7 @@ class StreamsConfig:
 
     def __repr__(self) -> str:
         said = (
-            f"{name}={_shown(name, getattr(self, name))}"
+            f"{name}={shown(name, getattr(self, name))}"
             for name in SETTINGS
             if self.origins[name] != "default"
         )
@@ -480,9 +480,5 @@ def _parsed(given: Mapping[str, Given], problems: list[str]) -> dict[str, Any]:
         try:
             values[name] = SETTINGS[name].parse(entry.value)
         except ValueError as error:
-            problems.append(f"{name} ({entry.origin}): {_shown(name, entry.value)} {error}")
+            problems.append(f"{name} ({entry.origin}): {shown(name, entry.value)} {error}")
     return values
-
-
-def _shown(name: str, value: Any) -> str:
-    return "***" if is_secret(name) else repr(value)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any, Final
+
 ALIASES: dict[str, str] = {
     "num_workers": "num_stream_threads",
     "compression_type": "producer_compression_type",
@@ -18,6 +21,9 @@ ALIASES: dict[str, str] = {
 SECRET = ("password", "secret", "token", "jaas", "user_info", "keystore_key")
 
 
+_LOGIN: Final = re.compile(r"(://)[^/@\s]+@")
+
+
 def canonical(name: str) -> str:
     """Return the name as a keyword: `commit.interval.ms` is `commit_interval_ms`. Aliases stay."""
     return name.replace(".", "_").replace("-", "_")
@@ -26,3 +32,13 @@ def canonical(name: str) -> str:
 def is_secret(name: str) -> bool:
     """Return whether a setting's value must not be shown."""
     return any(word in name.lower() for word in SECRET)
+
+
+def without_login(uri: str) -> str:
+    """Return a URI with `***` for the user and password that it may have."""
+    return _LOGIN.sub(r"\1***@", uri)
+
+
+def shown(name: str, value: Any) -> str:
+    """Return the repr of a setting's value, without secrets."""
+    return "***" if is_secret(name) else without_login(repr(value))

@@ -15,7 +15,7 @@ from ks_actors.config._clients import (
     named,
     prefixed,
 )
-from ks_actors.config._names import ALIASES, canonical, is_secret
+from ks_actors.config._names import ALIASES, canonical, shown
 from ks_actors.config._refused import refusal
 from ks_actors.config._settings import SETTINGS
 from ks_actors.config._sources import Given
@@ -106,8 +106,8 @@ class Recognized:
             try:
                 same = SETTINGS[name].parse(entry.value) == values[name]
             except ValueError as error:
-                shown = "***" if is_secret(entry.name) else repr(entry.value)
-                self.problems.append(f"{entry.name} ({entry.origin}): {shown} {error}")
+                told = shown(entry.name, entry.value)
+                self.problems.append(f"{entry.name} ({entry.origin}): {told} {error}")
                 continue
             if not same:
                 self._refuse(

@@ -343,6 +343,16 @@ def test_the_repr_has_the_given_options() -> None:
     assert repr(config(poll_ms=5)) == "StreamsConfig(application_id='app', poll_ms=5)"
 
 
+def test_a_login_in_the_place_of_snapshots_is_not_shown() -> None:
+    """Neither in the repr, nor in an error about the setting."""
+    made = StreamsConfig(application_id="app", snapshot_uri="sftp://ann:s3cret@host/snapshots")
+    assert made.snapshot_uri == "sftp://ann:s3cret@host/snapshots"
+    assert repr(made) == "StreamsConfig(application_id='app', snapshot_uri='sftp://***@host/snapshots')"
+    with pytest.raises(ConfigError) as caught:
+        StreamsConfig(application_id="app", log="sftp://ann:s3cret@host/log")
+    assert "s3cret" not in str(caught.value)
+
+
 def test_secrets_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither in errors nor in a repr, for any future setting."""
     with pytest.raises(ConfigError) as caught:
