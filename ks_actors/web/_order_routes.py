@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ks_actors.config import without_login
 from ks_actors.snapshots import find_snapshots
-from ks_actors.web._answers import answer
+from ks_actors.web._answers import Refusal, answer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from ks_actors.snapshots import SnapshotManifest
 
 _ORDER_MS = 10_000
+_LOOK_S = 10.0
 
 
 class SnapshotView(msgspec.Struct, frozen=True):
@@ -70,16 +72,34 @@ def take_snapshot(app: App) -> Callable[[Request], Awaitable[Response]]:
 
 def list_snapshots(app: App) -> Callable[[Request], Awaitable[Response]]:
     """Return the handler that lists the snapshots of the application."""
+    looking: asyncio.Task[Snapshots] | None = None
 
     async def handle(_: Request) -> Response:
+        nonlocal looking
         uri = app.config.snapshot_uri
         if uri is None:
             return answer(Snapshots(None))
-        found, refused = await asyncio.to_thread(find_snapshots, uri, app.config.application_id)
-        views = tuple(_view(reader.manifest) for reader in found)
-        return answer(Snapshots(uri, views, tuple(str(error) for error in refused)))
+        # One look for all callers: no place that does not answer takes the threads that the app
+        # itself needs.
+        if looking is None or looking.done():
+            looking = asyncio.create_task(_find(uri, app.config.application_id))
+            # Its callers may have gone: then nobody asks for its error.
+            looking.add_done_callback(lambda done: done.cancelled() or done.exception())
+        done, _pending = await asyncio.wait({looking}, timeout=_LOOK_S)
+        if not done:
+            raise Refusal(504, f"the place of snapshots did not answer within {_LOOK_S:g} s")
+        try:
+            return answer(looking.result())
+        except OSError as error:
+            raise Refusal(502, f"the snapshots cannot be listed: {error}") from None
 
     return handle
+
+
+async def _find(uri: str, application_id: str) -> Snapshots:
+    found, refused = await asyncio.to_thread(find_snapshots, uri, application_id)
+    views = tuple(_view(reader.manifest) for reader in found)
+    return Snapshots(without_login(uri), views, tuple(str(error) for error in refused))
 
 
 def _view(manifest: SnapshotManifest) -> SnapshotView:

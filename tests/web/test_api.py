@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
+import threading
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -267,6 +268,34 @@ async def test_snapshots_are_taken_and_listed(tmp_path: Path) -> None:
         taken = await here.post("/api/snapshots")
         assert (taken["tasks"], taken["rows"]) == (4, 4)
         assert (await here.get("/api/snapshots"))["snapshots"] == [taken]
+
+
+async def test_a_place_of_snapshots_that_does_not_answer_takes_one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The callers are told after a while, and those that ask again share the look that goes on; an error of the place is told, without its login."""
+    uri, looks, gate = "file://ann:s3cret@host/snapshots", [], threading.Event()
+
+    def find(given: str, _: str) -> tuple[list[Any], list[Any]]:
+        looks.append(given)
+        gate.wait()
+        if len(looks) == 2:
+            raise PermissionError("no credentials")
+        return [], []
+
+    monkeypatch.setattr("ks_actors.web._order_routes._LOOK_S", 0.05)
+    monkeypatch.setattr("ks_actors.web._order_routes.find_snapshots", find)
+    log = await fresh_log()
+    app = visiting(log, tmp_path, Visits(), snapshot_uri=uri)
+    async with client_of(app) as client:
+        for _ in range(3):
+            late = await client.get("/api/snapshots")
+            assert (late.status_code, late.json()["error"]) == (504, "the place of snapshots did not answer within 0.05 s")
+        assert looks == [uri]
+        monkeypatch.setattr("ks_actors.web._order_routes._LOOK_S", 10)
+        gate.set()
+        assert (await client.get("/api/snapshots")).json()["uri"] == "file://***@host/snapshots"
+        failed = await client.get("/api/snapshots")
+        assert (failed.status_code, failed.json()["error"]) == (502, "the snapshots cannot be listed: no credentials")
+    await log.close()
 
 
 async def test_each_answer_has_the_headers_that_browsers_ask_for(tmp_path: Path) -> None:
