@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _MOST: Final = 1_000
 _SHOWN: Final = 2_000
 _MOST_BYTES: Final = 10_000
+_MOST_PARTITION: Final = (1 << 31) - 1
+_MOST_OFFSET: Final = (1 << 63) - 1
 
 
 class LetterView(msgspec.Struct, frozen=True):
@@ -47,8 +49,8 @@ class Order(msgspec.Struct, frozen=True):
     """The letter to redrive."""
 
     topic: str
-    partition: int
-    offset: int
+    partition: Annotated[int, msgspec.Meta(ge=0, le=_MOST_PARTITION)]
+    offset: Annotated[int, msgspec.Meta(ge=0, le=_MOST_OFFSET)]
 
 
 def letter_view(letter: Letter) -> LetterView:

@@ -219,6 +219,8 @@ async def test_dead_letters_are_listed_and_redriven_once(tmp_path: Path) -> None
         assert "was written back" in (await here.post("/api/dead-letters/redrive", where, 409))["error"]
         assert "is no dead letter topic" in (await here.post("/api/dead-letters/redrive", {**where, "topic": "seen"}, 404))["error"]
         assert "not as expected" in (await here.post("/api/dead-letters/redrive", {"topic": "dead"}, 400))["error"]
+        for wrong in ({"partition": -1}, {"partition": 1 << 31}, {"offset": -1}, {"offset": 1 << 63}):
+            assert "not as expected" in (await here.post("/api/dead-letters/redrive", {**where, **wrong}, 400))["error"]
         assert "more than 10000 bytes" in (await here.post("/api/dead-letters/redrive", {"topic": "x" * 10_000}, 413))["error"]
 
 
