@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,8 @@ from ks_actors.cli._output import reported, show
 from ks_actors.snapshots import find_snapshots
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ks_actors.cli._application import Application
     from ks_actors.snapshots import SnapshotReader
 
@@ -31,7 +34,7 @@ def snapshots(application: Application, *, verify: bool, as_json: bool) -> None:
     config = application.config
     if config.snapshot_uri is None:
         raise click.UsageError("snapshot_uri is not set: -c snapshot_uri=/var/snapshots")
-    with reported(config.application_id):
+    with reported(config.application_id), _readable(config.application_id):
         found, refused = find_snapshots(config.snapshot_uri, config.application_id)
         console = Console(stderr=True)
         steps = (
@@ -45,6 +48,17 @@ def snapshots(application: Application, *, verify: bool, as_json: bool) -> None:
     show(rows, columns, as_json=as_json)
     if any(row["problem"] is not None for row in rows):
         raise SystemExit(3)
+
+
+@contextmanager
+def _readable(application_id: str) -> Iterator[None]:
+    """Turn an error of the place, such as missing credentials, into one line and exit code 1."""
+    try:
+        yield
+    except OSError as error:
+        raise click.ClickException(
+            f"{application_id}: the snapshots cannot be read: {error}"
+        ) from error
 
 
 def _row(found: SnapshotReader, *, verify: bool) -> dict[str, Any]:

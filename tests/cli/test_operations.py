@@ -223,6 +223,14 @@ def test_snapshots_are_listed_and_verified(place: Place, tmp_path: Path) -> None
     assert "PROBLEM" in place.run("snapshots").splitlines()[0]
 
 
+def test_a_place_of_snapshots_that_cannot_be_read_is_told(place: Place, tmp_path: Path) -> None:
+    """In one line, with exit code 1."""
+    file = tmp_path / "file"
+    file.write_text("")
+    place.settings["snapshot_uri"] = f"file://{file}/below"
+    assert "the snapshots cannot be read: " in place.run("snapshots", "--app", SHOP, code=1)
+
+
 def test_versions_of_a_topology_are_compared(place: Place) -> None:
     """Only what changes is shown, unless all is asked for; a loss is exit code 3."""
     assert place.run("topology", "diff", SHOP, SHOP) == "all state and all topics stay as they are\n"
