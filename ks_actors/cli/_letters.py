@@ -110,6 +110,9 @@ def redrive_letters(
         places: Sequence[tuple[TopicPartition, int]] = wanted
         if every:
             found = await read_letters(log, name, limit=limit)
+            if len(found) == limit:
+                text = f"only the newest {limit:,} dead letters are looked at: --limit"
+                click.echo(text, err=True)
             # By offset, so that the records of one partition come back in the order in which they
             # failed.
             places = sorted(

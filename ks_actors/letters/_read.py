@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 from ks_actors._errors import LogTimeout, UnknownTopicOrPartition
 from ks_actors.letters._letter import letter_of, marked_offset
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
     from ks_actors.log import Log
     from ks_actors.records import Batch, Headers
 
+    _Record: TypeAlias = tuple[int, tuple[Any, Any, int, Headers]]
+
 _FETCH_MS = 500
+_WIDER: Final = (1, 4, 16)
 _COMMITTED = IsolationLevel.READ_COMMITTED
 
 
@@ -26,7 +30,8 @@ async def read_letters(
 ) -> list[Letter]:
     """Return the last letters of a topic, the newest first, at most `limit`.
 
-    Looks at the last `limit` records of each partition, without those of open transactions.
+    Looks at the last `limit` records of each partition, without those of open transactions. Where
+    they are not all letters, since each redrive adds a marker, it looks up to 16 times as far back.
     Raises UnknownTopicOrPartition, and LogTimeout after `timeout_ms`.
     """
     described = await log.describe_topics([topic], configs=False)
@@ -35,10 +40,19 @@ async def read_letters(
     partitions = [TopicPartition(topic, number) for number in range(described[topic].partitions)]
     begins = await log.begin_offsets(partitions)
     ends = await log.end_offsets(partitions, _COMMITTED)
-    starts = {one: max(begins[one], ends[one] - limit) for one in partitions}
-    found = await _read(log, starts, ends, client_id=client_id, timeout_ms=timeout_ms)
-    found.sort(key=lambda letter: (-letter.timestamp, letter.partition, -letter.offset))
-    return found[:limit]
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout_ms / 1000
+    found = _Found(limit)
+    for wider in _WIDER:
+        starts = {one: max(begins[one], ends[one] - limit * wider) for one in partitions}
+        found = _Found(limit)
+        left_ms = max(0, round((deadline - loop.time()) * 1000))
+        await _read(log, starts, ends, found, client_id=client_id, timeout_ms=left_ms)
+        if all(starts[one] == begins[one] or found.count(one) >= limit for one in partitions):
+            break
+    letters = found.letters()
+    letters.sort(key=lambda letter: (-letter.timestamp, letter.partition, -letter.offset))
+    return letters[:limit]
 
 
 async def read_letter(
@@ -58,20 +72,20 @@ async def read_letter(
     begins = await log.begin_offsets([place])
     if not begins[place] <= offset < ends[place]:
         return None
-    found = await _read(log, {place: offset}, ends, client_id=client_id, timeout_ms=timeout_ms)
-    return next((letter for letter in found if letter.offset == offset), None)
+    found = _Found(1, only=offset)
+    await _read(log, {place: offset}, ends, found, client_id=client_id, timeout_ms=timeout_ms)
+    return next(iter(found.letters()), None)
 
 
 async def _read(
     log: Log,
     starts: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
+    found: _Found,
     *,
     client_id: str,
     timeout_ms: int,
-) -> list[Letter]:
-    records: dict[tuple[TopicPartition, int], tuple[Any, Any, int, Headers]] = {}
-    marked: set[tuple[TopicPartition, int]] = set()
+) -> None:
     left = {one: start for one, start in starts.items() if start < ends[one]}
     fetcher = log.fetcher(client_id=client_id, isolation=_COMMITTED)
     fetcher.assign(left)
@@ -79,7 +93,7 @@ async def _read(
         async with asyncio.timeout(timeout_ms / 1000):
             while left:
                 for fetched in await fetcher.fetch(max_wait_ms=_FETCH_MS):
-                    _sort(fetched.partition, fetched.batch, records, marked)
+                    found.add(fetched.partition, fetched.batch)
                 if done := [one for one in left if fetcher.position(one) >= ends[one]]:
                     for one in done:
                         del left[one]
@@ -89,28 +103,41 @@ async def _read(
         raise LogTimeout(f"could not read dead letters within {timeout_ms} ms: {at}") from None
     finally:
         await fetcher.close()
-    return [
-        letter_of(place, offset, record, redriven=(place, offset) in marked)
-        for (place, offset), record in records.items()
-    ]
 
 
-def _sort(
-    place: TopicPartition,
-    batch: Batch,
-    records: dict[tuple[TopicPartition, int], tuple[Any, Any, int, Headers]],
-    marked: set[tuple[TopicPartition, int]],
-) -> None:
-    """Tell letters from markers."""
-    for row, offset in enumerate(batch.offsets):
-        headers = () if batch.headers is None else batch.headers[row]
-        about = marked_offset(headers)
-        if about is not None:
-            marked.add((place, about))
-        else:
-            records[place, offset] = (
-                batch.keys[row],
-                batch.values[row],
-                batch.timestamps[row],
-                headers,
-            )
+@final
+class _Found:
+    """Letters told from markers: the newest `limit` of each partition, or the one at `only`.
+
+    The others are dropped at once: letters may be large.
+    """
+
+    def __init__(self, limit: int, only: int | None = None) -> None:
+        self._limit = limit
+        self._only = only
+        self._records: dict[TopicPartition, deque[_Record]] = {}
+        self._marked: set[tuple[TopicPartition, int]] = set()
+
+    def add(self, place: TopicPartition, batch: Batch) -> None:
+        """Add records of a partition, in the order of their offsets."""
+        kept = self._records.setdefault(place, deque(maxlen=self._limit))
+        for row, offset in enumerate(batch.offsets):
+            headers = () if batch.headers is None else batch.headers[row]
+            about = marked_offset(headers)
+            if about is not None:
+                self._marked.add((place, about))
+            elif self._only in {None, offset}:
+                record = (batch.keys[row], batch.values[row], batch.timestamps[row], headers)
+                kept.append((offset, record))
+
+    def count(self, place: TopicPartition) -> int:
+        """Return the number of letters of a partition."""
+        return len(self._records.get(place, ()))
+
+    def letters(self) -> list[Letter]:
+        """Return all letters, those that were written back marked so."""
+        return [
+            letter_of(place, offset, record, redriven=(place, offset) in self._marked)
+            for place, records in self._records.items()
+            for offset, record in records
+        ]

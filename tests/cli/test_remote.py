@@ -186,6 +186,7 @@ def test_dead_letters_are_listed_shown_and_written_back(tmp_path: Path) -> None:
     assert "was written back" in place.run("dlq", "redrive", "0@0", code=1)
     assert [row["letter"] for row in place.json("dlq", "redrive", "--all")] == ["0@1"]
     assert place.json("dlq", "redrive", "--all") == []
+    assert "only the newest 2 dead letters are looked at: --limit" in place.run("dlq", "redrive", "--all", "--limit=2")
     shown = [json.loads(line)["value"] for line in place.run("tail", "texts", "--from=begin", "--until-end", "--json").splitlines()]
     assert shown[-2:] == ["one", "two"]
     assert "there is no dead letter at offset 99" in place.run("dlq", "show", "0@99", code=1)

@@ -34,6 +34,19 @@ class Parser:
         return value.upper()
 
 
+class Mended(Parser):
+    """A function that reads each value when it comes again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[str] = set()
+
+    def __call__(self, value: str) -> str:
+        self.mended = value in self.seen
+        self.seen.add(value)
+        return super().__call__(value)
+
+
 def parsing(parser: Parser) -> Topology:
     builder = StreamsBuilder()
     builder.stream("in", STRINGS).map_values(parser).to("out", STRINGS_OUT)
@@ -173,6 +186,22 @@ def test_the_newest_letters_come_first_up_to_a_limit() -> None:
         assert await read_letters(harness.log, "out", limit=5) == []
 
     run_app(test, parsing(Parser()), topics={**TOPICS, "dead": 3}, **SETTINGS)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_letters_before_the_markers_of_others_are_listed(guarantee: str) -> None:
+    """The limit counts letters: markers and ends of transactions behind them hide none."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce_all("in", [TestRecord("a", f"bad{number}", number) for number in range(4)])
+        await harness.caught_up()
+        for letter in await letters(harness, 4):
+            await redrive(harness.log, letter.place, letter.offset, application_id="app")
+        listed = await letters(harness, 3)
+        assert [letter.value for letter in listed] == [b"bad3", b"bad2", b"bad1"]
+        assert all(letter.redriven for letter in listed)
+
+    run_app(test, parsing(Mended()), topics=TOPICS, processing_guarantee=guarantee, **SETTINGS)
 
 
 def test_letters_that_cannot_be_read_in_time_are_an_error() -> None:
