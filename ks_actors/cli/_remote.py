@@ -55,7 +55,7 @@ def order(url: str, path: str, token_file: Path | None) -> Any:
             f"orders need the token of the API: set {TOKEN}, or give --token-file"
         )
     if not token.strip().isascii() or not token.strip().isprintable():
-        raise click.UsageError("the token has characters that no header can have: it is not that of an API")
+        raise click.UsageError("the token has characters that no header can have: use ASCII")
     return _call(url, path, "POST", token.strip())
 
 

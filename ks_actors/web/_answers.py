@@ -65,7 +65,7 @@ def as_json(value: Any) -> bytes:
 
 
 def _encodable(value: Any) -> Any:
-    """Return a value with `\\ud800` for half of a character, which UTF-8 cannot have."""
+    """Return a value with an escape for half of a character, which UTF-8 cannot have."""
     if isinstance(value, str):
         return value.encode(errors="backslashreplace").decode()
     if isinstance(value, dict):

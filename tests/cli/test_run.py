@@ -70,8 +70,7 @@ async def fill(url: str, state: Path) -> None:
 def start(*arguments: str, code: str = "", process_group: int | None = None) -> subprocess.Popen[str]:
     """Start a command line as a process of its own."""
     command = [sys.executable, "-c", f"{code}\nfrom ks_actors.cli import main; main()", *arguments]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(command, cwd=ROOT, text=True, process_group=process_group, **pipes)  # noqa: S603 - our own
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=process_group)  # noqa: S603 - our own
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
