@@ -110,7 +110,11 @@ class Sampler:
 
     async def _ask_the_group(self) -> None:
         while True:
-            found = await look_at_group(self._app, self._layout)
+            try:
+                found = await look_at_group(self._app, self._layout)
+            except Exception as error:  # noqa: BLE001 - the page goes on, and tells it
+                _log.exception("the look at the group failed; it is repeated")
+                found = GroupView(error=f"the look at the group failed: {error!r}")
             if found.error is None:
                 self._group = found
                 self._note_members()
