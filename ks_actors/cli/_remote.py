@@ -9,7 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.error import HTTPError
 from urllib.parse import quote, urlencode, urlsplit
-from urllib.request import HTTPRedirectHandler, Request, build_opener
+from urllib.request import (
+    HTTPRedirectHandler,
+    OpenerDirector,
+    ProxyHandler,
+    Request,
+    build_opener,
+)
 
 import click
 
@@ -20,6 +26,7 @@ if TYPE_CHECKING:
 
 TOKEN: Final = "KS_OPS_TOKEN"  # noqa: S105 - the name of a variable
 _TIMEOUT_S: Final = 15.0
+_LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 def _url(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -66,7 +73,7 @@ def _call(url: str, path: str, method: str, token: str | None) -> Any:
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     request = Request(url.rstrip("/") + path, headers=headers, method=method)  # noqa: S310 - see above
     try:
-        with build_opener(_NoRedirects).open(request, timeout=_TIMEOUT_S) as answer:
+        with _opener(url).open(request, timeout=_TIMEOUT_S) as answer:
             return json.load(answer)
     except HTTPError as error:
         raise click.ClickException(f"{url}: {_reason(error)}") from None
@@ -80,8 +87,15 @@ def _call(url: str, path: str, method: str, token: str | None) -> Any:
 class _NoRedirects(HTTPRedirectHandler):
     """Follow no redirect: urllib would send the token to any other host, and a GET for a POST."""
 
-    def redirect_request(self, *_: Any) -> None:
+    def redirect_request(self, *_: Any, **__: Any) -> None:
         """Return no request, so that the answer is an error."""
+
+
+def _opener(url: str) -> OpenerDirector:
+    if urlsplit(url).hostname in _LOOPBACK:
+        # A proxy of the environment reaches its own loopback, and would see the token.
+        return build_opener(_NoRedirects, ProxyHandler({}))
+    return build_opener(_NoRedirects)
 
 
 def _is_http(url: str) -> bool:

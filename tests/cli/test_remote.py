@@ -128,6 +128,18 @@ def test_the_token_goes_to_no_other_host(status: str, monkeypatch: pytest.Monkey
         assert seen == []
 
 
+def test_loopback_is_asked_without_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy of the environment would see the token, and reach its own loopback."""
+    monkeypatch.setenv("KS_OPS_TOKEN", "secret")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    with answering(b"HTTP/1.1 200 OK\r\n\r\n{}") as (proxy, seen), answering(b"HTTP/1.1 200 OK\r\n\r\n{}") as (url, asked):
+        monkeypatch.setenv("http_proxy", proxy)
+        assert invoke(url, "pause") == "paused\n"
+    assert asked[0] == b"POST /api/pause HTTP/1.1"
+    assert seen == []
+
+
 @pytest.mark.parametrize(
     ("url", "code", "said"),
     [
