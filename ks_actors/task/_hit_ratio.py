@@ -29,26 +29,25 @@ class HitRatio:
         self._updates += updates
         self._fresh += fresh
         if self._updates >= _SAMPLE:
-            self._take()
-
-    def _take(self) -> None:
-        ratio = max(0.0, 1 - self._fresh / self._updates)
-        self._samples += 1
-        self._sum += ratio
-        self._least, self._most = min(self._least, ratio), max(self._most, ratio)
-        self._updates = self._fresh = 0
+            ratio = _ratio(self._updates, self._fresh)
+            self._samples += 1
+            self._sum += ratio
+            self._least, self._most = min(self._least, ratio), max(self._most, ratio)
+            self._updates = self._fresh = 0
 
     def figures(self) -> dict[str, float]:
         """Return average, minimum and maximum by Kafka Streams' names.
 
-        All are 0 before the first update. Without a full sample, the updates so far serve as one.
+        All are 0 before the first update. Before the first full sample, the updates so far serve as
+        one. This changes nothing, as a thread may count meanwhile.
         """
-        if self._updates and not self._samples:
-            self._take()
-        if not self._samples:
-            return {"hit-ratio-avg": 0.0, "hit-ratio-min": 0.0, "hit-ratio-max": 0.0}
-        return {
-            "hit-ratio-avg": self._sum / self._samples,
-            "hit-ratio-min": self._least,
-            "hit-ratio-max": self._most,
-        }
+        samples, updates = self._samples, self._updates
+        if samples:
+            mean, least, most = self._sum / samples, self._least, self._most
+        else:
+            mean = least = most = _ratio(updates, self._fresh) if updates else 0.0
+        return {"hit-ratio-avg": mean, "hit-ratio-min": least, "hit-ratio-max": most}
+
+
+def _ratio(updates: int, fresh: int) -> float:
+    return max(0.0, 1 - fresh / updates)

@@ -110,3 +110,13 @@ def test_hit_ratios_are_of_samples() -> None:
     first = HitRatio()
     first.note(4, 1)
     assert first.figures()["hit-ratio-avg"] == 0.75
+
+
+def test_reading_a_hit_ratio_takes_no_sample() -> None:
+    """The figures are the same however often they are read: metrics are noted every 10 s, soon after a task's first updates."""
+    read, unread = HitRatio(), HitRatio()
+    for fresh in (1, 0, 0, 0):
+        for ratio in (read, unread):
+            ratio.note(250, 250 * fresh)
+        assert set(read.figures().values()) == set(read.figures().values())
+    assert read.figures() == unread.figures() == {"hit-ratio-avg": 0.75, "hit-ratio-min": 0.75, "hit-ratio-max": 0.75}
