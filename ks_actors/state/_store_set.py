@@ -96,11 +96,16 @@ class StoreSet:
         """Note that all changelogs are read, and processing starts behind this position."""
         self.positions.begin(self._stores, self.logged, position)
 
-    def figures(self) -> Iterator[tuple[StoreSpec, StoreFigures]]:
-        """Iterate over the stores with their figures; cheap, and callable at any time."""
+    def figures(self, *, in_thread: bool) -> Iterator[tuple[StoreSpec, StoreFigures]]:
+        """Iterate over the stores with their figures; cheap, and callable at any time.
+
+        While a thread has the task (`in_thread`) custom stores are left out: they compute theirs.
+        """
         for spec in self._specs:
+            custom = spec.kind is StoreKind.CUSTOM
+            if in_thread and custom:
+                continue
             if (store := self._stores.get(spec.name)) is not None:
-                custom = spec.kind is StoreKind.CUSTOM
                 yield (
                     spec,
                     StoreFigures(

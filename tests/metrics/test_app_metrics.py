@@ -22,6 +22,7 @@ from ks_actors import (
     Topology,
     log_and_continue,
     serdes,
+    stores,
 )
 from ks_actors.log import RequestFigures
 from ks_actors.metrics import Distribution, Metric, RecordingLevel
@@ -32,8 +33,16 @@ from ks_actors.runtime.metrics import Watched
 from ks_actors.runtime.metrics._log import log_source
 from ks_actors.runtime.shared import Metrics
 from ks_actors.testing import AppHarness, run_app
+from tests.state.test_custom import InMemory
 
 STRINGS = Consumed(serdes.STRING, serdes.STRING)
+
+
+class Passing(Processor[str, str, str, str]):
+    """Forward each record."""
+
+    def process(self, record: Record[str, str]) -> None:
+        self.context.forward(record)
 
 
 def counting() -> Topology:
@@ -311,3 +320,34 @@ def test_requests_to_brokers_are_measured_by_client() -> None:
     assert numbers(values.find("request-latency-max")) == [4]
     metrics.registry.window.number += 2
     assert math.isnan(numbers(metrics.registry.values().find("request-latency-max"))[0])
+
+
+def test_a_custom_store_is_not_asked_while_a_thread_uses_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It computes its figures itself, and nothing says that it may be called from two threads."""
+    topology = Topology()
+    topology.add_source("source", "in", key=serdes.STRING, value=serdes.STRING)
+    topology.add_processor("pass", Passing, "source")
+    topology.add_state_store(stores.custom("custom", InMemory), "pass")
+
+    async def run(harness: AppHarness) -> list[int]:
+        asked: list[int] = []
+
+        def ask(_: InMemory) -> int:
+            asked.append(1)
+            return 7
+
+        (task,) = harness.app._metrics.tasks.values()
+        found = []
+        monkeypatch.setattr(InMemory, "approximate_num_uncommitted_bytes", ask)
+        for in_thread in (False, True):
+            if in_thread:
+                task.thread_guard.begin()
+            asked.clear()
+            harness.app.metrics()
+            found.append(len(asked))
+        task.thread_guard.end()
+        monkeypatch.undo()
+        return found
+
+    here, in_thread = run_app(run, topology, topics={"in": 1})
+    assert here > in_thread == 0

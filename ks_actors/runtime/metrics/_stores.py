@@ -72,7 +72,9 @@ def _stores(
 ) -> Iterator[Readings]:
     task = str(one.task)
     commits = one.stores.commit_times.figures()
-    for spec, figures in one.stores.figures():
+    task_here = one.processing
+    in_thread = task_here is not None and task_here.thread_guard.since is not None
+    for spec, figures in one.stores.figures(in_thread=in_thread):
         readings: list[tuple[Instrument, Any]] = [(f.UNCOMMITTED, figures.uncommitted_bytes)]
         if spec.type == "in_memory" and spec.kind is not StoreKind.CUSTOM:
             readings.append((f.NUM_KEYS, figures.resident_rows))
