@@ -72,7 +72,10 @@ class MetricValues:
         )
 
     def total(self, name: str, tags: Mapping[str, str] = _NO_TAGS, *, group: str) -> float:
-        """Return the sum of the values that `find` gives; 0 without any. Texts raise TypeError."""
+        """Return the sum of the values that `find` gives; 0 without any, NaN if one of them is.
+
+        Raises TypeError for texts and histograms.
+        """
         found = 0.0
         for metric in self.find(name, tags, group=group):
             if isinstance(metric.value, str | Distribution):

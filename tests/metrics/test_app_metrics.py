@@ -185,6 +185,26 @@ def test_the_lag_of_a_paused_app_grows_in_records_and_in_seconds() -> None:
     assert 6 < paused[1][0] <= 8
 
 
+@pytest.mark.parametrize("stall_warning_ms", [10_000, 0])
+def test_the_lag_of_partitions_without_records_is_known_soon(stall_warning_ms: int) -> None:
+    """It is 0 after a second, and stays so; also without the watchdog, and when one of them gets a record."""
+
+    async def run(harness: AppHarness) -> list[tuple[float, list[float]]]:
+        seen = []
+        for look in range(20):
+            await harness.kit.clock.advance(1.1)
+            metrics = harness.app.metrics()
+            lag = metrics.total("records-lag", group="ks-actors-input-metrics")
+            seen.append((lag, numbers(metrics.find("lag-seconds"))))
+            if look == 9:
+                await harness.produce("in", "key", "value")
+                await harness.caught_up()
+        return seen
+
+    seen = run_app(run, counting(), topics={"in": 3, "out": 1}, stall_warning_ms=stall_warning_ms)
+    assert seen == [(0, [0, 0, 0])] * 20
+
+
 def test_the_lag_of_a_stuck_task_grows_though_nothing_more_of_it_is_fetched() -> None:
     """The end of the log is looked up where the buffer is full: a call that does not return holds up the records behind it."""
     free = asyncio.Event()

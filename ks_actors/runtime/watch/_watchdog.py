@@ -14,12 +14,12 @@ from ks_actors.runtime.watch._unread_partitions import UNREAD_TEXT, UnreadPartit
 from ks_actors.runtime.watch._waits import Wait, WaitReason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from actors import Signal
     from ks_actors.log import IsolationLevel, Log
     from ks_actors.records import TaskId
-    from ks_actors.runtime.watch._partition_state import PartitionStates
+    from ks_actors.runtime.watch._partition_state import PartitionState, PartitionStates
     from ks_actors.runtime.watch._standstills import Found
     from ks_actors.task import Environment
 
@@ -72,9 +72,10 @@ class Watch(Actor[WatchMessage]):
 
     Warns after `stall_warning_ms`, twice that, four times that, and so on. A check costs one look
     at each partition, and nothing for each record. For quiet partitions, one request per half of
-    `stall_warning_ms` asks the log for end offsets. The group is asked as often when the topology
-    reads partitions that no task here has: perhaps no member has them. Errors of the watchdog are
-    logged and harm nothing else.
+    `stall_warning_ms` asks the log for end offsets; for new ones the first look does, also when the
+    watchdog is turned off, as nothing else tells the lag of an empty partition. The group is asked
+    as often when the topology reads partitions that no task here has: perhaps no member has them.
+    Errors of the watchdog are logged and harm nothing else.
     """
 
     def __init__(
@@ -102,6 +103,8 @@ class Watch(Actor[WatchMessage]):
         # The time of the next request to the log, and whether one is under way.
         self._ask_at: float = 0.0
         self._asking: bool = False
+        # The partitions without a known end that were asked about, so that each is asked for once.
+        self._new: frozenset[TopicPartition] = frozenset()
         self._asking_group: bool = False
         self._was_paused: bool = False
         self._steady_time = setup.steady_time
@@ -116,7 +119,7 @@ class Watch(Actor[WatchMessage]):
         return self._ends
 
     def signal(self, signal: Signal) -> None:
-        """Start the timer; turned off, the watchdog only notes that the loop turns."""
+        """Start the timer; turned off, the watchdog sees the loop turn, and asks for ends."""
         if isinstance(signal, Started):
             pause = min(_LOOK_S, self._bound / 4) if self._bound > 0 else _LOOK_S
             self.ctx.timers.every("look", pause, Look())
@@ -129,6 +132,8 @@ class Watch(Actor[WatchMessage]):
                 try:
                     if self._bound > 0:
                         self._look(self.ctx.time())
+                    elif self._runs() and not self._asking:
+                        self._ask_for_new(self._partition_states.places(self._ends))
                 except Exception:  # noqa: BLE001 - a fault of the watch is no reason to end the app
                     _log.exception("the check for waiting records failed; it is retried")
             case EndsFound():
@@ -182,8 +187,11 @@ class Watch(Actor[WatchMessage]):
         for one in due[:_LINES]:
             self._tell(one, now)
         self._tell_of_others(due[_LINES:])
-        if self._runs() and not self._asking and now >= self._ask_at:
+        if self._runs() and not self._asking:
             # Also while the user has paused the app: the lag grows.
+            if now < self._ask_at:
+                self._ask_for_new(one.place for one in found)
+                return
             self._ask_for_ends(found, now)
             if not paused:
                 self._ask_group()
@@ -226,14 +234,27 @@ class Watch(Actor[WatchMessage]):
             or (
                 not one.place.buffered
                 and one.place.position is not None
-                and now - one.still.still >= self._bound / 2
+                and (now - one.still.still >= self._bound / 2 or _no_fetch_has_told(one.place))
             )
         ]
         # Fetches return the end offsets of all other partitions again.
         self._ends = {partition: end for partition, end in self._ends.items() if partition in quiet}
-        if quiet:
+        self._ask(quiet)
+
+    def _ask_for_new(self, places: Iterable[PartitionState]) -> None:
+        """Look up end offsets that are not known, once for each partition; keep the others."""
+        unknown = frozenset(
+            place.partition for place in places if place.position is not None and place.end is None
+        )
+        new, self._new = unknown - self._new, unknown
+        if new:
+            self._ask((*self._ends, *new))
+
+    def _ask(self, partitions: Sequence[TopicPartition]) -> None:
+        if partitions:
             self._asking = True
-            self.ctx.pipe(self._log.end_offsets(quiet, self._isolation), EndsFound, EndsNotFound)
+            ends = self._log.end_offsets(partitions, self._isolation)
+            self.ctx.pipe(ends, EndsFound, EndsNotFound)
 
     def _ask_group(self) -> None:
         if not self._asking_group:
@@ -313,6 +334,11 @@ class Watch(Actor[WatchMessage]):
             buffered=one.place.buffered,
             lag=one.place.lag,
         )
+
+
+def _no_fetch_has_told(place: PartitionState) -> bool:
+    """Return whether the end of a partition is known by lookups alone, if at all."""
+    return place.task is None or place.task.group.queues[place.partition].end_offset is None
 
 
 def _order(wait: Wait) -> tuple[TaskId, tuple[Any, ...]]:
