@@ -170,7 +170,8 @@ class RecordQueue:
     @property
     def lag(self) -> int | None:
         """The number of offsets in the log after the fetched ones; None before the first fetch."""
-        return None if self.end_offset is None else max(0, self.end_offset - self._behind)
+        end = self.end_offset  # once: `App.health` asks from other threads
+        return None if end is None else max(0, end - self._behind)
 
     @property
     def position(self) -> int:

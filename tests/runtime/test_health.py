@@ -12,6 +12,7 @@ import pytest
 from ks_actors import App, Health, HealthBounds, HealthReason, InstanceState, NotRunning, StreamsBuilder, StreamsConfig, TaskId, WaitReason
 from ks_actors.log import TopicPartition
 from ks_actors.log._types import Outage
+from ks_actors.task import RecordQueue
 from ks_actors.testing import TestRecord, _harness, run_app
 from ks_actors.testing._connection import Connection
 from tests.runtime.helpers import STRINGS, STRINGS_OUT, counting, echo
@@ -285,6 +286,26 @@ def test_the_repr_of_an_app_says_what_it_does() -> None:
     run_app(test, counting(), topics=IN_AND_OUT)
 
 
+def test_health_reads_no_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its lag comes from numbers alone: in another thread, records may move while it looks at them."""
+
+    def moved(_: RecordQueue) -> int:
+        raise IndexError("the loop has taken the record")
+
+    async def test(harness: AppHarness) -> None:
+        app = harness.app
+        await app.pause()
+        await harness.produce_all("in", [TestRecord("a", f"{number}", 0) for number in range(5)], partition=1)
+        await harness.kit.clock.advance(1.5)
+        with monkeypatch.context() as patch:
+            patch.setattr(RecordQueue, "position", property(moved))
+            found = app.health(HealthBounds(max_lag=4))
+        assert reasons(found) == {HealthReason.PAUSED, HealthReason.LAG}
+        await app.resume()
+
+    run_app(test, counting(), topics=IN_AND_OUT)
+
+
 def test_tasks_tell_how_far_they_are() -> None:
     """Each has its positions and ends, its calls in flight and its waits; one that restores, its changelogs' positions and ends."""
     gate = asyncio.Event()
@@ -300,7 +321,7 @@ def test_tasks_tell_how_far_they_are() -> None:
         await harness.produce_all("in", [TestRecord("a", f"{number}", 0) for number in range(5)], partition=1)
         await harness.kit.clock.advance(2)
         idle, busy = harness.app.tasks()
-        assert (idle.task, idle.progress[0].position, idle.progress[0].lag) == (TaskId(0, 0), 0, None)  # nothing was ever fetched
+        assert (idle.task, idle.progress[0].position, idle.progress[0].lag) == (TaskId(0, 0), 0, 0)  # looked up: nothing was ever fetched
         assert [wait.reason for wait in idle.waits] == [WaitReason.RECORDS]
         (progress,) = busy.progress
         assert (progress.partition, progress.end) == (TopicPartition("in", 1), 5)

@@ -188,17 +188,12 @@ class HealthCheck:
         most = self._bounds.max_lag
         if most is None:
             return
-        for place in self._parts.places({} if self._watch is None else self._watch.ends):
-            # An unknown lag counts as none: a partition that was never fetched would keep the app
-            # unready.
-            behind = place.buffered + (place.lag or 0)
+        ends = {} if self._watch is None else self._watch.ends
+        for task, partition, behind in self._parts.backlogs(ends):
             if behind > most:
-                text = f"{place.partition} has {behind} records to process, more than {most}"
+                text = f"{partition} has {behind} records to process, more than {most}"
                 yield HealthProblem(
-                    reason=HealthReason.LAG,
-                    text=text,
-                    task=place.task_id,
-                    partition=place.partition,
+                    reason=HealthReason.LAG, text=text, task=task, partition=partition
                 )
 
 

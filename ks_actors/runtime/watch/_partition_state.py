@@ -85,7 +85,11 @@ class PartitionStates:
                 yield PartitionState(
                     task.id, partition, task, position, queue.buffered, lag, end, absent
                 )
-        poller, state_manager = self.poller, self.state_manager
+        yield from self._pending(ends)
+
+    def _pending(self, ends: Mapping[TopicPartition, int]) -> Iterator[PartitionState]:
+        """Iterate over the partitions of tasks whose stores are being opened or restored."""
+        poller, state_manager, tasks = self.poller, self.state_manager, self.metrics.tasks
         if poller is None or state_manager is None:
             return
         for task_id in tuple(poller._pending):
@@ -98,6 +102,22 @@ class PartitionStates:
                 end = ends.get(partition)
                 lag = None if at is None else _further(None, end, at)
                 yield PartitionState(task_id, partition, None, at, 0, lag, end)
+
+    def backlogs(
+        self, ends: Mapping[TopicPartition, int]
+    ) -> Iterator[tuple[TaskId, TopicPartition, int]]:
+        """Iterate over tasks and partitions, with the number of offsets to process.
+
+        An unknown lag counts as none: a partition that was never fetched would keep an app unready.
+        Callable from any thread: it reads numbers alone, as records move on the loop meanwhile.
+        """
+        tasks = self.metrics.tasks
+        for task in tuple(tasks.values()):
+            for partition, queue in task.group.queues.items():
+                lag = _further(queue.lag, ends.get(partition), queue._behind)
+                yield task.id, partition, queue.buffered + (lag or 0)
+        for place in self._pending(ends):
+            yield place.task_id, place.partition, place.lag or 0
 
     @property
     def assigned(self) -> frozenset[TopicPartition]:

@@ -151,7 +151,8 @@ def with_progress(
 
 
 def _calls(task: Task) -> Iterator[CallProgress]:
-    for node in () if task._plan is None else task._plan.asynchronous:
+    plan = task._plan  # once: `App.health` asks from other threads, and closing removes it
+    for node in () if plan is None else plan.asynchronous:
         yield CallProgress(node.node, node.in_flight, node.room)
 
 
