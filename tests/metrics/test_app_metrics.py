@@ -205,6 +205,24 @@ def test_the_lag_of_partitions_without_records_is_known_soon(stall_warning_ms: i
     assert seen == [(0, [0, 0, 0])] * 20
 
 
+def test_a_standby_of_an_empty_changelog_has_nothing_to_read() -> None:
+    """Its remaining records are 0, not unknown, though no fetch tells the end; then they follow the changelog."""
+
+    async def run(harness: AppHarness) -> list[list[float]]:
+        seen = []
+        async with harness.another() as other:
+            for value in ("", "value"):
+                if value:
+                    await harness.produce("in", "key", value)
+                await harness.kit.clock.advance(60)
+                instances = [each.app.metrics() for each in (harness, other)]
+                roles = {"role": "standby"}
+                seen.append([number for each in instances for number in numbers(each.find("remaining-records", roles))])
+        return seen
+
+    assert run_app(run, counting(), topics={"in": 2, "out": 1}, num_standby_replicas=1) == [[0, 0]] * 2
+
+
 def test_the_lag_of_a_stuck_task_grows_though_nothing_more_of_it_is_fetched() -> None:
     """The end of the log is looked up where the buffer is full: a call that does not return holds up the records behind it."""
     free = asyncio.Event()

@@ -67,9 +67,11 @@ class _Restores:
         before, self._first = self._first, {}
         now = restorer.ctx.time()
         for task, changelog, active, at, known in tuple(restorer.following()):
-            end = known
-            if end is None and (entry := entries.get(task)) is not None:
-                end = entry.ends.get(changelog)
+            end, entry = known, entries.get(task)
+            fetched = None if entry is None else entry.ends.get(changelog)
+            # A standby goes on behind the end that it began with.
+            if fetched is not None and (end is None or (not active and fetched > end)):
+                end = fetched
             remaining = nan if end is None else float(max(0, end - at))
             since, begin = self._first[changelog, active] = before.get(
                 (changelog, active), (now, at)

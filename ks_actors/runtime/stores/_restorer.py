@@ -65,6 +65,8 @@ class Restorer(Actor[RestorerMessage]):
         self._positions: dict[TopicPartition, int] = {}
         # End offsets of changelogs of tasks to run.
         self._ends: dict[TopicPartition, int] = {}
+        # As they were when the reading began.
+        self._first_ends: dict[TopicPartition, int] = {}
         self._reading: dict[TopicPartition, int] = {}
         self._unknown: dict[TaskId, m.Follow] = {}
         self._unacknowledged: int = 0
@@ -141,6 +143,7 @@ class Restorer(Actor[RestorerMessage]):
             self._task_of[changelog] = task
             # A new order is a new role: the ends of the last one must not end this one.
             self._ends.pop(changelog, None)
+            self._first_ends.pop(changelog, None)
         if isinstance(order, m.Restore):
             self._missing[task] = set(order.changelogs)
         else:
@@ -187,6 +190,7 @@ class Restorer(Actor[RestorerMessage]):
         self._limits.note(found.limits)
         for changelog, at in starts.items():
             start = self._positions[changelog] = found.begins[changelog] if at is None else at
+            self._first_ends[changelog] = found.ends[changelog]
             if isinstance(order, m.Restore):
                 end = self._limits.end(changelog, found.ends[changelog])
                 # Nothing to read: a changelog without new records must not wait for a fetch.
@@ -231,6 +235,7 @@ class Restorer(Actor[RestorerMessage]):
         for changelog in () if order is None else order.changelogs:
             self._positions.pop(changelog, None)
             self._ends.pop(changelog, None)
+            self._first_ends.pop(changelog, None)
             self._task_of.pop(changelog, None)
             self._limits.forget(changelog)
 
@@ -241,13 +246,17 @@ class Restorer(Actor[RestorerMessage]):
     def following(self) -> Iterator[tuple[TaskId, TopicPartition, bool, int, int | None]]:
         """Iterate over the changelogs that are read: task, whether it is restored, position, end.
 
-        The end is None where it is not known: that of a standby is known by the last fetch.
+        The end is None where it is not known. That of a standby is as it was at the beginning: the
+        last fetch knows a later one, but no fetch tells that of an empty changelog.
         """
         for task, order in self._orders.items():
             for changelog in order.changelogs:
                 if (at := self._positions.get(changelog)) is not None:
-                    end = self._ends.get(changelog)
-                    yield task, changelog, isinstance(order, m.Restore), at, end
+                    active = isinstance(order, m.Restore)
+                    end = self._first_ends.get(changelog)
+                    if active and end is not None:
+                        end = self._ends.get(changelog, at)  # without one it is read
+                    yield task, changelog, active, at, end
 
     def _check_limits(self) -> None:
         """Look up the committed offsets of followed changelogs, one request at a time.
