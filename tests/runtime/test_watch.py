@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ks_actors import TaskId, UncaughtResponse, Wait, WaitReason
+from ks_actors import HealthReason, TaskId, UncaughtResponse, Wait, WaitReason
 from ks_actors.dsl import StreamsBuilder
 from ks_actors.log import TopicPartition
 from ks_actors.log._types import Outage
@@ -398,3 +398,35 @@ def test_a_fault_of_the_watch_does_not_end_the_app(caplog: pytest.LogCaptureFixt
 
     run_app(test, echo(), topics=IN_AND_OUT)
     assert "the check for waiting records failed; it is retried" in caplog.text
+
+
+def test_asking_for_waits_or_metrics_makes_nothing_stand_still() -> None:
+    """Records that are processed again after a failure move between two looks, however often somebody asks between them."""
+    failed: list[str] = []
+
+    async def slow(value: str) -> str:
+        await asyncio.sleep(0.3)
+        if value == "20" and not failed:
+            failed.append(value)
+            raise ValueError("once")
+        return value
+
+    builder = StreamsBuilder()
+    builder.stream("in", STRINGS).map_values(slow, name="slow", max_in_flight=1).to("out", STRINGS_OUT)
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce_all("in", [TestRecord("a", f"{number}", 0) for number in range(40)])
+        for _ in range(260):
+            await harness.kit.clock.advance(0.05)
+            harness.app.waiting()
+            assert HealthReason.STALLED not in {problem.reason for problem in harness.app.health().problems}
+        assert failed
+
+    run_app(
+        test,
+        builder.build(),
+        topics={"in": 1, "out": 1},
+        commit_interval_ms=3_600_000,
+        stall_warning_ms=4_000,
+        uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER,
+    )

@@ -80,10 +80,11 @@ class StandstillTimes:
         self._seen.clear()
         self._calls.clear()
 
-    def update(self, ends: Mapping[TopicPartition, int], now: float) -> list[Found]:
+    def update(self, ends: Mapping[TopicPartition, int], now: float, *, look: bool) -> list[Found]:
         """Return all partitions with their standstills.
 
-        Log those that have resumed after a warning.
+        Log those that have resumed after a warning. Only a `look` of the watchdog is what the next
+        one is compared with: others may come any moment before it.
         """
         metrics = self._partition_states.metrics
         if metrics.commits != self._commits:
@@ -99,7 +100,7 @@ class StandstillTimes:
             origin = None if slow is None else slow.call.origin
             here = origin is not None and origin[:2] == place.partition
             still = self._seen[key] = before.get(key) or StandstillSince(place, now)
-            self._follow(still, place, now, slow if here else None)
+            self._follow(still, place, now, slow if here else None, look=look)
             full = (
                 place.buffered > 0
                 and place.task is not None
@@ -135,14 +136,22 @@ class StandstillTimes:
         return slowest
 
     def _follow(
-        self, still: StandstillSince, place: PartitionState, now: float, call: _UnderWay | None
+        self,
+        still: StandstillSince,
+        place: PartitionState,
+        now: float,
+        call: _UnderWay | None,
+        *,
+        look: bool,
     ) -> None:
         position = still.last if place.position is None else place.position
         goes_on = self._goes_on(still, place, position)
-        still.moves = position != still.last or (
+        moves = position != still.last or (
             place.absent is not None and place.absent != still.absent
         )
-        still.last, still.absent = position, place.absent
+        still.moves = moves or (still.moves and not look)
+        if look:
+            still.last, still.absent = position, place.absent
         if goes_on:
             still.furthest, still.still = position, now
             self._partition_states.metrics.failures.pop(place.task_id, None)

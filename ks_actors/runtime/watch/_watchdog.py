@@ -167,7 +167,7 @@ class Watch(Actor[WatchMessage]):
             self._stills.forget()
             self._unread.forget()
         self._was_paused = paused
-        found = self._stills.update(self._ends, now)
+        found = self._stills.update(self._ends, now, look=True)
         waiting = [] if paused else [one for one in found if one.still.since is not None]
         stalled = [
             one
@@ -269,7 +269,8 @@ class Watch(Actor[WatchMessage]):
         A task that waits only for records has one entry.
         """
         now = self.ctx.time()
-        found = self._stills.update(self._ends, now)
+        # Turned off, the watchdog does not look: then there are these alone to compare.
+        found = self._stills.update(self._ends, now, look=self._bound <= 0)
         waits = [self._wait(one, now) for one in found if one.still.since is not None]
         warnings = {wait.task for wait in waits}
         for one in found:
