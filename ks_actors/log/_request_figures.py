@@ -26,9 +26,14 @@ class RequestFigures:
         self._window: Window = STILL
 
     def use(self, window: Window) -> None:
-        """Measure times by the windows of an app; a second call does nothing."""
+        """Measure times by the windows of an app, and keep the totals.
+
+        A second call does nothing.
+        """
         if self._window is not window:
-            self._window, self.times = window, Timing(window)
+            before, self.times = self.times, Timing(window)
+            self.times.count, self.times.total = before.count, before.total
+            self._window = window
 
 
 @runtime_checkable
