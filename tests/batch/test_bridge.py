@@ -275,6 +275,7 @@ print([name for name in left if name != "ps"])
     [
         ({"JAVA_HOME": "/nowhere"}, "Spark needs Java 17 or later, and found none in JAVA_HOME, /nowhere"),
         ({"PATH": "/nowhere"}, "Spark needs Java 17 or later, and found none on the PATH"),
+        ({"JAVA_HOME": "", "PATH": "/nowhere"}, "Spark needs Java 17 or later, and found none on the PATH"),
     ],
 )
 def test_without_java_the_error_says_so(environment: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -301,7 +301,8 @@ def check_packages(*, connects: bool = False) -> None:
 
 
 def _check_java() -> None:
-    home = os.environ.get("JAVA_HOME")
+    # Spark's scripts take an empty one for none, too.
+    home = os.environ.get("JAVA_HOME") or None
     java = shutil.which("java") if home is None else shutil.which(str(Path(home) / "bin" / "java"))
     if java is None:
         where = "on the PATH" if home is None else f"in JAVA_HOME, {home}"
