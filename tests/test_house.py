@@ -341,6 +341,17 @@ def test_no_text_begins_with_a_question_word() -> None:
     assert found == []
 
 
+def test_no_docstring_begins_with_what_or_who() -> None:
+    """Those of attributes and tests neither: each says what it is about by a noun or a verb."""
+    begins = re.compile(r"(what|who|whoever|whatever)\b", re.IGNORECASE)
+    found = []
+    for path in (*SOURCES, *TESTS):
+        lines = (node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Expr))
+        texts = [(node.lineno, node.value.value) for node in lines if isinstance(node.value, ast.Constant)]
+        found += [f"{relative(path)}:{line}" for line, text in texts if isinstance(text, str) and begins.match(text)]
+    assert found == []
+
+
 @pytest.mark.parametrize("path", [*SOURCES, *TESTS], ids=relative)
 def test_exceptions_from_lint_have_a_reason(path: Path) -> None:
     """Each `noqa` names its rules, and says why behind a hyphen."""

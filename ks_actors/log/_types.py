@@ -49,7 +49,7 @@ class IsolationLevel(Enum):
 
 
 class AllowedOperations(msgspec.Struct, frozen=True):
-    """What a user may do, by Kafka's names of operations, such as `READ`; None where unknown."""
+    """The operations that a user may do, by Kafka's names, such as `READ`; None where unknown."""
 
     cluster: frozenset[str] | None
     topics: Mapping[str, frozenset[str] | None]

@@ -22,7 +22,7 @@ SAID = [
     "job wrong has failed: AnalysisException: [TABLE_OR_VIEW_NOT_FOUND]",
     "True ['QueryStarted', 'QueryEnded'] None",
 ]
-"""What it says."""
+"""The lines that it prints."""
 
 
 def doubled(_: Any, rows: Any) -> Any:

@@ -35,7 +35,7 @@ SAID = [
     "SparkUnavailable",
     "the process is as it was: True",
 ]
-"""What it says."""
+"""The lines that it prints."""
 
 
 class Heard(Actor[JobProgress]):

@@ -44,7 +44,7 @@ def model(kind: Kind, left: Rows, right: Rows) -> Rows:
 @pytest.mark.parametrize("counted", [False, True])
 @pytest.mark.parametrize("seed", range(3))
 def test_the_result_ends_as_the_join_of_both_tables(kind: Kind, counted: bool, seed: int) -> None:
-    """Whatever changes on both sides between two flushes; a count of a stored join is that of its rows."""
+    """Any changes on both sides may come between two flushes; a count of a stored join is that of its rows."""
     random = Random(f"{kind} {seed}")
     tables: dict[str, Rows] = {"left": {}, "right": {}}
 

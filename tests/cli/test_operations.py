@@ -179,7 +179,7 @@ def test_each_record_is_a_line_of_valid_json(place: Place, value: str, form: str
     ],
 )
 def test_wrong_command_lines_are_told(place: Place, arguments: tuple[str, ...], code: int, said: str) -> None:
-    """What is wrong, and where."""
+    """The error names the fault, and where it is."""
     assert said in place.run(*arguments, code=code)
 
 

@@ -52,7 +52,7 @@ def test_the_documentation_has_the_reasons_of_the_code() -> None:
 
 
 def test_settings_of_single_clients_are_refused_with_their_reason() -> None:
-    """Whatever follows the beginning of their names."""
+    """The beginning of their names decides, not the rest."""
     for prefix, reason in REFUSED_PREFIXES.items():
         with pytest.raises(ConfigError, match=rf"{prefix}zzz \(keyword\): not supported, because ") as caught:
             StreamsConfig(application_id="app", **{f"{prefix}zzz": 1})  # type: ignore[arg-type]

@@ -83,7 +83,7 @@ def test_an_unlimited_window_has_all_later_timestamps() -> None:
 
 
 def test_the_serde_of_windowed_keys_takes_the_windows_of_the_stream() -> None:
-    """Whatever they are: it reads what a size would give."""
+    """The check takes all kinds of them: it reads what a size would give."""
     by_windows = serdes.windowed(serdes.STRING, TimeWindows.of_size_with_no_grace(10).advance_by(5))
     data = by_windows.serializer("t")(by_windows.deserializer("t")(b"k" + (15).to_bytes(8, "big")))
     assert by_windows.deserializer("t")(data) == serdes.windowed(serdes.STRING, 10).deserializer("t")(data)

@@ -42,7 +42,7 @@ async def _results(harness: AppHarness) -> dict[tuple[str, int, int], list[int]]
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(4))
 def test_each_window_has_one_result_with_all_its_records(kind: str, seed: int) -> None:
-    """Whatever crashes and moves in between: records that are no later than the grace period are never late by a silence.
+    """Crashes and moves may come in between: records that are no later than the grace period are never late by a silence.
 
     `python -m tests.idle 0 1000` tries a thousand stories.
     """
@@ -196,7 +196,7 @@ def test_records_that_do_not_reach_the_windows_are_no_activity() -> None:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_updates_in_a_cache_reach_suppress_before_a_silence_ends(guarantee: str) -> None:
-    """What a cache upstream holds back until the next commit is part of the result."""
+    """The result has the updates that a cache upstream keeps until the next commit."""
     builder = StreamsBuilder()
     counts = (
         builder.stream("in", STRINGS)

@@ -1,4 +1,4 @@
-"""What the runs of Kafka's drivers need before their time runs."""
+"""Set up the runs of Kafka's drivers before their time begins."""
 
 from __future__ import annotations
 

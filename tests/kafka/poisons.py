@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 LIMIT = 4 << 20
-"""What batches may become where these are read."""
+"""The forms that batches may take where these are read."""
 NOW = 1_700_000_000_000
 Header = tuple[bytes, bytes | None]
 

@@ -143,7 +143,7 @@ def test_a_changed_source_starts_the_app_again(shop: Shop, tmp_path: Path) -> No
 
 
 async def test_permissions_are_told_by_the_brokers(secure_broker: Broker, tmp_path: Path) -> None:
-    """What the user lacks is named, for topics and the group; nothing is tried out."""
+    """The command names the rights that the user lacks, for topics and the group; it tries nothing out."""
     login = {
         "bootstrap_servers": secure_broker.address("SASL_SSL"),
         "security_protocol": "SASL_SSL",

@@ -65,7 +65,7 @@ def test_each_record_meets_the_latest_one_before_it(left: bool, rows: list[Row])
 @settings(max_examples=40, deadline=None)
 @given(rows=ROWS)
 def test_with_a_grace_period_it_meets_those_that_come_late_by_it(left: bool, rows: list[Row]) -> None:
-    """Whatever the order of the records within it: the result is that of all of them, by time and then key."""
+    """Records may come in any order within it: the result is that of all of them, by time and then key."""
     rows = sorted(rows, key=lambda row: (row[2] // 40, row[2] * 7 % 13))  # out of order by less than 40 ms
     wanted = [(number, _latest(rows, number, seen=len(rows))) for number, row in enumerate(rows) if row[0]]
     found = [(rows[one][1], f"{one}@{other}", rows[one][2]) for one, other in wanted if left or other is not None]

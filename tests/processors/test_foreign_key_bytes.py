@@ -93,7 +93,7 @@ def test_keys_of_a_prefix_have_its_foreign_key(one: tuple[bytes, bytes], other: 
 
 @given(st.binary())
 def test_bytes_are_read_or_refused(any_bytes: bytes) -> None:
-    """Whatever comes from the topics: no other error than that of a serde; what is read is written again as it was."""
+    """Any bytes from the topics give no other error than that of a serde; what is read is written again as it was."""
     for serde in (SubscriptionSerde(BYTES), SubscriptionResponseSerde(BYTES)):
         try:
             found = serde.deserializer("topic")(any_bytes)

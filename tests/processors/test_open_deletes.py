@@ -36,7 +36,7 @@ def test_all_nodes_of_a_task_share_the_keys() -> None:
 
 @given(st.lists(st.tuples(st.booleans(), KEYS), max_size=60), KEYS)
 def test_a_key_that_was_open_may_be_stale_after_a_restart_until_it_is_resolved(steps: list[tuple[bool, str]], other: str) -> None:
-    """Whatever was noted and resolved before, and through several restarts."""
+    """Deletes that were noted and resolved before do not matter, nor do several restarts."""
     deletes, node = opened({})
     model: set[str] = set()
     for adds, key in steps:

@@ -166,7 +166,7 @@ def test_an_extractor_that_answers_nonsense(nonsense: Any) -> None:
 
 
 def test_an_extractor_may_answer_the_latest_time_and_numbers_of_other_types() -> None:
-    """What is a whole number for Python is one here: those of numpy, say."""
+    """A whole number of Python is one here, also one of numpy."""
 
     class Whole:
         def __index__(self) -> int:

@@ -29,7 +29,7 @@ def _once(store: StoreType) -> Topology:
 @pytest.mark.parametrize("store", ["rocksdb", "in_memory"])
 @pytest.mark.parametrize("seed", range(5))
 def test_exactly_once_there_is_no_duplicate_across_crashes_and_moves(store: StoreType, seed: int) -> None:
-    """Whatever the app knew is in the store, or in its changelog."""
+    """All that the app knew is in the store, or in its changelog."""
     random = Random(seed)
     sent: set[tuple[str, str]] = set()
 

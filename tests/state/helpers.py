@@ -25,7 +25,7 @@ PLACES = ("in_memory", "rocksdb", "rocksdb without directory")
 
 
 ADVANCE_MS = 0
-"""What windows start at multiples of, unless a test says so itself."""
+"""Windows start at multiples of it, unless a test says otherwise."""
 
 
 def key_value(name: str = "s", *, timestamped: bool = False, key: Any = STRING, value: Any = LONG, **options: Any) -> StoreSpec:

@@ -54,9 +54,11 @@ def fill(directory: Path) -> None:
 
 @pytest.mark.unmeasured
 @pytest.mark.timeout(120)
-@pytest.mark.skipif(not can_mount(), reason="no file system can be mounted here")
 def test_a_full_disk_holds_up_no_write() -> None:
     """Each write ends, with StateFull if there is no room: RocksDB itself would wait for some, and the event loop with it."""
+    if not can_mount():
+        missing = "a file system of a process's own cannot be mounted here"
+        (pytest.fail if os.environ.get("CI") in ("1", "true") else pytest.skip)(f"A FULL DISK IS NOT TESTED: {missing}")
     python = f"{sys.executable} -c 'from pathlib import Path; from tests.state.test_full_disk import fill; fill(Path(\"/mnt\"))'"
     done = subprocess.run(  # noqa: S603 - our own
         [*MOUNTED, f"mount -t tmpfs -o size={SIZE} tmpfs /mnt && exec {python}"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=100

@@ -33,7 +33,7 @@ SERDES: dict[str, tuple[Any, Any, Callable[[int], Any], Callable[[int], Any]]] =
 }
 Handle = tuple[Any, int, int]
 State = tuple[dict[Handle, Any], int]
-"""What sessions there are, expired ones included, and the latest end."""
+"""The sessions, expired ones included, and the latest end."""
 
 KEYS = st.integers(0, 5)
 STARTS = st.integers(0, 12).map(lambda number: number * 25_000)

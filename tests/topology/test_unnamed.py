@@ -66,7 +66,7 @@ def everything_named() -> StreamsBuilder:
 
 
 def test_a_topology_with_names_passes() -> None:
-    """Whatever makes a store or a topic takes a name."""
+    """Each operation that makes a store or a topic takes a name."""
     topology = everything_named().build(STRICT)
     assert topology.unnamed == ((), (), ())
     TopologyTestDriver(topology, STRICT).close()
@@ -121,7 +121,7 @@ def test_what_is_not_made_needs_no_name() -> None:
 
 
 def test_a_topology_made_by_hand_has_no_generated_names() -> None:
-    """Whatever its names look like."""
+    """The look of its names does not matter."""
     topology = (
         Topology()
         .add_source("in", "in", key=STRING, value=STRING)

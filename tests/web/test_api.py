@@ -386,7 +386,7 @@ async def test_a_log_that_does_not_describe_the_group_is_told(tmp_path: Path, mo
 
 
 async def test_a_look_at_the_group_that_fails_is_told_and_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the error is: the page says why its members are old, until they are known again."""
+    """After any error the page says why its members are old, until they are known again."""
     monkeypatch.setattr("ks_actors.web._sampler._GROUP_EACH_S", 0.01)
     async with site(tmp_path) as here:
         sampler = Sampler(here.app, Layout(here.app), HealthBounds())

@@ -34,7 +34,7 @@ PREFIXES: Final = {
     ("key_value", "timestamped_key_value_with_headers"): _PLAIN,
     ("window", "timestamped_window_with_headers"): _PLAIN,
 }
-"""What each row gets in front, by old and new kind, as in Kafka Streams (`HeadersBytesStore`)."""
+"""The bytes before each row, by old and new kind, as in Kafka Streams (`HeadersBytesStore`)."""
 
 _log = component_log(__name__)
 
