@@ -36,6 +36,7 @@ import ks_actors.snapshots
 import ks_actors.state
 import ks_actors.testing
 import ks_actors.topology
+import ks_actors.tracing
 import ks_actors.web
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ PACKAGES = (
     ks_actors.state,
     ks_actors.testing,
     ks_actors.topology,
+    ks_actors.tracing,
     ks_actors.web,
 )
 # The folders of both packages, floor by floor: a module imports only from its own folder and from floors below, when it runs.
@@ -89,6 +91,7 @@ FLOORS_OF_STREAMS: tuple[tuple[str, ...], ...] = (
         "metrics/families",
         "serdes",
         "snapshots",
+        "tracing",
     ),
     (
         "log/kafka/client",

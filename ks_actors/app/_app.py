@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from actors import Spec, System
 from ks_actors._errors import NotRunning
-from ks_actors.app._checks import check_callbacks, check_listeners
+from ks_actors.app._checks import check_callbacks, check_listeners, check_tracing
 from ks_actors.app._event_loop import fastest_loop
 from ks_actors.app._memory_tuning import tune_gc
 from ks_actors.app._orders import ENDS, AppOrders
@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from ks_actors.runtime.shared import RestoreListener, StandbyUpdateListener
     from ks_actors.runtime.watch import Health, Wait
     from ks_actors.topology import Topology
+    from ks_actors.tracing import Tracing
 
 _log = component_log(__name__)
 
@@ -89,6 +90,7 @@ class App(AppOrders):
     `task_priority` orders tasks, higher before lower; it is called when a task becomes ready. A
     task that has been ready for a second gets every second turn. `services`, such as a SparkBridge,
     are entered before the start and exited after the end, as are those of the topology's functions.
+    `tracing`, such as an OtelTracing, makes spans of records; without one nothing is traced.
     An app runs once.
 
     Raises the error of a failed start. Leaving the block raises the error that ended the app,
@@ -109,17 +111,20 @@ class App(AppOrders):
         uncaught_handler: UncaughtHandler = shut_down,
         task_priority: Callable[[TaskId], int] | None = None,
         services: Iterable[AbstractAsyncContextManager[Any]] = (),
+        tracing: Tracing | None = None,
     ) -> None:
         super().__init__(topology, config, log, {} if topics is None else topics)
         check_callbacks(
             on_state=on_state, uncaught_handler=uncaught_handler, task_priority=task_priority
         )
         check_listeners(restore_listener=restore_listener, standby_listener=standby_listener)
+        check_tracing(tracing)
         self._given_system = system
         self._on_state = on_state
         self._progress = Progress(restore_listener, standby_listener)
         self._uncaught = uncaught_handler
         self._priority = task_priority
+        self._tracing = tracing
         self._given_services = tuple(services)
         self._services = AsyncExitStack()
         self._stack: AsyncExitStack | None = None
@@ -284,6 +289,7 @@ class App(AppOrders):
             partitions=lambda _: None,
             nodes=self._nodes,
             window=self._metrics.registry.window,
+            tracing=self._tracing,
         )
         self._metrics.registry.start(lambda: setup.steady_time() / 1000)
         partition_states = self._partition_states = PartitionStates(self._metrics, self._workers)

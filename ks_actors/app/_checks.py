@@ -39,6 +39,15 @@ def check_callbacks(*, on_state: Any, uncaught_handler: Any, task_priority: Any)
             check_function(function, count, role=f"argument {role!r}", of="App")
 
 
+def check_tracing(tracing: Any) -> None:
+    """Raise TopologyError unless this is a tracing, or None."""
+    if tracing is not None and not callable(getattr(tracing, "task", None)):
+        raise TopologyError(
+            f"argument 'tracing' of App is {tracing!r}: give a Tracing, such as "
+            "OtelTracing(tracer_provider)"
+        )
+
+
 def check_listeners(*, restore_listener: Any, standby_listener: Any) -> None:
     """Raise TopologyError unless listeners have all methods of their protocols, as plain ones."""
     _check_listener(restore_listener, RestoreListener, "restore_listener")

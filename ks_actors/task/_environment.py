@@ -29,6 +29,7 @@ from ks_actors.topology import (
     wanted_by,
     with_headers,
 )
+from ks_actors.tracing import UNTRACED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from ks_actors.records import TaskId, TopicPartition
     from ks_actors.serdes import Serde
     from ks_actors.topology import StoreSpec, TimestampExtractor, Topology
+    from ks_actors.tracing import TaskTracing, Tracing
 
 _OWN_TIME = FailOnInvalidTimestamp()
 _INTERNAL: Final = re.compile(
@@ -57,6 +59,7 @@ class Environment:
     `detailed` says whether their level is above INFO. With `replayable` the same records give the
     same output in the same order each time: records without keys are spread over the partitions one
     by one, not in batches, and asynchronous nodes hand on when one is full, in the records' order.
+    `tracing` makes the spans of records.
     """
 
     def __init__(
@@ -71,6 +74,7 @@ class Environment:
         work_time: Callable[[], float] = perf_counter,
         steady_time: Callable[[], float] | None = None,
         window: Window = STILL,
+        tracing: Tracing | None = None,
     ) -> None:
         if config.dsl_store_format == "HEADERS":
             topology = with_headers(topology, config.default_dsl_store)
@@ -88,6 +92,7 @@ class Environment:
         self.work_time: Callable[[], float] = work_time
         self.steady_time: Callable[[], float] = wall_time if steady_time is None else steady_time
         self.window: Window = window
+        self._tracing = tracing
         # The ages of output by topic, and the answers of exception handlers by kind and response.
         self.ages: dict[str, Histogram] = {}
         self.answers: Counter[tuple[str, str]] = Counter()
@@ -120,6 +125,16 @@ class Environment:
         self._sources |= self._matched
         # Deleted topics are still assigned, fetched and committed for a while.
         self._ever_matched: dict[str, SourceNode] = dict(self._matched)
+
+    def tracing(self, task: TaskId) -> TaskTracing:
+        """Return the tracing of a task."""
+        return (
+            UNTRACED
+            if self._tracing is None
+            else self._tracing.task(
+                task, application_id=self.application_id, client_id=self.config.client_id
+            )
+        )
 
     def topic(self, name: str) -> str:
         """Return a topic's name in the log; internal topics get the application id as prefix."""

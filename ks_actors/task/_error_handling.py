@@ -8,6 +8,7 @@ from ks_actors._errors import DeserializationFailed, ProcessingFailed, Productio
 from ks_actors.config import ErrorContext, FailedRecord, HandlerResponse, Response
 from ks_actors.records import partition
 from ks_actors.task._output_buffer import UNKNOWN_PARTITION, OutputBuffer
+from ks_actors.tracing import UNTRACED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from ks_actors.task._environment import Environment
     from ks_actors.task._record_context import RecordContextHolder
     from ks_actors.task.origins import RawRecord
+    from ks_actors.tracing import TaskTracing
 
 
 class ExceptionHandlers:
@@ -36,6 +38,7 @@ class ExceptionHandlers:
         current: RecordContextHolder,
         output: OutputBuffer,
         dropped: Callable[[int], None],
+        tracing: TaskTracing = UNTRACED,
     ) -> None:
         self.task_id: TaskId = task_id
         self.dropped: Callable[[int], None] = dropped
@@ -44,11 +47,13 @@ class ExceptionHandlers:
         self._letters: str | None = setup.config.errors_dead_letter_queue_topic_name
         self._current = current
         self._output = output
+        self._tracing = tracing
         self.parting: OutputBuffer = OutputBuffer()
 
     def deserialization(self, node: str, raw: RawRecord, error: Exception) -> None:
         """Decide about bytes that cannot be deserialized."""
         context = self._of_source(node, raw)
+        origin = self._tracing.unreadable(raw.partition, raw.offset, raw.headers)
         record = FailedRecord(
             raw.key,
             raw.value,
@@ -67,6 +72,7 @@ class ExceptionHandlers:
                 f"a record cannot be deserialized: {_text_of(error)}",
                 **_where(self.task_id, context),
             ),
+            origin,
         )
 
     def processing(
@@ -90,6 +96,7 @@ class ExceptionHandlers:
             ProcessingFailed(
                 f"processing a record raised {_text_of(error)}", **_where(self.task_id, context)
             ),
+            headers,
         )
 
     def punctuation(self, node: str, error: Exception, now: int) -> None:
@@ -107,6 +114,7 @@ class ExceptionHandlers:
             ProcessingFailed(
                 f"a punctuation at {now} raised {_text_of(error)}", task=self.task_id, node=node
             ),
+            (),
         )
 
     def unserializable(
@@ -132,6 +140,7 @@ class ExceptionHandlers:
             FailedRecord(key, value, timestamp, headers, topic),
             error,
             failure,
+            headers,
         )
 
     def _ask(
@@ -142,7 +151,9 @@ class ExceptionHandlers:
         record: FailedRecord | None,
         error: Exception,
         failure: StreamsError,
+        origin: Headers,
     ) -> None:
+        self._tracing.failed(origin, error)
         try:
             response = Response.of(handler(context, record, error))
         except Exception as raised:
@@ -153,12 +164,12 @@ class ExceptionHandlers:
         # Ordinary output of a failed task is dropped, and its letters would be dropped with it.
         output = self.parting if response.result is HandlerResponse.FAIL else self._output
         for letter in response.dead_letter_queue_records:
-            self._write(letter, output)
+            self._write(letter, output, origin)
         if response.result is HandlerResponse.FAIL:
             raise failure from error
         self.dropped(1)
 
-    def _write(self, letter: DeadLetter, output: OutputBuffer) -> None:
+    def _write(self, letter: DeadLetter, output: OutputBuffer, origin: Headers) -> None:
         # The letter topic may not have been known at the start; the collector looks up its size.
         partitions = self._setup.partitions(letter.topic)
         number = (
@@ -168,8 +179,9 @@ class ExceptionHandlers:
             if letter.key is None
             else partition(letter.key, partitions)
         )
+        headers = self._tracing.send(letter.topic, letter.headers, origin=origin)
         output.column(letter.topic, number).append(
-            letter.key, letter.value, letter.timestamp, letter.headers
+            letter.key, letter.value, letter.timestamp, headers
         )
 
     def _context(

@@ -10,21 +10,23 @@ from typing import TYPE_CHECKING, Any, cast
 from ks_actors._errors import StreamsError
 from ks_actors.kernel import HAS_KERNEL
 from ks_actors.kernel import kernel as _kernel
-from ks_actors.records import Partitioner, partition
+from ks_actors.records import Batch, Partitioner, partition
 from ks_actors.serdes import checked_serializer, for_column
 from ks_actors.task._output_buffer import UNKNOWN_PARTITION
+from ks_actors.tracing import UNTRACED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ks_actors.processors.api import Process, ProcessBatch, RecordMetadata
-    from ks_actors.records import Batch, Headers
+    from ks_actors.records import Headers
     from ks_actors.serdes import Serde
     from ks_actors.task._error_handling import ExceptionHandlers
     from ks_actors.task._output_buffer import Column, OutputBuffer
     from ks_actors.task._record_context import RecordContextHolder
     from ks_actors.task._topic_sizes import TopicSizes
     from ks_actors.topology import SinkNode
+    from ks_actors.tracing import TaskTracing
 
 
 class Sink:
@@ -46,6 +48,7 @@ class Sink:
         current: RecordContextHolder,
         handlers: ExceptionHandlers,
         spread_each: bool = False,
+        tracing: TaskTracing = UNTRACED,
     ) -> None:
         self._node = node
         self._topic = topic
@@ -56,6 +59,7 @@ class Sink:
         self._handlers = handlers
         self._spread = count()
         self._spread_each = spread_each
+        self._tracing = tracing
         self._writers: dict[str, _TopicWriter] = {}
 
     def bind(self) -> tuple[Process, ProcessBatch | None]:
@@ -66,6 +70,8 @@ class Sink:
         if callable(self._node.topic):
             return self._process_extracted(self._node.topic), None
         writer = self._writer(self._topic(self._node.topic))
+        if self._tracing.on:
+            return writer.traced_record(self._tracing), writer.traced_batch(self._tracing)
         return writer.record, writer.batch
 
     def _process_extracted(self, extract: Callable[..., str]) -> Process:
@@ -81,7 +87,7 @@ class Sink:
                     f"the topic name extractor returned {topic!r} for a record: it must name a "
                     "topic"
                 )
-            self._writer(topic).record(key, value, timestamp, headers)
+            self._writer(topic).record(key, value, timestamp, self._tracing.send(topic, headers))
 
         return process
 
@@ -207,6 +213,26 @@ class _TopicWriter:
             self._only.extend(keys, values, records.timestamps, records.headers)
         else:
             self._spread_out(keys, values, records)
+
+    def traced_record(self, tracing: TaskTracing) -> Process:
+        """Return `record` with a span for each record."""
+
+        def record(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            self.record(key, value, timestamp, tracing.send(self._topic, headers))
+
+        return record
+
+    def traced_batch(self, tracing: TaskTracing) -> ProcessBatch:
+        """Return `batch` with a span for each record."""
+
+        def batch(records: Batch) -> None:
+            before = records.headers or [()] * len(records)
+            headers = [tracing.send(self._topic, each) for each in before]
+            self.batch(
+                Batch(records.keys, records.values, records.timestamps, headers, records.offsets)
+            )
+
+        return batch
 
     def _spread_out(
         self, keys: list[bytes | None], values: list[bytes | None], records: Batch

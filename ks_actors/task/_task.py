@@ -22,7 +22,7 @@ from ks_actors.task._states import TaskLife, TaskState, end_life, new_life
 from ks_actors.task._task_figures import SinksFigures
 from ks_actors.task._update_cache import Caches, UpdateCache
 from ks_actors.task.calls import Draining, ThreadGuard, in_flight_node
-from ks_actors.task.times import IdleNodes, PunctuationQueue, Schedule
+from ks_actors.task.times import IdleNodes, PunctuationQueue, RunLength, Schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -38,10 +38,6 @@ if TYPE_CHECKING:
     from ks_actors.task.calls import InFlight
     from ks_actors.topology import SinkNode
 
-# The records per run, adapted so that a run takes about _RUN_SECONDS.
-_FIRST_RUN = 64
-_LONGEST_RUN = 1000
-_RUN_SECONDS = 0.001
 # Fewer records in a row than this are processed one by one.
 _FEW = 4
 # The estimated fixed cost of a turn.
@@ -89,14 +85,15 @@ class Task:
         self._uncommitted: int = 0
         self._current = current if current is not None else RecordContextHolder()
         self._output = OutputBuffer()
+        self._tracing = setup.tracing(task_id)
         self.sinks: SinksFigures = SinksFigures(self._output.sinks, setup.ages, setup.window)
         self._handlers = ExceptionHandlers(
-            task_id, setup, self._current, self._output, self._count_dropped
+            task_id, setup, self._current, self._output, self._count_dropped, self._tracing
         )
         self.parting: OutputBuffer = self._handlers.parting
         self._stream_punctuation = PunctuationQueue()
         self._wall_punctuation = PunctuationQueue()
-        self._run: int = _FIRST_RUN
+        self._run = RunLength()
         self._plan: Plan | None = None
         self._merged_turns: MergedTurns | None = None
         self.draining: Draining = Draining((), ())
@@ -114,6 +111,8 @@ class Task:
         ]
         self.group: PartitionGroup = PartitionGroup(queues, setup.max_task_idle_ms)
         self.idle: IdleNodes = IdleNodes(self.group.queues)
+        # Turns of several queues go past the tracing.
+        self._takes_turns: bool = len(queues) > 1 and not self._tracing.on
         self._current.stream_time = max(
             (position.time for position in positions.values()), default=-1
         )
@@ -195,6 +194,7 @@ class Task:
         """Leave processors unclosed, as if the process had died; cancel calls in flight."""
         plan, self._plan = self._plan, None
         self.draining.drop()
+        self._tracing.end()
         for node in () if plan is None else plan.asynchronous:
             node.cancel()
 
@@ -242,9 +242,9 @@ class Task:
             limit = self.draining.room()
             if limit == 0 or not self.group.ready(steady_time()):
                 break
-            done += self._process_some(min(limit, self._run))
+            done += self._process_some(min(limit, self._run.records))
             now = clock()
-            self._adapt(now - began)
+            self._run.adapt(now - began)
             if now >= deadline:
                 break
             began = now
@@ -254,7 +254,7 @@ class Task:
     @property
     def work_ms(self) -> float:
         """The estimated time (ms) to process the buffered records, by those before."""
-        return _TURN_MS + self.group.buffered / self._run
+        return _TURN_MS + self.group.buffered / self._run.records
 
     def process_one(self) -> bool:
         """Process one record, as far as it goes; return whether there was one."""
@@ -357,6 +357,7 @@ class Task:
 
     def take_output(self) -> list[Outgoing]:
         """Return the output since the last call."""
+        self._tracing.end()
         return self._output.take()
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -395,13 +396,17 @@ class Task:
         if self._stream_punctuation.next_due is not None:
             # A punctuator on stream time may be due after any record.
             limit = 1
-        elif len(self.group.queues) > 1 and (done := self._take_turns(limit)):
+        elif self._takes_turns and (done := self._take_turns(limit)):
             return done
         taken = self.group.take(limit)
         if taken is None:
             return 0
-        self._enter(*taken)
-        return len(taken[1])
+        queue, batch = taken
+        try:
+            self._enter(queue, self._tracing.begin(queue.partition, batch))
+        finally:
+            self._tracing.end()
+        return len(batch)
 
     def _take_turns(self, limit: int) -> int:
         """Process records of several queues, by time, while all have some; return how many.
@@ -446,7 +451,7 @@ class Task:
             current.stream_time = max(current.stream_time, queue.partition_time)
             entrance.batch(batch)
         else:
-            self._one_at_a_time(batch, range(len(batch)), entrance.process)
+            self._one_at_a_time(batch, range(len(batch)), self._tracing.within(entrance.process))
         self.processed += len(batch)
         if self._stream_punctuation.next_due is not None:
             self._punctuate_by_stream()
@@ -472,14 +477,6 @@ class Task:
             if timestamp > current.stream_time:  # noqa: PLR1730 - faster than a call, per record
                 current.stream_time = timestamp
             process(keys[at], values[at], timestamp, header)
-
-    def _adapt(self, seconds: float) -> None:
-        """Adapt the number of records per run, to keep a run near a millisecond."""
-        # Between one and two milliseconds nothing changes, so that the size does not swing.
-        if seconds > 2 * _RUN_SECONDS:
-            self._run = max(1, self._run // 2)
-        elif seconds < _RUN_SECONDS:
-            self._run = min(_LONGEST_RUN, self._run * 2)
 
     def _source(self, topic: str) -> TopicSource:
         setup, node = self._setup, self._setup.source_of(topic)
@@ -521,6 +518,7 @@ class Task:
                 current=self._current,
                 handlers=self._handlers,
                 spread_each=setup.replayable,
+                tracing=self._tracing,
             )
 
         def asynchronous(operator: Operator, work: NodeWork) -> InFlight:
@@ -531,6 +529,7 @@ class Task:
                 wake=self._wake,
                 replayable=setup.replayable,
                 window=setup.window,
+                tracing=self._tracing,
             )
 
         plan = Compiler(
@@ -553,6 +552,7 @@ class Task:
         # Taken away first: an error of a user's `close` must not lead to a second close.
         plan, self._plan = self._plan, None
         self.draining.drop()
+        self._tracing.end()
         self._stream_punctuation.clear()
         self._wall_punctuation.clear()
         self.idle.clear()

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ks_actors.serdes import Serde
     from ks_actors.state import TaskStores
     from ks_actors.topology import StoreSpec, Topology
+    from ks_actors.tracing import Tracing
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -42,6 +43,7 @@ class _Driver:
         config: StreamsConfig | Mapping[str, Any] | None = None,
         *,
         initial_wall_clock_ms: int = 0,
+        tracing: Tracing | None = None,
     ) -> None:
         if not isinstance(config, StreamsConfig):
             config = StreamsConfig.of({"application_id": "test", **(config or {})})
@@ -50,7 +52,12 @@ class _Driver:
         self._topology = topology
         self._now: int = initial_wall_clock_ms
         self._setup = Environment(
-            topology, config, wall_time=lambda: self._now, partitions=lambda _: 1, nodes=self._nodes
+            topology,
+            config,
+            wall_time=lambda: self._now,
+            partitions=lambda _: 1,
+            nodes=self._nodes,
+            tracing=tracing,
         )
         self._records: dict[str, deque[tuple[bytes | None, bytes | None, int, Headers]]] = {}
         self._ends: dict[str, int] = {}
@@ -349,8 +356,11 @@ class TopologyTestDriver(_Driver):
         config: StreamsConfig | Mapping[str, Any] | None = None,
         *,
         initial_wall_clock_ms: int = 0,
+        tracing: Tracing | None = None,
     ) -> None:
-        super().__init__(topology, config, initial_wall_clock_ms=initial_wall_clock_ms)
+        super().__init__(
+            topology, config, initial_wall_clock_ms=initial_wall_clock_ms, tracing=tracing
+        )
         self._loop: VirtualLoop | None = None
 
     def __enter__(self) -> Self:

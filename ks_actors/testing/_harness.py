@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ks_actors.runtime import RestoreListener, StandbyUpdateListener, UncaughtHandler
     from ks_actors.serdes import Serde
     from ks_actors.topology import Topology
+    from ks_actors.tracing import Tracing
 
 _LOOK_AGAIN = 0.02
 _ENDS = {InstanceState.NOT_RUNNING, InstanceState.ERROR}
@@ -83,6 +84,7 @@ class AppHarness:
         standby_listener: StandbyUpdateListener | None = None,
         uncaught_handler: UncaughtHandler = shut_down,
         task_priority: Callable[[TaskId], int] | None = None,
+        tracing: Tracing | None = None,
         **config: Unpack[Keywords],
     ) -> None:
         self._topology = topology
@@ -93,6 +95,7 @@ class AppHarness:
             "standby_listener": standby_listener,
             "uncaught_handler": uncaught_handler,
             "task_priority": task_priority,
+            "tracing": tracing,
         }
         self._start_at_once: bool = start
         self._world: _World = _World(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ks_actors.records import Headers
     from ks_actors.task._node import NodeWork
     from ks_actors.task._record_context import RecordContextHolder
+    from ks_actors.task.calls._call_spans import CallSpans
     from ks_actors.task.origins import OriginPage
 
 _UNHASHABLE = object()
@@ -79,7 +80,7 @@ class AsyncNode:
     than `timeout_ms` is cancelled and fails with TimeoutError. A failed call is retried as `retry`
     says, then the processing handler decides. Records wait when they arrive without room, from an
     upstream node that makes many of one. With `replayable` results are always in the order of the
-    records: `order` then only says which calls run side by side.
+    records: `order` then only says which calls run side by side. `spans` are those of traced calls.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class AsyncNode:
         wake: Callable[[], None],
         replayable: bool = False,
         window: Window = STILL,
+        spans: CallSpans | None = None,
     ) -> None:
         self.node: str = work.node
         self.in_flight: int = 0
@@ -111,6 +113,7 @@ class AsyncNode:
         )
         self._current = current
         self._wake = wake
+        self._spans = spans
         # Calls must not see context variables that the call before them has set.
         self._context: Context = copy_context()
         # The keys in process, each with the calls that wait for it.
@@ -237,7 +240,11 @@ class AsyncNode:
         loop = asyncio.get_running_loop()
         self._running[call] = None
         call.began = loop.time()
-        call.task = loop.create_task(self._run(call), context=self._context.copy())
+        context, spans = self._context.copy(), self._spans
+        ended = None if spans is None else spans.begin(call, context)
+        call.task = loop.create_task(self._run(call), context=context)
+        if ended is not None:
+            call.task.add_done_callback(ended)
         if self._timeout is not None and self._sweep is None:
             self._sweep = loop.call_later(self._timeout, self._cancel_late, loop)
 

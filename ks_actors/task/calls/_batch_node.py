@@ -10,9 +10,11 @@ from ks_actors.metrics import STILL
 from ks_actors.processors.api import AsyncBound, Record
 from ks_actors.processors.stateless import Batched
 from ks_actors.task.calls._async_node import AsyncNode
+from ks_actors.task.calls._call_spans import CallSpans
+from ks_actors.tracing import UNTRACED
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     from ks_actors.metrics import Timing, Window
     from ks_actors.processors.api import AsyncOperator, Operator
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from ks_actors.task.calls._async_node import Call
     from ks_actors.task.calls._in_flight import InFlight
     from ks_actors.task.origins import OriginPage
+    from ks_actors.tracing import TaskTracing
 
 _AT_ONCE = 1000
 
@@ -61,6 +64,7 @@ class BatchNode:
         wake: Callable[[], None],
         replayable: bool = False,
         window: Window = STILL,
+        tracing: TaskTracing = UNTRACED,
     ) -> None:
         self.node: str = work.node
         self.in_flight: int = 0
@@ -81,6 +85,7 @@ class BatchNode:
             current=current,
             wake=wake,
             window=window,
+            spans=CallSpans(self.node, tracing, _of_batch) if tracing.on else None,
         )
         self.times: Timing = self._calls.times
 
@@ -236,11 +241,18 @@ def in_flight_node(
     wake: Callable[[], None],
     replayable: bool,
     window: Window = STILL,
+    tracing: TaskTracing = UNTRACED,
 ) -> InFlight:
     """Make the node of an operator with asynchronous user code."""
     if isinstance(operator, Batched):
         return BatchNode(
-            work, operator, current=current, wake=wake, replayable=replayable, window=window
+            work,
+            operator,
+            current=current,
+            wake=wake,
+            replayable=replayable,
+            window=window,
+            tracing=tracing,
         )
     assert operator.asynchronous is not None
     return AsyncNode(
@@ -251,7 +263,17 @@ def in_flight_node(
         wake=wake,
         replayable=replayable,
         window=window,
+        spans=CallSpans(work.node, tracing, _of_record) if tracing.on else None,
     )
+
+
+def _of_record(call: Call) -> Sequence[Headers]:
+    return (call.headers,)
+
+
+def _of_batch(call: Call) -> Sequence[Headers]:
+    batch: _Collected = call.value
+    return [record.headers for record in batch.records]
 
 
 @final
