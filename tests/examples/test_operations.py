@@ -13,14 +13,14 @@ import pytest
 from tests.kafka.broker import require_kafka
 
 ROOT = Path(__file__).parents[2]
-SECONDS = "25"
-ENDS_WITHIN_S = 150
+SECONDS = "40"
+ENDS_WITHIN_S = 180
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(240)
 @pytest.mark.unmeasured
 async def test_both_instances_have_pages_and_tasks_and_get_ready() -> None:
-    """Each prints its address, is ready within the time, and has tasks; all processes end by themselves with code 0."""
+    """Each prints its address, gets ready and gets tasks of its own while the demo runs; all processes end by themselves with code 0."""
     require_kafka()
     command = ["-m", "examples.operations", "--seconds", SECONDS, "--rate", "200"]
     process = await asyncio.create_subprocess_exec(sys.executable, *command, cwd=ROOT, stdout=asyncio.subprocess.PIPE)
@@ -33,10 +33,8 @@ async def test_both_instances_have_pages_and_tasks_and_get_ready() -> None:
                 assert line, "it has ended"
                 links += re.findall(r"http://\S+?/(?=#token=)", line)
             for link in links:
-                while not await is_ready(client, link):
-                    assert process.returncode is None
-                tasks = (await client.get(f"{link}api/tasks")).json()
-                assert [task for task in tasks if not task["standby"]]
+                while not (await is_ready(client, link) and await has_tasks(client, link)):
+                    assert process.returncode is None, "the demo has ended before"
             assert await process.wait() == 0
     finally:
         if process.returncode is None:
@@ -51,3 +49,8 @@ async def is_ready(client: httpx.AsyncClient, link: str) -> bool:
     except httpx.TransportError:
         await asyncio.sleep(0)
         return False
+
+
+async def has_tasks(client: httpx.AsyncClient, link: str) -> bool:
+    """Ask an instance for tasks that are no standbys: ready ones may have none before the group is balanced."""
+    return any(not task["standby"] for task in (await client.get(f"{link}api/tasks")).json())
