@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from ks_actors._errors import LogError
 from ks_actors.cli._application import groups_of, of_application
 from ks_actors.cli._output import show
 from ks_actors.log import IsolationLevel, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from ks_actors.cli._application import Application
     from ks_actors.log import GroupMember, Log
     from ks_actors.topology import Topology
+
+_CLIENT: Final = "ks-actors-lag"
+_WAIT_MS: Final = 500
+_PATIENCE_S: Final = 10.0
 
 
 @click.command()
@@ -29,12 +36,17 @@ if TYPE_CHECKING:
 def lag(application: Application, *, over: int | None, as_json: bool) -> None:
     """Print how many records each input partition has that are not committed.
 
+    The seconds are the age of the first of them, by its timestamp; - where it could not be read.
     With --app the partitions are those that the topology reads, else those that the group has
     committed. Records of open transactions do not count. Works while the app runs or not.
     """
     rows = application.ask(lambda log: _lags(log, application))
     total = sum(row["lag"] for row in rows)
-    show(rows, ("topic", "partition", "committed", "end", "lag", "member"), as_json=as_json)
+    show(
+        rows,
+        ("topic", "partition", "committed", "end", "lag", "seconds", "member"),
+        as_json=as_json,
+    )
     if not as_json:
         click.echo(f"{total:,} records in {len(rows):,} partitions")
     if over is not None and total > over:
@@ -56,22 +68,54 @@ async def _lags(log: Log, application: Application) -> list[dict[str, Any]]:
         }
     owners = _owners(await groups.group_members(group_id))
     ends = await log.end_offsets(partitions, IsolationLevel.READ_COMMITTED)
-    begins = await log.begin_offsets([each for each in partitions if each not in offsets])
-    rows = []
-    for each in sorted(partitions):
-        committed = offsets[each].offset if each in offsets else None
-        left = ends[each] - (begins[each] if committed is None else committed)
-        rows.append(
-            {
-                "topic": each.topic,
-                "partition": each.partition,
-                "committed": committed,
-                "end": ends[each],
-                "lag": max(0, left),
-                "member": owners.get(each),
-            }
-        )
-    return rows
+    begins = await log.begin_offsets(partitions)
+    committed = {each: offsets[each].offset if each in offsets else None for each in partitions}
+    lags = {
+        each: max(0, ends[each] - (begins[each] if at is None else at))
+        for each, at in committed.items()
+    }
+    # Records before the first offset are gone: the first that is left is the one that waits.
+    behind = {each: max(begins[each], committed[each] or 0) for each, left in lags.items() if left}
+    waiting = await _ages(log, {each: at for each, at in behind.items() if at < ends[each]})
+    return [
+        {
+            "topic": each.topic,
+            "partition": each.partition,
+            "committed": committed[each],
+            "end": ends[each],
+            "lag": lags[each],
+            "seconds": round(waiting[each]) if each in waiting else None if lags[each] else 0,
+            "member": owners.get(each),
+        }
+        for each in sorted(partitions)
+    ]
+
+
+async def _ages(log: Log, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, float]:
+    """Return the age in seconds of the first record at each position, by its timestamp.
+
+    It reads one record of each partition, for at most ten seconds in all. Partitions without an
+    answer by then are left out, and those whose records cannot be read.
+    """
+    found: dict[TopicPartition, float] = {}
+    if not positions:
+        return found
+    fetcher = log.fetcher(client_id=_CLIENT, isolation=IsolationLevel.READ_COMMITTED)
+    fetcher.assign(dict(positions))
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            while len(found) < len(positions):
+                for fetched in await fetcher.fetch(max_wait_ms=_WAIT_MS, max_records=1):
+                    if len(fetched.batch) and fetched.partition not in found:
+                        age = time.time() - fetched.batch.timestamps[0] / 1000
+                        found[fetched.partition] = max(0.0, age)
+                        fetcher.pause((fetched.partition,))
+    except (TimeoutError, LogError):
+        # The lag in records is known all the same.
+        return found
+    finally:
+        await fetcher.close()
+    return found
 
 
 def inputs(topology: Topology, application_id: str, existing: Iterable[str]) -> list[str]:

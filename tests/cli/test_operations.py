@@ -7,6 +7,7 @@ import base64
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -189,6 +190,19 @@ def test_a_line_of_stdin_that_is_wrong_is_named(place: Place) -> None:
     assert place.run("tail", "orders", "--from=begin", "--until-end") == ""
 
 
+def test_lag_in_seconds_is_the_age_of_the_first_record_that_waits(place: Place) -> None:
+    """By its timestamp, however many come behind it, and 0 where none waits."""
+    hour_ago = (int(time.time()) - 3600) * 1000
+    place.run("send", "orders", "--key=a", "--value=old", f"--timestamp={hour_ago}")
+    place.run("send", "orders", "--key=a", "--value=new")
+    rows = place.json("lag", "--app", SHOP)
+    (late,) = [row for row in rows if row["lag"]]
+    assert late["lag"] == 2
+    assert 3600 <= late["seconds"] < 4200
+    assert {row["seconds"] for row in rows if not row["lag"]} == {0}
+    assert "SECONDS" in place.run("lag", "--app", SHOP)
+
+
 def test_lag_and_members_are_those_of_the_group(place: Place) -> None:
     """Before the first commit, and behind it; nobody is a member of a group of an app that has ended."""
     place.run("send", "orders", stdin="a\tann\nb\tbob\nc\tann\n")
@@ -196,6 +210,7 @@ def test_lag_and_members_are_those_of_the_group(place: Place) -> None:
     assert sum(row["lag"] for row in waiting) == 3
     assert {row["topic"] for row in waiting} == {"orders", "shop-counts-repartition"}
     assert place.run("lag", "--app", SHOP, "--over=2", code=3).endswith("3 records in 4 partitions\n")
+    assert all(0 <= row["seconds"] < 600 for row in waiting)
     assert place.json("lag", "--application-id=shop") == []
     place.process()
     after = place.json("lag", "--application-id=shop", "--over=0")
