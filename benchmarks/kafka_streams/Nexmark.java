@@ -13,6 +13,7 @@ import java.util.*;
 /**
  * Nexmark's queries on Kafka Streams; benchmarks/nexmark/queries.py has the same ones in Python.
  *   --query q0|...|q12  --bootstrap B  --bids T --auctions T --persons T --output T  --app-id ID --state-dir D --threads N
+ *   --commit-ms N --cache BYTES --guarantee at_least_once|exactly_once_v2
  * Prints "running" as soon as it is, and runs until stdin ends.
  */
 public class Nexmark {
@@ -49,6 +50,7 @@ public class Nexmark {
         p.put(StreamsConfig.NUM_STREAM_THREADS_CONFIG, o.get("threads"));
         p.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, o.get("commit-ms"));
         p.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, o.get("cache"));
+        p.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, o.get("guarantee"));
         p.put("auto.offset.reset", "earliest");
         query(o.get("query")).to(o.get("output"), Produced.with(KEY, KEY));
         KafkaStreams ks = new KafkaStreams(b.build(p), p);

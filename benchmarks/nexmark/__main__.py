@@ -27,11 +27,13 @@ from tests.kafka.broker import Broker
 
 EVENTS = 1_000_000
 CACHE = 10 << 20
+GUARANTEES = ("at_least_once", "exactly_once_v2")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--queries", nargs="+", choices=list(QUERIES), default=list(QUERIES), help="these only")
+    parser.add_argument("--guarantees", nargs="+", choices=GUARANTEES, default=list(GUARANTEES), help="these only")
     parser.add_argument("--events", type=int, default=EVENTS, help=f"how many of all kinds (default {EVENTS:,})")
     parser.add_argument("--threads", type=int, default=1, help="threads, or workers, of each (default 1)")
     parser.add_argument("--cache", type=int, default=CACHE, help=f"bytes of updates that each may hold back (default {CACHE:,})")
@@ -47,7 +49,7 @@ def main() -> int:
         shutil.rmtree(directory, ignore_errors=True)
     Console(width=None if sys.stdout.isatty() else 120).print(table(told))
     print(json.dumps(told), flush=True)
-    return int(not all(query["same"] for query in told["queries"].values()))
+    return int(not all(found["same"] for found in told["runs"]))
 
 
 async def measure(options: argparse.Namespace, bootstrap: str) -> dict[str, Any]:
@@ -55,26 +57,39 @@ async def measure(options: argparse.Namespace, bootstrap: str) -> dict[str, Any]
     sides = commands()
     log = open_log(f"kafka://{bootstrap}")
     await log.start()
-    told: dict[str, Any] = {"queries": {}}
+    told: dict[str, Any] = {"runs": []}
     try:
         told["events"] = await load(log, options.events)
-        for number, query in enumerate(options.queries):
+        cases = [(query, guarantee) for query in options.queries for guarantee in options.guarantees]
+        for number, (query, guarantee) in enumerate(cases):
             measured: dict[str, Measured] = {}
             # Take turns, so that a drift of the machine favors neither.
             for side in list(sides)[:: 1 if number % 2 == 0 else -1]:
-                print(f"{query}, {side}", file=sys.stderr, flush=True)
+                print(f"{query}, {guarantee}, {side}", file=sys.stderr, flush=True)
                 measured[side] = await run(
-                    log, bootstrap, sides[side], query, threads=options.threads, cache=options.cache, timeout_s=options.timeout_s
+                    log,
+                    bootstrap,
+                    sides[side],
+                    query,
+                    guarantee=guarantee,
+                    threads=options.threads,
+                    cache=options.cache,
+                    timeout_s=options.timeout_s,
                 )
             ours, theirs = [await results(log, query, measured[side].output) for side in (OURS, THEIRS)]
             for kind, more in (("only ours", ours - theirs), ("only theirs", theirs - ours)):
                 if more:
-                    print(f"{query}: {more.total()} {kind}: {list(more)[:3]}", file=sys.stderr, flush=True)
-            told["queries"][query] = {
-                "same": ours == theirs and ours.total() > 0,
-                "results": ours.total(),
-                **{side: {"seconds": round(found.seconds, 2), "cpu_s": round(found.cpu_s, 2)} for side, found in measured.items()},
-            }
+                    print(f"{query}, {guarantee}: {more.total()} {kind}: {list(more)[:3]}", file=sys.stderr, flush=True)
+            told["runs"].append(
+                {
+                    "query": query,
+                    "guarantee": guarantee,
+                    "same": ours == theirs and ours.total() > 0,
+                    "results": ours.total(),
+                    "ratio": round(measured[THEIRS].seconds / measured[OURS].seconds, 2),
+                    **{side: {"seconds": round(found.seconds, 2), "cpu_s": round(found.cpu_s, 2)} for side, found in measured.items()},
+                }
+            )
             await log.delete_topics([name for name in await log.describe_topics(configs=False) if name.startswith(("out-", "nexmark-"))])
     finally:
         await log.close()
@@ -84,13 +99,15 @@ async def measure(options: argparse.Namespace, bootstrap: str) -> dict[str, Any]
 def table(told: dict[str, Any]) -> Table:
     """Return the table: events per second of what the query reads, and CPU per event."""
     made = Table(title=f"Nexmark, {sum(told['events'].values()):,} events, one process each")
-    for heading in ("query", "results", "", f"{OURS} events/s", f"{THEIRS} events/s", f"{OURS} CPU µs", f"{THEIRS} CPU µs"):
+    for heading in ("query", "", "results", "", f"{OURS} events/s", f"{THEIRS} events/s", "times", f"{OURS} CPU µs", f"{THEIRS} CPU µs"):
         made.add_column(heading, justify="right")
-    for query, found in told["queries"].items():
-        read = sum(told["events"][topic] for topic in READS[query])
+    for found in told["runs"]:
+        read = sum(told["events"][topic] for topic in READS[found["query"]])
         rates = [f"{read / found[side]['seconds']:,.0f}" for side in (OURS, THEIRS)]
         cpu = [f"{found[side]['cpu_s'] * 1e6 / read:.1f}" for side in (OURS, THEIRS)]
-        made.add_row(query, f"{found['results']:,}", "same" if found["same"] else "DIFFERENT", *rates, *cpu)
+        same = "same" if found["same"] else "DIFFERENT"
+        guarantee = "EOS" if found["guarantee"] == GUARANTEES[-1] else "ALOS"
+        made.add_row(found["query"], guarantee, f"{found['results']:,}", same, *rates, str(found["ratio"]), *cpu)
     return made
 
 

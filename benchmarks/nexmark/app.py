@@ -11,7 +11,7 @@ import uvloop
 from benchmarks.nexmark.queries import QUERIES, topology
 from ks_actors import App, StreamsConfig, tune_gc
 
-NAMES = ("bootstrap", "bids", "auctions", "persons", "output", "app-id", "state-dir", "threads", "commit-ms", "cache")
+NAMES = ("bootstrap", "bids", "auctions", "persons", "output", "app-id", "state-dir", "threads", "commit-ms", "cache", "guarantee")
 
 
 def main() -> None:
@@ -32,6 +32,7 @@ async def _run(options: argparse.Namespace) -> None:
         "num.stream.threads": options.threads,
         "commit.interval.ms": options.commit_ms,
         "statestore.cache.max.bytes": options.cache,
+        "processing.guarantee": options.guarantee,
     }
     tune_gc()
     query = topology(options.query, options.bids, options.auctions, options.persons, options.output)

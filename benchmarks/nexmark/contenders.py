@@ -44,7 +44,7 @@ def commands() -> dict[str, list[str]]:
     return {OURS: [sys.executable, "-m", "benchmarks.nexmark.app"], THEIRS: java}
 
 
-async def run(log: Log, bootstrap: str, command: list[str], query: str, *, threads: int, cache: int, timeout_s: float) -> Measured:
+async def run(log: Log, bootstrap: str, command: list[str], query: str, *, guarantee: str, threads: int, cache: int, timeout_s: float) -> Measured:
     """Run a query on one side until all that it reads is processed and committed. Raises SystemExit if that takes too long."""
     app_id = f"nexmark-{query}-{time.time_ns()}"
     output = f"out-{app_id}"
@@ -52,7 +52,7 @@ async def run(log: Log, bootstrap: str, command: list[str], query: str, *, threa
     with tempfile.TemporaryDirectory(prefix="nexmark-") as state:
         arguments = ["--query", query, "--bootstrap", bootstrap, "--bids", "bids", "--auctions", "auctions", "--persons", "persons"]
         arguments += ["--output", output, "--app-id", app_id, "--state-dir", state, "--threads", str(threads)]
-        arguments += ["--commit-ms", str(COMMIT_MS), "--cache", str(cache)]
+        arguments += ["--commit-ms", str(COMMIT_MS), "--cache", str(cache), "--guarantee", guarantee]
         process = await asyncio.create_subprocess_exec(*command, *arguments, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE)
         try:
             stdout, stdin = cast("asyncio.StreamReader", process.stdout), cast("asyncio.StreamWriter", process.stdin)
