@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ks_actors._errors import ConfigError
 from ks_actors.config import without_login
 from ks_actors.snapshots import find_snapshots
 from ks_actors.web._answers import Refusal, answer
@@ -65,7 +66,10 @@ def take_snapshot(app: App) -> Callable[[Request], Awaitable[Response]]:
     """Return the handler that takes a snapshot, and answers when it is complete."""
 
     async def handle(_: Request) -> Response:
-        return answer(_view(await app.snapshot()))
+        try:
+            return answer(_view(await app.snapshot()))
+        except ConfigError as error:  # no place is set: nothing is wrong with the server
+            raise Refusal(409, str(error)) from None
 
     return handle
 

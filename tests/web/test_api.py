@@ -264,7 +264,7 @@ async def test_snapshots_are_taken_and_listed(tmp_path: Path) -> None:
     """One that is taken is in the list; an app without a place takes none, and says so."""
     async with site(tmp_path) as here:
         assert await here.get("/api/snapshots") == {"uri": None, "snapshots": [], "refused": []}
-        assert "set snapshot_uri" in (await here.post("/api/snapshots", None, 500))["error"]
+        assert "set snapshot_uri" in (await here.post("/api/snapshots", None, 409))["error"]
     async with site(tmp_path / "other", snapshot_uri=f"file://{tmp_path}/snapshots") as here:
         await here.visit("/", "/about")
         taken = await here.post("/api/snapshots")
