@@ -28,8 +28,8 @@ WORDS = "app-words-repartition"
 BOTH = {"in": 1, "out": 1}
 
 
-def pipeline(recorded: Recorded) -> Topology:
-    """Return an async call, a repartition topic, an aggregate and an output."""
+def pipeline(recorded: Recorded, prefix: str = "") -> Topology:
+    """Return an async call, a repartition topic, an aggregate and an output; the topics have the prefix."""
 
     async def looked_up(value: str) -> str:
         with trace.get_tracer("user", tracer_provider=recorded.provider).start_as_current_span("lookup"):
@@ -37,9 +37,9 @@ def pipeline(recorded: Recorded) -> Topology:
         return value.upper()
 
     builder = StreamsBuilder()
-    stream = builder.stream("in", READ).map_values(looked_up, name="look-up")
+    stream = builder.stream(f"{prefix}in", READ).map_values(looked_up, name="look-up")
     counts = stream.group_by(lambda _, value: value, Grouped(TEXT, TEXT, name="words")).count(Materialized("counts", TEXT, serdes.LONG))
-    counts.to_stream().map_values(str).to("out", WRITE)
+    counts.to_stream().map_values(str).to(f"{prefix}out", WRITE)
     return builder.build()
 
 
@@ -49,11 +49,11 @@ def copied() -> Topology:
     return builder.build()
 
 
-def check_one_trace(recorded: Recorded) -> None:
+def check_one_trace(recorded: Recorded, prefix: str = "", words: str = WORDS) -> None:
     """Check that each span of the pipeline is the child of the one before it."""
-    process, call = recorded.one("process in"), recorded.one("call look-up")
-    sent, counted = recorded.one(f"send {WORDS}"), recorded.one(f"process {WORDS}")
-    output = recorded.one("send out")
+    process, call = recorded.one(f"process {prefix}in"), recorded.one("call look-up")
+    sent, counted = recorded.one(f"send {words}"), recorded.one(f"process {words}")
+    output = recorded.one(f"send {prefix}out")
     assert {trace_of(span) for span in recorded.spans} == {TRACE}
     assert parent_of(process) == PARENT
     assert parent_of(call) == id_of(process)
