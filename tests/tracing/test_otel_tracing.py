@@ -346,7 +346,7 @@ def test_a_crash_loses_no_context() -> None:
 def test_without_opentelemetry_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """Making a tracing without the package fails at once, and says how to install it."""
     monkeypatch.setitem(sys.modules, "ks_actors.tracing._otel_spans", None)
-    monkeypatch.delattr("ks_actors.tracing._otel_spans")
+    monkeypatch.delattr("ks_actors.tracing._otel_spans", raising=False)
     with pytest.raises(ImportError, match=r"pip install 'ks-actors\[otel\]'"):
         OtelTracing()
 
