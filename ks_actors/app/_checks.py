@@ -40,7 +40,7 @@ def check_callbacks(*, on_state: Any, uncaught_handler: Any, task_priority: Any)
 
 
 def check_tracing(tracing: Any) -> None:
-    """Raise TopologyError unless this is a tracing, or None."""
+    """Raise TopologyError unless this is a Tracing or None."""
     if tracing is not None and not callable(getattr(tracing, "task", None)):
         raise TopologyError(
             f"argument 'tracing' of App is {tracing!r}: give a Tracing, such as "

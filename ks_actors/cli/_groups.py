@@ -95,7 +95,7 @@ async def _ages(log: Log, positions: Mapping[TopicPartition, int]) -> dict[Topic
     """Return the age in seconds of the first record at each position, by its timestamp.
 
     It reads one record of each partition, for at most ten seconds in all. Partitions without an
-    answer by then are left out, and those whose records cannot be read.
+    answer by then are left out, and those whose records cannot be read: a line on stderr says why.
     """
     found: dict[TopicPartition, float] = {}
     if not positions:
@@ -110,12 +110,19 @@ async def _ages(log: Log, positions: Mapping[TopicPartition, int]) -> dict[Topic
                         age = time.time() - fetched.batch.timestamps[0] / 1000
                         found[fetched.partition] = max(0.0, age)
                         fetcher.pause((fetched.partition,))
-    except (TimeoutError, LogError):
-        # The lag in records is known all the same.
-        return found
+    except TimeoutError:
+        _tell_unknown(f"no answer within {_PATIENCE_S:g} s", positions.keys() - found.keys())
+    except LogError as error:
+        _tell_unknown(str(error), positions.keys() - found.keys())
     finally:
         await fetcher.close()
     return found
+
+
+def _tell_unknown(reason: str, partitions: Iterable[TopicPartition]) -> None:
+    # Not the end of the command: the lag in records is known all the same.
+    names = ", ".join(map(str, sorted(partitions)))
+    click.echo(f"the age of records is unknown for {names}: {reason}", err=True)
 
 
 def inputs(topology: Topology, application_id: str, existing: Iterable[str]) -> list[str]:

@@ -59,7 +59,7 @@ class Environment:
     `detailed` says whether their level is above INFO. With `replayable` the same records give the
     same output in the same order each time: records without keys are spread over the partitions one
     by one, not in batches, and asynchronous nodes hand on when one is full, in the records' order.
-    `tracing` makes the spans of records.
+    `tracing` records spans.
     """
 
     def __init__(

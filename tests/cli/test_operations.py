@@ -14,10 +14,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from ks_actors import App, StreamsConfig
+from ks_actors import App, LogError, StreamsConfig
 from ks_actors.cli._formats import FORMATS, from_bytes, to_bytes
+from ks_actors.cli._groups import _ages
 from ks_actors.cli._main import ks_actors
 from ks_actors.cli._reload import times
+from ks_actors.log import NewTopic, TopicPartition
+from ks_actors.log.embedded import EmbeddedLog
 from tests.cli.jobs import shop
 
 ROOT = Path(__file__).parents[2]
@@ -201,6 +204,16 @@ def test_lag_in_seconds_is_the_age_of_the_first_record_that_waits(place: Place) 
     assert 3600 <= late["seconds"] < 4200
     assert {row["seconds"] for row in rows if not row["lag"]} == {0}
     assert "SECONDS" in place.run("lag", "--app", SHOP)
+
+
+async def test_a_partition_that_cannot_be_read_has_no_age_and_stderr_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    """The command goes on without the age, as the lag in records is known."""
+    partition = TopicPartition("in", 0)
+    async with EmbeddedLog() as log:
+        await log.create_topics([NewTopic("in", 1)])
+        log.inject("fetch", LogError("the disk is gone"))
+        assert await _ages(log, {partition: 0}) == {}
+    assert capsys.readouterr().err == "the age of records is unknown for in-0: the disk is gone\n"
 
 
 def test_lag_and_members_are_those_of_the_group(place: Place) -> None:
