@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import sys
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -57,6 +58,15 @@ class Deadline:
             terminalreporter.write_line(f"{self._left} tests did not begin within {self._seconds:g} s: `make test` runs them", yellow=True)
 
 
+_PLACE = pytest.StashKey[int]()
+_places = itertools.count()
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    # Called for the items below this folder. Blocks of pages, elsewhere, have no cases.
+    item.stash[_PLACE] = next(_places)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     few, all_but = config.getoption("--few"), config.getoption("--all-but")
@@ -66,7 +76,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if number_of_cases < 1:
         return
     cases: dict[str, list[pytest.Item]] = {}
-    for item in items:
+    # In the order of their definition: plugins have shuffled the items, and --all-but has to leave out those that --few chose in another run.
+    for item in sorted(items, key=lambda item: item.stash.get(_PLACE, 0)):
         cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
     chosen = {each[number * len(each) // number_of_cases] for each in cases.values() for number in range(number_of_cases)}
     kept = [item for item in items if (item in chosen) is bool(few)]
