@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import csv
-import re
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -14,7 +13,7 @@ import click
 from ks_actors._errors import KsActorsError, ResetIncomplete
 from ks_actors.app import reset as reset_application
 from ks_actors.cli._target import app_of, settings
-from ks_actors.config import ShiftBy, StreamsConfig
+from ks_actors.config import ShiftBy, StreamsConfig, duration
 from ks_actors.log import TopicPartition
 
 if TYPE_CHECKING:
@@ -23,10 +22,6 @@ if TYPE_CHECKING:
     from ks_actors.app import App, ResetPlan
     from ks_actors.config import ResetTo
 
-_DURATION: Final = re.compile(
-    r"([-+]?)P(?:([-+]?\d+)D)?(?:T(?:([-+]?\d+)H)?(?:([-+]?\d+)M)?(?:([-+]?\d+(?:\.\d{1,9})?)S)?)?",
-    re.IGNORECASE,
-)
 _COLUMNS: Final = 3
 
 
@@ -35,17 +30,10 @@ def _duration(
 ) -> timedelta | None:
     if value is None:
         return None
-    found = _DURATION.fullmatch(value)
-    if found is None or not any(found.groups()[1:]) or value.upper().endswith("T"):
-        raise click.BadParameter(
-            "is not a duration such as PT2H, P1DT30M or PT0.5S", context, parameter
-        )
-    days, hours, minutes, seconds = (float(each or 0) for each in found.groups()[1:])
     try:
-        length = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
-    except OverflowError:
-        raise click.BadParameter("is too long", context, parameter) from None
-    return -length if found[1] == "-" else length
+        return duration(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error), context, parameter) from None
 
 
 def _datetime(

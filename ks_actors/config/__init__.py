@@ -2,6 +2,7 @@
 
 from ks_actors.config._client_ids import ClientIds
 from ks_actors.config._config import StreamsConfig
+from ks_actors.config._durations import duration
 from ks_actors.config._exception_handlers import LETTER_PREFIX as LETTER_PREFIX
 from ks_actors.config._exception_handlers import (
     DeadLetter,
@@ -39,6 +40,7 @@ __all__ = [
     "ShiftBy",
     "StreamsConfig",
     "clamped",
+    "duration",
     "is_target",
     "kafka_options",
     "log_and_continue",

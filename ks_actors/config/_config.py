@@ -17,6 +17,7 @@ from ks_actors.config._sources import Given, from_environment, from_file, from_m
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import timedelta
 
     from ks_actors.config._exception_handlers import (
         DeserializationExceptionHandler,
@@ -278,10 +279,11 @@ class StreamsConfig:
     Streams' default is always `READ_UNCOMMITTED` (KIP-892). `default_state_isolation_level` is
     another name for it.
     """
-    auto_offset_reset: Literal["earliest", "latest", "none"]
+    auto_offset_reset: Literal["earliest", "latest", "none"] | timedelta
     """The start of partitions without a commit: `earliest` (the default), `latest` or `none`.
 
-    `none` is an error.
+    `none` is an error. A timedelta, or `by_duration:P1D` in a file, leads to the first record of at
+    most that age, and to the end if there is none (KIP-1106).
     """
     task_timeout_ms: int
     """Time that a task may make no progress because the log does not answer. Default: 300,000."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Mapping
+from datetime import timedelta
 from enum import Enum
 from pathlib import Path
 from types import MappingProxyType
@@ -14,6 +15,7 @@ from ks_actors import serdes
 from ks_actors import topology as timestamps
 from ks_actors._errors import TopologyError
 from ks_actors.config import _exception_handlers as handlers
+from ks_actors.config._durations import duration
 from ks_actors.config._kafka import servers
 from ks_actors.processors.api import ProcessorWrapper, check_function
 from ks_actors.serdes import Serde
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LONGEST_TOPIC = 249
+BY_DURATION = "by_duration:"
 LAST_INT = (1 << 63) - 1
 
 RESPONSES: dict[str, Any] = {"fail": handlers.log_and_fail, "continue": handlers.log_and_continue}
@@ -105,6 +108,26 @@ def one_of(**words: Any) -> Callable[[Any], Any]:
         raise ValueError(f"is not one of {', '.join(words)}")
 
     return parse
+
+
+_OFFSETS = one_of(earliest="earliest", latest="latest", none="none")
+
+
+def offset_reset(value: Any) -> Any:
+    """Accept a policy for starts without a committed offset, also in Kafka's words (KIP-1106)."""
+    if isinstance(value, str) and value.lower().startswith(BY_DURATION):
+        try:
+            value = duration(value[len(BY_DURATION) :])
+        except ValueError as error:
+            raise ValueError(f"has a duration that {error}") from None
+    if not isinstance(value, timedelta):
+        try:
+            return _OFFSETS(value)
+        except ValueError as error:
+            raise ValueError(f"{error}, or a duration such as by_duration:P1D") from None
+    if value < timedelta():
+        raise ValueError("has a negative duration, which lies after now")
+    return value
 
 
 def switch(value: Any) -> bool:

@@ -18,6 +18,7 @@ from ks_actors.config._parsers import (
     handler,
     log_url,
     names,
+    offset_reset,
     one_of,
     optional,
     serde,
@@ -33,6 +34,7 @@ from ks_actors.topology import FailOnInvalidTimestamp, optimization
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
+    from datetime import timedelta
 
     from ks_actors.config._exception_handlers import (
         DeserializationExceptionHandler,
@@ -105,7 +107,7 @@ class Options(TypedDict, total=False):
     default_interactive_query_isolation_level: IsolationLevel | str
     default_state_isolation_level: IsolationLevel | str
     dsl_store: str
-    auto_offset_reset: str
+    auto_offset_reset: str | timedelta
     task_timeout_ms: int
     close_timeout_ms: int
     stall_warning_ms: int
@@ -263,9 +265,7 @@ SETTINGS: dict[str, Setting] = {
             else IsolationLevel.READ_UNCOMMITTED
         ),
     ),
-    "auto_offset_reset": Setting(
-        one_of(earliest="earliest", latest="latest", none="none"), _is("earliest")
-    ),
+    "auto_offset_reset": Setting(offset_reset, _is("earliest")),
     "task_timeout_ms": Setting(whole_number(0), _is(300_000)),
     "delivery_timeout_ms": Setting(
         whole_number(1), lambda values: max(_DELIVERY_MS, values["task_timeout_ms"])

@@ -9,6 +9,7 @@ from ks_actors.processors.api import (
     check_configs,
     check_flag,
     check_function,
+    check_offset_reset,
     check_one_of,
     check_serde,
     check_whole,
@@ -31,8 +32,9 @@ KO = TypeVar("KO")
 class Consumed(Generic[K, V]):
     """Options for reading a topic. A missing serde or extractor is the app's default.
 
-    `offset_reset` is the start position without a committed offset; None is the app's setting. The
-    extractor gets the record and the partition's time (ms).
+    `offset_reset` is the start without a committed offset: "earliest", "latest", "none" (an error),
+    or a timedelta before now (KIP-1106); None is the app's setting. The extractor gets the record
+    and the partition's time (ms).
     """
 
     key: Serde[K] | None = None
@@ -46,9 +48,7 @@ class Consumed(Generic[K, V]):
         _check_name(self)
         if self.timestamp_extractor is not None:
             check_function(self.timestamp_extractor, 2, role="timestamp_extractor", of="Consumed")
-        check_one_of(
-            self.offset_reset, ("earliest", "latest", None), role="offset_reset", of="Consumed"
-        )
+        check_offset_reset(self.offset_reset, of="Consumed")
 
 
 @dataclass(frozen=True)

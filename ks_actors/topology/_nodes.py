@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -14,7 +15,11 @@ if TYPE_CHECKING:
     from ks_actors.processors.api import Operator
     from ks_actors.records import Headers
 
-OffsetReset = Literal["earliest", "latest"]
+OffsetReset: TypeAlias = Literal["earliest", "latest", "none"] | timedelta
+"""The start of a partition without a committed offset.
+
+The first record, the end, an error, or the first record of at most some age (KIP-1106).
+"""
 
 
 class InputRecord(NamedTuple):

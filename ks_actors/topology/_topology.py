@@ -17,7 +17,7 @@ from ks_actors.processors.api import (
     check_function,
     check_kind,
     check_names,
-    check_one_of,
+    check_offset_reset,
     check_serde,
     check_whole,
 )
@@ -129,7 +129,7 @@ class Topology:
         _check_serdes(key, value, of)
         if timestamp_extractor is not None:
             check_function(timestamp_extractor, 2, role="timestamp_extractor", of=of)
-        check_one_of(offset_reset, ("earliest", "latest", None), role="offset_reset", of=of)
+        check_offset_reset(offset_reset, of=of)
         listed = checked_topics(topics, of)
         if isinstance(listed, re.Pattern):
             self._check_pattern(name, listed)

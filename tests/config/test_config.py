@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -242,7 +243,13 @@ def test_a_class_is_called_for_its_object(value: Any) -> None:
         ("topology_optimization", "reuse.ktable.source.topics,none", "has none or all beside other words"),
         ("ensure_explicit_internal_resource_naming", "yes", "'yes' is neither true nor false"),
         ("ensure_explicit_internal_resource_naming", 1, "1 is neither true nor false"),
-        ("auto_offset_reset", None, "None is not one of earliest, latest, none"),
+        ("auto_offset_reset", None, "None is not one of earliest, latest, none, or a duration such as by_duration:P1D"),
+        ("auto_offset_reset", "by_duration", "is not one of earliest, latest, none, or a duration such as by_duration:P1D"),
+        ("auto_offset_reset", "by_duration:1 day", "has a duration that is not a duration such as PT2H"),
+        ("auto_offset_reset", "by_duration:P1DT", "has a duration that is not a duration such as PT2H"),
+        ("auto_offset_reset", "by_duration:P999999999999D", "has a duration that is too long"),
+        ("auto_offset_reset", "by_duration:-PT1S", "has a negative duration, which lies after now"),
+        ("auto_offset_reset", timedelta(days=-1), "has a negative duration, which lies after now"),
         ("client_id", " ", "' ' is not text"),
         ("state_dir", 5, "5 is not text"),
         ("application_id", "a b", "'a b' is not a valid topic name: use"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from dataclasses import fields, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -297,7 +298,7 @@ def test_fields_of_options_are_refused_by_name(kind: type[Any]) -> None:
     wrong |= {key: [*NO_INTS, -1] for key in ("grace_ms", "partitions", "retention_ms", "history_retention_ms", "max_records", "max_bytes")}
     wrong |= {"logging": NO_FLAGS, "caching": NO_FLAGS, "changelog_configs": NO_CONFIGS}
     wrong |= {
-        "offset_reset": ["first", "EARLIEST", 5, True, b"latest", [], object(), 0, "none", ""],
+        "offset_reset": ["first", "EARLIEST", 5, True, b"latest", [], object(), 0, timedelta(seconds=-1), ""],
         "when_full": ["wait", 5, None, True, b"", [], "", 0, 1.5, {}],
     }
     functions = {"timestamp_extractor", "partitioner", "other_partitioner"}

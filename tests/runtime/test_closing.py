@@ -16,6 +16,8 @@ from ks_actors.runtime import InstanceState
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.input._membership import GroupView
 from ks_actors.runtime.input._poller import Poller
+from ks_actors.runtime.input._start_policy import StartPolicy
+from ks_actors.task import Environment
 from ks_actors.testing import TestRecord, run_app
 from tests.runtime.helpers import EOS, GUARANTEES, Load, check_counts, counting
 
@@ -156,9 +158,10 @@ class Polling:
         self.membership = Gated(await log.join("group", new))
         fetcher = log.fetcher(client_id="reader", isolation=IsolationLevel.READ_COMMITTED)
         bury: Callable[[frozenset[str]], Awaitable[None]] = lambda _: asyncio.sleep(0)  # noqa: E731 - nobody is gone
+        setup = Environment(counting("in_memory"), harness.config, wall_time=self.kit.wall_time_ms, partitions=lambda _: None, nodes=lambda _: ())
         poller = Poller(
             log, fetcher, cast("Membership", self.membership), group, poll_ms=10, isolation=IsolationLevel.READ_COMMITTED,
-            reset=lambda _: "earliest", end_transactions=bury,
+            start=StartPolicy(log, setup), end_transactions=bury,
             instance=self.probe, manager=self.probe, state=self.probe, committer=self.probe,
         )  # fmt: skip
         self.ref = await self.kit.spawn(Spec(lambda: poller), "the-poller")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from ks_actors.processors.api import Operator
-    from ks_actors.topology import Partitioner, StoreSpec
+    from ks_actors.topology import OffsetReset, Partitioner, StoreSpec
 
 __all__ = [
     "GraphBuilder",
@@ -93,11 +93,11 @@ class StreamSource(GraphNode):
         name: str,
         write: Write,
         topics: tuple[str, ...] | re.Pattern[str],
-        offset_reset: str | None,
+        offset_reset: OffsetReset | None,
     ) -> None:
         super().__init__(name, write)
         self.topics: tuple[str, ...] | re.Pattern[str] = topics
-        self.offset_reset: str | None = offset_reset
+        self.offset_reset: OffsetReset | None = offset_reset
 
 
 class Repartition(GraphNode):

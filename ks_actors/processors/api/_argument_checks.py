@@ -6,6 +6,7 @@ Each error names the operation and the argument, and says how to mend it.
 from __future__ import annotations
 
 import inspect
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ks_actors._errors import TopologyError
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_RESETS = ("earliest", "latest", "none")
 _NUMBERS = {
     0: "no argument",
     1: "one argument",
@@ -145,6 +147,19 @@ def check_one_of(value: Any, choices: tuple[Any, ...], *, role: str, of: str) ->
         raise TopologyError(
             f"{role} of {of} is {_shown(value)}: give {', '.join(map(repr, choices[:-1]))} "
             f"or {choices[-1]!r}"
+        )
+
+
+def check_offset_reset(value: Any, *, of: str) -> None:
+    """Raise TopologyError unless the value is a policy for starts without a committed offset."""
+    if isinstance(value, timedelta):
+        if value < timedelta():
+            raise TopologyError(f"offset_reset of {of} is {value!r}, which lies after now")
+        return
+    if value is not None and not (isinstance(value, str) and value in _RESETS):
+        raise TopologyError(
+            f"offset_reset of {of} is {_shown(value)}: give 'earliest', 'latest', 'none', a "
+            "timedelta before now, or None"
         )
 
 

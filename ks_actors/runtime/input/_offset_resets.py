@@ -10,8 +10,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Container
 
     from ks_actors._errors import OffsetOutOfRange
-    from ks_actors.log import Fetcher, Log
+    from ks_actors.log import Fetcher
     from ks_actors.records import TopicPartition
+    from ks_actors.runtime.input._start_policy import StartPolicy
 
 
 @final
@@ -25,16 +26,14 @@ class OffsetResets:
 
     def __init__(
         self,
-        log: Log,
         fetcher: Fetcher,
-        policy: Callable[[str], str],
+        start: StartPolicy,
         *,
         stopped: Container[TopicPartition],
         assigned: Callable[[], Container[TopicPartition]],
     ) -> None:
-        self._log = log
         self._fetcher = fetcher
-        self._policy = policy
+        self._start = start
         self._stopped = stopped
         self._assigned = assigned
         self.partitions: set[TopicPartition] = set()
@@ -53,7 +52,7 @@ class OffsetResets:
 
     async def _search(self, error: OffsetOutOfRange) -> int:
         try:
-            return await reset_position(error, self._log, self._policy)
+            return await reset_position(error, self._start)
         except Exception:
             # Resume, so that the next fetch fails in the same way and starts another lookup. A
             # partition that stays paused would never be read.

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ks_actors.log import Fetcher, Log, Membership, MembershipEvent
     from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.input._membership import GroupView
+    from ks_actors.runtime.input._start_policy import StartPolicy
 
 POLLER_MAILBOX = Mailbox(
     capacity=100_000, overflow="fail_system", urgent=(m.BufferHigh, m.BufferLow)
@@ -71,7 +72,7 @@ class Poller(Actor[m.PollerMessage]):
         *,
         poll_ms: int,
         isolation: IsolationLevel,
-        reset: Callable[[str], str],
+        start: StartPolicy,
         end_transactions: Callable[[frozenset[str]], Awaitable[None]],
         instance: Ref[m.InstanceMessage],
         manager: Ref[m.TaskManagerMessage],
@@ -86,7 +87,7 @@ class Poller(Actor[m.PollerMessage]):
         self._commits = OffsetCommits(membership)
         self._poll_ms: int = poll_ms
         self._isolation = isolation
-        self._reset = reset
+        self._start = start
         self._end_transactions = end_transactions
         self._instance = instance
         self._manager = manager
@@ -104,7 +105,7 @@ class Poller(Actor[m.PollerMessage]):
         self._stopped: Final[set[TopicPartition]] = set()
         self._partial_tasks = PartialTasks(group)
         self._resets = OffsetResets(
-            log, fetcher, reset, stopped=self._stopped, assigned=lambda: self._positions
+            fetcher, start, stopped=self._stopped, assigned=lambda: self._positions
         )
         self._lookups = EndLookups(log, isolation)
         self._work: asyncio.Future[Any] | None = None
@@ -525,7 +526,7 @@ class Poller(Actor[m.PollerMessage]):
             if task not in self._departing.tasks
         }
         looking = begin_positions(
-            new, self._standbys, self._group, self._membership, self._log, self._reset
+            new, self._standbys, self._group, self._membership, self._log, self._start
         )
         positions = await warn_if_slow("an assignment", "committed offsets", looking)
         if self._leaving:

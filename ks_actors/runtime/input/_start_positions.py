@@ -12,7 +12,7 @@ from ks_actors._errors import (
     UnknownTopicOrPartition,
 )
 from ks_actors.lifecycle import component_log
-from ks_actors.log import IsolationLevel
+from ks_actors.runtime.input._start_policy import words
 from ks_actors.task import Position, decode_position
 
 if TYPE_CHECKING:
@@ -22,29 +22,28 @@ if TYPE_CHECKING:
     from ks_actors.log import Log, Membership
     from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.input._membership import GroupView
+    from ks_actors.runtime.input._start_policy import StartPolicy
 
 _LOOKS = 50
 _LOOK_AGAIN_S = 0.1
 _log = component_log(__name__)
 
 
-async def reset_position(error: OffsetOutOfRange, log: Log, reset: Callable[[str], str]) -> int:
+async def reset_position(error: OffsetOutOfRange, start: StartPolicy) -> int:
     """Return the position for a partition when the current one is not in the log.
 
-    It follows the topic's `reset` policy. Raises StreamsError when the policy is none.
+    Raises StreamsError when the topic's policy is none.
     """
-    partition, policy = error.partition, reset(error.partition.topic)
+    partition, policy = error.partition, start.of(error.partition.topic)
     if policy == "none":
         raise StreamsError(
             f"{error}; auto_offset_reset is none, so the app does not choose a position: commit an "
-            "offset, or set auto_offset_reset to earliest or latest",
+            "offset, or set auto_offset_reset to earliest, latest or a duration",
             topic=partition.topic,
             partition=partition.partition,
         )
-    _log.warning("%s; continuing from the %s record", error, policy)
-    if policy == "earliest":
-        return (await log.begin_offsets((partition,)))[partition]
-    return (await log.end_offsets((partition,), IsolationLevel.READ_COMMITTED))[partition]
+    _log.warning("%s; continuing from the %s", error, words(policy))
+    return (await start.offsets((partition,)))[partition]
 
 
 async def begin_positions(
@@ -53,11 +52,11 @@ async def begin_positions(
     group: GroupView,
     membership: Membership,
     log: Log,
-    reset: Callable[[str], str],
+    start: StartPolicy,
 ) -> dict[TopicPartition, Position]:
     """Return the start offsets and partition times of tasks.
 
-    A start offset is the committed one, or else follows the topic's `reset` policy. A partition
+    A start offset is the committed one, or else follows the topic's policy. A partition
     added while the app runs begins at its first record, as no member could have read it. Looks up
     the sizes of topics of `standbys` as well. Deleted topics that matched a pattern are left out:
     the group will assign without them.
@@ -66,7 +65,7 @@ async def begin_positions(
     wanted = [partition for partitions in tasks.values() for partition in partitions]
     for attempt in range(_LOOKS):
         try:
-            return await _positions(wanted, group, membership, log, reset)
+            return await _positions(wanted, group, membership, log, start)
         except UnknownTopicOrPartition as error:
             gone = await gone_topics(error, log, wanted, group.matched)
             if not gone and attempt == _LOOKS - 1:
@@ -82,32 +81,27 @@ async def _positions(
     group: GroupView,
     membership: Membership,
     log: Log,
-    reset: Callable[[str], str],
+    start: StartPolicy,
 ) -> dict[TopicPartition, Position]:
     if not partitions:
         return {}
     committed = await membership.committed(partitions)
     fresh = [partition for partition in partitions if partition not in committed]
-    begins = await log.begin_offsets(fresh)
-    late = [
-        partition
-        for partition in fresh
-        if reset(partition.topic) == "latest" and not group.was_added(partition)
-    ]
-    ends = await log.end_offsets(late, IsolationLevel.READ_COMMITTED)
+    added = [partition for partition in fresh if group.was_added(partition)]
+    begins = {
+        **await log.begin_offsets(added),
+        **await start.offsets([partition for partition in fresh if partition not in added]),
+    }
     for partition in fresh:
-        if reset(partition.topic) == "none":
+        if start.of(partition.topic) == "none":
             raise StreamsError(
                 "the group has no committed offset and auto_offset_reset is none: set it to "
-                "earliest or latest, or commit an offset",
+                "earliest, latest or a duration, or commit an offset",
                 topic=partition.topic,
                 partition=partition.partition,
             )
     found = {partition: decode_position(one) for partition, one in committed.items()}
-    return found | {
-        partition: Position(ends.get(partition, begins[partition]), fresh=True)
-        for partition in fresh
-    }
+    return found | {partition: Position(begins[partition], fresh=True) for partition in fresh}
 
 
 async def gone_topics(

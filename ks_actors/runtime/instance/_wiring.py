@@ -28,6 +28,7 @@ from ks_actors.runtime.input import (
     GroupView,
     InputFigures,
     Poller,
+    StartPolicy,
     end_transactions_of,
     nothing_to_end,
     pattern_watch,
@@ -379,7 +380,7 @@ class Wiring:
             group,
             poll_ms=config.poll_ms,
             isolation=self._isolation,
-            reset=self._reset,
+            start=StartPolicy(log, setup),
             end_transactions=partial(end_transactions_of, self._transactional_producer)
             if self._transactional
             else nothing_to_end,
@@ -446,9 +447,6 @@ class Wiring:
             vectors=self._config.num_standby_replicas > 0,
         )
         return stores, current
-
-    def _reset(self, topic: str) -> str:
-        return self._setup.source_of(topic).offset_reset or self._config.auto_offset_reset
 
     def letters(self) -> DeadLetterWriter:
         """Return a writer of dead letters that belong to no commit."""

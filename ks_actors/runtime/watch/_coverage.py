@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple, final
 
 from ks_actors.log import TellsGroups
 from ks_actors.records import TopicPartition
+from ks_actors.runtime.input import StartPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -68,6 +69,7 @@ class Coverage:
         self._setup = setup
         self._isolation = isolation
         self._own = own
+        self._start = StartPolicy(log, setup)
 
     def missing(self) -> frozenset[TopicPartition]:
         """Return the partitions that the topology reads but this instance does not.
@@ -152,12 +154,9 @@ class Coverage:
             await self._log.begin_offsets(wanted),
             await self._log.end_offsets(wanted, self._isolation),
         )
+        starts = await self._start.offsets([one for one in wanted if one not in committed])
         positions = {
-            one: max(committed[one].offset, begins[one])
-            if one in committed
-            else ends[one]
-            if self._begins_late(one.topic)
-            else begins[one]
+            one: max(committed[one].offset, begins[one]) if one in committed else starts[one]
             for one in wanted
         }
         lags = {one: max(0, ends[one] - at) for one, at in positions.items()}
@@ -165,11 +164,6 @@ class Coverage:
             {one: at for one, at in positions.items() if lags[one]}, ends, each=each
         )
         return {one: 0 if one in empty else lag for one, lag in lags.items()}
-
-    def _begins_late(self, topic: str) -> bool:
-        nodes = self._setup.matching([topic])
-        node = nodes[topic] if topic in nodes else self._setup.source_of(topic)
-        return (node.offset_reset or self._setup.config.auto_offset_reset) == "latest"
 
     async def _without_records(
         self,

@@ -1,0 +1,63 @@
+"""Start offsets of partitions without a committed one."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, final
+
+from ks_actors.config import milliseconds
+from ks_actors.log import IsolationLevel
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from ks_actors.log import Log
+    from ks_actors.records import TopicPartition
+    from ks_actors.task import Environment
+    from ks_actors.topology import OffsetReset
+
+
+@final
+class StartPolicy:
+    """Look up start offsets, by the `offset_reset` of a topic's source, or else the app's."""
+
+    def __init__(self, log: Log, setup: Environment) -> None:
+        self._log = log
+        self._setup = setup
+
+    def of(self, topic: str) -> OffsetReset:
+        """Return a topic's policy. The topic may be one that a pattern has not matched yet."""
+        nodes = self._setup.matching([topic])
+        node = nodes[topic] if topic in nodes else self._setup.source_of(topic)
+        found = node.offset_reset
+        return self._setup.config.auto_offset_reset if found is None else found
+
+    async def offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the start offsets of partitions: with policy `none` the first ones.
+
+        A duration leads to the first record of at most that age (KIP-1106). Without such a record
+        it leads to the end. Raises LogError.
+        """
+        policies = {partition: self.of(partition.topic) for partition in partitions}
+        ends = [one for one, policy in policies.items() if policy == "latest"]
+        times = {
+            one: max(0, milliseconds(policy, self._setup.wall_time()))
+            for one, policy in policies.items()
+            if isinstance(policy, timedelta)
+        }
+        begins = [one for one in policies if one not in times and policies[one] != "latest"]
+        found = dict(await self._log.begin_offsets(begins)) if begins else {}
+        if times:
+            found |= await self._log.offsets_for_times(times)
+        if ends or times:
+            # Records of open transactions are read when they have been committed.
+            stable = await self._log.end_offsets([*ends, *times], IsolationLevel.READ_COMMITTED)
+            found |= {one: min(offset, found.get(one, offset)) for one, offset in stable.items()}
+        return found
+
+
+def words(policy: OffsetReset) -> str:
+    """Return the place in a log that a policy other than `none` leads to, in words."""
+    if isinstance(policy, timedelta):
+        return f"first record of the last {policy}"
+    return f"{policy} record"
