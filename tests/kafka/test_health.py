@@ -68,4 +68,4 @@ async def test_a_stopped_broker_shows_within_five_seconds(own_broker: Broker, tm
         await asyncio.to_thread(own_broker.start)
         await here.feed()
         await here.counted()
-        await seconds_until(lambda: app.health().ready)
+        assert await seconds_until(lambda: app.health().ready) < WITHIN_S

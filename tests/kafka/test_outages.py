@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,7 +15,7 @@ from ks_actors.dsl import Consumed, Grouped, Produced
 from ks_actors.log import Outgoing, TopicPartition
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
 from ks_actors.log.kafka.client._connections import Unavailable
-from ks_actors.log.kafka.client._outages import Outages, Refusals
+from ks_actors.log.kafka.client._outages import Line, Outages, Refusals
 from ks_actors.records._batch import Batch
 
 if TYPE_CHECKING:
@@ -53,15 +53,15 @@ def test_an_outage_is_told_at_once_and_ever_again_until_it_ends(caplog: pytest.L
         clock.now = 1000 + tenth / 10
         before = len(lines(caplog))
         for channel in ("main", "produce"):
-            outages.failed(WHERE, (ME, channel), REASON)
+            outages.failed(Line(WHERE, ME, channel), REASON)
         told += [tenth / 10] * (len(lines(caplog)) - before)
     assert told == [0.0, 1.0, 5.0, 15.0, 25.0, 35.0]
     assert lines(caplog)[0] == f"{REASON}; the client retries until it answers"
     assert lines(caplog)[3] == f"{REASON}; the client retries until it answers, for 15 s so far"
     assert outages.now() == [(36.0, REASON)]
-    outages.answered(WHERE, (ME, "main"))
+    outages.answered(Line(WHERE, ME, "main"))
     assert outages.now() == [(36.0, REASON)]
-    outages.answered(WHERE, (ME, "produce"))
+    outages.answered(Line(WHERE, ME, "produce"))
     assert outages.now() == []
     assert lines(caplog, logging.INFO) == [f"{WHERE} answers again, after 36.0 s"]
 
@@ -73,8 +73,8 @@ def test_a_broker_that_comes_and_goes_does_not_flood_the_log(caplog: pytest.LogC
     outages = Outages(clock)
     for tenth in range(200):
         clock.now = 1000 + tenth / 10
-        outages.failed(WHERE, (ME, "main"), REASON)
-        outages.answered(WHERE, (ME, "main"))
+        outages.failed(Line(WHERE, ME, "main"), REASON)
+        outages.answered(Line(WHERE, ME, "main"))
     assert len(lines(caplog)) == len(lines(caplog, logging.INFO)) == 4
 
 
@@ -82,12 +82,59 @@ def test_a_broker_that_nobody_asks_any_more_is_forgotten() -> None:
     """It may have left the cluster; a client that is closed asks for nothing either."""
     clock = Clock()
     outages = Outages(clock)
-    outages.failed(WHERE, (ME, "main"), REASON)
-    outages.failed("broker at other:1", (2, "main"), "broker 2 at other:1 cannot be reached")
+    outages.failed(Line(WHERE, ME, "main"), REASON)
+    outages.failed(Line("broker at other:1", 2, "main"), "broker 2 at other:1 cannot be reached")
     outages.forget(2)
-    clock.now += 59
+    clock.now += 9
     assert [outage.reason for outage in outages.now()] == [REASON]
+    with outages.asking(Line(WHERE, ME, "main")):
+        clock.now += 2
+        assert [outage.reason for outage in outages.now()] == [REASON]
+    assert outages.now() == []
+
+
+@pytest.mark.parametrize("retried", [False, True])
+@pytest.mark.parametrize(
+    ("failed", "answers"),
+    [
+        (Line(WHERE, ME, "main"), Line(WHERE, ME, "produce")),
+        (Line(WHERE, ME, "main"), Line(WHERE, 2, "main")),
+        (Line("broker at bootstrap:9092", ME, "main", bootstrap=True), Line(WHERE, ME, "produce")),
+        (Line(WHERE, ME, "main", bootstrap=True), Line(WHERE, 2, "main")),
+    ],
+)
+def test_an_answer_ends_what_failed_and_is_not_tried_again(failed: Line, answers: Line, retried: bool) -> None:
+    """Another line to the broker answers, or any broker in place of a bootstrap server: then it is back, unless a request still waits for it."""
+    clock = Clock()
+    outages = Outages(clock)
+    outages.failed(failed, REASON)
+    clock.now += 1
+    outages.answered(answers)
+    assert len(outages.now()) == 1
     clock.now += 2
+    with outages.asking(failed) if retried else nullcontext():
+        outages.answered(answers)
+        assert len(outages.now()) == retried
+    outages.answered(failed)
+    assert outages.now() == []
+
+
+def test_an_answer_of_one_broker_says_nothing_of_another() -> None:
+    """A broker that is away stays so while others answer, until nobody asks for it any more."""
+    clock = Clock()
+    outages = Outages(clock)
+    outages.failed(Line(WHERE, ME, "main"), REASON)
+    clock.now += 5
+    outages.answered(Line("broker at other:1", ME, "main"))
+    assert outages.now() == [(5.0, REASON)]
+
+
+def test_a_bootstrap_server_answers_as_the_broker_that_it_is() -> None:
+    """At one address, on one channel of a client, an answer to either is one to both, at once."""
+    outages = Outages(Clock())
+    outages.failed(Line(WHERE, ME, "main", bootstrap=True), REASON)
+    outages.failed(Line(WHERE, ME, "main"), REASON)
+    outages.answered(Line(WHERE, ME, "main"))
     assert outages.now() == []
 
 

@@ -17,6 +17,7 @@ from aiokafka.errors import (  # type: ignore[import-untyped]
 )
 
 from ks_actors._errors import LogClosed, LogError, NotAuthorized
+from ks_actors.log.kafka.client._outages import Line
 from ks_actors.log.kafka.client._unanswered_requests import Unanswered
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from ks_actors.log.kafka.client._options import KafkaOptions
     from ks_actors.log.kafka.client._outages import Outages
-    from ks_actors.log.kafka.client._unanswered_requests import Line
 
 MAIN: Final = "main"
 COORDINATION: Final = "coordination"
@@ -186,21 +186,19 @@ class Connections:
         if connection is None or not connection.connected():
             connection = await self._open(node, address, channel)
         where = f"broker {node} at {address[0]}:{address[1]}"
+        line = self._line(node, address, channel)
         # Time beyond the usual request timeout is a wait that the request asks the broker for.
         allowance = timeout_s - self._options.request_timeout_ms / 1000
         try:
             async with asyncio.timeout(timeout_s):
-                with self._unanswered.until_answered(
-                    self._line(address, channel), name_of_request(request), allowance
-                ):
+                with self._unanswered.until_answered(line, name_of_request(request), allowance):
                     return await connection.send(request)
         except TimeoutError:
             self.lost += 1
             # A late answer would be taken for that of the next request.
             self._drop((node, channel), CloseReason.CONNECTION_TIMEOUT)
             raise self._report_outage(
-                address,
-                channel,
+                line,
                 f"{where} did not answer {name_of_request(request)} within {timeout_s:.1f} s",
             ) from None
         except (KafkaConnectionError, OSError) as error:
@@ -212,9 +210,7 @@ class Connections:
             if self._closed:
                 raise LogClosed("the connection to Kafka was closed meanwhile") from error
             reason = f"the connection to {where} broke: {error}"
-            raise (
-                self._report_outage(address, channel, reason) if broke else Unavailable(reason)
-            ) from error
+            raise (self._report_outage(line, reason) if broke else Unavailable(reason)) from error
         except KafkaError as error:
             self.lost += 1
             self._drop((node, channel), CloseReason.OUT_OF_SYNC)
@@ -228,14 +224,13 @@ class Connections:
                 f"{where} has no usable version of {name_of_request(request)}: use Kafka 2.8 to 4.x"
             ) from error
 
-    def _line(self, address: tuple[str, int], channel: str) -> Line:
-        return f"broker at {address[0]}:{address[1]}", (id(self), channel)
+    def _line(self, node: int, address: tuple[str, int], channel: str) -> Line:
+        # Bootstrap servers have negative numbers.
+        return Line(f"broker at {address[0]}:{address[1]}", id(self), channel, node < 0)
 
-    def _report_outage(
-        self, address: tuple[str, int], channel: str, reason: str, *, away: bool = False
-    ) -> Unavailable:
+    def _report_outage(self, line: Line, reason: str, *, away: bool = False) -> Unavailable:
         """Report the outage of a broker, and return the error for the caller."""
-        self.outages.failed(*self._line(address, channel), reason)
+        self.outages.failed(line, reason)
         return Unavailable(reason, away=away, reported=True)
 
     async def _open(self, node: int, address: tuple[str, int], channel: str) -> Any:
@@ -285,6 +280,7 @@ class Connections:
         options = self._options
         host, port = address
         where = f"broker {node} at {host}:{port}"
+        line = self._line(node, address, channel)
         try:
             async with asyncio.timeout(options.connect_timeout_ms / 1000):
                 connection = _Connection(
@@ -301,9 +297,7 @@ class Connections:
                     sasl_plain_username=options.sasl_username,
                     sasl_plain_password=options.sasl_password,
                 )
-                with self._unanswered.until_answered(
-                    self._line(address, channel), "a connection", 0.0, answers=False
-                ):
+                with self._unanswered.until_answered(line, "a connection", 0.0, answers=False):
                     await connection.connect()
                 return connection
         except _REFUSED as error:
@@ -318,15 +312,13 @@ class Connections:
             ) from error
         except TimeoutError:
             raise self._report_outage(
-                address,
-                channel,
+                line,
                 f"{where} did not accept a connection within {options.connect_timeout_ms} ms",
                 away=True,
             ) from None
         except ssl.SSLError as error:
             raise self._report_outage(
-                address,
-                channel,
+                line,
                 f"{where} does not speak TLS as this client does: {error}; check its listener, and "
                 "tls",
             ) from error
@@ -335,7 +327,7 @@ class Connections:
                 f"{where} cannot be reached by {options.security_protocol}: "
                 f"{error or type(error).__name__}"
             )
-            raise self._report_outage(address, channel, reason, away=True) from error
+            raise self._report_outage(line, reason, away=True) from error
 
     def _drop(self, key: tuple[int, str], reason: Any) -> None:
         connection = self._ready.pop(key, None)

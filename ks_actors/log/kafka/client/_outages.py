@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING, Final, NamedTuple, final
@@ -10,7 +11,7 @@ from ks_actors.lifecycle import component_log
 from ks_actors.log._types import Outage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Iterator
 
     from ks_actors._errors import LogError
 
@@ -20,14 +21,30 @@ _TELL_AT: Final = (0.0, 1.0, 5.0)
 _TELL_EACH: Final = 10.0
 # The least seconds between first warnings about a broker that flaps.
 _LEAST_S: Final = 5.0
-# Seconds without a request after which an outage is dropped: the broker may have left the cluster.
-_FORGET_S: Final = 60.0
+# Seconds without a request after which an outage is dropped: the broker may have left the cluster,
+# or have no more to do for this client. Retries come more often.
+_FORGET_S: Final = 10.0
+# Seconds without a request after which an answer on another line ends an outage.
+_RETRY_S: Final = 2.0
 # Seconds of refusals of one request before the first warning.
 _REFUSED_S: Final = 5.0
 
 
-class _Line(NamedTuple):
-    """An unanswered socket, or an unanswered attempt to connect."""
+class Line(NamedTuple):
+    """A socket of a client to a broker, or an attempt to open it.
+
+    `where` is the broker's address. A client knows a broker of its `bootstrap` servers by address
+    alone, and any broker will do in its place.
+    """
+
+    where: str
+    client: int
+    channel: str
+    bootstrap: bool = False
+
+
+class _Failure(NamedTuple):
+    """The failures of a line: the first and the last one, and the last one's reason."""
 
     since: float
     seen: float
@@ -42,7 +59,7 @@ class _Away:
     def __init__(self, since: float) -> None:
         self.since: float = since
         self.warnings: int = 0
-        self.lines: dict[Hashable, _Line] = {}
+        self.lines: dict[Line, _Failure] = {}
 
     def due(self) -> float:
         """Return the time of the next warning."""
@@ -65,22 +82,34 @@ class Outages:
         self._lock = Lock()
         self._away: dict[str, _Away] = {}
         self._last_warned: dict[str, float] = {}
+        # The number of requests under way, by line.
+        self._asking: dict[Line, int] = {}
 
-    def failed(
-        self, where: str, line: Hashable, reason: str, *, since: float | None = None
-    ) -> None:
-        """Note that the broker at `where` does not answer on a line; `reason` names it.
+    @contextmanager
+    def asking(self, line: Line) -> Iterator[None]:
+        """Note that a request is under way on a line while the block runs."""
+        self._asking[line] = self._asking.get(line, 0) + 1
+        try:
+            yield
+        finally:
+            if left := self._asking[line] - 1:
+                self._asking[line] = left
+            else:
+                del self._asking[line]
+
+    def failed(self, line: Line, reason: str, *, since: float | None = None) -> None:
+        """Note that a broker does not answer on a line; `reason` names the broker.
 
         The outage starts now, or at `since`, a time of the clock.
         """
-        now = self.clock()
+        now, where = self.clock(), line.where
         with self._lock:
             self._forget_old(now)
             away = self._away.get(where)
             if away is None:
                 away = self._away[where] = _Away(now if since is None else since)
             known = away.lines.get(line)
-            away.lines[line] = _Line(
+            away.lines[line] = _Failure(
                 min(away.since if known is None else known.since, now), now, reason
             )
             if now < away.due() or (
@@ -98,28 +127,39 @@ class Outages:
             f", for {seconds:.0f} s so far" if seconds >= 1 else "",
         )
 
-    def answered(self, where: str, line: Hashable) -> None:
-        """Note that the broker answers. This costs nothing as long as all brokers do."""
+    def answered(self, line: Line) -> None:
+        """Note that a broker answers on a line. This costs nothing as long as all brokers do.
+
+        It also ends what failed some time ago and is not tried again: on other lines to this
+        broker, and on lines to bootstrap servers, which need no longer be asked.
+        """
         if not self._away:
             return
-        now = self.clock()
-        with self._lock:
-            away = self._away.get(where)
-            if away is None or away.lines.pop(line, None) is None or away.lines:
-                return
-            del self._away[where]
-            if away.warnings == 0:
-                return
-            self._last_warned[where] = now
-        _log.info("%s answers again, after %.1f s", where, now - away.since)
-
-    def forget(self, owner: Hashable) -> None:
-        """Drop the lines of a closed client: those are tuples that begin with it."""
+        now, ended = self.clock(), list[tuple[str, float]]()
         with self._lock:
             for where, away in tuple(self._away.items()):
-                for line in [
-                    line for line in away.lines if isinstance(line, tuple) and line[0] == owner
-                ]:
+                for failed, failure in tuple(away.lines.items()):
+                    same = where == line.where
+                    if (same and failed[1:3] == line[1:3]) or (
+                        (same or failed.bootstrap)
+                        and now - failure.seen > _RETRY_S
+                        and failed not in self._asking
+                    ):
+                        del away.lines[failed]
+                if away.lines:
+                    continue
+                del self._away[where]
+                if away.warnings:
+                    self._last_warned[where] = now
+                    ended.append((where, now - away.since))
+        for where, seconds in ended:
+            _log.info("%s answers again, after %.1f s", where, seconds)
+
+    def forget(self, client: int) -> None:
+        """Drop the lines of a closed client."""
+        with self._lock:
+            for where, away in tuple(self._away.items()):
+                for line in [line for line in away.lines if line.client == client]:
                     del away.lines[line]
                 if not away.lines:
                     del self._away[where]
@@ -138,13 +178,13 @@ class Outages:
     def _forget_old(self, now: float) -> None:
         for where, away in tuple(self._away.items()):
             for line, known in tuple(away.lines.items()):
-                if now - known.seen > _FORGET_S:
+                if now - known.seen > _FORGET_S and line not in self._asking:
                     del away.lines[line]
             if not away.lines:
                 del self._away[where]
 
 
-def _seen(line: _Line) -> float:
+def _seen(line: _Failure) -> float:
     return line.seen
 
 

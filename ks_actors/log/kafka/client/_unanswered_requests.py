@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, final
+from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator
+    from collections.abc import Callable, Iterator
 
-    from ks_actors.log.kafka.client._outages import Outages
+    from ks_actors.log.kafka.client._outages import Line, Outages
 
-Line: TypeAlias = "tuple[str, Hashable]"
 _LOOK_S: Final = 1.0
 # A broker answers these only after the slowest member of the group has done its part.
 _PATIENT: Final = ("JoinGroup", "SyncGroup")
@@ -56,11 +55,12 @@ class Unanswered:
                 _LOOK_S, self._check, outages.clock() + _LOOK_S
             )
         try:
-            yield
+            with outages.asking(line):
+                yield
         finally:
             del self._waiting[token]
         if answers:
-            outages.answered(*line)
+            outages.answered(line)
 
     def _check(self, due: float) -> None:
         self._timer = None
@@ -74,10 +74,9 @@ class Unanswered:
         for waiting in tuple(self._waiting.values()):
             silent = now - waiting.since
             if silent >= self._silent + waiting.allowance and not waiting.name.startswith(_PATIENT):
-                where = waiting.line[0]
                 outages.failed(
-                    *waiting.line,
-                    f"{where} has not answered {waiting.name} for {silent:.0f} s",
+                    waiting.line,
+                    f"{waiting.line.where} has not answered {waiting.name} for {silent:.0f} s",
                     since=waiting.since,
                 )
 
