@@ -6,6 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.extended
+
 ROOT = Path(__file__).parent.parent
 SUBJECT = "tests/actors/test_mailbox.py"
 

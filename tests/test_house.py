@@ -228,6 +228,7 @@ def test_every_module_can_be_imported_by_itself() -> None:
             assert importlib.import_module(module.name).__doc__, module.name
 
 
+@pytest.mark.extended
 def test_the_wheel_holds_both_packages_with_their_types_and_nothing_else(tmp_path: Path) -> None:
     """Users install these files: all modules, the markers for type checkers, the plugin's entry point."""
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]

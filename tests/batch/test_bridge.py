@@ -180,6 +180,7 @@ def test_sparks_own_options_are_handed_on(master: str) -> None:
     assert ("spark.driver.bindAddress" in chosen) is ("spark.executorEnv.PYTHONPATH" in chosen) is master.startswith("local")
 
 
+@pytest.mark.extended
 @needs_java
 @pytest.mark.spark
 def test_a_java_that_ends_at_once_is_an_error_with_a_hint() -> None:
@@ -246,6 +247,7 @@ def test_importing_ks_actors_imports_nothing_of_spark() -> None:
     assert done.stdout == "[]\n"
 
 
+@pytest.mark.extended
 @needs_java
 @pytest.mark.spark
 @pytest.mark.timeout(240)

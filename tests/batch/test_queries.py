@@ -156,6 +156,7 @@ async def test_a_run_that_fails_is_followed_by_another_from_the_checkpoint(sessi
         assert not await bridge.run(lambda spark: [query.name for query in spark.streams.active])
 
 
+@pytest.mark.extended
 async def test_one_that_fails_too_often_ends(session: SparkSession, tmp_path: Path) -> None:
     """With its last error; its name is free again."""
     assert session.is_open
@@ -268,6 +269,7 @@ async def test_one_that_does_not_end_in_time_is_told(session: SparkSession, tmp_
         left.stop()
 
 
+@pytest.mark.extended
 @needs_java
 @pytest.mark.spark
 @pytest.mark.timeout(240)
@@ -296,6 +298,7 @@ print([name for name in left if name != "ps"])
     assert done.stdout == "True\n[]\n", done.stderr
 
 
+@pytest.mark.extended
 @needs_java
 @pytest.mark.spark
 @pytest.mark.timeout(300)

@@ -204,6 +204,7 @@ def test_ctrl_c_closes_a_reloading_app_cleanly(tmp_path: Path) -> None:
         assert running.returncode == 0
 
 
+@pytest.mark.extended
 def test_an_app_that_has_failed_waits_for_a_change(tmp_path: Path) -> None:
     """With `--reload`: the error is told, and a signal ends the program with its exit code."""
     conf = [f"--conf={pair}" for pair in ("application.id=lonely", f"state_dir={tmp_path / 'new'}", "log=memory://")]

@@ -82,6 +82,7 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert missing == []
 
 
+@pytest.mark.extended
 @pytest.mark.timeout(180)
 def test_site_builds_and_documents_every_public_name(tmp_path: Path) -> None:
     """The site builds without a warning, its reference has each public name, and no page needs anything from another host."""

@@ -71,6 +71,7 @@ async def test_dead_letters_name_their_source(tmp_path: Path) -> None:
         assert headers["__streams.errors.topic"] == b"flights"
 
 
+@pytest.mark.extended
 def test_topology_alone() -> None:
     """In the test driver, one record after the other, the first flights give the tables of polars."""
     with TopologyTestDriver(topology.build(), {"deserialization_exception_handler": "continue"}) as driver:

@@ -80,6 +80,7 @@ async def test_exactly_once_nothing_is_doubled_and_nothing_lost(tmp_path: Path) 
     assert all(counted == sorted(set(counted)) for counted in counts.values())
 
 
+@pytest.mark.extended
 @pytest.mark.timeout(400)
 async def test_at_least_once_nothing_is_lost(tmp_path: Path) -> None:
     """Killed at random moments, the job counts each flight once or more."""

@@ -17,6 +17,7 @@ SECONDS = "40"
 ENDS_WITHIN_S = 180
 
 
+@pytest.mark.extended
 @pytest.mark.timeout(240)
 @pytest.mark.unmeasured
 async def test_both_instances_have_pages_and_tasks_and_get_ready() -> None:

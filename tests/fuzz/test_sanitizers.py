@@ -13,6 +13,8 @@ from tests.fuzz.__main__ import fuzz
 from tests.fuzz.build import REPORTED, SANITIZED, NoSanitizer, build, environment
 from tests.fuzz.sanitize import run
 
+pytestmark = pytest.mark.extended
+
 
 def missing() -> str | None:
     """Return the reason why there can be no sanitizer on this machine, None where there can be one."""

@@ -125,6 +125,7 @@ def test_an_operators_day(shop: Shop, tmp_path: Path) -> None:
     assert "delete topic" in shop.run("reset", "--app", target)
 
 
+@pytest.mark.extended
 def test_a_changed_source_starts_the_app_again(shop: Shop, tmp_path: Path) -> None:
     """With `--reload`: it closes as by a signal, and starts with the new source."""
     shop.run("topics", "create", SHOP, "--topic=orders=2", "--topic=totals=1")
@@ -142,6 +143,7 @@ def test_a_changed_source_starts_the_app_again(shop: Shop, tmp_path: Path) -> No
         until(process, state="RUNNING")
 
 
+@pytest.mark.extended
 async def test_permissions_are_told_by_the_brokers(secure_broker: Broker, tmp_path: Path) -> None:
     """The command names the rights that the user lacks, for topics and the group; it tries nothing out."""
     login = {

@@ -142,6 +142,7 @@ async def test_a_topic_that_nobody_could_be_asked_for_is_not_missing(kafka_broke
     await client.close()
 
 
+@pytest.mark.extended
 async def test_a_broker_that_restarts_is_waited_for(own_broker: Broker) -> None:
     """Calls that begin while it is away end well; so do those that use connections from before."""
     log = await connect(own_broker)
@@ -176,6 +177,7 @@ async def test_a_broker_that_stands_still_holds_nobody_for_ever(own_broker: Brok
     await log.close()
 
 
+@pytest.mark.extended
 async def test_coordinators_are_found_and_found_again(own_broker: Broker) -> None:
     """Also after a restart; each producer id has a newer epoch than the one before."""
     client = plain_client(own_broker)

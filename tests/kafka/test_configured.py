@@ -53,6 +53,7 @@ async def test_a_log_by_url_is_a_kafka(kafka_broker: Broker) -> None:
     await log.close()
 
 
+@pytest.mark.extended
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
 async def test_an_app_logs_in_by_config(secure_broker: Broker, tmp_path: Path, mechanism: str) -> None:

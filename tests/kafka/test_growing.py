@@ -59,6 +59,7 @@ def passing_on(source: str, sink: str) -> Topology:
     return builder.build()
 
 
+@pytest.mark.extended
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_topics_without_state_grow_under_an_app(kafka_broker: Broker, tmp_path: Path, guarantee: str) -> None:

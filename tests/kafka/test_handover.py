@@ -67,6 +67,7 @@ async def one_handed_over(log: KafkaLog, whole: Whole, directory: Path) -> Any:
     return await handed_over(log, topology, whole.settings, whole.topics, whole.history, whole.tail, directory, one_by_one=True, prefix=prefix)
 
 
+@pytest.mark.extended
 @pytest.mark.timeout(300)
 async def test_flights_of_history_and_the_live_rest_are_the_whole(own_broker: Broker, tmp_path: Path) -> None:
     """The flights job: its tables are those of polars over all flights, which are those of a stream on the embedded log."""

@@ -220,6 +220,7 @@ async def test_a_static_member_that_hung_has_its_tasks_again(kafka_broker: Broke
             trap.release.set()
 
 
+@pytest.mark.extended
 @pytest.mark.timeout(120)
 async def test_a_processor_that_hangs_for_good_ends_its_app(kafka_broker: Broker, tmp_path: Path) -> None:
     """With an error that says so, since nobody can end a thread; the others have its tasks."""

@@ -54,6 +54,7 @@ async def test_a_frozen_broker_shows_within_five_seconds(own_broker: Broker, tmp
         assert app.health().ready
 
 
+@pytest.mark.extended
 @pytest.mark.timeout(180)
 async def test_a_stopped_broker_shows_within_five_seconds(own_broker: Broker, tmp_path: Path) -> None:
     """Its refused connections count from `outage_ms` on, so that a broker that restarts at once is no reason."""

@@ -82,6 +82,7 @@ async def test_an_app_goes_on_when_the_broker_is_back(
         assert asked == []
 
 
+@pytest.mark.extended
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_an_app_that_has_waited_for_task_timeout_ms_ends(own_broker: Broker, tmp_path: Path, guarantee: str) -> None:
@@ -99,6 +100,7 @@ async def test_an_app_that_has_waited_for_task_timeout_ms_ends(own_broker: Broke
         assert re.search(told, str(error))
 
 
+@pytest.mark.extended
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("session_ms", [1_000, 60_000])
 @pytest.mark.parametrize("guarantee", [EXACTLY_ONCE, AT_LEAST_ONCE])
@@ -122,6 +124,7 @@ async def test_an_app_that_closes_while_the_broker_is_away(
             await here.counted()
 
 
+@pytest.mark.extended
 @pytest.mark.timeout(120)
 async def test_a_start_that_is_cancelled_while_the_broker_is_away(own_broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """It ends when the group cannot be told, and asks those that have ended already for next to nothing meanwhile."""

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from tests.kafka.broker import Broker
 
+pytestmark = pytest.mark.extended
+
 EXACTLY_ONCE = "exactly_once_v2"
 
 

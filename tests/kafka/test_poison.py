@@ -100,6 +100,7 @@ def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * 4096
 
 
+@pytest.mark.extended
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("guarantee", [EXACTLY_ONCE, AT_LEAST_ONCE])
 async def test_no_record_that_a_broker_takes_stops_a_partition(

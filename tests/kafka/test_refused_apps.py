@@ -116,6 +116,7 @@ async def test_a_producer_that_is_fenced(kafka_broker: Broker, tmp_path: Path) -
             assert app.state is InstanceState.RUNNING
 
 
+@pytest.mark.extended
 @pytest.mark.timeout(120)
 async def test_a_transaction_that_expires(kafka_broker: Broker, tmp_path: Path) -> None:
     """Its work is done again, and the app goes on: a function may block for longer than a transaction may be open."""

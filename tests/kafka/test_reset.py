@@ -98,6 +98,7 @@ def ours(plan: ResetPlan) -> Kafkas:
     return Kafkas(0, {each.partition: each.after for each in plan.offsets}, set(plan.internal_topics))
 
 
+@pytest.mark.extended
 @pytest.mark.timeout(180)
 async def test_each_option_gives_the_offsets_and_topics_of_kafkas_own_tool(kafka_broker: Broker, tmp_path: Path) -> None:
     """For the same group: every option, inside and outside of the log's range, with and without committed offsets."""
@@ -196,6 +197,7 @@ async def test_members_are_refused_and_removed_by_force(log: KafkaLog, kafka_bro
     assert await log.group_members(case.id) == []
 
 
+@pytest.mark.extended
 @pytest.mark.timeout(120)
 async def test_a_reset_logs_in_as_an_app_does(secure_broker: Broker, tmp_path: Path) -> None:
     """The settings are the app's; a user without rights is refused, nothing has changed, and no password is told."""

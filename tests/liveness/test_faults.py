@@ -19,6 +19,7 @@ def test_a_fault_that_is_put_back_in_is_found(name: str) -> None:
     assert found is not None
 
 
+@pytest.mark.extended
 def test_the_command_line_reports_the_seed_of_a_fault(capsys: pytest.CaptureFixture[str]) -> None:
     """It names the seed, and the error."""
     assert main(["reset"]) == 0

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["kafka_broker"]
 
-pytestmark = pytest.mark.unmeasured
+pytestmark = [pytest.mark.unmeasured, pytest.mark.extended]
 
 SEEDS = (4, 120, 241, 355)
 PATIENCE_S = 60

@@ -42,6 +42,7 @@ def test_the_same_seed_gives_the_same_run() -> None:
     assert len({run(seed)[0] for seed in range(4)}) > 1
 
 
+@pytest.mark.extended
 def test_time_is_virtual() -> None:
     """Hours go by in no time, and the app's wall clock is the harness's."""
 

@@ -6,6 +6,7 @@ from itertools import pairwise
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -81,6 +82,7 @@ def test_nobody_waits_until_all_others_have_nothing_to_do() -> None:
     assert max(gaps.values()) <= 60
 
 
+@pytest.mark.extended
 @given(st.lists(st.tuples(st.integers(-2, 2), st.integers(0, 9)), min_size=2, max_size=30))
 def test_a_low_priority_is_no_reason_to_wait_for_ever(tasks: list[tuple[int, int]]) -> None:
     """A ready task is picked after STARVED_S and two turns for each other task, with any priorities of the others."""

@@ -160,6 +160,7 @@ def test_static_members_that_come_back_with_another_version_get_its_tasks(change
 VERSIONS = [ONE, TWO, version("orders", "payments"), version("orders", counted=True), version(*TOPICS), version(*TOPICS, by_value=True)]
 
 
+@pytest.mark.extended
 @settings(max_examples=20)
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.integers(0, len(VERSIONS) - 1), st.booleans()), max_size=6),

@@ -61,6 +61,7 @@ class ByKernel(Plainly):
         return sent
 
 
+@pytest.mark.extended
 @needs_kernel
 @pytest.mark.parametrize("place", ["in_memory", "rocksdb"])
 @settings(deadline=None)  # a database is opened

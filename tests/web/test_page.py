@@ -64,6 +64,7 @@ async def test_the_page_shows_an_app_that_runs_and_updates_each_second(tmp_path:
         await here.seen.views(3)
 
 
+@pytest.mark.extended
 async def test_a_growing_lag_is_seen_on_the_topic_and_in_the_figures(tmp_path: Path) -> None:
     """Paused by its button, the app is not ready and its lag grows; resumed, it goes back to 0."""
     async with shown(tmp_path) as here:
@@ -96,6 +97,7 @@ async def test_a_call_that_does_not_return_is_red_with_its_reason(tmp_path: Path
         await here.seen.text("#health", "^ready")
 
 
+@pytest.mark.extended
 async def test_back_pressure_is_amber_on_nodes_topics_and_arrows(tmp_path: Path) -> None:
     """A node with as many calls as it may have, the topic whose records wait for it, and the arrow between; in red once it is stuck."""
     async with shown(tmp_path) as here:
@@ -146,6 +148,7 @@ async def test_the_query_box_shows_rows_and_errors(tmp_path: Path) -> None:
         await here.seen.text("#query-error", "^no rows$")
 
 
+@pytest.mark.extended
 async def test_an_instance_that_joins_and_leaves_is_seen(tmp_path: Path) -> None:
     """It is in the list with its tasks, and both happenings are among the events."""
     async with shown(tmp_path) as here:
@@ -193,6 +196,7 @@ class _SlowRestores:
         return _SlowFetcher(inner, self._gate) if "restore" in client_id else inner
 
 
+@pytest.mark.extended
 async def test_a_restore_has_a_bar(tmp_path: Path) -> None:
     """While changelogs are read, the bars say how far; the app is not ready, and is when they are gone."""
     log, visits, gate = await fresh_log(), Visits(), asyncio.Event()
@@ -220,6 +224,7 @@ async def test_a_restore_has_a_bar(tmp_path: Path) -> None:
     await log.close()
 
 
+@pytest.mark.extended
 async def test_a_page_without_a_token_changes_nothing(tmp_path: Path) -> None:
     """It has no buttons for it; with a wrong token the reason is shown, and the right one may be typed."""
     async with shown(tmp_path, token=None) as here:
@@ -236,6 +241,7 @@ async def test_a_page_without_a_token_changes_nothing(tmp_path: Path) -> None:
         await here.seen.text("#snapshots li", r"4 tasks, \d+ rows")
 
 
+@pytest.mark.extended
 async def test_an_instance_that_goes_away_is_told(tmp_path: Path) -> None:
     """The page says that nobody answers, and shows the instance again when it is back at the same address."""
     log, visits = await fresh_log(), Visits()
@@ -251,6 +257,7 @@ async def test_an_instance_that_goes_away_is_told(tmp_path: Path) -> None:
     await log.close()
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_it_fits_a_phone_and_follows_the_scheme(tmp_path: Path, scheme: str) -> None:
     """At 360 px nothing is wider than the screen, but for what scrolls by itself; the ground is light or dark as the reader likes."""
@@ -266,6 +273,7 @@ async def test_it_fits_a_phone_and_follows_the_scheme(tmp_path: Path, scheme: st
         assert ground == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 23, 29)"}[scheme]
 
 
+@pytest.mark.extended
 async def test_it_works_with_a_keyboard_alone(tmp_path: Path) -> None:
     """Tab reaches the skip link, then the orders; Enter gives one; the focus is seen, and stays where it is at each update."""
     async with shown(tmp_path) as here:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@pytest.mark.extended
 @pytest.mark.unmeasured
 @pytest.mark.timeout(150)
 async def test_kafkas_own_relations_hold_after_kills_and_a_restart_of_the_broker(tmp_path: Path) -> None:

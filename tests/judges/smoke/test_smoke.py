@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _MAY_TAKE_S = 1800
 
 
+@pytest.mark.extended
 @pytest.mark.unmeasured
 @pytest.mark.skipif(midnight_is_near(_MAY_TAKE_S), reason="KAFKA'S DRIVER DID NOT JUDGE: midnight UTC is near, and its windows are days")
 @pytest.mark.timeout(330)
