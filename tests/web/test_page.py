@@ -61,6 +61,8 @@ async def test_the_page_shows_an_app_that_runs_and_updates_each_second(tmp_path:
         await visit(here.log, *["/"] * 200)
         await here.seen.text("#figures div:first-child dd", r"^[1-9]\d*(\.\d)?/s$")
         await here.seen.text("#topology .topic", r"visits.*lag 0")
+        # The arrow out of the topic has its rate.
+        await here.seen.text("#topology .edge.flows + text", r"^[1-9]\d*(\.\d)?/s$")
         await here.seen.views(3)
 
 
