@@ -193,7 +193,10 @@ def test_ctrl_c_closes_a_reloading_app_cleanly(tmp_path: Path) -> None:
     url = f"embedded://{tmp_path / 'log'}"
     asyncio.run(fill(url, tmp_path / "gone"))
     conf = [f"--conf={pair}" for pair in ("application.id=counter", f"state_dir={tmp_path / 'new'}", f"log={url}")]
-    with start("run", f"{HERE}:topology", "--reload", f"--reload-dir={tmp_path}", "-q", "--log-level=info", *conf, process_group=0) as running:
+    # Programs that a shell has started in the background ignore SIGINT, and so would this one.
+    heeds = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    command = ("run", f"{HERE}:topology", "--reload", f"--reload-dir={tmp_path}", "-q", "--log-level=info", *conf)
+    with start(*command, code=heeds, process_group=0) as running:
         try:
             seek(running, ": RUNNING, was REBALANCING")
         finally:
