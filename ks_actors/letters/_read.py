@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 from ks_actors._errors import LogTimeout, UnknownTopicOrPartition
 from ks_actors.letters._letter import letter_of, marked_offset
+from ks_actors.lifecycle import component_log
 from ks_actors.log import IsolationLevel
 from ks_actors.records import TopicPartition
 
@@ -18,21 +19,31 @@ if TYPE_CHECKING:
     from ks_actors.log import Log
     from ks_actors.records import Batch, Headers
 
-    _Record: TypeAlias = tuple[int, tuple[Any, Any, int, Headers]]
+    _Content: TypeAlias = tuple[Any, Any, int, Headers]
+    _Record: TypeAlias = tuple[int, _Content]
 
+_log = component_log(__name__)
 _FETCH_MS = 500
 _WIDER: Final = (1, 4, 16)
 _COMMITTED = IsolationLevel.READ_COMMITTED
 
 
 async def read_letters(
-    log: Log, topic: str, *, limit: int = 100, client_id: str = "letters", timeout_ms: int = 10_000
+    log: Log,
+    topic: str,
+    *,
+    limit: int = 100,
+    client_id: str = "letters",
+    timeout_ms: int = 10_000,
+    max_bytes: int | None = None,
 ) -> list[Letter]:
     """Return the last letters of a topic, the newest first, at most `limit`.
 
     Looks at the last `limit` records of each partition, without those of open transactions. Where
     they are not all letters, since each redrive adds a marker, it looks up to 16 times as far back.
-    Raises UnknownTopicOrPartition, and LogTimeout after `timeout_ms`.
+    Letters of a partition beyond its share of `max_bytes` (of keys and values; None: no limit) are
+    left out, the oldest first, with a warning; the newest one stays. Raises
+    UnknownTopicOrPartition, and LogTimeout after `timeout_ms`.
     """
     described = await log.describe_topics([topic], configs=False)
     if topic not in described:
@@ -42,14 +53,25 @@ async def read_letters(
     ends = await log.end_offsets(partitions, _COMMITTED)
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_ms / 1000
+    share = None if max_bytes is None else max_bytes // max(1, len(partitions))
     found = _Found(limit)
     for wider in _WIDER:
         starts = {one: max(begins[one], ends[one] - limit * wider) for one in partitions}
-        found = _Found(limit)
+        found = _Found(limit, max_bytes=share)
         left_ms = max(0, round((deadline - loop.time()) * 1000))
         await _read(log, starts, ends, found, client_id=client_id, timeout_ms=left_ms)
-        if all(starts[one] == begins[one] or found.count(one) >= limit for one in partitions):
+        if all(
+            starts[one] == begins[one] or found.count(one) >= limit or one in found.shortened
+            for one in partitions
+        ):
             break
+    for one in sorted(found.shortened):
+        _log.warning(
+            "the dead letters of %s are large: only its newest %d are listed, of at most %d bytes",
+            one,
+            found.count(one),
+            share,
+        )
     letters = found.letters()
     letters.sort(key=lambda letter: (-letter.timestamp, letter.partition, -letter.offset))
     return letters[:limit]
@@ -112,15 +134,21 @@ class _Found:
     The others are dropped at once: letters may be large.
     """
 
-    def __init__(self, limit: int, only: int | None = None) -> None:
+    def __init__(
+        self, limit: int, only: int | None = None, *, max_bytes: int | None = None
+    ) -> None:
         self._limit = limit
         self._only = only
+        self._max_bytes = max_bytes
+        self._bytes: dict[TopicPartition, int] = {}
+        # The partitions that have lost letters by `max_bytes`.
+        self.shortened: set[TopicPartition] = set()
         self._records: dict[TopicPartition, deque[_Record]] = {}
         self._marked: set[tuple[TopicPartition, int]] = set()
 
     def add(self, place: TopicPartition, batch: Batch) -> None:
         """Add records of a partition, in the order of their offsets."""
-        kept = self._records.setdefault(place, deque(maxlen=self._limit))
+        kept = self._records.setdefault(place, deque())
         for row, offset in enumerate(batch.offsets):
             headers = () if batch.headers is None else batch.headers[row]
             about = marked_offset(headers)
@@ -129,6 +157,17 @@ class _Found:
             elif self._only in {None, offset}:
                 record = (batch.keys[row], batch.values[row], batch.timestamps[row], headers)
                 kept.append((offset, record))
+                self._bytes[place] = self._bytes.get(place, 0) + _size(record)
+                self._bound(place, kept)
+
+    def _bound(self, place: TopicPartition, kept: deque[_Record]) -> None:
+        while len(kept) > self._limit:
+            self._bytes[place] -= _size(kept.popleft()[1])
+        while (
+            self._max_bytes is not None and len(kept) > 1 and self._bytes[place] > self._max_bytes
+        ):
+            self._bytes[place] -= _size(kept.popleft()[1])
+            self.shortened.add(place)
 
     def count(self, place: TopicPartition) -> int:
         """Return the number of letters of a partition."""
@@ -141,3 +180,8 @@ class _Found:
             for place, records in self._records.items()
             for offset, record in records
         ]
+
+
+def _size(record: _Content) -> int:
+    key, value, _, _ = record
+    return len(key or b"") + len(value or b"")

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _MOST: Final = 1_000
 _SHOWN: Final = 2_000
 _MOST_BYTES: Final = 10_000
+# Of all letters of a topic that are listed at once.
+_LISTED_BYTES: Final = 32 << 20
 _MOST_PARTITION: Final = (1 << 31) - 1
 _MOST_OFFSET: Final = (1 << 63) - 1
 
@@ -80,7 +82,9 @@ def list_letters(app: App, topics: Collection[str]) -> Callable[[Request], Await
         found: list[Letter] = []
         for topic in topics:
             client_id = f"{app.config.client_id}-page"
-            found += await read_letters(app.log, topic, limit=limit, client_id=client_id)
+            found += await read_letters(
+                app.log, topic, limit=limit, client_id=client_id, max_bytes=_LISTED_BYTES
+            )
         found.sort(key=lambda letter: -letter.timestamp)
         return answer(
             {"topics": sorted(topics), "letters": [letter_view(one) for one in found[:limit]]}

@@ -214,3 +214,21 @@ def test_letters_that_cannot_be_read_in_time_are_an_error() -> None:
             await read_letters(harness.log, "dead", timeout_ms=0)
 
     run_app(test, parsing(Parser()), topics=TOPICS, **SETTINGS)
+
+
+def test_large_letters_are_listed_up_to_a_number_of_bytes(caplog: pytest.LogCaptureFixture) -> None:
+    """The newest of each partition stay, one at least, and a warning tells how many; without a limit all are there."""
+
+    async def test(harness: AppHarness) -> None:
+        for number in range(6):
+            await harness.produce("dead", b"k", b"%d" % number + b"x" * 1000, number)
+        sizes = {None: 6, 3500: 3, 10: 1, 100_000: 6}
+        for max_bytes, count in sizes.items():
+            caplog.clear()
+            found = await read_letters(harness.log, "dead", max_bytes=max_bytes)
+            assert [(letter.value or b"")[:1] for letter in found] == [b"5", b"4", b"3", b"2", b"1", b"0"][:count]
+            told = [record.getMessage() for record in caplog.records if "only its newest" in record.getMessage()]
+            assert len(told) == (count < 6)
+            assert all(f"the dead letters of dead-0 are large: only its newest {count} are listed" in line for line in told)
+
+    run_app(test, parsing(Parser()), topics=TOPICS, start=False, **SETTINGS)
