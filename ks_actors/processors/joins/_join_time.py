@@ -34,8 +34,10 @@ class JoinTime:
         if isinstance(known, cls):
             return known
         since = f"{name}@pending"
-        # At first the store may have some; None: there are none.
-        found = int(context.progress.get(since, -1))
+        # At first the store may have some; None: there are none. Kafka Streams looks there only for
+        # records that have come since the start.
+        unknown = _NONE if context.kafka_streams_faults else -1
+        found = int(context.progress.get(since, unknown))
         shared = cls(int(known), None if found == _NONE else found)
         keep(context, name, shared)
         return shared
