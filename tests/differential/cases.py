@@ -141,10 +141,16 @@ def forgets_a_delete(case: Case) -> bool:
         return False
     rows: dict[tuple[str, str], dict[int, bool]] = {}
     forgotten: dict[tuple[str, str], int] = {}
+    stream_times: dict[str, int] = {}
+    params = case["params"]
     for step in case["steps"]:
         if "timestamp" not in step or step["key"] is None:
             continue
         row, time, is_value = (step["topic"], step["key"]), step["timestamp"], step["value"] is not None
+        stream_time = stream_times[step["topic"]] = max(time, stream_times.get(step["topic"], -1))
+        if time < stream_time - params.get(f"history_{step['topic']}", params.get("history", stream_time)):
+            # Older than the history: no version.
+            continue
         versions = rows.setdefault(row, {})
         last = max(versions, default=-1)
         if time < forgotten.get(row, -1):
