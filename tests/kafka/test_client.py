@@ -367,7 +367,7 @@ def test_errors_have_the_answer_of_kafka() -> None:
 
 
 def test_a_broker_that_is_too_old_is_told() -> None:
-    """By the request that it does not have."""
+    """A broker that is too old is told by the request that it does not have."""
     request = init_producer_id("a", 1)
     assert isinstance(request, Pinned)
     with pytest.raises(LogError, match="needs InitProducerIdRequest_v4, and the broker has only versions 0 to 1"):

@@ -40,7 +40,7 @@ async def shout(broker: Broker, state_dir: Path, **settings: Any) -> list[bytes 
 
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
 async def test_servers_are_enough(kafka_broker: Broker, tmp_path: Path, guarantee: str) -> None:
-    """As in Kafka Streams."""
+    """The bootstrap servers are the only setting needed, as in Kafka Streams."""
     written = await shout(kafka_broker, tmp_path, bootstrap_servers=kafka_broker.bootstrap, processing_guarantee=guarantee)
     assert written == [b"A", b"B", b"C"]
 

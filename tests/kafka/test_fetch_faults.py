@@ -83,7 +83,7 @@ async def test_records_before_damaged_ones_are_read(log: KafkaLog, tampering: Ta
 
 
 async def test_a_broker_that_is_busy_is_left_alone(log: KafkaLog, tampering: Tampering) -> None:
-    """As long as it says."""
+    """A busy broker is left alone for as long as it says."""
     partition = await filled(log)
     fetcher = reading(log, partition)
     tampering.add("Fetch", setting(throttle_time_ms=400))

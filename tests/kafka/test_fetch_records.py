@@ -240,7 +240,7 @@ def test_a_codec_that_is_not_installed_is_named() -> None:
     "codec", [DefaultRecordBatch.CODEC_GZIP, DefaultRecordBatch.CODEC_SNAPPY, DefaultRecordBatch.CODEC_LZ4, DefaultRecordBatch.CODEC_ZSTD]
 )
 def test_compressed_batches_are_read(codec: int) -> None:
-    """By all codecs of Kafka."""
+    """Batches compressed by any codec of Kafka are read."""
     values = [b"%d" % index * 20 for index in range(100)]
     assert read(chunk(stored(0, *values, codec=codec)))[0].values == values
 

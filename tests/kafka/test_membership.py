@@ -274,7 +274,7 @@ async def test_a_member_removed_before_its_assignment_gets_lost(kafka_broker: Br
 
 
 async def test_settings_that_the_group_does_not_take_are_told(log: KafkaLog) -> None:
-    """As Kafka names them."""
+    """Settings that the group does not take are told as Kafka names them."""
     (partition,) = await new_topic(log)
     member = await enter(log, group_name(), partition.topic, session_timeout_ms=5)
     with pytest.raises(LogError, match="INVALID_SESSION_TIMEOUT"):

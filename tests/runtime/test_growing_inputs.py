@@ -194,7 +194,7 @@ def test_rows_of_a_table_that_is_restored_from_its_topic_are_kept_when_that_grow
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("topic", ["in", "app-by-value-repartition"])
 def test_an_input_that_is_deleted_ends_every_member(guarantee: str, topic: str) -> None:
-    """By MissingSourceTopics, which names it."""
+    """A deleted input topic ends every member by MissingSourceTopics, which names it."""
 
     async def test(harness: AppHarness) -> None:
         async with harness.another() as second:

@@ -106,7 +106,7 @@ def test_versions_and_other_serdes_have_rows_made_one_by_one(tmp_path: Path) -> 
     ],
 )
 def test_the_kernel_refuses_wrong_arguments(arguments: tuple[Any, ...]) -> None:
-    """With an error, for any arguments."""
+    """The kernel refuses wrong arguments with an error, for any arguments."""
     with pytest.raises((TypeError, ValueError)):
         kernel.engine_rows(*arguments)
 

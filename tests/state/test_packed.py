@@ -186,7 +186,7 @@ def test_a_packed_row_takes_three_fifths_of_one_of_objects() -> None:
     ],
 )
 def test_packed_rows_refuse_wrong_arguments(name: str, arguments: tuple[Any, ...], error: type[Exception]) -> None:
-    """With an error, and as they were."""
+    """Packed rows refuse wrong arguments with an error, and stay as they were."""
     rows = kernel.Rows(0, True, False)
     rows.add("k", 5, 1, b"v", 5)
     with pytest.raises(error):

@@ -278,7 +278,7 @@ def test_keys_that_are_not_plain_are_logged_all_the_same(tmp_path: Path) -> None
     ],
 )
 def test_the_kernel_refuses_wrong_arguments(name: str, arguments: tuple[Any, ...]) -> None:
-    """With an error, for any arguments."""
+    """The kernel refuses wrong arguments with an error, for any arguments."""
     with pytest.raises((TypeError, ValueError)):
         getattr(kernel, name)(*arguments)
 

@@ -138,7 +138,7 @@ def test_a_written_batch_is_like_others() -> None:
     ],
 )
 def test_the_kernel_refuses_wrong_arguments(arguments: tuple[Any, ...]) -> None:
-    """With an error, for any arguments."""
+    """The kernel refuses wrong arguments with an error, for any arguments."""
     with pytest.raises((TypeError, ValueError)):
         kernel.write_changes(*arguments)
 
