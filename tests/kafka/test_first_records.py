@@ -162,7 +162,10 @@ async def test_a_limit_that_was_described_is_kept_to(log: KafkaLog) -> None:
     """Batches are as large as the topic's description allows."""
     (partition,) = await new_topic(log)
     await log.set_configs({partition.topic: {"max.message.bytes": "2000"}})
-    await log.describe_topics([partition.topic])
+    # A broker learns of it from the controller, a moment later.
+    async with asyncio.timeout(20):
+        while (await log.describe_topics([partition.topic]))[partition.topic].configs["max.message.bytes"] != "2000":
+            await asyncio.sleep(0)
     assert log._admin.known_limit(partition.topic) == 2_000
     await log.set_configs({partition.topic: {"max.message.bytes": "3000"}})
     assert log._admin.known_limit(partition.topic) is None
