@@ -222,7 +222,7 @@ def test_every_public_name_is_exported_and_documented(package: ModuleType) -> No
 
 
 def test_every_module_can_be_imported_by_itself() -> None:
-    """And the private ones have a first line that names their content."""
+    """Private modules have a first line that names their content."""
     for package in PACKAGES:
         for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
             assert importlib.import_module(module.name).__doc__, module.name

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from actors import Spec, System
 from ks_actors._errors import NotRunning
-from ks_actors.app._checks import check_callbacks, check_listeners, check_tracing
+from ks_actors.app._checks import NOT_STARTED, check_callbacks, check_listeners, check_tracing
 from ks_actors.app._event_loop import fastest_loop
 from ks_actors.app._memory_tuning import tune_gc
 from ks_actors.app._orders import ENDS, AppOrders
@@ -436,7 +436,7 @@ class App(AppOrders):
     def log(self) -> Log:
         """The log of the app. Raises NotRunning before the start."""
         if self._bare_log is None:
-            raise NotRunning("the app has not been started")
+            raise NotRunning(NOT_STARTED)
         return self._bare_log
 
     def _running_log(self) -> Log | None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from ks_actors._errors import TopologyError
 from ks_actors.processors.api import check_function, check_kind, check_whole
 from ks_actors.runtime.shared import RestoreListener, StandbyUpdateListener
+
+# The message of errors about an app that has yet to be started.
+NOT_STARTED: Final = "the app has not been started: enter `async with app`, or await `app.start()`"
 
 
 def check_topics(topics: Any) -> None:

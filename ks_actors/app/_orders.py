@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from actors import ActorsError, AskTimeout
 from ks_actors._errors import KsActorsError, LogError, NotRunning, SnapshotFailed, TaskTimeout
+from ks_actors.app._checks import NOT_STARTED
 from ks_actors.app._queries import AppQueries
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.instance import consumer_lag
@@ -161,7 +162,11 @@ class AppOrders(AppQueries):
             InstanceState.RUNNING,
             InstanceState.REBALANCING,
         }:
-            raise NotRunning(f"the app is {self.state.name}, but this needs a RUNNING app")
+            raise NotRunning(
+                NOT_STARTED
+                if self._ref is None and self.state is InstanceState.CREATED
+                else f"the app is {self.state.name}, but this needs a RUNNING app"
+            )
         return self._ref
 
     async def wait_until_caught_up(self, timeout_ms: int = 60_000) -> None:
@@ -233,7 +238,7 @@ class AppOrders(AppQueries):
     async def _local_lag(self) -> Lag:
         """Count the offsets left in the partitions of this instance."""
         if self._log is None or self._instance is None:
-            raise NotRunning("the app has not been started")
+            raise NotRunning(NOT_STARTED)
         # Zero says nothing while the app starts or rebalances: it may not have all partitions yet.
         offsets = await consumer_lag(self._metrics, self._log, self.config) or int(
             self.state is not InstanceState.RUNNING

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from ks_actors._errors import NotRunning
+from ks_actors.app._checks import NOT_STARTED
 from ks_actors.app._history import AppOverHistory
 from ks_actors.query import LocalStores, StoreQueries, answer, lags
 
@@ -145,5 +146,5 @@ class AppQueries(AppOverHistory):
         """
         self._local.check_running()
         if self._log is None:
-            raise NotRunning("the app has not been started")
+            raise NotRunning(NOT_STARTED)
         return await lags(self._local, self._log)

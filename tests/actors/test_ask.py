@@ -50,7 +50,7 @@ async def test_an_ask_returns_the_answer(actor_kit: TestKit) -> None:
 
 
 async def test_a_request_is_sent_when_asked_not_when_awaited(actor_kit: TestKit) -> None:
-    """So several asks may be under way at once, and a later tell stays later."""
+    """Several asks may be under way at once, and a later tell stays later."""
     ref, log = await do(actor_kit)
     first = ref.ask(Call, lambda me: me.log.append("asked"))
     ref.tell("told")

@@ -213,7 +213,7 @@ def test_a_thread_lane_runs_jobs_in_order_with_no_more_threads_than_told() -> No
 
 
 def test_a_thread_lane_gives_errors_to_the_waiting_caller() -> None:
-    """Even those that would end a thread."""
+    """Exceptions that would end a thread, such as SystemExit, reach the caller as well."""
     with ThreadLane("lane", 1) as lane:
         for error in (Boom, SystemExit):
 
@@ -410,7 +410,7 @@ async def test_a_kill_while_pipes_clean_up_does_not_end_the_wait_for_them(actor_
 
 @pytest.mark.actors(runs=5)
 async def test_a_pipe_that_ends_after_its_incarnation_delivers_nothing(actor_kit: TestKit) -> None:
-    """Even if it swallows its cancellation and returns a result."""
+    """The incarnation's end holds even for a pipe that swallows its cancellation and returns a result."""
 
     async def stubborn() -> str:
         with contextlib.suppress(asyncio.CancelledError):

@@ -170,7 +170,7 @@ async def test_a_stop_during_backoff_is_heeded_at_once(actor_kit: TestKit) -> No
 
 
 async def test_a_kill_during_backoff_is_heeded_at_once(actor_kit: TestKit) -> None:
-    """Nor to kill it."""
+    """The kill does not wait for the end of the backoff."""
     ref, _ = await do(actor_kit, supervise=lambda _: Restart(backoff=(1000.0, 1000.0)))
     ref.tell(boom)
     await actor_kit.quiesce()
@@ -542,7 +542,7 @@ async def test_an_actor_that_backs_off_is_idle(actor_kit: TestKit) -> None:
 
 
 async def test_an_error_that_went_through_an_ask_leaves_the_callee_alone(actor_kit: TestKit) -> None:
-    """Both restart because of one error: the asker's restart does not touch the frames of the callee, which is at its own."""
+    """Both restart because of one error: the asker's restart leaves the callee's frames to the callee."""
     callee, log = await do(actor_kit, "callee", supervise=lambda _: Restart(backoff=(1.0, 1.0)))
     asker, _ = await do(actor_kit, "asker", supervise=lambda _: Restart(backoff=(0.1, 0.1)))
 
@@ -571,7 +571,7 @@ async def test_a_supervisor_may_raise_the_error_itself(actor_kit: TestKit) -> No
 
 
 async def test_a_later_decision_against_children_is_heeded(actor_kit: TestKit) -> None:
-    """Even when there is no incarnation between the two failures."""
+    """The decision holds even when no incarnation runs between the two failures."""
     made = 0
     seen: list[int] = []
 

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.actors(runs=5)
 
 
 async def test_once_comes_once_and_in_time(actor_kit: TestKit) -> None:
-    """Not before its delay, not twice."""
+    """A timer fires after its delay, not before, and never twice."""
     ref, log = await do(actor_kit)
     ref.tell(lambda me: me.ctx.timers.once("k", 3, "due"))
     await actor_kit.clock.advance(2.9)

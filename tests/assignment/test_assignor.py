@@ -190,7 +190,7 @@ def test_tasks_that_there_are_no_more_are_forgotten() -> None:
 def test_every_member_gets_the_error_that_prevents_an_assignment(
     members: list[MemberInfo], counts: dict[str, int], error: type[Exception], message: str
 ) -> None:
-    """Not the leader alone."""
+    """The error reaches all members, not the leader alone."""
     assignments = TaskAssignor({0: ["t", "u"]}, [{"t", "u"}])(members, counts)
     assert assignments.keys() == {each.member_id for each in members}
     for assignment in assignments.values():

@@ -23,7 +23,7 @@ def test_partitions_of_one_number_go_together() -> None:
 
 @given(st.dictionaries(st.integers(0, 5), st.sets(st.sampled_from("abcdef"))), st.fixed_dictionaries(dict.fromkeys("abcdef", st.integers(1, 9))))
 def test_every_partition_is_in_one_task_of_its_subtopology(subtopologies: dict[int, set[str]], partitions: dict[str, int]) -> None:
-    """And the tasks are in order."""
+    """Each partition belongs to exactly one task, and the tasks are sorted."""
     tasks = group_partitions(subtopologies, partitions)
     assert list(tasks) == sorted(tasks)
     for subtopology, topics in subtopologies.items():
@@ -38,7 +38,7 @@ def test_topics_that_do_not_exist_are_told() -> None:
 
 
 def test_topics_that_are_joined_have_equal_partitions() -> None:
-    """Or the error names them; topics that are not there are somebody else's business."""
+    """Unequal counts raise an error that names the topics; absent topics are left to another check."""
     check_copartitioning([{"a", "b", "missing"}, {"c"}], {"a": 2, "b": 2, "c": 3})
     with pytest.raises(TopologyError, match=r"same number of partitions, but a has 2, b has 2, c has 3; repartition"):
         check_copartitioning([("c", "b", "a")], {"a": 2, "b": 2, "c": 3})

@@ -59,7 +59,7 @@ def test_every_task_has_its_standbys_on_other_members(group: tuple[list[str], li
 
 @given(groups(), st.integers(0, 4), st.data())
 def test_tasks_without_state_have_no_standbys(group: tuple[list[str], list[TaskId], Warm], replicas: int, data: st.DataObject) -> None:
-    """And no move of a single standby would make members more even."""
+    """Standbys exist for stateful tasks alone, spread so that no single move would even out the members more."""
     members, tasks, warm = group
     stateful = [task for task in tasks if data.draw(st.booleans())]
     active = assign_sticky(dict.fromkeys(members, ()), tasks)
@@ -93,7 +93,7 @@ def test_standbys_stay_in_their_places(group: tuple[list[str], list[TaskId], War
 
 
 def test_standbys_of_one_member_are_spread() -> None:
-    """So that its tasks are, when it dies."""
+    """The standbys of one member's tasks lie on several members, so that its tasks are spread when it dies."""
     tasks = sized([6])
     active = assign_sticky(dict.fromkeys("abc", ()), tasks)
     standby = assign_standbys(active, tasks, 1, {})
@@ -154,7 +154,7 @@ def test_a_returning_member_gets_the_tasks_of_its_disk() -> None:
 
 
 def test_of_several_the_one_with_most_state_is_first() -> None:
-    """And one that can have nothing else is not passed over: somebody may take another task instead."""
+    """The member with most state comes first; a member that can take nothing else still gets a task."""
     tasks = sized([2])
     assert assign_sticky({"a": (), "b": ()}, tasks, {"a": {tasks[0]: 9, tasks[1]: 9}, "b": {tasks[0]: 3}}) == {"a": (tasks[1],), "b": (tasks[0],)}
     assert assign_sticky({"a": (), "b": ()}, tasks[:1], {"a": {tasks[0]: 1}, "b": {tasks[0]: 3}}) == {"a": (), "b": (tasks[0],)}
@@ -226,7 +226,7 @@ def test_a_group_settles_with_all_its_standbys(changes: list[tuple[bool, int]], 
 
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_a_task_on_its_way_is_a_standby_of_its_next_owner(replicas: int) -> None:
-    """And its owner keeps its state when it has to let go: it has all of it."""
+    """The next owner restores it as a standby, and its owner keeps the whole state after giving it up."""
     group = Group(replicas, {"t": 4, "u": 1})
     group.held, group.standing = {"a": {*sized([4]), TaskId(1, 0)}, "b": set()}, {"a": set(), "b": set()}
     assert group.rebalance()

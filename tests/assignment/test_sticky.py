@@ -71,7 +71,7 @@ def test_nothing_moves_between_members_that_stay(tasks: list[TaskId], count: int
 
 
 def test_a_member_gives_up_tasks_of_its_largest_share() -> None:
-    """So that subtopologies stay spread."""
+    """Giving up tasks of the largest share keeps subtopologies spread."""
     tasks = [TaskId(0, 0), TaskId(0, 1), TaskId(1, 0), TaskId(1, 1)]
     after = assign_sticky({"a": tasks, "b": ()}, tasks)
     assert after == {"a": (TaskId(0, 0), TaskId(1, 0)), "b": (TaskId(0, 1), TaskId(1, 1))}

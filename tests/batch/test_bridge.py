@@ -95,7 +95,7 @@ async def test_a_failure_of_a_task_is_told_as_it_was_raised(bridge: Ref[BridgeMe
 
 
 async def test_a_failure_of_a_users_own_kind_is_told_without_java(bridge: Ref[BridgeMessage]) -> None:
-    """Such an error cannot be made again here: its traceback in the task is left, as text."""
+    """The task's traceback is passed as text, because such an error cannot be made again here."""
 
     def odd(batches: Iterator[Any]) -> Iterator[Any]:
         class OddError(Exception):
@@ -122,7 +122,7 @@ async def test_a_failure_of_the_job_itself_is_told(bridge: Ref[BridgeMessage]) -
 
 
 async def test_a_job_is_cancelled_and_the_bridge_goes_on(bridge: Ref[BridgeMessage]) -> None:
-    """Also one that waits for its turn; one that is late is cancelled by its deadline."""
+    """Cancelling ends a running job, and one that waits for its turn; a deadline cancels a late one."""
     late = bridge.ask(RunJob, "late", lambda spark: spark.range(1).mapInArrow(forever, "n int").collect(), deadline_ms=1).within(PATIENCE)
     stuck = bridge.ask(RunJob, "stuck", lambda spark: spark.range(1).mapInArrow(forever, "n int").collect()).within(PATIENCE)
     waits = bridge.ask(RunJob, "waits", lambda _: 0).within(PATIENCE)
@@ -158,7 +158,7 @@ async def test_nobody_waits_for_a_job_that_nothing_can_interrupt(bridge: Ref[Bri
 
 
 def test_a_server_that_nobody_reaches_is_told_soon_and_without_its_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not after the ten minutes that pyspark would try; the part behind the address is a secret."""
+    """The error comes long before the ten minutes that pyspark would try, and hides the part behind the address."""
     monkeypatch.setattr(_connect, "ANSWER_SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as listening:  # which accepts, and says nothing
         settings = SparkSettings(master=f"sc://127.0.0.1:{listening.getsockname()[1]}/;token=secret", conf={"spark.authenticate.secret": "secret"})

@@ -116,7 +116,7 @@ def test_topics_and_times_narrow_the_records_read(filled: Callable[..., str]) ->
 
 
 async def test_a_range_by_time_begins_at_the_end_where_nothing_is_as_late() -> None:
-    """Also where the first record at or after that time is not committed yet."""
+    """The same holds where the first record at or after that time is not committed yet."""
     async with EmbeddedLog() as log:
         await log.create_topics([NewTopic("in", 1)])
         producer = await log.transactional_producer("other", client_id="other", timeout_ms=60_000)

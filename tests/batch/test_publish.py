@@ -168,7 +168,7 @@ def of_nobody(count: int) -> Batch:
 
 
 def test_records_without_keys_go_to_the_same_partitions_as_before(session: SparkSession, tmp_path: Path) -> None:
-    """Also by Spark, where they come in other batches: a run on one engine continues a run of the other."""
+    """A run on one engine continues a run of the other, also by Spark, where records come in other batches."""
     assert session.is_open
     topics = {"quiet": 2, "loud": 3}
 

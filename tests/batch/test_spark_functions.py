@@ -78,7 +78,7 @@ def test_rows_of_spark_go_on_in_the_stream(session: SparkSession) -> None:
 
 
 def test_rows_without_a_time_have_the_latest_of_their_batch(session: SparkSession) -> None:
-    """And no headers; as many rows come back as the query gives."""
+    """Rows without headers get none, and as many rows come back as the query gives."""
     assert session.is_open
     records = [Record(f"k{index % 2}", index, index * 10, (("h", b"1"),)) for index in range(10)]
     rows = by_spark(lambda _, rows: rows.groupBy("key").agg(f.sum("value").alias("value")).orderBy("key"), records)
@@ -256,7 +256,7 @@ def test_a_cancelled_call_cancels_its_job(session: SparkSession) -> None:
 
 
 def test_one_loop_cannot_use_the_open_bridge_of_another(session: SparkSession) -> None:
-    """But its functions can be called from any."""
+    """Functions of an open bridge can be called from any loop."""
     assert session.is_open
     bridge = SparkBridge(SETTINGS)
 

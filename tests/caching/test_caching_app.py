@@ -178,7 +178,7 @@ def test_a_task_that_moves_has_sent_its_cached_updates(guarantee: str) -> None:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_the_last_worker_sends_cached_updates_before_it_goes(guarantee: str) -> None:
-    """So a commit needs no worker, and an app without any goes on committing."""
+    """The worker's end needs no commit, and an app without workers goes on committing."""
     random, sent = Random(1), dict[str, int]()
 
     async def test(harness: AppHarness) -> None:

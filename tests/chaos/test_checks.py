@@ -78,7 +78,7 @@ def test_a_key_stays_in_one_partition() -> None:
     ],
 )
 def test_the_changelog_ends_with_the_final_count(values: list[int], final: int, guarantee: str, violated: bool) -> None:
-    """And exactly once its values rise."""
+    """Exactly once, the values of the changelog rise."""
     entries = [Entry(0, offset, KEY, value.to_bytes(8, "big")) for offset, value in enumerate(values)]
     assert bool(check_changelog(entries, {KEY: final}, guarantee)[1]) == violated
 

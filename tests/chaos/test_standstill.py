@@ -28,7 +28,7 @@ def stalls_of(samples: Sequence[Sample], records: Sequence[Record], begun: float
 
 @pytest.mark.parametrize("numbers", [(0, 1, 2), (None, None, None)])
 def test_a_partition_stands_still_until_more_of_it_can_be_read_as_committed(numbers: tuple[int | None, ...]) -> None:
-    """Not until a reader comes to it; an end that moves without a record that is further, as by an abort, is no progress."""
+    """Progress is a committed record that can be read; an end that moves by an abort alone is no progress."""
     records = [update(0, 2, b"a", 1, numbers[0]), update(0, 9, b"a", 2, numbers[1]), update(1, 4, b"b", 1, numbers[2] and 0)]
     samples = [
         Sample(1, (0, 0), (2, 1)),
@@ -43,7 +43,7 @@ def test_a_partition_stands_still_until_more_of_it_can_be_read_as_committed(numb
 
 
 def test_a_running_app_reports_no_standstill() -> None:
-    """Nor do actions from before the first observation; an unfinished one ends with the last observation."""
+    """Actions from before the first observation do not count; an unfinished one ends with the last observation."""
     records = [update(0, 0, b"a", 1, 0)]
     samples = [Sample(1, (1, 0), (1, 0)), Sample(9, (1, 0), (1, 0)), Sample(10, (1, 0), (1, 1)), Sample(14, (1, 0), (1, 1))]
     assert stalls_of(samples, records) == [Stall(1, 10, 14), Stall(None, 10, 14)]

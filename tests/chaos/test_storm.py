@@ -87,6 +87,6 @@ def test_a_fault_that_there_is_not_is_refused() -> None:
 
 
 def test_the_command_line_names_all_options() -> None:
-    """And derives further fields from others."""
+    """Parsing derives further fields from the options."""
     options = parse(["--records", "100", "--rate", "10", "--mode", "isolated", "--kills", "2", "--strict"])
     assert (options.max_time, options.out_partitions, options.strict, options.guarantee) == (690, 8, True, EXACTLY_ONCE)

@@ -157,7 +157,7 @@ def test_records_are_sent_and_shown(place: Place) -> None:
     ],
 )
 def test_each_record_is_a_line_of_valid_json(place: Place, value: str, form: str, shown: str | None) -> None:
-    """Also numbers that are none, half of a character, and a timestamp of no calendar."""
+    """NaN, a lone surrogate and a timestamp beyond the calendar come out as valid JSON too."""
     data = base64.b64encode(bytes.fromhex(value)).decode()
     place.run("send", "orders", f"--value={data}", "--value-format=base64", f"--timestamp={1 << 62}", "-p0")
     told = place.run("tail", "orders", "--from=begin", "--until-end", f"--value-format={form}", "--json")
@@ -188,7 +188,7 @@ def test_wrong_command_lines_are_told(place: Place, arguments: tuple[str, ...], 
 
 
 def test_a_line_of_stdin_that_is_wrong_is_named(place: Place) -> None:
-    """And nothing is written."""
+    """The error names the line, and nothing is written."""
     assert "line 2 of stdin: Expecting property name" in place.run("send", "orders", "--value-format=json", stdin='{"a": 1}\n{', code=2)
     assert place.run("tail", "orders", "--from=begin", "--until-end") == ""
 

@@ -115,7 +115,7 @@ def test_an_app_that_ends_by_an_error_has_exit_code_1(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_command_line_has_exit_code_2(arguments: tuple[str, ...], said: str) -> None:
-    """And it names the mistake."""
+    """The message names the mistake."""
     code, output = invoke("run", *arguments)
     assert code == 2
     assert said in " ".join(output.split())

@@ -50,6 +50,6 @@ def test_a_session_that_is_closed_stays_so(store: str, now: int, session: str) -
 
 @pytest.mark.parametrize("store", ["in_memory", "rocksdb"])
 def test_a_record_in_time_meets_the_first_one_that_it_may(store: str) -> None:
-    """Also where another record of that moment has come before on the other side."""
+    """The record finds it even where another one of that moment has come before on the other side."""
     steps = [("other", "k", 0, ""), ("other", "x", 5, ""), ("in", "k", 5, "")]
     assert [row[1] for row in outcome(Case("inner join", "update", 5, 1, 0, None, store, 0, steps))] == [b"v2+v0"]

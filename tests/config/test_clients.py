@@ -69,7 +69,7 @@ def test_what_cannot_be_honoured_is_refused_by_name_unless_it_is_ignored() -> No
 
 
 def test_secrets_are_in_no_repr_of_a_config_and_its_parts() -> None:
-    """Nor in the parts that a traceback with locals would show."""
+    """Tracebacks with local variables show no secrets either."""
     made = loaded(ignored_settings=IGNORED)
     assert "s3cr3t" not in f"{made!r} {made._given!r} {open_configured(made)!r}"
     assert "REGISTRYSECRET" not in f"{made!r} {made._given!r}"

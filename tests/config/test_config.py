@@ -318,7 +318,7 @@ def test_a_transaction_must_outlive_its_commit() -> None:
 
 
 def test_some_settings_have_two_names() -> None:
-    """But not at the same time."""
+    """Giving both names at once is an error."""
     assert config(num_workers=3).num_stream_threads == 3
     assert config(dsl_store="in_memory").default_dsl_store == "in_memory"
     with pytest.raises(ConfigError, match=r"num_stream_threads \(keyword\): is another name of num_workers, which is set, too"):
@@ -346,7 +346,7 @@ def test_a_config_does_not_change() -> None:
 
 
 def test_the_repr_has_the_given_options() -> None:
-    """And no defaults."""
+    """The repr leaves out defaults."""
     assert repr(config(poll_ms=5)) == "StreamsConfig(application_id='app', poll_ms=5)"
 
 

@@ -72,7 +72,7 @@ def test_transactional_stores_cannot_be_switched_off() -> None:
 
 
 def test_the_isolation_of_queries_has_the_name_of_kafka_streams() -> None:
-    """And the name that it had before."""
+    """The setting is read under its name before as well."""
     for name in ("default.interactive.query.isolation.level", "default_state_isolation_level"):
         made = StreamsConfig.of({"application.id": "app", name: "READ_COMMITTED"})
         assert made.default_interactive_query_isolation_level is IsolationLevel.READ_COMMITTED

@@ -39,7 +39,7 @@ def test_a_topology_gives_the_results_of_kafka_streams(name: str) -> None:
 
 @pytest.mark.parametrize("name", [path.name.removesuffix(".jsonl.xz") for path in sorted(CACHED.iterdir())])
 def test_a_cache_gives_the_results_of_that_of_kafka_streams(name: str) -> None:
-    """Both drivers flush after each record: of several updates of a row in one step the last one comes, and old values are those sent before."""
+    """Both drivers flush after each record: the last of several updates of a row comes, with the old value sent before."""
     cases = [case for case in read_cases(CACHED, name) if reason_out_of_reach(name, case["params"]) is None and case["id"] not in OUTLIVED]
     assert cases
     for case in cases:

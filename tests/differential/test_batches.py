@@ -60,7 +60,7 @@ def rows_at_the_end(outputs: dict[str, list[tuple[Any, ...]]]) -> dict[str, dict
 
 @pytest.mark.parametrize("name", sorted(FOREIGN_KEYS))
 def test_a_foreign_key_join_has_the_same_rows_in_the_end(name: str) -> None:
-    """Both sides wait for each other's messages, and responses that are out of date are dropped: batches drop others, and end at the same table."""
+    """Both sides drop outdated responses, in batches others than one by one, and end at the same table."""
     for case in reachable(name):
         told = [(bytes_or_none(row["key"]), bytes_or_none(row["value"]), row["timestamp"]) for row in case["expected"]]
         for one_by_one in (False, True):

@@ -47,5 +47,5 @@ def test_every_topology_of_the_oracle_is_rebuilt_or_has_its_reason() -> None:
 
 
 def test_every_topology_has_its_cases() -> None:
-    """Also those that cannot be run yet."""
+    """Topologies that cannot be run yet have cases too."""
     assert {path.name for path in SEED_1.iterdir()} == {f"{name}.jsonl.xz" for name in SPECS}

@@ -97,7 +97,7 @@ def windowed(builder: StreamsBuilder, *, sessions: bool) -> None:
 @given(records=st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 60)), max_size=25))
 @settings(max_examples=40)
 def test_a_window_whose_end_belongs_to_it_has_one_final_result(sessions: bool, records: list[tuple[str, int]]) -> None:
-    """Also when records come at the very edge, where they are just not late."""
+    """One final result comes also when records come at the very edge, where they are just not late."""
     assert not repeated(records, sessions=sessions, faults=False)
 
 

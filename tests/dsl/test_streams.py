@@ -80,7 +80,7 @@ def test_a_sink_has_the_serdes_told_or_else_the_streams() -> None:
 
 
 def test_windowed_keys_are_partitioned_by_the_key_inside() -> None:
-    """So that all windows of a key are in one partition; a partitioner that is told goes first."""
+    """All windows of a key are in one partition; a given partitioner takes precedence."""
     b = StreamsBuilder()
     key = windowed(STRING, 10)
     b.stream("in", Consumed(key, LONG)).to("out")

@@ -34,7 +34,7 @@ def plain_client(broker: Broker, options: KafkaOptions | None = None) -> KafkaCl
 
 
 async def test_a_cluster_that_is_not_there_is_waited_for_until_the_deadline() -> None:
-    """Then LogTimeout names the addresses, and their errors."""
+    """LogTimeout names the addresses and their errors at the deadline."""
     (port,) = free_ports(1)
     log = KafkaLog(f"127.0.0.1:{port}", options=QUICK)
     with pytest.raises(LogTimeout, match=rf"127.0.0.1:{port}.*cannot be reached"):
@@ -179,7 +179,7 @@ async def test_a_broker_that_stands_still_holds_nobody_for_ever(own_broker: Brok
 
 @pytest.mark.extended
 async def test_coordinators_are_found_and_found_again(own_broker: Broker) -> None:
-    """Also after a restart; each producer id has a newer epoch than the one before."""
+    """The client finds them after a restart too; each producer id has a newer epoch than the one before."""
     client = plain_client(own_broker)
     await client.start()
 
@@ -343,7 +343,7 @@ def test_options_that_contradict_themselves_are_refused(settings: dict[str, Any]
 
 
 def test_a_context_of_ones_own_leaves_no_room_for_files(tmp_path: Path) -> None:
-    """Nor are files used that cannot be read."""
+    """Options for files are refused beside a context, and so are files that cannot be read."""
     context = ssl.create_default_context()
     assert KafkaOptions(tls=context).ssl_context() is context
     with pytest.raises(ConfigError, match="SSLContext"):

@@ -107,7 +107,7 @@ async def test_a_new_owner_of_an_id_ends_pending_parts_as_the_rest_was(log: Kafk
 async def test_local_members_end_the_pending_transaction_of_a_dead_process(
     log: KafkaLog, believing_broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commit: bool
 ) -> None:
-    """Also of one that was no member any more."""
+    """The members end also the transaction of a process that had left the group before."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     found = await left(log, commit=commit)
     died = LocalMembers(believing_broker.bootstrap, found.group, "died", found.name)
@@ -173,7 +173,7 @@ async def test_a_producer_that_is_overtaken_while_it_starts_starts_again(log: Ka
 
 
 async def test_metadata_that_is_not_told_at_once_is_asked_for_again(log: KafkaLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else nothing would be looked at."""
+    """The client asks again, because it would find nothing to end otherwise."""
     found = await left(log, commit=True)
     real, faults = KafkaClient.refresh, [Unavailable("once"), Unavailable("twice")]
 
@@ -278,7 +278,7 @@ async def test_a_closed_producer_looks_at_its_last_end_no_more(log: KafkaLog, mo
 
 @pytest.mark.parametrize("then", ["send", "commit offsets", "close"])
 async def test_the_next_transaction_waits_until_the_last_one_is_ended_everywhere(log: KafkaLog, then: str) -> None:
-    """Else pending parts would be ended as that one."""
+    """Pending parts of the last transaction would otherwise end as parts of the next one."""
     found = Left(log, group_name(), group_name(), *await new_topic(log, 2))
     producer = await log.transactional_producer(found.name, client_id="t", timeout_ms=60_000)
     await found.leave(producer, commit=True)
@@ -294,7 +294,7 @@ async def test_the_next_transaction_waits_until_the_last_one_is_ended_everywhere
 
 
 async def test_pending_parts_are_looked_for_only_when_the_coordinator_was_away(log: KafkaLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And nothing is ended once more when there is nothing."""
+    """A second look finds nothing, and ends nothing."""
     (one,) = await new_topic(log, 1)
     group = GroupMetadata(group_name(), -1, "")
     for module in (_transaction_coordinator, _transactional_producer):

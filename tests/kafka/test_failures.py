@@ -64,7 +64,7 @@ def test_a_broker_that_takes_no_connections_is_knocked_at_by_settings_of_its_own
 
 
 def test_a_broker_that_answers_is_asked_again_by_the_usual_settings() -> None:
-    """Also after it was away: it has enough to do then."""
+    """The usual settings hold after an outage as well, when a broker has enough to do."""
     faults = iter([AWAY, BUSY])
 
     async def attempt() -> None:
@@ -131,7 +131,7 @@ def test_records_are_sent_as_soon_as_their_broker_is_back() -> None:
 
 
 async def test_records_are_fetched_as_soon_as_their_broker_is_back(kafka_broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also when for a while no broker knows the leader."""
+    """The client fetches at once even when no broker knew the leader for a while."""
     tampering = Tampering(monkeypatch)
     async with KafkaLog(kafka_broker.bootstrap) as usual, KafkaLog(kafka_broker.bootstrap, options=KNOCKING) as log:
         partition = await filled(usual)

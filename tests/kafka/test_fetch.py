@@ -41,7 +41,7 @@ def numbers(values: Sequence[bytes]) -> list[int]:
 
 @pytest.mark.parametrize("max_records", [100, 10_000])
 async def test_everything_comes_once_and_in_order(kafka_broker: Broker, max_records: int) -> None:
-    """Also when more is there than fits into a request, or into the buffer."""
+    """The order holds also when there is more than fits into a request or the buffer."""
     options = KafkaOptions(max_partition_fetch_bytes=20_000, fetch_max_bytes=50_000)
     async with KafkaLog(kafka_broker.bootstrap, options=options) as log:
         partitions = await new_topic(log, 3)
@@ -152,7 +152,7 @@ async def test_a_leader_that_was_remembered_wrongly_is_looked_up(kafka_broker: B
 
 
 async def test_a_topic_that_is_created_late_is_waited_for(kafka_broker: Broker) -> None:
-    """Not all brokers know of a topic at once."""
+    """The fetcher waits, because not all brokers know of a new topic at once."""
     async with KafkaLog(kafka_broker.bootstrap, options=KafkaOptions(missing_topic_wait_ms=PATIENCE_MS)) as log:
         partition = TopicPartition(f"late-{group_name()}", 0)
         fetcher = log.fetcher(client_id="r", isolation=COMMITTED)

@@ -71,7 +71,7 @@ async def test_damaged_records_are_fetched_again(log: KafkaLog, tampering: Tampe
 
 
 async def test_records_before_damaged_ones_are_read(log: KafkaLog, tampering: Tampering) -> None:
-    """And is not read again."""
+    """The damaged records are not read again."""
     partition = await filled(log)
     await write(await log.producer(client_id="p"), partition, b"d")
     tampering.add("Fetch", damaged(-2))
@@ -123,7 +123,7 @@ async def test_unexpected_errors_are_reported(log: KafkaLog, tampering: Tamperin
 
 
 async def test_the_leader_may_not_be_known_at_once(log: KafkaLog, tampering: Tampering) -> None:
-    """Then it is asked again."""
+    """The client asks again when no leader is known."""
     partition = await filled(log)
     tampering.add("Metadata", *[Unavailable("no way")] * 4)
     fetcher = log.fetcher(client_id="r", isolation=COMMITTED)
@@ -172,7 +172,7 @@ async def test_errors_of_paused_partitions_wait(log: KafkaLog) -> None:
 
 
 async def test_requests_from_before_a_seek_are_void(log: KafkaLog, tampering: Tampering) -> None:
-    """Also errors, and also when the partition was given up meanwhile."""
+    """Their errors are void too, also when the partition has been given up meanwhile."""
     partition = await filled(log)
     fetcher = log.fetcher(client_id="r", isolation=COMMITTED)
     tampering.add("Fetch", fetch_code(29))

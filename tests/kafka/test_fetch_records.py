@@ -146,7 +146,7 @@ def test_records_before_the_position_are_left_out() -> None:
 
 
 def test_compacted_records_leave_gaps() -> None:
-    """Also at the end of a batch: the next offset is behind it all the same."""
+    """Gaps at the end of a batch count: the next offset is behind them."""
     source = chunk(stored(0, b"a", b"c", offsets=[0, 2], last=4), stored(5, b"f"))
     first, more = read(source, 0, 1)
     assert more
@@ -262,7 +262,7 @@ def test_messages_of_old_formats_are_read(codec: int) -> None:
 
 
 def test_all_of_a_batch_may_be_before_the_position() -> None:
-    """Also when some of it was compacted away, and a batch may be empty."""
+    """The batch is skipped also when some of it was compacted away, or when it is empty."""
     first, empty = stored(0, b"a", b"c", offsets=[0, 2]), stored(3, offsets=[], last=4)
     source = chunk(first, empty, stored(5, b"f"))
     columns = Columns()

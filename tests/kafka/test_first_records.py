@@ -81,7 +81,7 @@ async def test_a_producer_without_transactions_learns_limits_and_ways_as_well(lo
 
 @pytest.mark.parametrize("transactional", [True, False])
 async def test_a_producer_whose_start_is_cancelled_is_closed(log: KafkaLog, monkeypatch: pytest.MonkeyPatch, transactional: bool) -> None:
-    """Also when it has its id already, and only limits are waited for."""
+    """The producer is closed also when it has its id already and waits for limits alone."""
     learning, clients = asyncio.Event(), list[KafkaClient]()
     closed = KafkaClient.close
 

@@ -54,6 +54,7 @@ async def test_a_frozen_broker_shows_within_five_seconds(
             assert own_broker.bootstrap in told[0]
         finally:
             own_broker.resume()
+        assert await seconds_until(lambda: app.health().ready) < WITHIN_S
         await here.feed()
         await here.counted()
         assert await seconds_until(lambda: app.health().ready) < WITHIN_S

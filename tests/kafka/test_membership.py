@@ -172,7 +172,7 @@ async def test_a_rejoin_is_heard_without_anything_new(log: KafkaLog) -> None:
 
 
 async def test_an_assignor_that_fails_is_heard_by_its_leader(log: KafkaLog) -> None:
-    """And the group can go on from there."""
+    """The group goes on after the leader has heard of the error."""
     (partition,) = await new_topic(log)
     broken = True
 

@@ -71,7 +71,7 @@ async def test_a_coordinator_that_cannot_be_reached_is_waited_for(log: KafkaLog,
 
 @pytest.mark.parametrize("code", [ILLEGAL_GENERATION, UNKNOWN_MEMBER, FENCED])
 async def test_a_heartbeat_tells_a_member_that_it_is_out(log: KafkaLog, tampering: Tampering, code: int) -> None:
-    """Then the partitions are lost; the member can come again."""
+    """The member loses its partitions, and can join again."""
     (partition,) = await new_topic(log)
     member = await enter(log, group_name(), partition.topic)
     await assigned(member)

@@ -122,7 +122,7 @@ def test_a_process_that_is_frozen_keeps_its_place() -> None:
 
 
 def test_a_leaving_member_counts_as_dead_only_if_the_group_could_not_be_told() -> None:
-    """Then the others tell it."""
+    """Other members tell the group in its place."""
     one, known, unknown = entered("one"), entered("known"), entered("unknown")
     known.leave(known=True)
     unknown.leave(known=False)
@@ -132,7 +132,7 @@ def test_a_leaving_member_counts_as_dead_only_if_the_group_could_not_be_told() -
 
 
 def test_a_process_that_comes_again_is_not_seen_while_its_former_self_is_buried() -> None:
-    """Then it is; the removed member is the former self as the group knew it."""
+    """The new process is seen afterwards; the removed member is the former one as the group knew it."""
     one = entered("one")
     entered("victim").leave(known=False)
     (found,) = one.dead()
@@ -203,7 +203,7 @@ def test_a_directory_of_others_is_not_used(place: Path) -> None:
 
 
 def test_files_of_others_are_nobodys() -> None:
-    """Nor is anything that is no file: a pipe would keep its reader waiting."""
+    """Anything that is no file is left alone too: a pipe would keep its reader waiting."""
     one = entered("one")
     victim = entered("victim")
     victim.leave(known=False)
@@ -265,7 +265,7 @@ async def test_tasks_of_a_killed_process_go_to_its_neighbours_at_once(kafka_brok
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_a_member_that_joins_when_all_have_died_has_their_tasks_at_once(kafka_broker: Broker, tmp_path: Path, guarantee: str) -> None:
-    """Also in another place, where nothing tells of a former self."""
+    """The tasks come at once also in another place, where nothing tells of a former process."""
     async with counting(kafka_broker, guarantee, tmp_path) as here:
         async with victim(here, kafka_broker, tmp_path) as process:
             await here.feed()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from contextlib import asynccontextmanager, nullcontext, suppress
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,10 +16,11 @@ from ks_actors.log import Outgoing, TopicPartition
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
 from ks_actors.log.kafka.client._connections import Unavailable
 from ks_actors.log.kafka.client._outages import Line, Outages, Refusals
+from ks_actors.log.kafka.client._unanswered_requests import Unanswered
 from ks_actors.records._batch import Batch
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
     from pathlib import Path
 
     from tests.kafka.broker import Broker
@@ -41,6 +42,17 @@ class Clock:
 
 def lines(caplog: pytest.LogCaptureFixture, level: int = logging.WARNING) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno == level and record.name in LOGGERS]
+
+
+@contextmanager
+def asking(outages: Outages, line: Line) -> Iterator[None]:
+    """A client that waits for an answer on a line."""
+    client = Unanswered(lambda: outages, 60.0)
+    try:
+        with client.until_answered(line, "Fetch", 0.0, answers=False):
+            yield
+    finally:
+        client.close()
 
 
 def test_an_outage_is_told_at_once_and_ever_again_until_it_ends(caplog: pytest.LogCaptureFixture) -> None:
@@ -78,7 +90,7 @@ def test_a_broker_that_comes_and_goes_does_not_flood_the_log(caplog: pytest.LogC
     assert len(lines(caplog)) == len(lines(caplog, logging.INFO)) == 4
 
 
-def test_a_broker_that_nobody_asks_any_more_is_forgotten() -> None:
+async def test_a_broker_that_nobody_asks_any_more_is_forgotten() -> None:
     """It may have left the cluster; a client that is closed asks for nothing either."""
     clock = Clock()
     outages = Outages(clock)
@@ -87,7 +99,7 @@ def test_a_broker_that_nobody_asks_any_more_is_forgotten() -> None:
     outages.forget(2)
     clock.now += 9
     assert [outage.reason for outage in outages.now()] == [REASON]
-    with outages.asking(Line(WHERE, ME, "main")):
+    with asking(outages, Line(WHERE, ME, "main")):
         clock.now += 2
         assert [outage.reason for outage in outages.now()] == [REASON]
     assert outages.now() == []
@@ -103,7 +115,7 @@ def test_a_broker_that_nobody_asks_any_more_is_forgotten() -> None:
         (Line(WHERE, ME, "main", bootstrap=True), Line(WHERE, 2, "main")),
     ],
 )
-def test_an_answer_ends_what_failed_and_is_not_tried_again(failed: Line, answers: Line, retried: bool) -> None:
+async def test_an_answer_ends_what_failed_and_is_not_tried_again(failed: Line, answers: Line, retried: bool) -> None:
     """Another line to the broker answers, or any broker in place of a bootstrap server: then it is back, unless a request still waits for it."""
     clock = Clock()
     outages = Outages(clock)
@@ -112,7 +124,7 @@ def test_an_answer_ends_what_failed_and_is_not_tried_again(failed: Line, answers
     outages.answered(answers)
     assert len(outages.now()) == 1
     clock.now += 2
-    with outages.asking(failed) if retried else nullcontext():
+    with asking(outages, failed) if retried else nullcontext():
         outages.answered(answers)
         assert len(outages.now()) == retried
     outages.answered(failed)

@@ -260,7 +260,7 @@ async def test_a_broker_that_stays_away_ends_in_a_timeout(own_broker: Broker) ->
 
 
 async def test_a_topic_that_is_deleted_while_it_is_written_to_is_told(log: KafkaLog) -> None:
-    """And the next one of that name is written to from its beginning; others are not held up."""
+    """The next topic of that name is written from its beginning, and other topics are not held up."""
     (partition,) = await new_topic(log)
     (other,) = await new_topic(log)
     producer = await log.producer(client_id="p")

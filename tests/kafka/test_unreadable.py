@@ -118,7 +118,7 @@ def test_a_batch_that_becomes_too_large_is_not_decompressed(codec: int) -> None:
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("more", [0, 1])
 def test_the_limit_is_exact(codec: int, more: int) -> None:
-    """So many bytes are read, one more is not."""
+    """Exactly the limit is read, and one byte more is refused."""
     data = bytes(100_000)
     compressed = memoryview(packed(data, codec))
     if more:

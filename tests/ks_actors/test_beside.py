@@ -36,7 +36,7 @@ async def test_the_end_of_the_body_waits_for_the_work() -> None:
 
 
 async def test_the_end_of_the_body_raises_the_error_of_the_work() -> None:
-    """Not before: the body is not interrupted."""
+    """The error comes at the end: the body is not interrupted."""
     reached = False
     with pytest.raises(ValueError, match="the work"):
         async with in_background(_fail(), "work"):

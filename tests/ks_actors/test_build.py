@@ -55,7 +55,7 @@ def test_looking_ahead_is_left_out_by_a_switch_of_the_build(tmp_path: Path, valu
 
 
 def test_the_wheel_has_the_imported_files_and_nothing_else(tmp_path: Path) -> None:
-    """Both packages with their types, the license, and no sources of the kernel."""
+    """The wheel holds both packages with their types and the license, and no sources of the kernel."""
     assert build(tmp_path, KS_ACTORS_WITHOUT_KERNEL="1").returncode == 0
     (wheel,) = tmp_path.glob("*.whl")
     names = ZipFile(wheel).namelist()

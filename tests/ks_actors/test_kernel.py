@@ -194,7 +194,7 @@ def test_bytes_pass_as_they_are() -> None:
 
 
 def test_a_function_is_called_for_all_but_none() -> None:
-    """And its errors come out."""
+    """Errors of the function reach the caller."""
     assert _kernel.convert(str.__len__, ["abc", None, ""]) == [3, None, 0]
     with pytest.raises(ZeroDivisionError):
         _kernel.convert(lambda number: 1 // number, [1, 0])
@@ -363,7 +363,7 @@ print(map_large(128 << 10), before < 9_000_000, given_back() > 16_000_000)
 
 @of_glibc
 def test_large_blocks_are_given_back() -> None:
-    """Also once larger ones were freed, from which glibc concludes that these are small; a size that it does not take is refused."""
+    """Blocks are given back even after larger ones were freed, when glibc takes them for small; a wrong size is refused."""
     for size, error in ((100, ValueError), (1 << 30, ValueError), ("x", TypeError), (1 << 80, OverflowError)):
         with pytest.raises(error):
             _kernel.map_large(size)  # type: ignore[arg-type]

@@ -313,7 +313,7 @@ def test_starts_at_odd_addresses_are_refused() -> None:
 @needs_kernel
 @pytest.mark.parametrize("base", [1, 2**62, 2**63 - 1])
 def test_places_that_are_not_there_are_refused(base: int) -> None:
-    """Also where the sum of two lengths is beyond all numbers."""
+    """The check holds also where the sum of two lengths exceeds the range of numbers."""
     with pytest.raises(ValueError, match="one length"):
         kernel.add_places({}, ["a"], array("q", [5]), base, [1])
 

@@ -64,7 +64,7 @@ def test_a_batch_gives_the_partitions_of_single_keys_for_the_keys_of_java() -> N
 
 
 def test_there_may_be_no_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then keys are hashed one by one."""
+    """Keys are hashed one by one without it."""
     monkeypatch.setitem(sys.modules, "numpy", None)
     keys = list(JAVA) * FEW
     assert partitions_of(keys, 1000) == one_by_one(keys, 1000)
@@ -100,7 +100,7 @@ def test_remembered_values_equal_computed_ones(batches: list[list[bytes]], parti
 
 
 def test_keys_that_do_not_come_again_are_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """But every now and then, to see whether that has changed."""
+    """The partitioner looks now and then whether keys come again."""
     monkeypatch.setattr(_partitioner, "HAS_KERNEL", False)
     source = random.Random(1)
     partitioner = Partitioner(12)

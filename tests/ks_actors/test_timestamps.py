@@ -60,7 +60,7 @@ def test_the_system_time_can_be_taken() -> None:
 
 
 def test_a_custom_extractor_decides_about_invalid_timestamps() -> None:
-    """Or cannot be used."""
+    """The extractor may replace them or raise an error."""
 
     class Zero(RecordTimestamp):
         def invalid(self, record: InputRecord, partition_time: int) -> int:

@@ -124,7 +124,7 @@ async def test_fetch_returns_as_soon_as_there_is_something(log: Log) -> None:
 
 
 async def test_fetch_returns_nothing_when_its_time_is_up(log: Log) -> None:
-    """And goes on where it was the next time."""
+    """The next fetch goes on at the same position."""
     (partition,) = await new_topic(log)
     fetcher = reader(log, partition)
     assert list(await fetcher.fetch(max_wait_ms=0)) == []
@@ -220,7 +220,7 @@ async def test_a_position_outside_of_the_log_is_told(log: Log) -> None:
 
 
 async def test_a_partition_that_is_not_there_cannot_be_fetched(log: Log) -> None:
-    """Nor asked about."""
+    """Questions about it are refused as well."""
     (partition,) = await new_topic(log)
     nowhere = TopicPartition(partition.topic, 1)
     with pytest.raises(UnknownTopicOrPartition):

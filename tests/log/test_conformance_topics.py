@@ -94,7 +94,7 @@ async def test_a_group_lets_go_of_a_topic_that_is_deleted(log: AnyLog) -> None:
 
 
 async def test_a_fetcher_that_reads_a_topic_when_it_is_deleted_is_told(log: AnyLog) -> None:
-    """Not the records of another topic of the same name: it has to be assigned anew for these."""
+    """The fetcher never reads records of a new topic of the same name until it is assigned anew."""
     (partition,) = await new_topic(log)
     producer = await log.producer(client_id="p")
     await write(producer, partition, b"old")

@@ -77,7 +77,7 @@ async def test_positions_move_behind_skipped_records(log: Log) -> None:
 
 
 async def test_committed_readers_stop_at_the_first_open_transaction(log: Log) -> None:
-    """Also before records that are committed behind it; and go on when it ends."""
+    """Readers stop even before committed records behind it, and go on when it ends."""
     (partition,) = await new_topic(log)
     plain, slow = await log.producer(client_id="p"), await transactional(log, group_name())
     await write(plain, partition, b"a")
@@ -225,7 +225,7 @@ async def test_a_void_transaction_takes_no_more_records(log: Log) -> None:
 
 
 async def test_a_transaction_with_a_failed_batch_cannot_be_committed(log: Log) -> None:
-    """Else it would be visible without that batch."""
+    """Committing would show the transaction without that batch."""
     (partition,) = await new_topic(log)
     producer = await transactional(log, group_name())
     with pytest.raises(ProduceFailed):
@@ -239,7 +239,7 @@ async def test_a_transaction_with_a_failed_batch_cannot_be_committed(log: Log) -
 
 
 async def test_closing_a_producer_aborts_its_open_transaction(log: Log) -> None:
-    """Then its calls raise LogClosed."""
+    """Calls of a closed producer raise LogClosed."""
     (partition,) = await new_topic(log)
     producer = await transactional(log, group_name())
     await write(producer, partition, b"a")

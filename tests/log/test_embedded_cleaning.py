@@ -89,7 +89,7 @@ async def test_tombstones_stay_for_a_while(embedded: EmbeddedLog, clock: Clock) 
 
 
 async def test_everything_may_be_compacted_away(embedded: EmbeddedLog) -> None:
-    """Then there is nothing to read up to the end, which stays where it was."""
+    """Nothing is left to read up to the end, and the end stays where it was."""
     (partition,) = await new_topic(embedded, cleanup_policy="compact", delete_retention_ms="0")
     producer = await embedded.producer(client_id="p")
     await put(producer, partition, a=None)
@@ -193,7 +193,7 @@ async def test_large_partitions_are_cut(embedded: EmbeddedLog) -> None:
 
 
 async def test_open_transactions_are_not_cleaned_away(embedded: EmbeddedLog) -> None:
-    """Nor records behind their first record."""
+    """Records behind the first record of an open transaction stay too."""
     (partition,) = await new_topic(embedded, retention_bytes="1")
     plain, open_ = await embedded.producer(client_id="p"), await embedded.transactional_producer("x", client_id="p", timeout_ms=60_000)
     await write(plain, partition, b"a")
@@ -281,7 +281,7 @@ async def test_settings_are_checked_before_anything_is_created(embedded: Embedde
 
 
 async def test_aborted_records_may_be_deleted_before_they_are_aborted(embedded: EmbeddedLog) -> None:
-    """Then there is nothing left to be aborted, and reading goes on behind."""
+    """Nothing is left to be aborted, and reading goes on behind."""
     (partition,) = await new_topic(embedded)
     producer = await embedded.transactional_producer("x", client_id="p", timeout_ms=60_000)
     await producer.send([outgoing(partition, b"a")])
@@ -293,7 +293,7 @@ async def test_aborted_records_may_be_deleted_before_they_are_aborted(embedded: 
 
 
 async def test_young_records_are_not_compacted(embedded: EmbeddedLog, clock: Clock) -> None:
-    """Nor later records: `min.compaction.lag.ms` counts from the newest timestamp of the records written together."""
+    """Later records stay too: `min.compaction.lag.ms` counts from the newest timestamp of the records written together."""
     (partition,) = await new_topic(embedded, cleanup_policy="compact", min_compaction_lag_ms="1000")
     producer = await embedded.producer(client_id="p")
     began = clock()

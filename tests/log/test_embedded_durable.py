@@ -76,7 +76,7 @@ async def test_everything_is_there_again(tmp_path: Path) -> None:
 
 
 async def test_nothing_is_taken_over_from_a_deleted_topic(tmp_path: Path) -> None:
-    """Also when the log was opened again in between: ids are not used twice."""
+    """A new topic never uses old ids, even when the log was opened again in between."""
     partition = TopicPartition("t", 0)
     for value in (b"a", b"b"):
         async with EmbeddedLog(tmp_path) as log:

@@ -253,7 +253,7 @@ async def test_only_errors_of_the_log_come_from_the_log(embedded: EmbeddedLog) -
 
 
 async def test_a_place_is_kept_for_a_session_timeout(embedded: EmbeddedLog) -> None:
-    """Then others get its partitions; a later joiner is a new member."""
+    """Others get the member's partitions afterwards, and a later joiner is a new member."""
     (partition,) = await new_topic(embedded)
     loop = asyncio.get_running_loop()
     stays = await enter(embedded, partition.topic, session_timeout_ms=2_000, instance_id="a")
@@ -288,7 +288,7 @@ async def test_a_rebalance_does_not_wait_for_absent_members(embedded: EmbeddedLo
 
 
 async def test_a_member_that_leaves_in_a_rebalance_is_not_waited_for(embedded: EmbeddedLog) -> None:
-    """Nor does the group assign anything without members present: the next one that comes triggers it."""
+    """The group assigns nothing without members present: the next member that comes triggers it."""
     (partition,) = await new_topic(embedded)
     first = await enter(embedded, partition.topic, session_timeout_ms=60_000, instance_id="a")
     await assigned(first)

@@ -126,7 +126,7 @@ async def test_only_bytes_are_written(embedded: EmbeddedLog, wrong: Batch, error
 
 
 async def test_a_partition_with_a_refused_batch_gets_nothing_of_the_send(embedded: EmbeddedLog) -> None:
-    """So the errors of ProduceFailed by partition are complete."""
+    """The errors of ProduceFailed are therefore complete for a partition."""
     one, two = await new_topic(embedded, 2, max_message_bytes="10")
     producer = await embedded.producer(client_id="p")
     with pytest.raises(ProduceFailed, match=f"{one}: record 1 of a batch for {one} has 21 bytes, max.message.bytes is 10"):
@@ -308,7 +308,7 @@ async def test_deleting_a_topic_takes_it_out_of_open_transactions(embedded: Embe
 
 
 async def test_unknown_partitions_are_named_with_the_known_ones(embedded: EmbeddedLog) -> None:
-    """So that a wrong number can be told from a wrong name."""
+    """The list lets a reader tell a wrong number from a wrong name."""
     (partition,) = await new_topic(embedded)
     with pytest.raises(UnknownTopicOrPartition, match=f"no {partition.topic}-5: topic '{partition.topic}' has partitions 0 to 0"):
         await embedded.begin_offsets([TopicPartition(partition.topic, 5)])

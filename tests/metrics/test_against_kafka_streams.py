@@ -81,7 +81,7 @@ def test_levels_are_those_of_kafka_streams() -> None:
 
 
 def test_reasons_are_about_metrics_that_are_not_here() -> None:
-    """And about Kafka Streams' own: those that its list has, or that it has for other topologies and protocols."""
+    """The table gives reasons only for metrics of Kafka Streams: of its list, or of other topologies and protocols."""
     names = {(family.group, family.name) for family in catalogue()}
     assert ABSENT.keys() & names == set()
     elsewhere = {(group, name) for group, name in ABSENT if name.startswith(("tasks-", "idempotent-update-skip-"))}

@@ -56,7 +56,7 @@ def test_an_aggregate_that_is_changed_in_place_is_seen_as_it_was(records: list[B
 
 
 def test_a_reduced_object_that_is_changed_in_place_is_seen_as_it_was() -> None:
-    """Also the first value, which is the aggregate itself."""
+    """The rule holds for the first value too, which is the aggregate itself."""
     values = [[1], [2], [3], [9]]
     records = Batch(["a", "a", "a", "b"], values, [1, 2, 3, 4], None, range(4))
     outcome = run(StreamAggregate(store="s", aggregator=grown), {"s": DictStore()}, [records], in_batches=True, snapshot=repr)

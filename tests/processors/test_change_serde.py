@@ -17,7 +17,7 @@ read = SERDE.deserializer("t")
 
 @given(st.text(max_size=400), st.text(max_size=400))
 def test_a_change_comes_back_as_it_went(new: str, old: str) -> None:
-    """Both values, or only one of them."""
+    """A change may have both values or one of them."""
     for change in ((new, old), (new, None), (None, old)):
         assert read(write(change)) == change
 

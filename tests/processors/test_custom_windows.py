@@ -137,7 +137,7 @@ def test_uneven_windows_close_once_each_with_all_their_records(records: list[Bat
 
 
 def test_windows_that_close_together_come_out_by_start_then_key() -> None:
-    """Also those that end before others that begin earlier."""
+    """The order holds also for windows that end before others that begin earlier."""
     node = Node({"s": DictWindowStore()})
     operator = FinalCustomWindowedAggregate(aggregation(8, 8, 0, (None, None)), UNEVEN)
     one_by_one(operator.bind(node), node, Batch(["b", "a", "z"], ["x"] * 3, [4, 4, 100]))
@@ -183,7 +183,7 @@ def test_wrong_windows_are_an_error_of_the_record(found: list[Any], text: str, f
 
 
 def test_a_timestamp_may_be_in_no_window() -> None:
-    """Then its record changes nothing, and is not counted as dropped."""
+    """Such a record changes nothing, and does not count as dropped."""
     result = outcome(CustomWindowedAggregate(aggregation(10, 10, 0, (None, None)), Wrong([])), [Batch(["a"], ["x"], [5])])
     assert not result.rows
     assert result.dropped == 0

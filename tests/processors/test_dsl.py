@@ -189,7 +189,7 @@ def test_a_named_grouping_repartitions_once() -> None:
 
 
 def test_a_cogrouped_stream_takes_the_key_serde_of_its_streams() -> None:
-    """And repartitions those that need it, once for all tables made of it."""
+    """The cogrouped stream repartitions the streams that need it, once for all tables made of it."""
     builder = StreamsBuilder()
     a = builder.stream("a").group_by_key()
     b = builder.stream("b", TEXT).group_by(lambda _, value: value, Grouped(STRING, STRING, "rekeyed"))
@@ -252,7 +252,7 @@ def test_sessions_that_cannot_be_are_refused(gap: int, grace: int) -> None:
 
 
 def test_an_unlimited_window_is_kept_for_ever() -> None:
-    """And never closes."""
+    """An unlimited window never closes."""
     builder = StreamsBuilder()
     stream = builder.stream("in", TEXT).group_by_key().windowed_by(UnlimitedWindows.of().start_on(7))
     assert stream.emit_strategy(EmitStrategy.ON_WINDOW_UPDATE).count(Materialized("s")).grace_ms == 0
@@ -299,7 +299,7 @@ def test_windowed_aggregations_have_kafka_streams_names() -> None:
 
 
 def test_functions_are_looked_at_when_they_are_given() -> None:
-    """Not at the first record."""
+    """The check comes while the topology is built, not at the first record."""
     grouped = StreamsBuilder().stream("in", TEXT).group_by_key()
     rows = table(StreamsBuilder())
     by_value = rows.group_by(lambda key, value: (value, key))

@@ -136,7 +136,7 @@ SUBSCRIPTIONS = st.builds(subscription, st.sampled_from(Instruction), KEYS, st.s
 
 @given(st.lists(st.tuples(st.sampled_from(["f", "g", None]), st.one_of(SUBSCRIPTIONS, st.none())), max_size=12), st.booleans())
 def test_subscriptions_are_received_in_batches_as_one_by_one(rows: list[Any], with_headers: bool) -> None:
-    """Also those without a foreign key, and records that are none."""
+    """The batch may hold rows without a foreign key, and records that are no rows."""
     operator = SubscriptionReceive(store="s", topic="t", key=STRING)
     records = column([value for _, value in rows], [key for key, _ in rows], with_headers)
     by_record = run(operator, {"s": Scanned()}, records, in_batches=False)

@@ -267,7 +267,7 @@ async def test_a_punctuator_of_an_async_processor_forwards_at_once() -> None:
 
 
 async def test_an_async_call_that_forwards_wrongly_fails_itself() -> None:
-    """Not the emitting after it."""
+    """The call's own record fails, not the one that is emitted after it."""
 
     class Wrong(Processor[Any, Any, Any, Any]):
         async def process(self, record: Record[Any, Any]) -> None:

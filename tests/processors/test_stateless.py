@@ -122,7 +122,7 @@ def rows(operator: Operator) -> list[tuple[Any, Any, int, Headers]]:
 
 
 def test_filter_keeps_matching_records() -> None:
-    """And filter_not the others; headers and times stay."""
+    """The filter leaves headers and times as they are, and filter_not keeps the others."""
     assert rows(Filter(lambda key, value: key == "a")) == [("a", 1, 10, ()), ("a", 4, 13, TAG)]
     assert [row[0] for row in rows(Filter(lambda key, value: key == "a", negate=True))] == [None, "b", "c", "b"]
 
@@ -143,7 +143,7 @@ def test_map_and_flat_map_replace_both() -> None:
 
 
 def test_peek_sees_and_hands_on_for_each_ends() -> None:
-    """Both call the action for every record in order."""
+    """Both methods call the action for every record in order."""
     seen: list[Any] = []
     assert len(rows(Peek(lambda key, value: seen.append(value)))) == 6
     assert seen == VALUES

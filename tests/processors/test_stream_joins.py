@@ -167,7 +167,7 @@ def test_a_record_that_met_none_comes_out_when_none_can_come_any_more() -> None:
 
 
 def test_a_record_that_meets_one_does_not_come_out_alone() -> None:
-    """Nor do those of the same side, key and time that wait with it."""
+    """Records of the same side, key and time that wait with it do not come out alone either."""
     join = Join(left=True)
     join.get(LEFT, "k", "a", 10)
     join.get(LEFT, "k", "b", 10)
@@ -335,7 +335,7 @@ def test_a_task_that_takes_over_forwards_waiting_records() -> None:
 
 
 def test_a_pending_key_is_written_as_kafka_streams_writes_it() -> None:
-    """So that keys are ordered by time, side and key."""
+    """The bytes order keys by time, side and key."""
     serde = PendingKeySerde(STRING)
     place = PendingKey(5, LEFT, "k")
     data = b"\0\0\0\0\0\0\0\5\1k"
@@ -410,7 +410,7 @@ def test_a_left_join_has_a_store_of_waiting_records_and_an_inner_one_has_none() 
 
 
 def test_windows_of_nothing_are_refused() -> None:
-    """And no grace period is less than none."""
+    """A negative grace period is refused too."""
     assert JoinWindows.of_time_difference_with_no_grace(5).after(-3).size_ms == 2
     with pytest.raises(TopologyError, match="negative"):
         JoinWindows.of_time_difference_with_no_grace(5).after(-6)

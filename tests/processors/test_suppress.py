@@ -219,7 +219,7 @@ def suppress_of(builder: StreamsBuilder) -> Any:
 
 
 def test_waiting_for_windows_takes_their_grace_period_from_upstream() -> None:
-    """Also through filters and maps; the store is in memory and has the names of the suppression."""
+    """The grace period is found through filters and maps; the store is in memory with the suppression's names."""
     builder = StreamsBuilder()
     table = windowed(builder).filter(lambda _, count: count > 1).map_values(lambda count: count + 1)
     suppressed = table.suppress(Suppressed.until_window_closes(BufferConfig(max_records=5)).with_name("final"))

@@ -220,7 +220,7 @@ def test_it_decides_about_records() -> None:
 
 
 def test_it_may_be_an_object_a_class_or_a_name() -> None:
-    """And nothing else."""
+    """Anything else is refused."""
     for given in (Tracing(), Tracing, f"{__name__}.Tracing"):
         assert isinstance(StreamsConfig.of({"application.id": "app", "processor.wrapper.class": given}).processor_wrapper_class, Tracing)
     assert StreamsConfig(application_id="app", processor_wrapper_class=None).processor_wrapper_class is None

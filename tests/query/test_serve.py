@@ -125,7 +125,7 @@ async def test_a_long_search_shows_signs_of_life(tmp_path: Path, monkeypatch: py
 
 
 async def test_frames_are_bounded_by_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And by rows; one that is larger has a frame of its own."""
+    """Frames are bounded by rows too; a larger row has a frame of its own."""
     async with served(tmp_path) as (_, endpoint):
         whole = await asyncio.to_thread(reading, endpoint, sizes_of(ReadRows("sessions", 0)))
         assert all(count == 1_000 for count, _ in whole[:-1])
@@ -201,7 +201,7 @@ async def test_an_instance_that_has_nothing_of_a_store_says_so(tmp_path: Path) -
 
 
 async def test_the_endpoint_ends_with_the_app(tmp_path: Path) -> None:
-    """And there is none without a running app; a connection that is open ends, too."""
+    """The endpoint needs a running app, and its end closes open connections."""
     async with served(tmp_path) as (app, endpoint):
         held = await asyncio.to_thread(LiveStores(endpoint.address, endpoint.token).__enter__)
         await app.close()

@@ -512,7 +512,7 @@ def test_services_of_functions_are_open_while_the_app_is() -> None:
 
 
 async def test_services_of_an_app_are_open_while_it_is() -> None:
-    """Also those that are given to it, and also when the app does not start."""
+    """Services given to the app are closed as well, also when the app does not start."""
     service = Service()
     async with EmbeddedLog() as log:
         config = StreamsConfig(application_id="served")

@@ -159,7 +159,7 @@ def test_after_failures_the_app_goes_on_with_all_its_tasks(guarantee: str, kind:
 @pytest.mark.parametrize("replacing", [True, False])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_commit_that_fails_while_records_come_is_done_again_soon(seed: int, kind: type[InMemory], replacing: bool) -> None:
-    """Also where a store cannot go back: its task is opened anew, nobody waits for workers that stand still, and nobody is asked about it."""
+    """Where a store cannot go back, its task is opened anew; no worker that stands still is waited for or asked."""
     asked: list[Exception] = []
 
     def handler(error: Exception) -> UncaughtResponse:

@@ -151,7 +151,7 @@ class Run:
 @settings(max_examples=6, deadline=None)
 @given(data=st.data())
 def test_a_join_ends_as_the_model(shape: str, data: st.DataObject) -> None:
-    """Also where tables are joined with themselves, twice, or counted, and with partitioners: whatever comes between, once each."""
+    """Tables joined with themselves, twice, counted or repartitioned end as the model, whatever changes come between, once each."""
     sizes = {"left": data.draw(st.integers(1, 3)), "right": data.draw(st.integers(1, 3))}
     placed, steps, cached = data.draw(st.booleans()), data.draw(STEPS), data.draw(st.booleans())
 

@@ -120,7 +120,7 @@ def run(seed: int, built: Topology, *, left: bool, crashes: int, **config: Any) 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(4))
 def test_an_inner_join_ends_as_the_join_of_both_tables(seed: int, guarantee: str) -> None:
-    """Also where a delete was dropped, since the left row had changed meanwhile, and Kafka Streams would send no other."""
+    """The join sends the delete also where Kafka Streams drops it because the left row has changed meanwhile."""
     got, expected = run(seed, topology(left=False), left=False, crashes=4, processing_guarantee=guarantee)
     assert got == expected
 

@@ -35,7 +35,7 @@ def gathering(**tasks: Begun) -> tuple[FirstCommit, dict[TaskId, Begun]]:
 
 
 def test_it_waits_until_all_that_begin_together_have_something_to_commit() -> None:
-    """And then no more for these, with any further work to commit."""
+    """The wait ends for them with the first of their work, and later work commits without it."""
     looked, tasks = gathering(one=Begun(commit_needed=True), two=Begun())
     assert looked.waits(5.0)
     tasks[TWO].commit_needed = True

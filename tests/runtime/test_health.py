@@ -69,7 +69,7 @@ def test_the_error_that_ended_an_app_is_told() -> None:
 
 
 def test_a_paused_app_and_one_without_workers_are_not_ready() -> None:
-    """Both are live: `resume` and `add_worker` make them ready again."""
+    """The app is live in both cases: `resume` and `add_worker` make it ready again."""
 
     async def test(harness: AppHarness) -> None:
         app = harness.app

@@ -73,7 +73,7 @@ async def moving() -> AsyncIterator[Moving]:
 
 
 async def test_a_late_commit_is_made_in_the_next_generation(moving: Moving) -> None:
-    """Not done again: it is written, and nobody else has been given it."""
+    """The commit alone is repeated, not the work: the output is written, and no other member has the task."""
     answer = await moving.commit(3)
     assert answer.heard == []
     assert await moving.committed() == 2

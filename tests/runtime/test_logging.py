@@ -118,7 +118,7 @@ def test_fields_come_from_the_arguments_of_a_message(caplog: pytest.LogCaptureFi
 
 
 def test_a_client_may_get_another_name() -> None:
-    """Also where its records come from other places by then; without a client nothing is named."""
+    """The client takes the new name; naming has no effect without a client."""
     name_client("nobody")
     client = LogClient("a")
     with client.named():

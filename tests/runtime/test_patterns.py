@@ -192,7 +192,7 @@ def test_topics_of_a_pattern_that_are_not_joined_may_have_any_number_of_partitio
 
 
 def test_patterns_never_match_internal_topics() -> None:
-    """Nor Kafka's own topics: to read one's own changelog is never wanted."""
+    """Patterns leave out Kafka's own topics too: nobody wants to read one's own changelog."""
     builder = StreamsBuilder()
     builder.stream(re.compile(".*n.*"), STRINGS).group_by_key().count(Materialized("counts", STRING, LONG))
     topology = builder.build()

@@ -25,7 +25,7 @@ LATE_MS = 4_000_000_000_000  # behind the times of any file
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_a_snapshot_replaces_no_store_without_a_changelog(guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Also where a crash has left no offset of the stores beside it, which have changelogs: these are restored."""
+    """The stores beside it, which have changelogs, are restored where a crash has left no offset of them."""
     uri = in_memory()
 
     async def test(harness: AppHarness) -> None:

@@ -212,7 +212,7 @@ def test_a_task_that_still_restores_becomes_a_standby(guarantee: str) -> None:
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(4))
 def test_the_commit_before_a_task_becomes_a_standby_may_fail(seed: int, guarantee: str) -> None:
-    """Then uncommitted changes are dropped, from the stores that stay open too, and made again where the task is now."""
+    """The app drops uncommitted changes, from open stores too, and makes them again where the task is now."""
 
     async def test(harness: AppHarness) -> None:
         load = Load(harness, Random(seed), keys=30)

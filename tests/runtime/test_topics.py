@@ -147,7 +147,7 @@ USUAL = {"retention.ms": "604800000", "retention.bytes": "-1", "min.compaction.l
     ],
 )
 def test_a_topic_that_keeps_more_than_it_has_to_is_right(wanted: dict[str, str], found: dict[str, str]) -> None:
-    """So is one without known configs; users' own settings count as wanted, and one that is no number is for the log to refuse."""
+    """A topic without known configs is right too; the user's own settings count as wanted, and the log refuses wrong ones."""
     assert misfits(NewTopic("t", 1, wanted), found) == []
 
 
@@ -166,7 +166,7 @@ def test_a_topic_that_keeps_more_than_it_has_to_is_right(wanted: dict[str, str],
     ],
 )  # fmt: skip
 def test_a_topic_that_would_lose_records_is_refused_with_the_needed_config(wanted: dict[str, str], found: dict[str, str], told: list[str]) -> None:
-    """Such as Kafka Streams' InternalTopicManager.validate knows."""
+    """The rules are those of InternalTopicManager.validate in Kafka Streams."""
     assert misfits(NewTopic("t", 1, wanted), {**USUAL, **wanted, **found}) == told
 
 

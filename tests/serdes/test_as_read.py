@@ -85,7 +85,7 @@ def test_values_declared_readable_come_back_unchanged(value: Any) -> None:
     ],
 )
 def test_plain_objects_are_told_at_a_glance(serde: Any, value: Any) -> None:
-    """So they are shared as they are."""
+    """Plain objects are shared without a copy."""
     as_read = of_serde(serde)
     assert as_read is not None
     assert as_read(value)

@@ -77,7 +77,7 @@ def test_bytes_are_those_of_java(serde: Serde[Any], value: Any, written: str) ->
 
 @given(st.sampled_from(VALUES).flatmap(lambda pair: st.tuples(st.just(pair[0]), pair[1], pair[1])))
 def test_written_values_are_read_back(case: tuple[Serde[Any], Any, Any]) -> None:
-    """And a faithful serde gives equal bytes to equal values, and other bytes to others."""
+    """A faithful serde gives equal bytes to equal values, and different bytes to different ones."""
     serde, value, other = case
     serialize, deserialize = both(serde)
     assert deserialize(serialize(value)) == value
@@ -140,7 +140,7 @@ def test_bytes_that_mean_nothing_are_bad(serde: Serde[Any], bad: bytes) -> None:
     ],
 )
 def test_objects_of_another_kind_are_not_written(serde: Serde[Any], bad: object, error: type[Exception]) -> None:
-    """Nor numbers that do not fit."""
+    """Numbers out of range are refused too."""
     with pytest.raises(error):
         serde.serializer("topic")(bad)
 
@@ -161,7 +161,7 @@ def test_two_functions_make_a_serde() -> None:
 
 
 def test_a_users_serde_promises_nothing_unless_it_says_so() -> None:
-    """And is told for which topic it works."""
+    """The serde is told the topic that it works for."""
 
     class Tagged(Serde[str]):
         def serializer(self, topic: str, *, is_key: bool = False) -> Any:

@@ -194,7 +194,7 @@ def test_lookups_ahead_find_the_same_rows(shape: str, size: int) -> None:
 
 
 def test_absent_takes_a_dict_and_a_list() -> None:
-    """Else there is an error, for any argument; from beyond the end on there is nothing."""
+    """Any other argument raises an error; absent rows beyond the end give nothing."""
     assert kernel.absent({}, ["a", None, "a", 1.5, b"a"], 1) == ["a", b"a"]
     assert kernel.absent({}, ["a"], 1) == []
     refused: list[tuple[Any, ...]] = [(), ([], [], 0), ({}, (), 0), ({}, [], "a")]

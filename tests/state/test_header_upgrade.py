@@ -120,7 +120,7 @@ def test_a_store_without_timestamps_gets_the_unknown_one(tmp_path: Path) -> None
 
 
 def test_another_change_of_a_store_is_no_upgrade(tmp_path: Path) -> None:
-    """Such a store is restored from its changelog, as ever: segments of another length, or headers left out again."""
+    """Other changes restore the store from its changelog: segments of another length, or headers left out again."""
     life = old_life("windows", tmp_path)
     life.stores.close(clean=True)
     other = stores.window("s", STRING, STRING, retention_ms=1 << 41, window_size_ms=10, type="rocksdb", headers=True)

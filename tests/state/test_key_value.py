@@ -70,7 +70,7 @@ def test_puts_are_visible_at_every_stage(make: MakeTask, keys: tuple[Any, list[A
 
 
 def test_ranges_are_in_the_order_of_the_keys_bytes(make: MakeTask, keys: tuple[Any, list[Any]], stage: str) -> None:
-    """Both bounds belong to a range, None is no bound, a range the wrong way round is empty."""
+    """Both bounds belong to a range; None means no bound, and a reversed range is empty."""
     serde, names = keys
     task = make(key_value(key=serde))
     for position, name in reversed(list(enumerate(names))):

@@ -207,7 +207,7 @@ def test_writing_takes_long_turns_while_memory_is_short(tmp_path: Path, shared: 
 
 
 def test_all_is_written_while_there_is_nothing_else_to_do(tmp_path: Path, shared: SharedResources) -> None:
-    """Not only the rows of one task: the next one comes when that is done."""
+    """All tasks' rows are written, one task after the other."""
     specs = [key_value(), key_value("m", type="in_memory")]
     tasks = {TaskId(0, number): Task(specs, tmp_path / str(number), shared=shared) for number in range(3)}
     soon: list[None] = []
@@ -269,7 +269,7 @@ def test_all_of_rocksdb_and_python_is_within_one_setting() -> None:
 
 
 def test_a_task_that_has_left_takes_nothing() -> None:
-    """And one that was never there has no surplus."""
+    """An unknown task has no surplus."""
     budget = MemoryBudget(10)
     task, other = TaskMemory(budget, ()), TaskMemory(budget, ())
     budget.note(task, 100)

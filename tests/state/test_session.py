@@ -283,7 +283,7 @@ def test_evicted_rows_are_on_disk(on_disk: MakeTask) -> None:
 
 @pytest.mark.parametrize("kind", ["window", "window by start", "session"])
 def test_rows_that_expire_with_a_transaction_are_there_for_queries_until_it_is_committed(on_disk: MakeTask, kind: str) -> None:
-    """Also when its key was read from disk in that transaction."""
+    """The rows stay visible also when their key was read from disk in that transaction."""
     advance = 1_000 if kind == "window by start" else 0
     spec = session(value=LONG, retention_ms=100_000) if kind == "session" else window(value=LONG, retention_ms=100_000, advance_ms=advance)
     task = on_disk(spec)

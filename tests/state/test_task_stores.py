@@ -54,7 +54,7 @@ def test_one_commit_at_a_time(make: MakeTask) -> None:
 
 
 def test_nothing_needs_to_be_restored_after_a_clean_close(on_disk: MakeTask) -> None:
-    """And only the tail behind the last write after any other: offsets are never ahead of data."""
+    """After any other end only the tail behind the last write is restored: offsets are never ahead of data."""
     task = on_disk(key_value(), window("w"))
     for number in range(10):
         task.store.put(f"k{number}", number)

@@ -380,7 +380,7 @@ def test_old_windows_leave_memory_for_the_disk(on_disk: MakeTask) -> None:
 
 
 def test_a_put_over_a_row_on_disk_alone_is_taken_back(on_disk: MakeTask) -> None:
-    """Also when the rest of the key was read from disk in between."""
+    """The rollback holds also when the rest of the key was read from disk in between."""
     task = on_disk(window())
     for start in (10, 20):
         task.store.put("k", str(start), start)

@@ -267,7 +267,7 @@ def test_a_value_without_its_wrapper_is_refused(kind: str, tmp_path: Path) -> No
 
 
 def test_unreadable_headers_on_disk_are_an_error_with_the_stores_name(tmp_path: Path) -> None:
-    """Not of some codec's insides."""
+    """The error names the store, not the insides of a codec."""
     life = Life("key value", spec_of("key value", STRING, "rocksdb"), tmp_path)
     life.put("a", "v", 7, (("h", b"1"),))
     life.commit()

@@ -69,7 +69,7 @@ def test_written_bytes_equal_those_of_columns(kind: str, key: Any, value: Any, p
 @pytest.mark.parametrize("kind", ["key-value", "tracks", "panes"])
 @pytest.mark.parametrize("what", ["few", "another serde", "bytes that were restored", "much"])
 def test_serdes_unknown_to_the_kernel_write_columns(what: str, kind: str, tmp_path: Path) -> None:
-    """So is a small one, as it is put together with the output of others, and one so large that columns had better share it with the store."""
+    """A small batch is written so too, to join the output of others, and a large one, to share columns with the store."""
     task = Task([store_of(kind, STRING, INTEGER if what == "another serde" else STRING if what == "much" else LONG)], tmp_path)
     count = WORTHWHILE - 1 if what == "few" else MANY
     for number in range(count):

@@ -74,7 +74,7 @@ class Extractor:
 
 
 def test_an_extractor_object_is_described_by_its_class() -> None:
-    """So that the text is the same in every run."""
+    """The text is the same in every run."""
     topology = Topology().add_source("in", "a").add_sink("out", Extractor(), "in")
     assert f"(extractor class: {__name__}.Extractor)" in str(topology.describe())
 

@@ -65,7 +65,7 @@ def test_global_stores_take_a_number() -> None:
 
 
 def test_copartition_groups_that_share_a_topic_are_one() -> None:
-    """And each subtopology has those of its topics."""
+    """Each subtopology has the copartition groups of its topics."""
     topology = Topology()
     for number, topic in enumerate("abcdef"):
         chain(topology, number, topic)

@@ -472,7 +472,7 @@ async def test_bytes_are_asked_in_hex_and_long_values_are_cut(tmp_path: Path) ->
 
 
 async def test_each_value_is_shown_as_valid_json(tmp_path: Path) -> None:
-    """Also half of a character, which UTF-8 cannot have, a number that is none, and one of more than 64 bits."""
+    """A lone surrogate is shown escaped, NaN as null, and an integer of more than 64 bits in full."""
     async with asked(tmp_path) as here:
         (row,) = (await here.get("/api/stores/strange?key=text"))["rows"]
         assert row["value"] == {"half": "\\ud800", "other": None}

@@ -199,7 +199,7 @@ def test_queries_find_the_window_of_a_day() -> None:
 
 
 def test_stores_keep_a_window_for_as_long_as_it_may_last() -> None:
-    """And their topics: the longest one and the grace period, or longer if that is set; less is refused."""
+    """The changelog keeps the longest window and its grace period, or longer if set; less is refused."""
     days = topology("update").stores["days"]
     assert days.retention_ms == 25 * 60 * MINUTE + MINUTE
     months = topology("update", CalendarWindows.months("Asia/Tokyo")).stores["days"]

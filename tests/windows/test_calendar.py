@@ -212,7 +212,7 @@ def test_arguments_that_do_not_fit_are_told(options: dict[str, Any], text: str) 
 
 
 def test_a_window_is_asked_for_by_a_date() -> None:
-    """Not by a time, and not before the epoch."""
+    """A time is refused, and so is a date before the epoch."""
     days = CalendarWindows.days("Europe/Berlin")
     with pytest.raises(TopologyError, match="give a date"):
         days.window_of(datetime(2026, 1, 1))  # noqa: DTZ001 - it is refused in any zone

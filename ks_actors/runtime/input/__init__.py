@@ -6,11 +6,12 @@ from ks_actors.runtime.input._input_figures import InputFigures
 from ks_actors.runtime.input._membership import GroupView
 from ks_actors.runtime.input._pattern_watch import pattern_watch
 from ks_actors.runtime.input._poller import POLLER_MAILBOX, Poller
-from ks_actors.runtime.input._start_policy import StartPolicy
+from ks_actors.runtime.input._start_policy import FROM_BEGIN, StartPolicy
 from ks_actors.runtime.input._start_positions import missing_sources
 from ks_actors.runtime.input._topic_watch import topic_watch
 
 __all__ = [
+    "FROM_BEGIN",
     "POLLER_MAILBOX",
     "AssignmentCheck",
     "GroupView",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from ks_actors.config import milliseconds
 from ks_actors.log import IsolationLevel
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from ks_actors.records import TopicPartition
     from ks_actors.task import Environment
     from ks_actors.topology import OffsetReset
+
+# The policies that lead to the first record.
+FROM_BEGIN: Final = ("earliest", "none")
 
 
 @final

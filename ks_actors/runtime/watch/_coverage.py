@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple, final
 
 from ks_actors.log import TellsGroups
 from ks_actors.records import TopicPartition
-from ks_actors.runtime.input import StartPolicy
+from ks_actors.runtime.input import FROM_BEGIN, StartPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -154,9 +154,17 @@ class Coverage:
             await self._log.begin_offsets(wanted),
             await self._log.end_offsets(wanted, self._isolation),
         )
-        starts = await self._start.offsets([one for one in wanted if one not in committed])
+        starts = await self._start.offsets(
+            [
+                one
+                for one in wanted
+                if one not in committed and self._start.of(one.topic) not in FROM_BEGIN
+            ]
+        )
         positions = {
-            one: max(committed[one].offset, begins[one]) if one in committed else starts[one]
+            one: max(committed[one].offset, begins[one])
+            if one in committed
+            else starts.get(one, begins[one])
             for one in wanted
         }
         lags = {one: max(0, ends[one] - at) for one, at in positions.items()}

@@ -247,7 +247,7 @@ def test_debug_mode_does_not_take_a_jump_for_a_slow_callback(caplog: pytest.LogC
 
 
 def test_a_test_that_can_never_go_on_fails_with_the_tasks_that_wait() -> None:
-    """Instead of hanging until somebody looks."""
+    """The test fails at once with a list of waiting tasks, instead of hanging."""
 
     async def main() -> None:
         asyncio.get_running_loop().patience = 0.01  # type: ignore[attr-defined]

@@ -126,7 +126,7 @@ def test_remaining_failures_are_raised_at_the_end_with_the_seed(loop_factory: Lo
 
 
 def test_an_error_of_the_test_gets_the_seed_as_a_note() -> None:
-    """So that it can be replayed."""
+    """The note lets a reader replay the failed run."""
 
     async def test(kit: TestKit) -> None:
         raise Boom

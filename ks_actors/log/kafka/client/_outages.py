@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from threading import Lock
 from time import monotonic
-from typing import TYPE_CHECKING, Final, NamedTuple, final
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, final
+from weakref import WeakSet
 
 from ks_actors.lifecycle import component_log
 from ks_actors.log._types import Outage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from ks_actors._errors import LogError
 
@@ -41,6 +41,14 @@ class Line(NamedTuple):
     client: int
     channel: str
     bootstrap: bool = False
+
+
+class Asks(Protocol):
+    """The open requests of a client."""
+
+    def asks(self, line: Line) -> bool:
+        """Return whether a request is open on a line."""
+        ...
 
 
 class _Failure(NamedTuple):
@@ -82,20 +90,12 @@ class Outages:
         self._lock = Lock()
         self._away: dict[str, _Away] = {}
         self._last_warned: dict[str, float] = {}
-        # The number of requests under way, by line.
-        self._asking: dict[Line, int] = {}
+        self._clients = WeakSet[Asks]()
 
-    @contextmanager
-    def asking(self, line: Line) -> Iterator[None]:
-        """Note that a request is under way on a line while the block runs."""
-        self._asking[line] = self._asking.get(line, 0) + 1
-        try:
-            yield
-        finally:
-            if left := self._asking[line] - 1:
-                self._asking[line] = left
-            else:
-                del self._asking[line]
+    def track(self, client: Asks) -> None:
+        """Keep outages of lines on which this client has an open request."""
+        with self._lock:
+            self._clients.add(client)
 
     def failed(self, line: Line, reason: str, *, since: float | None = None) -> None:
         """Note that a broker does not answer on a line; `reason` names the broker.
@@ -143,7 +143,7 @@ class Outages:
                     if (same and failed[1:3] == line[1:3]) or (
                         (same or failed.bootstrap)
                         and now - failure.seen > _RETRY_S
-                        and failed not in self._asking
+                        and not self._asked(failed)
                     ):
                         del away.lines[failed]
                 if away.lines:
@@ -178,10 +178,13 @@ class Outages:
     def _forget_old(self, now: float) -> None:
         for where, away in tuple(self._away.items()):
             for line, known in tuple(away.lines.items()):
-                if now - known.seen > _FORGET_S and line not in self._asking:
+                if now - known.seen > _FORGET_S and not self._asked(line):
                     del away.lines[line]
             if not away.lines:
                 del self._away[where]
+
+    def _asked(self, line: Line) -> bool:
+        return any(client.asks(line) for client in self._clients)
 
 
 def _seen(line: _Failure) -> float:

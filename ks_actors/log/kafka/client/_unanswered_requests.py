@@ -51,16 +51,20 @@ class Unanswered:
         outages = self._outages()
         self._waiting[token] = _Waiting(line, name, outages.clock(), max(0.0, allowance))
         if self._timer is None and not self._closed:
+            outages.track(self)
             self._timer = asyncio.get_running_loop().call_later(
                 _LOOK_S, self._check, outages.clock() + _LOOK_S
             )
         try:
-            with outages.asking(line):
-                yield
+            yield
         finally:
             del self._waiting[token]
         if answers:
             outages.answered(line)
+
+    def asks(self, line: Line) -> bool:
+        """Return whether a request is open on a line. Any thread may ask."""
+        return any(waiting.line == line for waiting in tuple(self._waiting.values()))
 
     def _check(self, due: float) -> None:
         self._timer = None
