@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ks_actors.log import IsolationLevel
     from ks_actors.processors.api import ProcessorWrapper
     from ks_actors.serdes import Serde
-    from ks_actors.topology import TimestampExtractor
+    from ks_actors.topology import StoreType, TimestampExtractor
 
 __all__ = ["ProcessingGuarantee", "StreamsConfig"]
 
@@ -256,10 +256,11 @@ class StreamsConfig:
     For comparisons with it, and for an app that takes over from one whose readers expect them. The
     documentation lists them ("What differs on purpose"). Not known to Kafka.
     """
-    default_dsl_store: Literal["rocksdb", "in_memory"]
-    """The default type of stores: `rocksDB` (the default) or `in_memory`.
+    default_dsl_store: StoreType
+    """The default type of stores: `rocksDB` (the default), `in_memory`, or an engine of one's own.
 
-    `dsl_store` is another name for it.
+    For that, give a function that makes a `StoreEngine` from a `StoreEngineContext`, or its name.
+    `dsl_store` is another name for the setting.
     """
     dsl_store_format: Literal["DEFAULT", "HEADERS"]
     """The format of the DSL's stores: `DEFAULT`, or `HEADERS`, which keep headers (KIP-1285).

@@ -19,6 +19,7 @@ from ks_actors.config._durations import duration
 from ks_actors.config._kafka import servers
 from ks_actors.processors.api import ProcessorWrapper, check_function
 from ks_actors.serdes import Serde
+from ks_actors.topology import STORE_NAMES, check_store_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -239,6 +240,25 @@ def wrapper(value: Any) -> ProcessorWrapper:
     if not isinstance(found, ProcessorWrapper):
         raise ValueError("is no ProcessorWrapper")  # noqa: TRY004 - likewise
     return found
+
+
+def store_type(value: Any) -> Any:
+    """Accept `rocksDB`, `in_memory`, or a function that makes a StoreEngine, or its name."""
+    word = value.value if isinstance(value, Enum) else value
+    if isinstance(word, str):
+        if word.lower() in STORE_NAMES:
+            return word.lower()
+        if not any(sign in word for sign in ".:"):
+            raise ValueError(
+                f"is not one of {', '.join(STORE_NAMES)}, or the name of a function that makes a "
+                "StoreEngine"
+            )
+        word = _imported(word)
+    try:
+        check_store_type(word, role="the value", of="this setting")
+    except TopologyError as error:
+        raise ValueError(f"does not fit: {error}") from None
+    return word
 
 
 def extractor(value: Any) -> Any:

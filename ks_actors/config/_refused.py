@@ -44,8 +44,8 @@ REFUSED: Final[dict[str, str]] = {
     "default_list_value_serde_inner": _LISTS,
     "default_list_value_serde_type": _LISTS,
     "dsl_store_suppliers_class": (
-        "stores of the DSL are in RocksDB or in memory: default_dsl_store and "
-        "Materialized(store_type=…) choose"
+        "it names a Java class: default_dsl_store and Materialized(store_type=…) choose RocksDB, "
+        "memory, or a function that makes a StoreEngine"
     ),
     "enable_auto_commit": "offsets are committed with state and output",
     "enable_idempotence": "writes are always idempotent",

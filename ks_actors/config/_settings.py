@@ -22,6 +22,7 @@ from ks_actors.config._parsers import (
     one_of,
     optional,
     serde,
+    store_type,
     switch,
     text,
     topic_configs,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     )
     from ks_actors.processors.api import ProcessorWrapper
     from ks_actors.serdes import Serde
-    from ks_actors.topology import TimestampExtractor
+    from ks_actors.topology import StoreType, TimestampExtractor
 
 
 class Options(TypedDict, total=False):
@@ -101,7 +102,7 @@ class Options(TypedDict, total=False):
     ensure_explicit_internal_resource_naming: bool | str
     processor_wrapper_class: ProcessorWrapper | type[ProcessorWrapper] | str | None
     kafka_streams_faults: bool | str
-    default_dsl_store: str
+    default_dsl_store: StoreType | str
     dsl_store_format: str
     enable_transactional_statestores: bool | str
     default_interactive_query_isolation_level: IsolationLevel | str
@@ -254,7 +255,7 @@ SETTINGS: dict[str, Setting] = {
     "ensure_explicit_internal_resource_naming": Setting(switch, _is(False)),
     "processor_wrapper_class": Setting(optional(wrapper), _is(None)),
     "kafka_streams_faults": Setting(switch, _is(False)),
-    "default_dsl_store": Setting(one_of(rocksdb="rocksdb", in_memory="in_memory"), _is("rocksdb")),
+    "default_dsl_store": Setting(store_type, _is("rocksdb")),
     "dsl_store_format": Setting(one_of(default="DEFAULT", headers="HEADERS"), _is("DEFAULT")),
     "enable_transactional_statestores": Setting(always, _is(True)),
     "default_interactive_query_isolation_level": Setting(

@@ -10,11 +10,10 @@ from ks_actors.processors.api import (
     check_flag,
     check_function,
     check_offset_reset,
-    check_one_of,
     check_serde,
     check_whole,
 )
-from ks_actors.topology import valid_name
+from ks_actors.topology import check_store_type, valid_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -148,7 +147,8 @@ class Repartitioned(Generic[K, V]):
 class Materialized(Generic[K, V]):
     """Options for the store of a table. Queries can read a store with a `name`.
 
-    `store_type` None is the app's default. `retention_ms` is for windowed stores: None keeps them
+    `store_type` says where the rows are: `"rocksdb"`, `"in_memory"`, or a function that makes a
+    `StoreEngine`; None is the app's default. `retention_ms` is for windowed stores: None keeps them
     as long as window and grace demand. `logging` keeps a changelog topic, with `changelog_configs`
     on top of those that the store demands. `caching` lets the cache hold updates back, so that only
     the last of several to a row is forwarded. It has an effect where the app has
@@ -173,9 +173,7 @@ class Materialized(Generic[K, V]):
     def __post_init__(self) -> None:
         _check_serdes(self, "key", "value")
         _check_name(self)
-        check_one_of(
-            self.store_type, ("rocksdb", "in_memory", None), role="store_type", of="Materialized"
-        )
+        check_store_type(self.store_type, role="store_type", of="Materialized")
         for role, ms in (
             ("retention_ms", self.retention_ms),
             ("history_retention_ms", self.history_retention_ms),

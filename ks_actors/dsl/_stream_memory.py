@@ -12,13 +12,12 @@ from ks_actors.processors.api import (
     PunctuationType,
     check_function,
     check_kind,
-    check_one_of,
     check_serde,
     check_whole,
 )
 from ks_actors.processors.tables import Expire
 from ks_actors.serdes import BYTES, LONG
-from ks_actors.topology import StoreKind, StoreSpec
+from ks_actors.topology import StoreKind, StoreSpec, check_store_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,7 +63,7 @@ class StreamMemory(Generic[K, V]):
         check_whole(within_ms, role="within_ms", of=of, least=0)
         grace = within_ms if grace_ms is None else grace_ms
         check_whole(grace, role="grace_ms", of=of, least=0)
-        check_one_of(store_type, ("rocksdb", "in_memory", None), role="store_type", of=of)
+        check_store_type(store_type, role="store_type", of=of)
         check_serde(by_serde, role="by_serde", of=of)
         check_serde(key, role="key", of=of)
         if by is not None:
@@ -133,7 +132,7 @@ class StreamMemory(Generic[K, V]):
             of=of,
             remedy="give PunctuationType.STREAM_TIME or PunctuationType.WALL_CLOCK_TIME",
         )
-        check_one_of(store_type, ("rocksdb", "in_memory", None), role="store_type", of=of)
+        check_store_type(store_type, role="store_type", of=of)
         check_serde(key, role="key", of=of)
         if stream.repartition_required:
             stream = stream.repartition_for_join(name, key, None)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from ks_actors._errors import StateError
 from ks_actors.lifecycle import component_log
+from ks_actors.topology import StorePlace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,7 +25,9 @@ _RESTORED: Final = "is deleted, and restored from its changelog"
 
 def without_copy(stores: Iterable[StoreSpec]) -> list[str]:
     """Return the names of persistent stores without changelog: the disk has their only copy."""
-    return [spec.name for spec in stores if spec.type != "in_memory" and not spec.logging]
+    return [
+        spec.name for spec in stores if spec.place is not StorePlace.MEMORY and not spec.logging
+    ]
 
 
 def give_up(
@@ -40,7 +43,7 @@ def give_up(
     `fate` says what happens to the stores. Raises StateError when one of them has no changelog:
     there is no other copy, so the user decides.
     """
-    wanted = [spec for spec in stores if spec.type != "in_memory"]
+    wanted = [spec for spec in stores if spec.place is not StorePlace.MEMORY]
     only = without_copy(wanted)
     if only:
         raise StateError(

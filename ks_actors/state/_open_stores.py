@@ -8,7 +8,7 @@ from ks_actors.state._discard import give_up
 from ks_actors.state._positions import POSITION
 from ks_actors.state.core import Transactional, after
 from ks_actors.state.disk import FACTS, OFFSET, Manifest, StoreFacts, recall, upgrade
-from ks_actors.topology import StoreKind
+from ks_actors.topology import StoreKind, StorePlace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -43,12 +43,13 @@ def open_stores(
     place: Place,
     specs: Sequence[StoreSpec],
     engine: Engine | None,
+    engines: Mapping[str, Engine],
     make: Callable[[StoreSpec, Engine | None], StoreForTasks],
     *,
     topics: Mapping[str, str],
     unfit: Mapping[str, str],
 ) -> Opened:
-    """Make the stores, each with its state on disk.
+    """Make the stores, each with its state on disk: in `engine`, or in one of its own in `engines`.
 
     A store that is `unfit`, for the reason given, begins empty; the others keep their state.
     `topics` are the changelogs by store. Blocks. Raises TaskCorrupted when the database cannot be
@@ -62,24 +63,34 @@ def open_stores(
             opened.stores[spec.name] = place.custom.open(
                 spec, place.file.read(), opened.offsets, opened.written, unfit.get(spec.name)
             )
-        elif engine is None or manifest is None or spec.type == "in_memory":
+        elif (own := engines.get(spec.name)) is not None:
+            _open_on_engine(place, spec, own, make, opened, topics, unfit)
+        elif engine is None or manifest is None or spec.place is StorePlace.MEMORY:
             opened.stores[spec.name] = make(spec, None)
         else:
             store = opened.stores[spec.name] = make(spec, engine)
-            _open_on_disk(
-                place,
-                spec,
-                store,
-                engine,
-                manifest,
-                opened,
-                topics.get(spec.name, spec.name) if spec.logging else "",
-                unfit,
-            )
+            _open_on_disk(place, spec, store, engine, manifest, opened, topics, unfit)
     if engine is not None and manifest is not None and manifest.stores != known:
         # durable: a store missing from the manifest is taken for new, even if it has rows
         engine.write([manifest.row()], durable=True)
     return opened
+
+
+def _open_on_engine(
+    place: Place,
+    spec: StoreSpec,
+    engine: Engine,
+    make: Callable[[StoreSpec, Engine | None], StoreForTasks],
+    opened: Opened,
+    topics: Mapping[str, str],
+    unfit: Mapping[str, str],
+) -> None:
+    manifest = Manifest.read(engine, place.task)
+    known = dict(manifest.stores)
+    store = opened.stores[spec.name] = make(spec, engine)
+    _open_on_disk(place, spec, store, engine, manifest, opened, topics, unfit)
+    if manifest.stores != known:
+        engine.write([manifest.row()], durable=True)
 
 
 def _open_on_disk(
@@ -89,10 +100,11 @@ def _open_on_disk(
     engine: Engine,
     manifest: Manifest,
     opened: Opened,
-    changelog: str,
+    topics: Mapping[str, str],
     unfit: Mapping[str, str],
 ) -> None:
     name = spec.name
+    changelog = topics.get(name, name) if spec.logging else ""
     is_known = name in manifest.stores
     facts = StoreFacts(0, spec.kind.value, store.segment_ms, spec.retain_duplicates, changelog)
     reason = unfit.get(name)

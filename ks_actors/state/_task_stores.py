@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final, final
 from weakref import ref
 
@@ -16,6 +17,7 @@ from ks_actors.state._kinds import MAKERS, codec_of
 from ks_actors.state._open_stores import Place, open_stores
 from ks_actors.state._positions import merged, position_row
 from ks_actors.state._store_set import StoreSet
+from ks_actors.state._supplied_engine import SuppliedEngine
 from ks_actors.state.core import SLICE, TaskMemory, no_record
 from ks_actors.state.disk import (
     BEHIND,
@@ -27,7 +29,7 @@ from ks_actors.state.disk import (
     raise_if_full,
 )
 from ks_actors.state.timed import FACTS
-from ks_actors.topology import HEADED, StoreKind
+from ks_actors.topology import HEADED, StoreKind, StorePlace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from ks_actors.topology import StoreSpec
 
 DATABASE: Final = "rocksdb"
+ENGINES: Final = "engines"
 
 RESTORING_TAIL: Final = 4
 """The factor by which a restoring task may have more to replay after a crash.
@@ -99,6 +102,9 @@ class TaskStores(StoreSet):
         self._written: dict[str, int] = {}
         self._unlogged_records: int = 0
         self._tokens: int = 0
+        # The user's engines by store, and the stores whose engine forgets its rows.
+        self._supplied: dict[str, SuppliedEngine] = {}
+        self._volatile: frozenset[str] = frozenset()
         self._frozen: Token | None = None
         self.restoring: bool = False  # assigned for processing, but still restoring
         # stores without changelog are further on disk than the last commit
@@ -117,19 +123,21 @@ class TaskStores(StoreSet):
         """
         self._offsets, self._written = {}, {}
         self.positions.forget()
-        persistent = [
-            spec
-            for spec in self._specs
-            if spec.type != "in_memory" and spec.kind is not StoreKind.CUSTOM
-        ]
-        if persistent and self._directory is not None:
-            shared = self._shared = self._shared or SharedResources()
-            self._engine = RocksEngine(self.task, self._directory / DATABASE, shared)
+        in_database = any(spec.place is StorePlace.DATABASE for spec in self._specs)
+        supplied = [spec for spec in self._specs if spec.place is StorePlace.ENGINE]
+        if supplied or (in_database and self._directory is not None):
+            self._shared = self._shared or SharedResources()
+        if in_database and self._directory is not None and self._shared is not None:
+            self._engine = RocksEngine(self.task, self._directory / DATABASE, self._shared)
         try:
+            for spec in supplied:
+                self._supplied[spec.name] = SuppliedEngine(
+                    self.task, spec, self._directory_of(spec.name)
+                )
             self._open_stores()
             # Last: the file tells the group of this state, so it may name only state that is really
             # open.
-            self._file.write(self._written, self._custom.lost)
+            self._file.write(self._written, self._lost)
         except BaseException as error:
             self._release()
             raise_if_full(error, f"task {self.task}: the state in {self._directory}")
@@ -137,11 +145,19 @@ class TaskStores(StoreSet):
 
     def _open_stores(self) -> None:
         place = Place(self.task, self._directory, self._file, self._custom, self.positions)
-        opened = open_stores(
-            place, self._specs, self._engine, self._make, topics=self._topics, unfit=self.unfit
+        self._stores, self._offsets, self._written = open_stores(
+            place,
+            self._specs,
+            self._engine,
+            self._supplied,
+            self._make,
+            topics=self._topics,
+            unfit=self.unfit,
         )
-        self._stores, self._offsets, self._written = opened
-        if self._engine is not None and self._shared is not None:
+        self._volatile = frozenset(
+            name for name, engine in self._supplied.items() if not engine.persistent
+        )
+        if self._engines and self._shared is not None:
             self._memory = TaskMemory(
                 self._shared.memory,
                 [store for store in self._stores.values() if store.engine is not None],
@@ -158,31 +174,48 @@ class TaskStores(StoreSet):
         """
         self._stop_flush()
         try:
-            if clean and self._engine is not None and self._directory is not None:
+            if clean and self._engines:
                 self._write = True
                 for _ in self._flush(last=True):
                     pass
-                self._engine.flush(wait=True)
+                for engine in self._engines:
+                    engine.flush(wait=True)
         finally:
             # Even after a failed write: another member may need the lock.
             self._release()
-        self._file.write(self._written, self._custom.lost)
+        self._file.write(self._written, self._lost)
 
     def _release(self) -> None:
         if self._memory is not None:
             self._memory.leave()
         for store in self._stores.values():
             store.close()
-        engine, self._engine = self._engine, None
-        if engine is not None:
-            engine.close()
+        engines, self._engine, self._supplied = self._engines, None, {}
+        with ExitStack() as closing:
+            # All of them, even when one fails.
+            for engine in engines:
+                closing.callback(engine.close)
+
+    @property
+    def _engines(self) -> list[Engine]:
+        database = [] if self._engine is None else [self._engine]
+        return [*database, *self._supplied.values()]
+
+    def _directory_of(self, store: str) -> Path | None:
+        """Return the directory of a store's own engine."""
+        return None if self._directory is None else self._directory / ENGINES / store
+
+    def _lost(self, store: str) -> bool:
+        """Return whether nothing of a store is there after a close, whatever was written."""
+        return store in self._volatile or self._custom.lost(store)
 
     def give_up(self, reason: str) -> None:
-        """Delete the database, after `close` or a failed `open`; custom stores stay. Blocks.
+        """Delete the database, and the data of supplied engines. Custom stores stay. Blocks.
 
-        Raises StateError, and deletes nothing, when a store in it has no changelog.
+        Call it after `close` or a failed `open`. Raises StateError, and deletes nothing, when a
+        store in them has no changelog.
         """
-        if self._engine is not None:
+        if self._engines:
             raise IllegalTransition(f"task {self.task}: close its state before you delete it")
         if self._directory is None or not self._directory.exists():
             return
@@ -191,14 +224,14 @@ class TaskStores(StoreSet):
             [
                 spec
                 for spec in self._specs
-                if spec.type != "in_memory" and spec.kind is not StoreKind.CUSTOM
+                if spec.place in {StorePlace.DATABASE, StorePlace.ENGINE}
             ],
             self._directory,
             reason,
         )
-        database = self._directory / DATABASE
-        if database.exists():
-            shutil.rmtree(database)
+        for data in (self._directory / DATABASE, self._directory / ENGINES):
+            if data.exists():
+                shutil.rmtree(data)
         # Custom stores have files of their own, which the database's damage does not touch.
         self._file.retain(spec.name for spec in self._specs if spec.kind is StoreKind.CUSTOM)
 
@@ -211,9 +244,14 @@ class TaskStores(StoreSet):
         May be read after `close`.
         """
         on_disk = self._directory is not None and any(
-            spec.type != "in_memory" for spec in self._specs
+            spec.place is not StorePlace.MEMORY and spec.name not in self._volatile
+            for spec in self._specs
         )
-        return sum(self._written.values()) if on_disk else None
+        return (
+            sum(at for name, at in self._written.items() if name not in self._volatile)
+            if on_disk
+            else None
+        )
 
     def compact_steps(self) -> Iterator[None]:
         """Compact all published changes, some of them per step.
@@ -324,19 +362,21 @@ class TaskStores(StoreSet):
             for store in self._stores.values()
             if not store.logged and store.engine is not None
         ]
-        rows = [row for store in stores for row in store.frozen_rows()]
-        if self._engine is not None and rows:
+        for engine, own in self._by_engine(stores):
+            rows = [row for store in own for row in store.frozen_rows()]
+            if not rows:
+                continue
             facts = [
                 facts_row(store.name, facts)
-                for store in stores
+                for store in own
                 if (facts := store.facts(frozen=True)) is not None
             ]
             at = {
                 store.name: merged(self.positions.of(store.name), self._changed_at)
-                for store in stores
+                for store in own
                 if store.name in self._changing
             }
-            self._engine.write(
+            engine.write(
                 [
                     *sorted(rows),
                     *facts,
@@ -347,6 +387,14 @@ class TaskStores(StoreSet):
                 durable=True,
             )
         token.persisted = self._ahead = True
+
+    def _by_engine(self, stores: list[StoreForTasks]) -> list[tuple[Engine, list[StoreForTasks]]]:
+        """Return each engine with those of the stores that it has."""
+        found = [
+            (engine, [store for store in stores if store.engine is engine])
+            for engine in self._engines
+        ]
+        return [(engine, own) for engine, own in found if own]
 
     def publish(self, token: Token, offsets: Mapping[str, int]) -> None:
         """Take the frozen transaction as committed.
@@ -368,7 +416,7 @@ class TaskStores(StoreSet):
         self._frozen, self._changing, self._ahead = None, frozenset(), False
         self._custom.commit(self._offsets, self._written, self.commit_times)
         if self._custom.in_file:
-            self._file.write(self._written, self._custom.lost)
+            self._file.write(self._written, self._lost)
         if self._memory is not None:
             self._memory.measure()
 
@@ -409,7 +457,7 @@ class TaskStores(StoreSet):
         if self._steps is not None and self._steps() is not None:
             return False
         stores, shared = self._stores.values(), self._shared
-        if self._engine is not None and shared is not None and self._memory is not None:
+        if shared is not None and self._memory is not None:
             unwritten = any(store.has_unwritten() for store in stores)
             self._write = (
                 self._tail() >= 1
@@ -504,10 +552,8 @@ class TaskStores(StoreSet):
                 for store in stores:
                     store.compact(SLICE)
                 yield
-            if write and self._engine is not None:
-                yield from self._write_all(
-                    self._engine, [store for store in stores if store.engine is not None]
-                )
+            if write:
+                yield from self._write_all([store for store in stores if store.engine is not None])
             if not last:  # otherwise all memory is about to be released
                 yield from self._evict(stores)
         finally:
@@ -524,7 +570,8 @@ class TaskStores(StoreSet):
             if memory is not None:
                 memory.end_eviction()
 
-    def _write_all(self, engine: Engine, stores: list[StoreForTasks]) -> Iterator[None]:
+    def _write_all(self, stores: list[StoreForTasks]) -> Iterator[None]:
+        by_engine = self._by_engine(stores)
         # No `publish` may come between the last compacted change and this line: the offsets would
         # be ahead of the data.
         offsets = {
@@ -535,8 +582,22 @@ class TaskStores(StoreSet):
         for store in stores:
             # All stores at the same moment, so that the offsets fit all of them.
             store.begin_write()
-        for store in stores:
-            yield from store.write_slices(engine)
+        for engine, own in by_engine:
+            for store in own:
+                yield from store.write_slices(engine)
+        for engine, own in by_engine:
+            self._write_progress(engine, own, offsets, positions)
+        yield
+
+    def _write_progress(
+        self,
+        engine: Engine,
+        stores: list[StoreForTasks],
+        offsets: Mapping[str, int],
+        positions: Mapping[str, At],
+    ) -> None:
+        """Write the offsets, facts and positions that belong to the written rows."""
+        offsets = {store.name: offsets[store.name] for store in stores if store.name in offsets}
         # `persist_unlogged` may have written newer facts and positions of stores without changelog:
         # keep those.
         current = [store for store in stores if store.logged or not self._ahead]
@@ -555,4 +616,3 @@ class TaskStores(StoreSet):
         # disk.
         self._written.update(offsets)
         engine.flush(wait=False)
-        yield

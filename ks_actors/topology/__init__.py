@@ -32,12 +32,19 @@ from ks_actors.topology._optimizations import optimization as optimization
 from ks_actors.topology._optimizations import wanted_by as wanted_by
 from ks_actors.topology._queryable_store import QueryableStore
 from ks_actors.topology._services import enter_services as enter_services
+from ks_actors.topology._store_engine import STORE_NAMES as STORE_NAMES
+from ks_actors.topology._store_engine import StoreEngine as StoreEngine
+from ks_actors.topology._store_engine import StoreEngineContext as StoreEngineContext
+from ks_actors.topology._store_engine import StoreEngineSupplier as StoreEngineSupplier
+from ks_actors.topology._store_engine import StoreType
+from ks_actors.topology._store_engine import check_store_type as check_store_type
 from ks_actors.topology._store_formats import spec_with_headers as spec_with_headers
 from ks_actors.topology._store_formats import with_headers as with_headers
 from ks_actors.topology._store_specs import versioned_key_value as versioned_key_value
 from ks_actors.topology._stores import HEADED as HEADED
 from ks_actors.topology._stores import WITH_HEADERS as WITH_HEADERS
-from ks_actors.topology._stores import StoreKind, StoreSpec, StoreType
+from ks_actors.topology._stores import StoreKind, StoreSpec
+from ks_actors.topology._stores import StorePlace as StorePlace
 from ks_actors.topology._stores import bare_kind as bare_kind
 from ks_actors.topology._subtopologies import Subtopology
 from ks_actors.topology._timestamp_extractors import (

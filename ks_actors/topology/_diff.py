@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from ks_actors.topology._nodes import SinkNode
-from ks_actors.topology._stores import HEADED, bare_kind
+from ks_actors.topology._store_engine import type_words
+from ks_actors.topology._stores import HEADED, StorePlace, bare_kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -165,9 +166,7 @@ def _logged(owner: Subtopology, heir: Subtopology, name: str) -> Change:
     elif owner.id != heir.id:
         reason = f"its tasks were {owner.id}_… and are {heir.id}_…: the changelog has its rows"
     elif before.type != after.type:
-        reason = (
-            f"its type was {before.type or 'the default'}, and is {after.type or 'the default'}"
-        )
+        reason = f"its type was {type_words(before.type)}, and is {type_words(after.type)}"
     elif _rewritten(before, after):
         reason = f"it was a {_word(before.kind)} store, and is a {_word(after.kind)} store"
     elif before.kind is not after.kind:
@@ -185,8 +184,10 @@ def _only_on_disk(owner: Subtopology, heir: Subtopology, name: str) -> Change:
     effect = Effect.LOST
     if after.logging:
         reason = "it has a changelog now, which lacks the rows that it had before"
-    elif "in_memory" in {before.type, after.type}:
+    elif "in_memory" in (before.type, after.type):
         reason = "it is, or was, in memory, and no changelog has its rows"
+    elif before.type != after.type and StorePlace.ENGINE in (before.place, after.place):
+        reason = "its rows are in another engine, and no changelog has them"
     elif before.logging:
         effect, reason = Effect.KEPT, "it has no changelog any more: a lost disk loses its rows"
     else:

@@ -12,7 +12,8 @@ from ks_actors.topology._stores import WITH_HEADERS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ks_actors.topology._stores import StoreSpec, StoreType
+    from ks_actors.topology._store_engine import StoreType
+    from ks_actors.topology._stores import StoreSpec
     from ks_actors.topology._topology import Topology
 
 

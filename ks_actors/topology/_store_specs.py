@@ -12,11 +12,11 @@ from ks_actors.processors.api import (
     check_configs,
     check_flag,
     check_function,
-    check_one_of,
     check_serde,
     check_whole,
 )
 from ks_actors.topology._names import valid_name
+from ks_actors.topology._store_engine import check_store_type
 from ks_actors.topology._stores import StoreKind, StoreSpec
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ks_actors.serdes import Serde
     from ks_actors.topology._custom_store import StateStore
-    from ks_actors.topology._stores import StoreType
+    from ks_actors.topology._store_engine import StoreType
 
 
 def key_value(
@@ -235,7 +235,7 @@ def _check(
     of = f"store {valid_name(name)}"
     check_serde(key, role="key", of=of)
     check_serde(value, role="value", of=of)
-    check_one_of(type, ("rocksdb", "in_memory", None), role="type", of=of)
+    check_store_type(type, role="type", of=of)
     if changelog_configs is not None:
         check_configs(changelog_configs, role="changelog_configs", of=of)
     for role, flag in flags.items():

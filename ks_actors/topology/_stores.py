@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ks_actors.records import CustomWindows
-
-StoreType = Literal["rocksdb", "in_memory"]
+    from ks_actors.topology._store_engine import StoreType
 
 
 class StoreKind(Enum):
@@ -28,6 +27,19 @@ class StoreKind(Enum):
     KEY_VALUE_WITH_HEADERS = "timestamped_key_value_with_headers"
     WINDOW_WITH_HEADERS = "timestamped_window_with_headers"
     SESSION_WITH_HEADERS = "session_with_headers"
+
+
+class StorePlace(Enum):
+    """The place of a store's rows."""
+
+    DATABASE = "database"
+    """The RocksDB database of the task."""
+    MEMORY = "memory"
+    """Memory alone."""
+    ENGINE = "engine"
+    """A `StoreEngine` of the user's own."""
+    CUSTOM = "custom"
+    """A custom store, which keeps its data itself."""
 
 
 WITH_HEADERS: Final = {
@@ -49,7 +61,8 @@ def bare_kind(kind: str) -> str:
 class StoreSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One state store of a topology; every task of its subtopology has one such store.
 
-    `key` and `value` are serdes (`ks_actors.serdes.Serde`). `type` None is the app's default.
+    `key` and `value` are serdes (`ks_actors.serdes.Serde`). `type` says where its rows are, None is
+    the app's default.
     `logging` keeps a changelog topic with `changelog_configs` on top of those that the kind
     demands. `caching` lets the cache hold back the updates of its table.
 
@@ -84,6 +97,15 @@ class StoreSpec(msgspec.Struct, frozen=True, kw_only=True):
     source_topic: str | None = None
     supplier: Any = None
     of_dsl: bool = False
+
+    @property
+    def place(self) -> StorePlace:
+        """The place of the rows, which is RocksDB by default."""
+        if self.kind is StoreKind.CUSTOM:
+            return StorePlace.CUSTOM
+        if self.type is None or self.type == "rocksdb":
+            return StorePlace.DATABASE
+        return StorePlace.MEMORY if self.type == "in_memory" else StorePlace.ENGINE
 
     @property
     def seen_ms(self) -> int:

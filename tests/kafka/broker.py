@@ -114,11 +114,12 @@ class Broker:
     """
 
     def __init__(
-        self, directory: Path, *, secure: bool = False, settings: Mapping[str, str] | None = None, classes: Path | None = None
+        self, directory: Path, *, secure: bool = False, settings: Mapping[str, str] | None = None, classes: Path | None = None, node: int = 1
     ) -> None:  # fmt: skip
         self.directory = directory
+        self.number = node
         self.secure = secure
-        self._settings = dict(settings or {})
+        self.settings = dict(settings or {})
         self._classes = classes
         self._process: subprocess.Popen[bytes] | None = None
         names = ["PLAINTEXT", "CONTROLLER", *(["SSL", "SASL_PLAINTEXT", "SASL_SSL"] if secure else [])]
@@ -172,8 +173,8 @@ class Broker:
         protocols = [name for name in self._ports if name != "CONTROLLER"]
         found = {
             "process.roles": "broker,controller",
-            "node.id": "1",
-            "controller.quorum.voters": f"1@{self.address('CONTROLLER')}",
+            "node.id": str(self.number),
+            "controller.quorum.voters": f"{self.number}@{self.address('CONTROLLER')}",
             "listeners": ",".join(f"{name}://{self.address(name)}" for name in self._ports),
             "advertised.listeners": ",".join(f"{name}://{self.address(name)}" for name in protocols),
             "controller.listener.names": "CONTROLLER",
@@ -218,7 +219,7 @@ class Broker:
                 for mechanism in ("256", "512"):
                     login = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
                     found[f"listener.name.{name}.scram-sha-{mechanism}.sasl.jaas.config"] = login
-        return found | self._settings
+        return found | self.settings
 
     def _make_certificate(self) -> None:
         keys = str(self.directory / "keys.p12")
@@ -252,14 +253,18 @@ class Broker:
 
     def answers(self) -> bool:
         """Ask for metadata, and see whether there is a broker in it."""
+        return self.knows() > 0
+
+    def knows(self) -> int:
+        """Return the number of brokers in its metadata, 0 when it does not answer."""
         question = struct.pack(">hhih", 3, 1, 1, 4) + b"test" + struct.pack(">i", 0)
         try:
             with socket.create_connection(("127.0.0.1", self._ports["PLAINTEXT"]), timeout=2) as connection:
                 connection.sendall(struct.pack(">i", len(question)) + question)
                 answer = connection.recv(12, socket.MSG_WAITALL)
         except OSError:
-            return False
-        return len(answer) == 12 and struct.unpack(">iii", answer)[2] > 0
+            return 0
+        return int(struct.unpack(">iii", answer)[2]) if len(answer) == 12 else 0
 
     def log(self) -> str:
         """Return the broker's output."""

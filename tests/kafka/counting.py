@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ks_actors.runtime.shared._uncaught import UncaughtHandler
     from ks_actors.topology import Topology
     from tests.kafka.broker import Broker
+    from tests.kafka.cluster import Cluster
 
 PARTITIONS = 2
 PATIENCE_S = 40
@@ -102,7 +103,7 @@ class Counting:
 
 
 @asynccontextmanager
-async def counting(broker: Broker, guarantee: str, directory: Path) -> AsyncIterator[Counting]:
+async def counting(broker: Broker | Cluster, guarantee: str, directory: Path) -> AsyncIterator[Counting]:
     async with KafkaLog(broker.bootstrap) as log:
         made = Counting(log, guarantee, directory)
         await made.create()

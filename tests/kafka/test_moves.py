@@ -34,7 +34,7 @@ def two_brokers(tmp_path: Path) -> Iterator[tuple[Broker, Broker]]:
     require_kafka()
     first = Broker(tmp_path / "first", settings=_REPLICATED)
     second = Broker(tmp_path / "second")
-    second._settings = {
+    second.settings = {
         **_REPLICATED,
         "node.id": "2",
         "process.roles": "broker",

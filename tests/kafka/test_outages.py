@@ -111,12 +111,11 @@ async def test_a_broker_that_nobody_asks_any_more_is_forgotten() -> None:
     [
         (Line(WHERE, ME, "main"), Line(WHERE, ME, "produce")),
         (Line(WHERE, ME, "main"), Line(WHERE, 2, "main")),
-        (Line("broker at bootstrap:9092", ME, "main", bootstrap=True), Line(WHERE, ME, "produce")),
-        (Line(WHERE, ME, "main", bootstrap=True), Line(WHERE, 2, "main")),
+        (Line("broker at bootstrap:9092", ME, "main"), Line(WHERE, ME, "produce")),
     ],
 )
 async def test_an_answer_ends_what_failed_and_is_not_tried_again(failed: Line, answers: Line, retried: bool) -> None:
-    """Another line to the broker answers, or any broker in place of a bootstrap server: then it is back, unless a request still waits for it."""
+    """An answer on any line ends the outage of one that has not been tried for 2 s, unless a request still waits there."""
     clock = Clock()
     outages = Outages(clock)
     outages.failed(failed, REASON)
@@ -131,23 +130,28 @@ async def test_an_answer_ends_what_failed_and_is_not_tried_again(failed: Line, a
     assert outages.now() == []
 
 
-def test_an_answer_of_one_broker_says_nothing_of_another() -> None:
-    """A broker that is away stays so while others answer, until nobody asks for it any more."""
+@pytest.mark.parametrize("pause_ms", [200, 5_000])
+def test_a_broker_that_is_tried_stays_away_while_others_answer(pause_ms: int) -> None:
+    """Its partitions may have no other leader. The pause between two attempts ends no outage, however long it is set."""
+    clock = Clock()
+    outages = Outages(clock, pause_ms=pause_ms)
+    for attempt in range(4):
+        outages.failed(Line(WHERE, ME, "main"), REASON)
+        clock.now += pause_ms / 1000
+        outages.answered(Line("broker at other:1", ME, "main"))
+        assert [outage.seconds for outage in outages.now()] == [pytest.approx((attempt + 1) * pause_ms / 1000)]
+
+
+def test_a_broker_whose_partitions_have_moved_is_away_no_longer(caplog: pytest.LogCaptureFixture) -> None:
+    """Other brokers answer, and nobody tries it: the outage ends 2 s after the last attempt, and the log says why."""
+    caplog.set_level(logging.INFO)
     clock = Clock()
     outages = Outages(clock)
     outages.failed(Line(WHERE, ME, "main"), REASON)
-    clock.now += 5
+    clock.now += 2.5
     outages.answered(Line("broker at other:1", ME, "main"))
-    assert outages.now() == [(5.0, REASON)]
-
-
-def test_a_bootstrap_server_answers_as_the_broker_that_it_is() -> None:
-    """At one address, on one channel of a client, an answer to either is one to both, at once."""
-    outages = Outages(Clock())
-    outages.failed(Line(WHERE, ME, "main", bootstrap=True), REASON)
-    outages.failed(Line(WHERE, ME, "main"), REASON)
-    outages.answered(Line(WHERE, ME, "main"))
     assert outages.now() == []
+    assert lines(caplog, logging.INFO) == [f"{WHERE} is no longer asked, as other brokers answer, after 2.5 s"]
 
 
 def test_calls_refused_for_long_are_logged(caplog: pytest.LogCaptureFixture) -> None:

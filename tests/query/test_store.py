@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from ks_actors.topology import StoreType, Topology
+    from ks_actors.topology import Topology
 
 TOPICS = {"in": 4, "out": 1}
 
@@ -126,7 +126,7 @@ def test_the_level_of_isolation_is_a_setting(guarantee: str) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_key_of_another_instance_is_an_error(engine: StoreType) -> None:
+def test_a_key_of_another_instance_is_an_error(engine: Literal["rocksdb", "in_memory"]) -> None:
     """A key of a partition elsewhere is NOT_PRESENT here, and found there; a scan has the rows of the partitions that are here."""
 
     async def test(harness: AppHarness) -> None:
@@ -188,7 +188,7 @@ def test_a_key_that_another_partitioner_has_placed_is_found() -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_scan_of_a_task_that_moves_ends_in_an_error(engine: StoreType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scan_of_a_task_that_moves_ends_in_an_error(engine: Literal["rocksdb", "in_memory"], monkeypatch: pytest.MonkeyPatch) -> None:
     """When a partition leaves while it is scanned the scan raises NOT_PRESENT at its next rows: it never ends as if that were all."""
     monkeypatch.setattr(_scan, "SLICE_SECONDS", 0.0)
     monkeypatch.setattr(_scan, "GLANCES", 1)
@@ -213,7 +213,7 @@ def test_a_scan_of_a_task_that_moves_ends_in_an_error(engine: StoreType, monkeyp
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_scan_does_not_keep_an_app_from_closing(engine: StoreType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scan_does_not_keep_an_app_from_closing(engine: Literal["rocksdb", "in_memory"], monkeypatch: pytest.MonkeyPatch) -> None:
     """An app closes while it is scanned; the scan raises, and the state directory is free for the next one."""
     monkeypatch.setattr(_scan, "SLICE_SECONDS", 0.0)
     monkeypatch.setattr(_scan, "GLANCES", 1)
@@ -232,7 +232,7 @@ def test_a_scan_does_not_keep_an_app_from_closing(engine: StoreType, monkeypatch
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_task_that_restores_is_not_up_to_date(engine: StoreType) -> None:
+def test_a_task_that_restores_is_not_up_to_date(engine: Literal["rocksdb", "in_memory"]) -> None:
     """While a task restores, its store is NOT_ACTIVE; a query that allows stale reads gets the rows so far; lags tell how much is missing."""
     seen: dict[str, Any] = {"reasons": set(), "stale": [], "lags": []}
     looking: set[asyncio.Future[None]] = set()
@@ -346,7 +346,7 @@ def test_a_store_that_no_processor_has_is_nowhere() -> None:
 
 @pytest.mark.parametrize("name", ["plain", "window"])
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_scan_lets_others_have_their_turn(engine: StoreType, name: str) -> None:
+def test_a_scan_lets_others_have_their_turn(engine: Literal["rocksdb", "in_memory"], name: str) -> None:
     """While many rows are read, other tasks of the loop run again and again."""
     turns = 0
 
@@ -540,7 +540,7 @@ async def test_stores_are_read_from_another_thread(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_real_standby_answers_queries_that_allow_it(engine: StoreType) -> None:
+def test_a_real_standby_answers_queries_that_allow_it(engine: Literal["rocksdb", "in_memory"]) -> None:
     """With a standby replica each instance has all partitions: half of them NOT_ACTIVE, read with `stale`, and up to date when it has taken over."""
 
     async def test(harness: AppHarness) -> None:
@@ -573,7 +573,7 @@ def test_a_real_standby_answers_queries_that_allow_it(engine: StoreType) -> None
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_cached_updates_are_visible_to_queries(engine: StoreType) -> None:
+def test_cached_updates_are_visible_to_queries(engine: Literal["rocksdb", "in_memory"]) -> None:
     """A cache holds back updates from nodes downstream, not from queries."""
 
     async def test(harness: AppHarness) -> None:

@@ -13,6 +13,7 @@ from ks_actors.serdes import BYTES, LONG, STRING
 from ks_actors.state import SharedResources, TaskStores
 from ks_actors.state.core import _transactional
 from ks_actors.topology._stores import StoreKind, StoreSpec
+from tests.state.sqlite_engine import SqliteEngine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 
 Record = tuple[bytes, bytes | None, int]
 
-PLACES = ("in_memory", "rocksdb", "rocksdb without directory")
-"""Where stores live: a dict, RocksDB, or a dict that behaves as RocksDB does."""
+PLACES = ("in_memory", "rocksdb", "rocksdb without directory", "engine")
+"""Where stores live: a dict, RocksDB, a dict that behaves as RocksDB does, or an engine of the user's own."""
 
 
 ADVANCE_MS = 0
@@ -91,7 +92,7 @@ class Task:
     """One task, its stores and its changelogs."""
 
     def __init__(self, specs: Sequence[StoreSpec], tmp_path: Path, place: str = "rocksdb", shared: SharedResources | None = None) -> None:
-        store_type: Any = "in_memory" if place == "in_memory" else "rocksdb"
+        store_type: Any = "in_memory" if place == "in_memory" else SqliteEngine if place == "engine" else "rocksdb"
         self.specs: list[StoreSpec] = [
             StoreSpec(**{name: getattr(spec, name) for name in spec.__struct_fields__} | {"type": store_type}) for spec in specs
         ]

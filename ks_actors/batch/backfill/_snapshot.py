@@ -16,6 +16,7 @@ from ks_actors.state import (
     reader_of,
 )
 from ks_actors.state.disk import DATABASE
+from ks_actors.topology import StorePlace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -83,7 +84,7 @@ def write_disk(
     Return their manifest entries. Blocks. The entries have no changelog offsets: a stream that
     continues from them must first write the rows to the changelog.
     """
-    wanted = [spec for spec in specs if has_rows(spec) and spec.type != "in_memory"]
+    wanted = [spec for spec in specs if has_rows(spec) and spec.place is StorePlace.DATABASE]
     if not wanted:
         return []
     written = []

@@ -13,7 +13,6 @@ from ks_actors.processors.api import (
     check_flag,
     check_function,
     check_kind,
-    check_one_of,
     check_options,
     check_serde,
 )
@@ -25,7 +24,7 @@ from ks_actors.processors.joins import (
     StreamJoinSide,
 )
 from ks_actors.processors.stateless import PassThrough
-from ks_actors.topology import StoreKind, StoreSpec, valid_name
+from ks_actors.topology import StoreKind, StoreSpec, check_store_type, valid_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -66,9 +65,7 @@ class StreamJoined(Generic[K, V, W]):
         for name in (self.name, self.store_name):
             if name is not None:
                 valid_name(name)
-        check_one_of(
-            self.store_type, ("rocksdb", "in_memory", None), role="store_type", of="StreamJoined"
-        )
+        check_store_type(self.store_type, role="store_type", of="StreamJoined")
         check_flag(self.logging, role="logging", of="StreamJoined")
         check_configs(self.changelog_configs, role="changelog_configs", of="StreamJoined")
 

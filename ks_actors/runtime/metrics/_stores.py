@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ks_actors.metrics.families import store as f
 from ks_actors.processors.tables import Suppress
-from ks_actors.topology import ProcessorNode, StoreKind
+from ks_actors.topology import ProcessorNode, StoreKind, StorePlace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,6 +22,13 @@ _SCOPES: Final = {
     StoreKind.WINDOW: "-window",
     StoreKind.TIMESTAMPED_WINDOW: "-window",
     StoreKind.SESSION: "-session",
+}
+_PLACES: Final = {
+    StorePlace.DATABASE: "rocksdb",
+    StorePlace.MEMORY: "in-memory",
+    StorePlace.ENGINE: "engine",
+    # As before there were engines of one's own.
+    StorePlace.CUSTOM: "rocksdb",
 }
 _COMMITS: Final = ("commit-latency-avg", "commit-latency-max")
 _NS_PER_MS: Final = 1e6
@@ -41,8 +48,7 @@ def _state_tag(spec: StoreSpec, suppressing: frozenset[str]) -> str:
     """Return the name of the tag for a store, by its kind, as in Kafka Streams."""
     if spec.name in suppressing:
         return "in-memory-suppression-state-id"
-    place = "in-memory" if spec.type == "in_memory" else "rocksdb"
-    return f"{place}{_SCOPES.get(spec.kind, '')}-state-id"
+    return f"{_PLACES[spec.place]}{_SCOPES.get(spec.kind, '')}-state-id"
 
 
 def store_source(metrics: Metrics, watched: Watched) -> MetricSource:
@@ -76,7 +82,7 @@ def _stores(
     in_thread = task_here is not None and task_here.thread_guard.since is not None
     for spec, figures in one.stores.figures(in_thread=in_thread):
         readings: list[tuple[Instrument, Any]] = [(f.UNCOMMITTED, figures.uncommitted_bytes)]
-        if spec.type == "in_memory" and spec.kind is not StoreKind.CUSTOM:
+        if spec.place is StorePlace.MEMORY:
             readings.append((f.NUM_KEYS, figures.resident_rows))
         if figures.open_iterators is not None:
             readings.append((f.OPEN_ITERATORS, figures.open_iterators))

@@ -19,7 +19,7 @@ from ks_actors.runtime.shared import StateDirectory, prepare_topics
 from ks_actors.runtime.snapshots._bootstrap_plan import BootstrapPlan, choose_snapshot
 from ks_actors.runtime.snapshots._bootstrap_versions import by_time
 from ks_actors.state import Ingest, SharedResources
-from ks_actors.topology import StoreKind
+from ks_actors.topology import StoreKind, StorePlace
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -326,9 +326,9 @@ class _Transfer:
 def _on_disk(spec: StoreSpec) -> bool:
     """Return whether a store's rows belong in its task's database.
 
-    Custom stores restore from their changelogs.
+    Custom stores and those with an engine of their own restore from their changelogs.
     """
-    return spec.type != "in_memory" and spec.kind is not StoreKind.CUSTOM
+    return spec.place is StorePlace.DATABASE
 
 
 def _written(batches: Iterator[Batch], on_disk: StoreIngest | None) -> Iterator[Batch]:

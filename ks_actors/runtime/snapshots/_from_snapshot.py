@@ -25,6 +25,7 @@ from ks_actors.state import (
     without_copy,
 )
 from ks_actors.task import contained
+from ks_actors.topology import StorePlace
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -114,7 +115,7 @@ class SnapshotSource:
         except Exception as error:  # noqa: BLE001 - the changelog has it all
             _log.warning("task %s is restored without a snapshot: %s", entry.task, error)
         await blocking(entry.stores.open)
-        memory = [spec for spec in specs if spec.type == "in_memory"]
+        memory = [spec for spec in specs if spec.place is StorePlace.MEMORY]
         if snapshot is not None and memory:
             await self._fill_all(entry, snapshot, memory, blocking)
         if snapshot is not None and entry.loaded is not None:
@@ -250,7 +251,7 @@ class SnapshotSource:
         blocking: Blocking,
     ) -> None:
         stores = snapshot.manifest.tasks[str(entry.task)].stores
-        disk = [spec for spec in specs if spec.type != "in_memory" and spec.name in stores]
+        disk = [spec for spec in specs if spec.place is StorePlace.DATABASE and spec.name in stores]
         offsets = {spec.name: stores[spec.name].next_offset or 0 for spec in disk}
         kept = await blocking(partial(has_database, self._directory / str(entry.task)))
         if kept and without_copy(self._specs[entry.task.subtopology]):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from ks_actors._errors import SnapshotFailed
 from ks_actors.snapshots import Shape, SourcePosition, fingerprint
 from ks_actors.state import CheckpointRows, has_rows, segment_ms_of
-from ks_actors.topology import StoreKind
+from ks_actors.topology import StoreKind, StorePlace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -48,7 +48,7 @@ def left_out(specs: Iterable[StoreSpec], written: Collection[StoreSnapshot]) -> 
         spec.name: "no_changelog"
         if not spec.logging
         else "custom"
-        if spec.kind is StoreKind.CUSTOM
+        if spec.place in {StorePlace.CUSTOM, StorePlace.ENGINE}
         else "in_threads"
         for spec in missing
     }
@@ -75,7 +75,7 @@ def write_checkpoint_rows(
     task, written = str(checkpoint.task), []
     with CheckpointRows(task, checkpoint.directory, shared) as rows:
         for spec in specs:
-            if spec.type == "in_memory" or not has_rows(spec):
+            if spec.place is not StorePlace.DATABASE or not has_rows(spec):
                 continue
             store = writer.store(task, shape_of(spec))
             for batch in rows.batches(spec):

@@ -24,7 +24,7 @@ from ks_actors.state.disk import (
 from ks_actors.state.disk import NAME as CHECKPOINT_FILE
 from ks_actors.state.timed import ENDS, FACTS, SEGMENT, SHORTEST_SEGMENT_MS, SUFFIX
 from ks_actors.state.versioned import snapshot_key, stored_key
-from ks_actors.topology import HEADED, StoreKind
+from ks_actors.topology import HEADED, StoreKind, StorePlace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -62,9 +62,9 @@ _TABLES: Final = "tables"
 def has_rows(spec: StoreSpec) -> bool:
     """Return whether snapshots include the rows of a store.
 
-    They do if it has a changelog to continue from, and rows of a known format.
+    They do if it has a changelog to continue from, and rows of a known format in RocksDB or memory.
     """
-    return spec.logging and spec.kind is not StoreKind.CUSTOM
+    return spec.logging and spec.place in {StorePlace.DATABASE, StorePlace.MEMORY}
 
 
 def segment_ms_of(spec: StoreSpec) -> int:
@@ -236,9 +236,7 @@ class Ingest:
         self, task: str, directory: Path, shared: SharedResources, stores: Iterable[StoreSpec]
     ) -> None:
         self._stores: list[StoreSpec] = [
-            spec
-            for spec in stores
-            if spec.type != "in_memory" and spec.kind is not StoreKind.CUSTOM
+            spec for spec in stores if spec.place is StorePlace.DATABASE
         ]
         if (only := without_copy(self._stores)) and (directory / DATABASE).exists():
             raise StateError(

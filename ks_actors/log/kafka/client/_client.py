@@ -80,7 +80,9 @@ class KafkaClient:
             )
         }
         self.bootstrap_servers: str = bootstrap_servers
-        self.outages: Outages = Outages()
+        self.outages: Outages = Outages(
+            pause_ms=max(options.reconnect_backoff_max_ms, options.retry_backoff_max_ms)
+        )
         self._connections: Connections = Connections(options, client_id, self.outages)
         self._brokers: dict[int, tuple[str, int]] = {}
         self._controller: int | None = None
@@ -243,8 +245,14 @@ class KafkaClient:
     async def _send_to_any(self, request: Any, channel: str) -> Any:
         nodes = list(self._brokers)
         random.shuffle(nodes)
-        # Shuffled first, then connected ones first: a sort is stable, so the load stays spread.
-        nodes.sort(key=lambda node: not self._connections.connected(node, channel))
+        # Shuffled first: a sort is stable, so the load stays spread. Those that owe an answer last:
+        # each would take the whole request timeout.
+        nodes.sort(
+            key=lambda node: (
+                self._connections.silent(self._brokers[node]),
+                not self._connections.connected(node, channel),
+            )
+        )
         failed: Unavailable | None = None
         # If the whole cluster has moved, all known addresses may be wrong: try the user's as well.
         for node in (*nodes, *self._bootstrap):

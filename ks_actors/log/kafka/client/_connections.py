@@ -174,6 +174,11 @@ class Connections:
         connection = self._ready.get((node, channel))
         return connection is not None and connection.connected()
 
+    def silent(self, address: tuple[str, int]) -> bool:
+        """Return whether a broker is away, or lets a request wait for long."""
+        where = _where(address)
+        return self._unanswered.silent(where) or self.outages.away(where)
+
     async def send(
         self, node: int, address: tuple[str, int], channel: str, request: Any, timeout_s: float
     ) -> Any:
@@ -186,7 +191,7 @@ class Connections:
         if connection is None or not connection.connected():
             connection = await self._open(node, address, channel)
         where = f"broker {node} at {address[0]}:{address[1]}"
-        line = self._line(node, address, channel)
+        line = self._line(address, channel)
         # Time beyond the usual request timeout is a wait that the request asks the broker for.
         allowance = timeout_s - self._options.request_timeout_ms / 1000
         try:
@@ -224,9 +229,8 @@ class Connections:
                 f"{where} has no usable version of {name_of_request(request)}: use Kafka 2.8 to 4.x"
             ) from error
 
-    def _line(self, node: int, address: tuple[str, int], channel: str) -> Line:
-        # Bootstrap servers have negative numbers.
-        return Line(f"broker at {address[0]}:{address[1]}", id(self), channel, node < 0)
+    def _line(self, address: tuple[str, int], channel: str) -> Line:
+        return Line(_where(address), id(self), channel)
 
     def _report_outage(self, line: Line, reason: str, *, away: bool = False) -> Unavailable:
         """Report the outage of a broker, and return the error for the caller."""
@@ -280,7 +284,7 @@ class Connections:
         options = self._options
         host, port = address
         where = f"broker {node} at {host}:{port}"
-        line = self._line(node, address, channel)
+        line = self._line(address, channel)
         try:
             async with asyncio.timeout(options.connect_timeout_ms / 1000):
                 connection = _Connection(
@@ -377,3 +381,7 @@ def name_of_request(request: Any) -> str:
     """Return the name of a request."""
     struct = getattr(request, "struct", None)
     return (type(request) if struct is None else struct).__name__
+
+
+def _where(address: tuple[str, int]) -> str:
+    return f"broker at {address[0]}:{address[1]}"

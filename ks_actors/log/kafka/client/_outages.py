@@ -24,8 +24,10 @@ _LEAST_S: Final = 5.0
 # Seconds without a request after which an outage is dropped: the broker may have left the cluster,
 # or have no more to do for this client. Retries come more often.
 _FORGET_S: Final = 10.0
-# Seconds without a request after which an answer on another line ends an outage.
+# The least seconds without a request after which an answer on another line ends an outage.
 _RETRY_S: Final = 2.0
+# Pauses between two attempts are at most this part of that time.
+_PAUSES: Final = 2
 # Seconds of refusals of one request before the first warning.
 _REFUSED_S: Final = 5.0
 
@@ -33,14 +35,12 @@ _REFUSED_S: Final = 5.0
 class Line(NamedTuple):
     """A socket of a client to a broker, or an attempt to open it.
 
-    `where` is the broker's address. A client knows a broker of its `bootstrap` servers by address
-    alone, and any broker will do in its place.
+    `where` is the broker's address: a client knows a broker of its bootstrap servers by that alone.
     """
 
     where: str
     client: int
     channel: str
-    bootstrap: bool = False
 
 
 class Asks(Protocol):
@@ -81,12 +81,15 @@ class Outages:
     """The unanswering brokers of a log, by address; its clients share one instance.
 
     That keeps each outage to one log line at a time: WARNING at the first failure, after 1 s, after
-    5 s, then every 10 s; INFO when the broker answers. Any thread may use it. `clock` is in
-    seconds.
+    5 s, then every 10 s; INFO when the broker answers, or when others do and it is no longer asked.
+    Any thread may use it. `clock` is in seconds, `pause_ms` is the longest pause between two
+    attempts.
     """
 
-    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = monotonic, *, pause_ms: int = 0) -> None:
         self.clock: Callable[[], float] = clock
+        self._retry: float = max(_RETRY_S, _PAUSES * pause_ms / 1000)
+        self._forget: float = max(_FORGET_S, self._retry)
         self._lock = Lock()
         self._away: dict[str, _Away] = {}
         self._last_warned: dict[str, float] = {}
@@ -130,20 +133,17 @@ class Outages:
     def answered(self, line: Line) -> None:
         """Note that a broker answers on a line. This costs nothing as long as all brokers do.
 
-        It also ends what failed some time ago and is not tried again: on other lines to this
-        broker, and on lines to bootstrap servers, which need no longer be asked.
+        It also ends what failed some time ago and is not tried again: other lines to this broker,
+        and lines to brokers that need no longer be asked, because others have their partitions.
         """
         if not self._away:
             return
-        now, ended = self.clock(), list[tuple[str, float]]()
+        now, ended = self.clock(), list[tuple[str, float, bool]]()
         with self._lock:
             for where, away in tuple(self._away.items()):
                 for failed, failure in tuple(away.lines.items()):
-                    same = where == line.where
-                    if (same and failed[1:3] == line[1:3]) or (
-                        (same or failed.bootstrap)
-                        and now - failure.seen > _RETRY_S
-                        and not self._asked(failed)
+                    if (where == line.where and failed[1:] == line[1:]) or (
+                        now - failure.seen > self._retry and not self._asked(failed)
                     ):
                         del away.lines[failed]
                 if away.lines:
@@ -151,9 +151,14 @@ class Outages:
                 del self._away[where]
                 if away.warnings:
                     self._last_warned[where] = now
-                    ended.append((where, now - away.since))
-        for where, seconds in ended:
-            _log.info("%s answers again, after %.1f s", where, seconds)
+                    ended.append((where, now - away.since, where == line.where))
+        for where, seconds, answers in ended:
+            text = "answers again" if answers else "is no longer asked, as other brokers answer"
+            _log.info("%s %s, after %.1f s", where, text, seconds)
+
+    def away(self, where: str) -> bool:
+        """Return whether a broker has unanswered lines."""
+        return where in self._away
 
     def forget(self, client: int) -> None:
         """Drop the lines of a closed client."""
@@ -178,7 +183,7 @@ class Outages:
     def _forget_old(self, now: float) -> None:
         for where, away in tuple(self._away.items()):
             for line, known in tuple(away.lines.items()):
-                if now - known.seen > _FORGET_S and not self._asked(line):
+                if now - known.seen > self._forget and not self._asked(line):
                     del away.lines[line]
             if not away.lines:
                 del self._away[where]

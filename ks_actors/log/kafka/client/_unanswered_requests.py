@@ -66,6 +66,16 @@ class Unanswered:
         """Return whether a request is open on a line. Any thread may ask."""
         return any(waiting.line == line for waiting in tuple(self._waiting.values()))
 
+    def silent(self, where: str) -> bool:
+        """Return whether a request to this broker waits for longer than an answer usually takes."""
+        now = self._outages().clock()
+        return any(
+            waiting.line.where == where
+            and now - waiting.since > _LOOK_S + waiting.allowance
+            and not waiting.name.startswith(_PATIENT)
+            for waiting in self._waiting.values()
+        )
+
     def _check(self, due: float) -> None:
         self._timer = None
         if not self._waiting:

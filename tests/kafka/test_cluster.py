@@ -1,0 +1,76 @@
+"""An app on a cluster of three brokers whose brokers are restarted, killed and frozen one by one."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ks_actors import InstanceState
+from tests.kafka.cluster import Cluster, cluster
+from tests.kafka.counting import counting
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+__all__ = ["cluster"]
+
+PATIENCE_S = 60
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():
+            await asyncio.sleep(0)
+
+
+@pytest.mark.extended
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+async def test_an_app_goes_on_through_a_rolling_restart_of_its_brokers(cluster: Cluster, tmp_path: Path, guarantee: str) -> None:
+    """Each broker stops in turn: records are counted while it is away and after it is back, and the app runs all the time."""
+    states: list[InstanceState] = []
+    async with (
+        counting(cluster, guarantee, tmp_path) as here,
+        here.app("app", states, own_log=True, bootstrap_servers=cluster.bootstrap, replication_factor=3) as app,
+    ):
+        await here.feed()
+        await here.counted()
+        for node in cluster.nodes:
+            await asyncio.to_thread(node.stop)
+            await here.feed()
+            await here.counted()
+            await asyncio.to_thread(node.start)
+            await asyncio.to_thread(cluster.wait)
+            await cluster.replicated()
+            await here.feed()
+            await here.counted()
+        await until(lambda: app.health().ready)
+        assert InstanceState.ERROR not in states
+        assert app.state is InstanceState.RUNNING
+
+
+@pytest.mark.extended
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("how", ["killed", "frozen"])
+async def test_an_app_is_ready_while_one_of_its_brokers_is_away(cluster: Cluster, tmp_path: Path, how: str) -> None:
+    """Two brokers take over the partitions of the third: the app counts on, and is ready again though that one stays away."""
+    async with (
+        counting(cluster, "exactly_once_v2", tmp_path) as here,
+        here.app("app", own_log=True, bootstrap_servers=cluster.bootstrap, replication_factor=3) as app,
+    ):
+        await here.feed()
+        await here.counted()
+        away = cluster.nodes[0]
+        if how == "killed":
+            away.kill()
+        else:
+            away.pause()
+        await until(lambda: not app.health().ready)
+        for _ in range(3):
+            await here.feed()
+            await here.counted()
+        await until(lambda: app.health().ready)
+        assert app.metrics()["log-unreachable-ms"] == 0

@@ -1,0 +1,63 @@
+"""Apps whose stores of the DSL are in an engine of the user's own."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ks_actors import JoinWindows, StreamsBuilder, TimeWindows, serdes
+from ks_actors.dsl import Consumed, Grouped, Materialized, Produced, StreamJoined
+from ks_actors.testing import run_app
+from tests.runtime.helpers import ALOS, EOS, Load, check_counts
+from tests.state.sqlite_engine import SqliteEngine
+
+if TYPE_CHECKING:
+    from ks_actors import Topology
+    from ks_actors.testing import AppHarness
+
+STRINGS = Consumed(serdes.STRING, serdes.STRING)
+
+
+def counting() -> Topology:
+    """Counts, beside windows and a join in stores of the same kind."""
+    builder = StreamsBuilder()
+    records = builder.stream("in", STRINGS)
+    keys = records.group_by_key(Grouped(serdes.STRING, serdes.STRING))
+    counts = keys.count(Materialized("counts", serdes.STRING, serdes.LONG, store_type=SqliteEngine))
+    counts.to_stream().to("out", Produced(serdes.STRING, serdes.LONG))
+    keys.windowed_by(TimeWindows.of_size_with_no_grace(1_000)).count(Materialized("windows", serdes.STRING, serdes.LONG, store_type=SqliteEngine))
+    joined = StreamJoined(serdes.STRING, serdes.STRING, serdes.STRING, store_type=SqliteEngine)
+    records.join(
+        builder.stream("other", STRINGS), lambda one, other: f"{one}{other}", JoinWindows.of_time_difference_with_no_grace(1_000), joined
+    ).to("joined", Produced(serdes.STRING, serdes.STRING))
+    return builder.build()
+
+
+@pytest.mark.parametrize("guarantee", [ALOS, EOS])
+@pytest.mark.parametrize("seed", range(4))
+def test_counts_in_an_engine_of_ones_own_survive_crashes(seed: int, guarantee: str) -> None:
+    """After crashes at random each count is there, exactly once and in order where that is promised."""
+    random = Random(seed)
+
+    async def test(harness: AppHarness) -> None:
+        load = Load(harness, random)
+        for _ in range(6):
+            await load.send(random.randrange(1, 60))
+            await harness.produce("other", "k0", "o")
+            await asyncio.sleep(random.choice([0.01, 0.1, 0.25]))
+            await load.send(random.randrange(1, 30))
+            await harness.turns(random.randrange(120))
+            if random.random() < 0.5:
+                await harness.crash()
+                await harness.restart()
+        await harness.caught_up()
+        check_counts(await harness.read("out"), load.sent, guarantee)
+        counts = harness.app.store("counts", serdes.STRING, serdes.LONG)
+        found = {key: await counts.get(key) or 0 for key in load.sent}
+        assert found == dict(load.sent) if guarantee == EOS else all(found[key] >= sent for key, sent in load.sent.items())
+
+    topics = {"in": 2, "other": 2, "out": 1, "joined": 1}
+    run_app(test, counting(), seed=seed, topics=topics, processing_guarantee=guarantee, commit_interval_ms=100)
