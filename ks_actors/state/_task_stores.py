@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final, final
 from weakref import ref
 
@@ -17,7 +16,7 @@ from ks_actors.state._kinds import MAKERS, codec_of
 from ks_actors.state._open_stores import Place, open_stores
 from ks_actors.state._positions import merged, position_row
 from ks_actors.state._store_set import StoreSet
-from ks_actors.state._supplied_engine import SuppliedEngine
+from ks_actors.state._supplied_engines import ENGINES, SuppliedEngines, by_engine
 from ks_actors.state.core import SLICE, TaskMemory, no_record
 from ks_actors.state.disk import (
     BEHIND,
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from ks_actors.topology import StoreSpec
 
 DATABASE: Final = "rocksdb"
-ENGINES: Final = "engines"
 
 RESTORING_TAIL: Final = 4
 """The factor by which a restoring task may have more to replay after a crash.
@@ -102,9 +100,7 @@ class TaskStores(StoreSet):
         self._written: dict[str, int] = {}
         self._unlogged_records: int = 0
         self._tokens: int = 0
-        # The user's engines by store, and the stores whose engine forgets its rows.
-        self._supplied: dict[str, SuppliedEngine] = {}
-        self._volatile: frozenset[str] = frozenset()
+        self._supplied: SuppliedEngines = SuppliedEngines(task, specs, directory)
         self._frozen: Token | None = None
         self.restoring: bool = False  # assigned for processing, but still restoring
         # stores without changelog are further on disk than the last commit
@@ -124,16 +120,12 @@ class TaskStores(StoreSet):
         self._offsets, self._written = {}, {}
         self.positions.forget()
         in_database = any(spec.place is StorePlace.DATABASE for spec in self._specs)
-        supplied = [spec for spec in self._specs if spec.place is StorePlace.ENGINE]
-        if supplied or (in_database and self._directory is not None):
+        if self._supplied.wanted or (in_database and self._directory is not None):
             self._shared = self._shared or SharedResources()
         if in_database and self._directory is not None and self._shared is not None:
             self._engine = RocksEngine(self.task, self._directory / DATABASE, self._shared)
         try:
-            for spec in supplied:
-                self._supplied[spec.name] = SuppliedEngine(
-                    self.task, spec, self._directory_of(spec.name)
-                )
+            self._supplied.open()
             self._open_stores()
             # Last: the file tells the group of this state, so it may name only state that is really
             # open.
@@ -149,13 +141,10 @@ class TaskStores(StoreSet):
             place,
             self._specs,
             self._engine,
-            self._supplied,
+            self._supplied.by_store,
             self._make,
             topics=self._topics,
             unfit=self.unfit,
-        )
-        self._volatile = frozenset(
-            name for name, engine in self._supplied.items() if not engine.persistent
         )
         if self._engines and self._shared is not None:
             self._memory = TaskMemory(
@@ -190,24 +179,21 @@ class TaskStores(StoreSet):
             self._memory.leave()
         for store in self._stores.values():
             store.close()
-        engines, self._engine, self._supplied = self._engines, None, {}
-        with ExitStack() as closing:
-            # All of them, even when one fails.
-            for engine in engines:
-                closing.callback(engine.close)
+        engine, self._engine = self._engine, None
+        try:
+            self._supplied.close()
+        finally:
+            if engine is not None:
+                engine.close()
 
     @property
     def _engines(self) -> list[Engine]:
         database = [] if self._engine is None else [self._engine]
-        return [*database, *self._supplied.values()]
-
-    def _directory_of(self, store: str) -> Path | None:
-        """Return the directory of a store's own engine."""
-        return None if self._directory is None else self._directory / ENGINES / store
+        return [*database, *self._supplied.by_store.values()]
 
     def _lost(self, store: str) -> bool:
         """Return whether nothing of a store is there after a close, whatever was written."""
-        return store in self._volatile or self._custom.lost(store)
+        return store in self._supplied.forgetful or self._custom.lost(store)
 
     def give_up(self, reason: str) -> None:
         """Delete the database, and the data of supplied engines. Custom stores stay. Blocks.
@@ -244,14 +230,12 @@ class TaskStores(StoreSet):
         May be read after `close`.
         """
         on_disk = self._directory is not None and any(
-            spec.place is not StorePlace.MEMORY and spec.name not in self._volatile
+            spec.place is not StorePlace.MEMORY and spec.name not in self._supplied.forgetful
             for spec in self._specs
         )
-        return (
-            sum(at for name, at in self._written.items() if name not in self._volatile)
-            if on_disk
-            else None
-        )
+        forgetful = self._supplied.forgetful
+        kept = [at for name, at in self._written.items() if name not in forgetful]
+        return sum(kept) if on_disk else None
 
     def compact_steps(self) -> Iterator[None]:
         """Compact all published changes, some of them per step.
@@ -362,7 +346,7 @@ class TaskStores(StoreSet):
             for store in self._stores.values()
             if not store.logged and store.engine is not None
         ]
-        for engine, own in self._by_engine(stores):
+        for engine, own in by_engine(self._engines, stores):
             rows = [row for store in own for row in store.frozen_rows()]
             if not rows:
                 continue
@@ -387,14 +371,6 @@ class TaskStores(StoreSet):
                 durable=True,
             )
         token.persisted = self._ahead = True
-
-    def _by_engine(self, stores: list[StoreForTasks]) -> list[tuple[Engine, list[StoreForTasks]]]:
-        """Return each engine with those of the stores that it has."""
-        found = [
-            (engine, [store for store in stores if store.engine is engine])
-            for engine in self._engines
-        ]
-        return [(engine, own) for engine, own in found if own]
 
     def publish(self, token: Token, offsets: Mapping[str, int]) -> None:
         """Take the frozen transaction as committed.
@@ -571,7 +547,7 @@ class TaskStores(StoreSet):
                 memory.end_eviction()
 
     def _write_all(self, stores: list[StoreForTasks]) -> Iterator[None]:
-        by_engine = self._by_engine(stores)
+        owners = by_engine(self._engines, stores)
         # No `publish` may come between the last compacted change and this line: the offsets would
         # be ahead of the data.
         offsets = {
@@ -582,10 +558,10 @@ class TaskStores(StoreSet):
         for store in stores:
             # All stores at the same moment, so that the offsets fit all of them.
             store.begin_write()
-        for engine, own in by_engine:
+        for engine, own in owners:
             for store in own:
                 yield from store.write_slices(engine)
-        for engine, own in by_engine:
+        for engine, own in owners:
             self._write_progress(engine, own, offsets, positions)
         yield
 

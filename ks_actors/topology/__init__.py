@@ -40,6 +40,7 @@ from ks_actors.topology._store_engine import StoreType
 from ks_actors.topology._store_engine import check_store_type as check_store_type
 from ks_actors.topology._store_formats import spec_with_headers as spec_with_headers
 from ks_actors.topology._store_formats import with_headers as with_headers
+from ks_actors.topology._store_formats import without_engines as without_engines
 from ks_actors.topology._store_specs import versioned_key_value as versioned_key_value
 from ks_actors.topology._stores import HEADED as HEADED
 from ks_actors.topology._stores import WITH_HEADERS as WITH_HEADERS

@@ -101,9 +101,10 @@ def check_store_type(value: Any, *, role: str, of: str) -> None:
     """Raise TopologyError unless the value is a StoreType, or None."""
     if value is None or (isinstance(value, str) and value in STORE_NAMES):
         return
-    if isinstance(value, type) and issubclass(value, StoreEngine):
-        return
-    if callable(value):
+    if isinstance(value, type):
+        if issubclass(value, StoreEngine):
+            return
+    elif callable(value):
         check_function(value, 1, role=role, of=of)
         return
     raise TopologyError(

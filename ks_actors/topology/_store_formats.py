@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ks_actors.topology._stores import WITH_HEADERS
+from ks_actors.topology._stores import WITH_HEADERS, StorePlace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,6 +30,24 @@ def with_headers(topology: Topology, default_type: StoreType) -> Topology:
     found = copy.copy(topology)
     found._stores = formatted(topology.stores)
     found._global_stores = formatted(topology.global_stores)
+    return found
+
+
+def without_engines(topology: Topology, default_type: StoreType) -> Topology:
+    """Return a topology with RocksDB in place of engines of the user's own."""
+
+    def placed(specs: Mapping[str, StoreSpec]) -> dict[str, StoreSpec]:
+        found = {}
+        for name, spec in specs.items():
+            known = msgspec.structs.replace(spec, type=spec.type or default_type)
+            if known.place is StorePlace.ENGINE:
+                known = msgspec.structs.replace(known, type="rocksdb")
+            found[name] = known
+        return found
+
+    found = copy.copy(topology)
+    found._stores = placed(topology.stores)
+    found._global_stores = placed(topology.global_stores)
     return found
 
 

@@ -108,6 +108,11 @@ class StoreSpec(msgspec.Struct, frozen=True, kw_only=True):
         return StorePlace.MEMORY if self.type == "in_memory" else StorePlace.ENGINE
 
     @property
+    def in_memory(self) -> bool:
+        """Whether the rows are in memory alone."""
+        return self.place is StorePlace.MEMORY
+
+    @property
     def seen_ms(self) -> int:
         """The total time (ms) for which rows of a window or session store are visible.
 

@@ -14,6 +14,7 @@ from ks_actors.log import IsolationLevel, NewTopic, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from tests.runtime.helpers import STRINGS
 from tests.runtime.standing import Heard
+from tests.state.sqlite_engine import SqliteEngine
 
 from .histories import fill, read_committed, rows_of, streamed
 
@@ -58,7 +59,7 @@ async def stores(app: App) -> dict[str, dict[str, Any]]:
     return {name: {key: value async for key, value in app.store(name, timestamped=True).all()} for name in ("rows", "counts")}
 
 
-@pytest.mark.parametrize("store", ["rocksdb", "in_memory"])
+@pytest.mark.parametrize("store", ["rocksdb", "in_memory", SqliteEngine])
 @pytest.mark.parametrize(("make", "partitions"), [(joined, 2), (merged, 1)])
 def test_history_and_live_tail_are_a_stream_over_all_records(make: Any, partitions: int, store: StoreType, tmp_path: Path) -> None:
     """Record for record, with as many partitions as the stream and with fewer; nothing is written to the topic; a wiped member has the same."""

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
-from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin import AIOKafkaAdminClient  # type: ignore[import-untyped]
 
 from tests.kafka.broker import Broker, require_kafka
 
@@ -60,7 +60,6 @@ class Cluster:
         while any(node.knows() != len(running) for node in running):
             if time.monotonic() > deadline:
                 raise RuntimeError(f"the nodes know {[node.knows() for node in running]} nodes instead of {len(running)}")
-            time.sleep(0.05)
 
     async def replicated(self) -> None:
         """Wait until each partition has a replica in sync on each node."""
@@ -69,7 +68,7 @@ class Cluster:
         try:
             async with asyncio.timeout(_PATIENCE_S):
                 while any(len(each["isr"]) < NODES for topic in await admin.describe_topics() for each in topic["partitions"]):
-                    await asyncio.sleep(0.05)
+                    await asyncio.sleep(0)
         finally:
             await admin.close()
 

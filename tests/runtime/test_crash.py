@@ -12,6 +12,7 @@ from ks_actors import LogError, StorageFull, TransactionAborted
 from ks_actors.runtime import UncaughtResponse
 from ks_actors.testing import run_app
 from tests.runtime.helpers import GUARANTEES, Load, check_counts, counting
+from tests.state.sqlite_engine import SqliteEngine
 
 if TYPE_CHECKING:
     from ks_actors.log.embedded._faults import Operation
@@ -42,7 +43,7 @@ async def crash_now_and_then(harness: AppHarness, load: Load, random: Random, *,
     await harness.caught_up()
 
 
-@pytest.mark.parametrize("store", ["rocksdb", "in_memory"])
+@pytest.mark.parametrize("store", ["rocksdb", "in_memory", SqliteEngine])
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(3))
 def test_a_crash_loses_nothing_and_doubles_nothing(seed: int, guarantee: str, store: str) -> None:

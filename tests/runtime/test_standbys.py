@@ -16,6 +16,7 @@ from ks_actors.runtime.output import _collector
 from ks_actors.testing import run_app
 from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, Load, check_counts, counting, echo
 from tests.runtime.standing import Heard, active, check_places, contents, engines_of, keeper, other, settled, standing, stores_of
+from tests.state.sqlite_engine import SqliteEngine
 
 if TYPE_CHECKING:
     from ks_actors.testing import AppHarness
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.unmeasured
 
 TOPICS = {"in": 4, "out": 1}
 ALL = {"0_0", "0_1", "0_2", "0_3"}
-STORES = ("rocksdb", "in_memory")
+STORES = ("rocksdb", "in_memory", SqliteEngine)
 
 
 def replace(_: Exception) -> UncaughtResponse:

@@ -131,7 +131,7 @@ class Broken(SqliteEngine):
 def test_an_error_of_an_engine_names_the_store_and_the_task(error: Exception, raised: type[Exception], tmp_path: Path) -> None:
     """A full disk is told from other errors; the rows that were not written stay in memory for the next try."""
     task = filled(tmp_path, Broken)
-    engine: Any = task.stores._supplied["s"]._open
+    engine: Any = task.stores._supplied.by_store["s"]._open
     engine.error = error
     with pytest.raises(raised, match=r"store s of task 0_3") as caught:
         task.flush()
@@ -146,7 +146,7 @@ def test_an_engine_that_returns_something_else_than_bytes_is_refused(tmp_path: P
     """The error names the class, and the value."""
     task = filled(tmp_path, Broken)
     task.reopen()
-    engine: Any = task.stores._supplied["s"]._open
+    engine: Any = task.stores._supplied.by_store["s"]._open
     engine.value = "text"
     with pytest.raises(StateError, match=r"Broken returned 'text' as a value: return bytes or None"):
         task.store.get("z")

@@ -19,7 +19,7 @@ from ks_actors.records import (
 from ks_actors.runtime.shared import plan_topics
 from ks_actors.state import has_rows
 from ks_actors.task import Environment, nodes_of
-from ks_actors.topology import ProcessorNode
+from ks_actors.topology import ProcessorNode, without_engines
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -103,10 +103,11 @@ def make_setup(topology: Topology, config: StreamsConfig, counts: Mapping[str, i
     """Return the environment shared by all tasks of a backfill.
 
     Tasks wait for all of the log's records of a time before they process it. Their output must be
-    repeatable and so independent of any clock; caches, which flush by time, are off.
+    repeatable and so independent of any clock; caches, which flush by time, are off. Stores are in
+    RocksDB or memory: snapshots are written from there.
     """
     setup = Environment(
-        topology,
+        without_engines(topology, config.default_dsl_store),
         config.replace(max_task_idle_ms=0, statestore_cache_max_bytes=0),
         wall_time=lambda: time.time_ns() // 1_000_000,
         partitions=counts.get,

@@ -62,9 +62,10 @@ _TABLES: Final = "tables"
 def has_rows(spec: StoreSpec) -> bool:
     """Return whether snapshots include the rows of a store.
 
-    They do if it has a changelog to continue from, and rows of a known format in RocksDB or memory.
+    They do if it has a changelog to continue from, and rows of a known format. A snapshot of an app
+    leaves out those of the user's engines, which a backfill does not use.
     """
-    return spec.logging and spec.place in {StorePlace.DATABASE, StorePlace.MEMORY}
+    return spec.logging and spec.place is not StorePlace.CUSTOM
 
 
 def segment_ms_of(spec: StoreSpec) -> int:

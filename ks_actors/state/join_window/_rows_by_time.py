@@ -29,7 +29,6 @@ from ks_actors.state.core import (
 from ks_actors.state.join_window._packed_segment import START, AnySegment, PackedSegment
 from ks_actors.state.join_window._segment import Raw, Segment
 from ks_actors.state.timed import FACTS, SEGMENT, SEQUENCE_BITS, SHORTEST_SEGMENT_MS, SUFFIX
-from ks_actors.topology import StorePlace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -80,7 +79,7 @@ class JoinWindowRows:
         self._time: Callable[[], int] = record_time
         self._retention: int = spec.seen_ms
         self._span: int = span_of(spec.retention_ms)
-        self._segmented: bool = spec.place is not StorePlace.MEMORY
+        self._segmented: bool = not spec.in_memory
         self._mutable: bool = codec.mutable
         self._plain: bool = spec.value is serdes.BYTES  # the bytes are the objects
         self._packed: bool = HAS_KERNEL and codec.text and codec.plain_keys

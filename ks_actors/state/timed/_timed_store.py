@@ -26,7 +26,6 @@ from ks_actors.state.core import (
 )
 from ks_actors.state.timed._expiry import expire
 from ks_actors.state.timed._slot_form import SEGMENT
-from ks_actors.topology import StorePlace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -91,7 +90,7 @@ class TimedStore(Transactional[tuple[Any, int]]):
         self._kernel_keys: bool = HAS_KERNEL and codec.plain_keys and not form.bits
         self.segment_ms: int = max(spec.retention_ms // 2, SHORTEST_SEGMENT_MS)
         self._retention: int = spec.seen_ms
-        self._segmented: bool = spec.place is not StorePlace.MEMORY
+        self._segmented: bool = not spec.in_memory
         self._tracks: dict[Any, Track] = {}
         # a track's slots in order, maintained from the first fetch of its key on
         self._orders: dict[Any, list[int]] = {}
