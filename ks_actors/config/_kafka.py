@@ -10,7 +10,10 @@ if TYPE_CHECKING:
 
 
 SCHEME = "kafka://"
-_SERVER = re.compile(r"([\w.-]+|\[[0-9a-fA-F:.]+\])(?::([0-9]{1,5}))?")
+# Consoles of managed Kafka show addresses with the protocol, which clients of Kafka ignore.
+_SERVER = re.compile(
+    r"(?:(?:SASL_)?(?:PLAINTEXT|SSL)://)?(([\w.-]+|\[[0-9a-fA-F:.]+\])(?::([0-9]{1,5}))?)"
+)
 _LAST_PORT = 65_535
 CONNECTION = (
     "security_protocol",
@@ -55,7 +58,10 @@ _SSL = tuple(name for name in CONNECTION if name.startswith("ssl_"))
 
 
 def servers(value: Any) -> str:
-    """Parse `host:port,host:port`, or a list of such; the default port is 9092."""
+    """Parse `host:port,host:port`, or a list of such; the default port is 9092.
+
+    As in Kafka, a protocol before a host says nothing, and an empty entry is skipped.
+    """
     text = (
         ",".join(value)
         if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
@@ -63,11 +69,14 @@ def servers(value: Any) -> str:
     )
     if not isinstance(text, str) or not text.strip():
         raise ValueError("is not a list of servers: expected host:port,host:port")
-    found = [each.strip() for each in text.split(",")]
-    for each in found:
+    found = []
+    for each in filter(None, map(str.strip, text.split(","))):
         match = _SERVER.fullmatch(each)
-        if match is None or not 0 < int(match[2] or 1) <= _LAST_PORT:
+        if match is None or not 0 < int(match[3] or 1) <= _LAST_PORT:
             raise ValueError(f"is not a list of servers: {each!r} is not host:port")
+        found.append(match[1])
+    if not found:
+        raise ValueError("is not a list of servers: expected host:port,host:port")
     return ",".join(found)
 
 

@@ -34,10 +34,13 @@ def options(made: StreamsConfig) -> KafkaOptions:
         ("a:1, b:2", "kafka://a:1,b:2"),
         (["a:1", "b"], "kafka://a:1,b"),
         ("[::1]:9092", "kafka://[::1]:9092"),
+        ("SASL_SSL://a:1,PLAINTEXT://b:2", "kafka://a:1,b:2"),
+        ("SSL://[::1]:1", "kafka://[::1]:1"),
+        ("a:1,,b:1,", "kafka://a:1,b:1"),
     ],
 )
 def test_servers_make_the_log_a_kafka(servers: Any, log: str) -> None:
-    """As text or a list; `log` can say the same."""
+    """As text or a list, also with protocols and empty entries, as Kafka's clients take them; `log` can say the same."""
     made = config(bootstrap_servers=servers)
     assert (made.bootstrap_servers, made.log) == (log.removeprefix("kafka://"), log)
     assert repr(open_configured(made)) == f"<KafkaLog at {log.removeprefix('kafka://')}, not started>"
@@ -51,7 +54,7 @@ def test_without_servers_no_log_is_opened_unless_one_is_named() -> None:
     assert isinstance(open_configured(config(log="memory://")), EmbeddedLog)
 
 
-@pytest.mark.parametrize("value", ["", ",", "a:b", "a:0", "a:70000", "kafka://a:1", "a:1,,b:1", 9092, [9092]])
+@pytest.mark.parametrize("value", ["", ",", "a:b", "a:0", "a:70000", "kafka://a:1", "http://a:1", "TLS://a:1", "SSL://", " , ", 9092, [9092]])
 def test_servers_are_hosts_and_ports(value: Any) -> None:
     """Anything else is told at once, not when nobody answers."""
     with pytest.raises(ConfigError, match=r"bootstrap_servers \(mapping\): .* is not a list of servers"):
