@@ -230,6 +230,10 @@ async def test_a_topic_that_takes_less_than_before_gets_smaller_batches(log: Kaf
     await write(producer, partition, b"first")
     entry = log._admin._limits[partition.topic]
     await log.set_configs({partition.topic: {"max.message.bytes": "300"}})
+    # A broker learns of it from the controller, a moment later.
+    async with asyncio.timeout(20):
+        while (await log.describe_topics([partition.topic]))[partition.topic].configs["max.message.bytes"] != "300":
+            await asyncio.sleep(0)
     log._admin._limits[partition.topic] = entry
     values = [b"%d" % number * 20 for number in range(64)]
     assert await soon(write(producer, partition, *values)) == 65
