@@ -19,6 +19,7 @@ from tests.log.helpers import COMMITTED, group_name, new_topic, values_of, write
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from ks_actors.log import TopicPartition
     from tests.kafka.broker import Broker
 
 NOBODY = GroupMetadata("nobody", -1, "")
@@ -46,10 +47,19 @@ async def test_a_transaction_into_described_topics_asks_only_for_its_own_parts(k
     assert await values_of(log, partition, COMMITTED) == [b"first", b"a"]
 
 
+async def limit(log: KafkaLog, partition: TopicPartition) -> None:
+    """Set the topic's limit to 2,000 bytes. A broker learns of it from the controller, a moment later."""
+    await log.set_configs({partition.topic: {"max.message.bytes": "2000"}})
+    async with asyncio.timeout(20):
+        while (await log.describe_topics([partition.topic]))[partition.topic].configs["max.message.bytes"] != "2000":
+            await asyncio.sleep(0)
+
+
 async def test_limits_are_learned_while_a_producer_gets_its_id(log: KafkaLog, tampering: Tampering) -> None:
     """A description without configs does not tell them, and first records are not to wait for that."""
     (partition,) = await new_topic(log)
-    await log.set_configs({partition.topic: {"max.message.bytes": "2000"}})
+    await limit(log, partition)
+    log._admin._limits.clear()
     tampering.asked.clear()
     await log.describe_topics(configs=False)
     assert tampering.count("DescribeConfigs") == 0
@@ -65,7 +75,8 @@ async def test_limits_are_learned_while_a_producer_gets_its_id(log: KafkaLog, ta
 async def test_a_producer_without_transactions_learns_limits_and_ways_as_well(log: KafkaLog, tampering: Tampering) -> None:
     """If it is told where it is going to write to."""
     (partition,) = await new_topic(log)
-    await log.set_configs({partition.topic: {"max.message.bytes": "2000"}})
+    await limit(log, partition)
+    log._admin._limits.clear()
     await log.describe_topics(configs=False)
     producer = await log.producer(client_id="p", topics=[partition.topic, "not-there-yet"])
     assert log._admin.known_limit(partition.topic) == 2_000
@@ -161,11 +172,7 @@ async def test_a_producer_begins_with_known_metadata_and_learns_changes(log: Kaf
 async def test_a_limit_that_was_described_is_kept_to(log: KafkaLog) -> None:
     """Batches are as large as the topic's description allows."""
     (partition,) = await new_topic(log)
-    await log.set_configs({partition.topic: {"max.message.bytes": "2000"}})
-    # A broker learns of it from the controller, a moment later.
-    async with asyncio.timeout(20):
-        while (await log.describe_topics([partition.topic]))[partition.topic].configs["max.message.bytes"] != "2000":
-            await asyncio.sleep(0)
+    await limit(log, partition)
     assert log._admin.known_limit(partition.topic) == 2_000
     await log.set_configs({partition.topic: {"max.message.bytes": "3000"}})
     assert log._admin.known_limit(partition.topic) is None
