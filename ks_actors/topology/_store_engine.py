@@ -35,8 +35,9 @@ class StoreEngine(ABC):
     and then. So an engine never sees uncommitted data, and has nothing to roll back. Offsets are
     rows like the others: after a crash the changelog brings what the engine lacks.
 
-    Keys and values are opaque bytes, ordered as Python orders them. All methods are called from one
-    thread at a time, mostly on the app's event loop: keep them quick. Errors: raise `StateFull` or
+    Keys and values are opaque bytes, ordered as Python orders them. Calls come from
+    one thread at a time, but not always the same one: stores are opened in a thread of their own,
+    and then used mostly on the app's event loop, so keep them quick. Errors: raise `StateFull` or
     an OSError without space when there is no room, which is tried again, and `TaskCorrupted` when
     the data cannot be used: it is then deleted and restored. Any other error goes to the app's
     uncaught handler.

@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ks_actors import JoinWindows, StreamsBuilder, TimeWindows, serdes
+from ks_actors import App, Batch, JoinWindows, StreamsBuilder, StreamsConfig, TimeWindows, serdes
 from ks_actors.dsl import Consumed, Grouped, Materialized, Produced, StreamJoined
+from ks_actors.log import Outgoing, TopicPartition
+from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.testing import run_app
 from tests.runtime.helpers import ALOS, EOS, Load, check_counts
 from tests.state.sqlite_engine import SqliteEngine
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ks_actors import Topology
     from ks_actors.testing import AppHarness
 
@@ -61,3 +65,16 @@ def test_counts_in_an_engine_of_ones_own_survive_crashes(seed: int, guarantee: s
 
     topics = {"in": 2, "other": 2, "out": 1, "joined": 1}
     run_app(test, counting(), seed=seed, topics=topics, processing_guarantee=guarantee, commit_interval_ms=100)
+
+
+async def test_an_engine_is_opened_in_one_thread_and_used_in_another(tmp_path: Path) -> None:
+    """An app opens stores in a thread of their own, in real time too; a second start goes on from what the engine has."""
+    config = StreamsConfig(application_id="engines", state_dir=tmp_path)
+    async with EmbeddedLog() as log, asyncio.timeout(60):
+        for start in (1, 2):
+            async with App(counting(), config, log=log, topics={"in": 2, "other": 2, "out": 1, "joined": 1}) as app:
+                producer = await log.producer(client_id="test")
+                await producer.send([Outgoing(TopicPartition("in", 0), Batch([b"k"] * 3, [b"v"] * 3, [0] * 3))])
+                await producer.close()
+                await app.wait_until_caught_up()
+                assert await app.store("counts", serdes.STRING, serdes.LONG).get("k") == 3 * start

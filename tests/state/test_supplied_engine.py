@@ -165,7 +165,7 @@ def test_a_supplier_that_makes_no_engine_is_refused_and_leaves_nothing_open(tmp_
 
 
 @pytest.mark.parametrize("wrong", ["disk", 5, lambda: None, object()])
-def test_a_store_type_that_is_none_is_refused_at_once(wrong: Any) -> None:
+def test_a_wrong_store_type_is_refused_at_once(wrong: Any) -> None:
     """By the DSL, by the stores of processors, and by the setting."""
     with pytest.raises(TopologyError, match=r"store_type of Materialized"):
         Materialized("s", store_type=wrong)

@@ -27,7 +27,7 @@ _PLACES: Final = {
     StorePlace.DATABASE: "rocksdb",
     StorePlace.MEMORY: "in-memory",
     StorePlace.ENGINE: "engine",
-    # As before there were engines of one's own.
+    # Custom stores have always had this tag.
     StorePlace.CUSTOM: "rocksdb",
 }
 _COMMITS: Final = ("commit-latency-avg", "commit-latency-max")

@@ -26,7 +26,7 @@ _LEAST_S: Final = 5.0
 _FORGET_S: Final = 10.0
 # The least seconds without a request after which an answer on another line ends an outage.
 _RETRY_S: Final = 2.0
-# Pauses between two attempts are at most this part of that time.
+# It is also at least so many times the longest pause between two attempts.
 _PAUSES: Final = 2
 # Seconds of refusals of one request before the first warning.
 _REFUSED_S: Final = 5.0
