@@ -72,6 +72,17 @@ class Cluster:
         finally:
             await admin.close()
 
+    async def leader(self, topic: str, partition: int = 0) -> Broker:
+        """Return the node that leads a partition."""
+        admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)
+        await admin.start()
+        try:
+            (described,) = await admin.describe_topics([topic])
+        finally:
+            await admin.close()
+        (number,) = [each["leader"] for each in described["partitions"] if each["partition"] == partition]
+        return next(node for node in self.nodes if node.number == number)
+
     def kill(self) -> None:
         """Kill all nodes."""
         for node in self.nodes:

@@ -83,7 +83,7 @@ async def test_a_producer_without_transactions_learns_limits_and_ways_as_well(lo
     connections, leader = producer._client._connections, await producer._client.find_leader(partition)
     opening = connections._opening.get((leader, PRODUCE))
     if opening is not None:
-        await opening
+        await opening.task
     assert connections.connected(leader, PRODUCE)
     tampering.asked.clear()
     await write(producer, partition, b"a")
@@ -147,7 +147,7 @@ async def test_the_way_to_leaders_is_open_before_there_are_records(log: KafkaLog
     connections = producer._client._connections
     opening = connections._opening.get((leader, PRODUCE))
     if opening is not None:
-        await opening
+        await opening.task
     assert connections.connected(leader, PRODUCE)
 
 

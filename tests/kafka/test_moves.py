@@ -1,4 +1,4 @@
-"""Two brokers, of which one dies: leaders and coordinators move to the other one."""
+"""Two brokers, of which one dies or stands still: leaders and coordinators move to the other one."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from ks_actors.log import NewMember, NewTopic, OffsetAndMetadata, Outgoing, TopicPartition
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
 from ks_actors.log.kafka.client._client import GROUP
+from ks_actors.log.kafka.wire import COORDINATOR_LOAD_IN_PROGRESS, MetadataRequest
 from ks_actors.log.kafka.wire._requests import offset_fetch
 from tests.kafka.broker import Broker, require_kafka
 from tests.log.helpers import COMMITTED, assigned, batch, by_turns, group_name, settle
@@ -52,10 +53,15 @@ def two_brokers(tmp_path: Path) -> Iterator[tuple[Broker, Broker]]:
 
 
 @pytest.mark.timeout(180)
-async def test_partitions_of_a_dead_broker_go_on_elsewhere(two_brokers: tuple[Broker, Broker]) -> None:
-    """Readers, writers and members of groups find the new leaders and coordinators; nothing is lost, nothing comes twice."""
+@pytest.mark.parametrize("how", ["killed", "frozen"])
+async def test_partitions_of_a_broker_that_is_away_go_on_elsewhere(two_brokers: tuple[Broker, Broker], how: str) -> None:
+    """Readers, writers and members of groups find the new leaders and coordinators; nothing is lost, nothing comes twice.
+
+    A frozen broker keeps its connections: the cluster's list tells that it is gone, long before its requests time out.
+    """
     first, second = two_brokers
-    async with KafkaLog(f"{first.bootstrap},{second.bootstrap}", options=KafkaOptions(replication_factor=2)) as log:
+    options = KafkaOptions(replication_factor=2, request_timeout_ms=600_000)
+    async with KafkaLog(f"{first.bootstrap},{second.bootstrap}", options=options) as log:
         topic = f"topic-{group_name()}"
         await log.create_topics([NewTopic(topic, 4)])
         partitions = [TopicPartition(topic, number) for number in range(4)]
@@ -87,8 +93,9 @@ async def test_partitions_of_a_dead_broker_go_on_elsewhere(two_brokers: tuple[Br
         assert {log._client.leader(partition) for partition in partitions} == {1, 2}
         await member.commit(dict.fromkeys(partitions, OffsetAndMetadata(100)))
 
-        second.kill()
+        (second.kill if how == "killed" else second.pause)()
         await asyncio.wait_for(write_and_read(100, 200), _PATIENCE_S)
+        assert log._client.nodes == (1,), "its clients share the list of brokers"
         assert {log._client.leader(partition) for partition in partitions} == {1}
         await asyncio.wait_for(member.commit(dict.fromkeys(partitions, OffsetAndMetadata(200))), _PATIENCE_S)
         assert member.group == before.group
@@ -97,6 +104,24 @@ async def test_partitions_of_a_dead_broker_go_on_elsewhere(two_brokers: tuple[Br
         (after,) = await settle(member)
         assert after.group.member_id == before.group.member_id
 
-        await asyncio.to_thread(second.start)
+        await asyncio.to_thread(second.start if how == "killed" else second.resume)
         await asyncio.wait_for(write_and_read(200, 300), _PATIENCE_S)
         assert all(numbers == list(range(300)) for numbers in found.values())
+
+
+@pytest.mark.timeout(180)
+async def test_what_one_broker_refuses_for_now_is_sent_to_another(two_brokers: tuple[Broker, Broker], caplog: pytest.LogCaptureFixture) -> None:
+    """A request that any broker can answer goes to each in turn until one accepts it."""
+    first, second = two_brokers
+    caplog.set_level("DEBUG", "aiokafka.conn")
+    async with KafkaLog(f"{first.bootstrap},{second.bootstrap}") as log:
+        while len(log._client.nodes) < 2:
+            await log._client.refresh()
+        caplog.clear()
+        answers = [COORDINATOR_LOAD_IN_PROGRESS] * 3 + [0]
+        await log._client.send_to_any(MetadataRequest([], allow_auto_topic_creation=False), lambda _: [answers.pop(0)])
+    asked = [record.args[1] for record in caplog.records if isinstance(record.args, tuple) and "MetadataRequest" in str(record.args[-1])]
+    assert len(asked) == 4
+    assert asked[0] != asked[1]
+    assert asked[2] != asked[3]
+    assert answers == []

@@ -47,7 +47,7 @@ def lines(caplog: pytest.LogCaptureFixture, level: int = logging.WARNING) -> lis
 @contextmanager
 def asking(outages: Outages, line: Line) -> Iterator[None]:
     """A client that waits for an answer on a line."""
-    client = Unanswered(lambda: outages, 60.0)
+    client = Unanswered(lambda: outages, 60.0, lambda: None)
     try:
         with client.until_answered(line, "Fetch", 0.0, answers=False):
             yield

@@ -11,6 +11,7 @@ from aiokafka.conn import collect_hosts  # type: ignore[import-untyped]
 from ks_actors._errors import LogClosed, LogError, LogTimeout, UnknownTopicOrPartition
 from ks_actors.lifecycle import component_log
 from ks_actors.log.kafka.client._backoff import Backoff
+from ks_actors.log.kafka.client._cluster import Cluster
 from ks_actors.log.kafka.client._connections import (
     COORDINATION,
     MAIN,
@@ -83,9 +84,10 @@ class KafkaClient:
         self.outages: Outages = Outages(
             pause_ms=max(options.reconnect_backoff_max_ms, options.retry_backoff_max_ms)
         )
-        self._connections: Connections = Connections(options, client_id, self.outages)
-        self._brokers: dict[int, tuple[str, int]] = {}
-        self._controller: int | None = None
+        self._connections: Connections = Connections(
+            options, client_id, self.outages, self._look_for_unlisted
+        )
+        self._cluster: Cluster = Cluster()
         self._topics: dict[str, TopicMetadata] = {}
         self._tracked: set[str] = set()
         self._refused: dict[str, int] = {}
@@ -93,6 +95,7 @@ class KafkaClient:
         self._answered: set[str] = set()
         self._coordinators: dict[tuple[int, str], int] = {}
         self._refreshing: asyncio.Task[None] | None = None
+        self._leaving: asyncio.Task[None] | None = None
         self._closed = False
 
     def __repr__(self) -> str:
@@ -109,7 +112,7 @@ class KafkaClient:
         """Find the brokers, if they are unknown. Raises LogTimeout, NotAuthorized, ConfigError."""
         check_aiokafka()
         await self._connections.start()
-        if self._brokers:
+        if self._cluster.brokers:
             return
         await self.retry(
             f"to find Kafka at {self.bootstrap_servers}",
@@ -121,12 +124,11 @@ class KafkaClient:
             self._connections.forget(node)
 
     def begin_like(self, other: KafkaClient) -> None:
-        """Copy the brokers and leaders that another client of the same cluster knows.
+        """Copy the leaders that another client of the same cluster knows.
 
-        `start` then sends no request. Both clients share their outages.
+        `start` then sends no request. Both clients share the list of brokers, and their outages.
         """
-        self._brokers = dict(other._brokers)
-        self._controller = other._controller
+        self._cluster = other._cluster
         self._topics = dict(other._topics)
         self._answered = set(other._answered)
         self.outages = self._connections.outages = other.outages
@@ -138,8 +140,9 @@ class KafkaClient:
     async def close(self) -> None:
         """Close all connections. A second call does nothing."""
         self._closed = True
-        if self._refreshing is not None:
-            self._refreshing.cancel()
+        for task in (self._refreshing, self._leaving):
+            if task is not None:
+                task.cancel()
         await self._connections.close()
 
     # --- retries ----------------------------------------------------------------------------------
@@ -205,7 +208,7 @@ class KafkaClient:
     @property
     def nodes(self) -> tuple[int, ...]:
         """The ids of the brokers, as of the last metadata."""
-        return tuple(self._brokers)
+        return tuple(self._cluster.brokers)
 
     # --- sending ----------------------------------------------------------------------------------
 
@@ -217,7 +220,7 @@ class KafkaClient:
         Raises Unavailable; the broker may or may not have acted then.
         """
         self._check()
-        address = self._brokers.get(node) or self._bootstrap.get(node)
+        address = self._cluster.brokers.get(node) or self._bootstrap.get(node)
         if address is None:
             raise Unavailable(f"the cluster does not list broker {node} at this time")
         limit_ms = self.options.request_timeout_ms if timeout_ms is None else timeout_ms
@@ -231,25 +234,37 @@ class KafkaClient:
         channel: str = MAIN,
         timeout_ms: int | None = None,
     ) -> Any:
-        """Send to any broker that answers."""
+        """Send to any broker that answers.
+
+        A request that one refuses for now goes to another next.
+        """
+        refused: set[int] = set()
 
         async def attempt() -> Any:
-            response = await self._send_to_any(request, channel)
-            self._raise_retriable(codes(response), "a broker")
+            if refused.issuperset(self._cluster.brokers):
+                refused.clear()
+            node, response = await self._send_to_any(request, channel, refused)
+            refused.add(node)
+            self._raise_retriable(codes(response), f"broker {node}")
             return response
 
         return await self.retry(
             f"to send {name_of_request(request)}", attempt, timeout_ms=timeout_ms
         )
 
-    async def _send_to_any(self, request: Any, channel: str) -> Any:
-        nodes = list(self._brokers)
+    async def _send_to_any(
+        self, request: Any, channel: str, refused: Collection[int] = ()
+    ) -> tuple[int, Any]:
+        """Return the first response, and the broker that gave it; try those that refused last."""
+        brokers = self._cluster.brokers
+        nodes = list(brokers)
         random.shuffle(nodes)
         # Shuffled first: a sort is stable, so the load stays spread. Those that owe an answer last:
         # each would take the whole request timeout.
         nodes.sort(
             key=lambda node: (
-                self._connections.silent(self._brokers[node]),
+                self._connections.silent(brokers[node]),
+                node in refused,
                 not self._connections.connected(node, channel),
             )
         )
@@ -257,7 +272,7 @@ class KafkaClient:
         # If the whole cluster has moved, all known addresses may be wrong: try the user's as well.
         for node in (*nodes, *self._bootstrap):
             try:
-                return await self.send(node, request, channel=channel)
+                return node, await self.send(node, request, channel=channel)
             except Unavailable as error:
                 failed = error
         assert failed is not None
@@ -268,9 +283,10 @@ class KafkaClient:
 
         Raises Unavailable; the controller may or may not have acted then.
         """
-        if self._controller is None:
+        controller = self._cluster.controller
+        if controller is None:
             raise Unavailable("the cluster has no controller at this time")
-        return await self.send(self._controller, request)
+        return await self.send(controller, request)
 
     async def send_to_controller(
         self, request: Any, codes: Callable[[Any], Iterable[int]], *, timeout_ms: int | None = None
@@ -358,13 +374,13 @@ class KafkaClient:
         node = self._coordinators.get((kind, key))
         if node is not None:
             return node
-        response = await self._send_to_any(FindCoordinatorRequest(key, kind), COORDINATION)
+        _, response = await self._send_to_any(FindCoordinatorRequest(key, kind), COORDINATION)
         what = f"to find the coordinator of {_KINDS[kind]} {key}"
         self._raise_retriable([response.error_code], what)
         if response.error_code:
             raise error_of(response.error_code, f"failed {what}", response.error_message)
         # The coordinator may be newer than the last list of brokers.
-        self._brokers.setdefault(response.coordinator_id, (response.host, response.port))
+        self._cluster.add(response.coordinator_id, (response.host, response.port))
         self._coordinators[kind, key] = response.coordinator_id
         return int(response.coordinator_id)
 
@@ -379,8 +395,9 @@ class KafkaClient:
             if topic in self._topics
             for node in self._topics[topic].leaders.values()
         }:
-            if node in self._brokers:
-                self._connections.open_ahead(node, self._brokers[node], channel)
+            address = self._cluster.brokers.get(node)
+            if address is not None:
+                self._connections.open_ahead(node, address, channel)
 
     def name(self, client_id: str) -> None:
         """Use this client id from now on."""
@@ -490,18 +507,37 @@ class KafkaClient:
     async def _refresh(self) -> None:
         await self._ask_metadata(sorted(self._tracked))
 
+    def _look_for_unlisted(self) -> None:
+        """Ask the other brokers whether those that do not answer are still in the cluster."""
+        if self._leaving is not None and not self._leaving.done():
+            return
+        if self._closed or all(map(self._connections.silent, self._cluster.brokers.values())):
+            return
+        self._leaving = asyncio.create_task(
+            self._leave_unlisted(), name="look for brokers that have left"
+        )
+
+    async def _leave_unlisted(self) -> None:
+        try:
+            # `refresh` would join a request under way, which may be at the broker in question.
+            await self._ask_metadata(sorted(self._tracked))
+        except LogError as error:
+            _log.debug("could not look for brokers that have left: %s", error)
+        else:
+            self._connections.leave(self._cluster.brokers.values())
+
     async def _ask_metadata(self, topics: list[str] | None) -> Mapping[str, TopicMetadata]:
         """Ask once, cache the result, and return the topics that exist."""
-        response = await self._send_to_any(
+        _, response = await self._send_to_any(
             # A lookup must not create a topic, whatever the broker's settings are.
             MetadataRequest(topics, allow_auto_topic_creation=False),
             MAIN,
         )
         if not response.brokers:
             raise Unavailable("the cluster has no brokers at this time")
-        self._brokers = {node: (host, port) for node, host, port, *_ in response.brokers}
-        self._controller = (
-            response.controller_id if response.controller_id in self._brokers else None
+        self._cluster.list(
+            {node: (host, port) for node, host, port, *_ in response.brokers},
+            response.controller_id,
         )
         found: dict[str, TopicMetadata] = {}
         for code, name, internal, partitions in response.topics:

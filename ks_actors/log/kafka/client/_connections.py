@@ -6,7 +6,7 @@ import asyncio
 import logging
 import ssl
 import struct
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 from aiokafka.conn import AIOKafkaConnection, CloseReason  # type: ignore[import-untyped]
 from aiokafka.errors import (  # type: ignore[import-untyped]
@@ -17,11 +17,12 @@ from aiokafka.errors import (  # type: ignore[import-untyped]
 )
 
 from ks_actors._errors import LogClosed, LogError, NotAuthorized
+from ks_actors.lifecycle import component_log
 from ks_actors.log.kafka.client._outages import Line
 from ks_actors.log.kafka.client._unanswered_requests import Unanswered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from ks_actors.log.kafka.client._options import KafkaOptions
     from ks_actors.log.kafka.client._outages import Outages
@@ -31,6 +32,7 @@ COORDINATION: Final = "coordination"
 PRODUCE: Final = "produce"
 _CLOSE_S: Final = 1.0
 _LENGTH: Final = struct.Struct(">i")
+_log = component_log(__name__)
 _wire_log = logging.getLogger("aiokafka.conn")
 # Seconds without an answer before a warning, unless the request asks the broker to wait.
 _SILENT_S: Final = 3.0
@@ -71,6 +73,13 @@ class _NoSecrets(logging.Filter):
 
 
 _NO_SECRETS = _NoSecrets()
+
+
+class _Opening(NamedTuple):
+    """An attempt to connect, and the address of the broker."""
+
+    task: asyncio.Task[Any]
+    where: str
 
 
 class _Connection(AIOKafkaConnection):  # type: ignore[misc]
@@ -129,20 +138,27 @@ class Connections:
 
     Brokers answer the requests of a socket in order, so requests that may wait long have a channel
     of their own. Channels differ in nothing else. `lost` counts requests with an unknown outcome.
-    `outages`, which clients share, reports silent brokers.
+    `outages`, which clients share, reports silent brokers. `doubted` is called every two seconds
+    while a broker does not answer; `leave` then gives up those that the cluster no longer lists.
     """
 
-    def __init__(self, options: KafkaOptions, client_id: str, outages: Outages) -> None:
+    def __init__(
+        self,
+        options: KafkaOptions,
+        client_id: str,
+        outages: Outages,
+        doubted: Callable[[], object] = lambda: None,
+    ) -> None:
         self.outages: Outages = outages
         self._unanswered: Unanswered = Unanswered(
-            lambda: self.outages, min(_SILENT_S, options.request_timeout_ms / 2000)
+            lambda: self.outages, min(_SILENT_S, options.request_timeout_ms / 2000), doubted
         )
         self._options: KafkaOptions = options
         self._client_id: str = client_id
         self._named: dict[str, str] = {}
         self._ssl: ssl.SSLContext | None = None
         self._ready: dict[tuple[int, str], Any] = {}
-        self._opening: dict[tuple[int, str], asyncio.Task[Any]] = {}
+        self._opening: dict[tuple[int, str], _Opening] = {}
         self._closing: dict[asyncio.Future[None], asyncio.WriteTransport] = {}
         self.lost = 0
         self._closed = False
@@ -248,20 +264,26 @@ class Connections:
         except asyncio.CancelledError:
             waiting = asyncio.current_task()
             if task.cancelled() and waiting is not None and not waiting.cancelling():
-                raise LogClosed("the connection to Kafka was closed meanwhile") from None
+                if self._closed:
+                    raise LogClosed("the connection to Kafka was closed meanwhile") from None
+                raise Unavailable(
+                    f"broker {node} at {address[0]}:{address[1]} has left the cluster", away=True
+                ) from None
             raise
 
     def _begin_opening(
         self, node: int, address: tuple[str, int], channel: str
     ) -> asyncio.Task[Any]:
         key = (node, channel)
-        task = self._opening.get(key)
-        if task is None:
-            self._drop(key, None)
-            task = self._opening[key] = asyncio.create_task(
-                self._connect(node, address, channel), name=f"connect to broker {node}"
-            )
-            task.add_done_callback(lambda done: self._opened(key, done))
+        opening = self._opening.get(key)
+        if opening is not None:
+            return opening.task
+        self._drop(key, None)
+        task = asyncio.create_task(
+            self._connect(node, address, channel), name=f"connect to broker {node}"
+        )
+        self._opening[key] = _Opening(task, _where(address))
+        task.add_done_callback(lambda done: self._opened(key, done))
         return task
 
     def open_ahead(self, node: int, address: tuple[str, int], channel: str) -> None:
@@ -270,7 +292,8 @@ class Connections:
             self._begin_opening(node, address, channel)
 
     def _opened(self, key: tuple[int, str], task: asyncio.Task[Any]) -> None:
-        if self._opening.get(key) is task:
+        opening = self._opening.get(key)
+        if opening is not None and opening.task is task:
             del self._opening[key]
         if task.cancelled() or task.exception() is not None:
             return
@@ -354,6 +377,24 @@ class Connections:
         for key in [key for key in self._ready if key[0] == node]:
             self._drop(key, CloseReason.SHUTDOWN)
 
+    def leave(self, listed: Iterable[tuple[str, int]]) -> None:
+        """Close all sockets to brokers that do not answer and are not at one of these addresses.
+
+        The cluster has fenced such a broker, so its partitions and groups are elsewhere. Requests
+        under way there raise Unavailable.
+        """
+        stays = set(map(_where, listed))
+        for where, reason in self._unanswered.doubtful().items():
+            if where in stays:
+                continue
+            _log.info("%s %s, and has left the cluster; its requests go elsewhere", where, reason)
+            for key, connection in tuple(self._ready.items()):
+                if _where((connection.host, connection.port)) == where:
+                    self._drop(key, CloseReason.CONNECTION_TIMEOUT)
+            for opening in tuple(self._opening.values()):
+                if opening.where == where:
+                    opening.task.cancel()
+
     async def close(self) -> None:
         """Close all sockets; requests under way raise LogClosed.
 
@@ -361,7 +402,7 @@ class Connections:
         """
         self._closed = True
         self._unanswered.close()
-        opening = tuple(self._opening.values())
+        opening = tuple(opening.task for opening in self._opening.values())
         for task in opening:
             task.cancel()
         if opening:

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 _LOOK_S: Final = 1.0
 # A broker answers these only after the slowest member of the group has done its part.
 _PATIENT: Final = ("JoinGroup", "SyncGroup")
+# Seconds after which they are nevertheless a reason to look whether the cluster has the broker.
+_PATIENCE_S: Final = 10.0
+# The least seconds between two reports to `doubted`.
+_DOUBT_EACH_S: Final = 2.0
 
 
 class _Waiting(NamedTuple):
@@ -27,13 +31,18 @@ class _Waiting(NamedTuple):
 class Unanswered:
     """Check a client's open requests every second; report those silent for `silent_s`.
 
-    A broker may accept requests and never answer; this warns long before the request times out. A
-    blocked loop receives answers late, so a check that runs late is skipped.
+    A broker may accept requests and never answer; this warns long before the request times out, and
+    calls `doubted` every two seconds. A blocked loop receives answers late, so a check that runs
+    late is skipped.
     """
 
-    def __init__(self, outages: Callable[[], Outages], silent_s: float) -> None:
+    def __init__(
+        self, outages: Callable[[], Outages], silent_s: float, doubted: Callable[[], object]
+    ) -> None:
         self._outages = outages
         self._silent: float = silent_s
+        self._doubted = doubted
+        self._doubt_at: float = 0.0
         self._waiting: dict[object, _Waiting] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
@@ -76,6 +85,20 @@ class Unanswered:
             for waiting in self._waiting.values()
         )
 
+    def doubtful(self) -> dict[str, str]:
+        """Return the brokers that may be gone, each with a text that says why."""
+        now = self._outages().clock()
+        return {
+            waiting.line.where: f"has not answered {waiting.name} for {now - waiting.since:.0f} s"
+            for waiting in self._waiting.values()
+            if now - waiting.since >= self._patience(waiting)
+        }
+
+    def _patience(self, waiting: _Waiting) -> float:
+        if waiting.name.startswith(_PATIENT):
+            return _PATIENCE_S
+        return self._silent + waiting.allowance
+
     def _check(self, due: float) -> None:
         self._timer = None
         if not self._waiting:
@@ -93,6 +116,9 @@ class Unanswered:
                     f"{waiting.line.where} has not answered {waiting.name} for {silent:.0f} s",
                     since=waiting.since,
                 )
+        if now >= self._doubt_at and self.doubtful():
+            self._doubt_at = now + _DOUBT_EACH_S
+            self._doubted()
 
     def close(self) -> None:
         """Stop checking."""
