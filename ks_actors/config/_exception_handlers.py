@@ -195,45 +195,32 @@ ExceptionHandler: TypeAlias = (
 
 
 def log_and_fail(
-    context: ErrorContext,
-    record: FailedRecord | None,  # noqa: ARG001 - part of the contract
-    error: Exception,
-    /,
+    context: ErrorContext, record: FailedRecord | None, error: Exception, /
 ) -> Response:
     """Log an error and end processing. The default of all handlers.
 
     The source record goes to the dead letter queue if there is one.
     """
-    _tell(logging.ERROR, context, error)
+    _tell(logging.ERROR, context, record, error)
     return Response(HandlerResponse.FAIL, context.dead_letters(error))
 
 
 def log_and_continue(
-    context: ErrorContext,
-    record: FailedRecord | None,  # noqa: ARG001 - part of the contract
-    error: Exception,
-    /,
+    context: ErrorContext, record: FailedRecord | None, error: Exception, /
 ) -> Response:
     """Log a warning and continue without the record.
 
     The source record goes to the dead letter queue if there is one.
     """
-    _tell(logging.WARNING, context, error)
+    _tell(logging.WARNING, context, record, error)
     return Response(HandlerResponse.RESUME, context.dead_letters(error))
 
 
-def _tell(level: int, context: ErrorContext, error: Exception) -> None:
-    where = (
-        context.processor_node_id,
-        context.task_id,
-        context.topic,
-        context.partition,
-        context.offset,
-    )
+def _tell(level: int, context: ErrorContext, record: FailedRecord | None, error: Exception) -> None:
     _log.log(
         level,
-        "a record failed at node %s, task %s, topic %s, partition %s, offset %s",
-        *where,
+        "%s",
+        _where(context, record),
         exc_info=error,
         extra={
             "node": context.processor_node_id,
@@ -243,3 +230,18 @@ def _tell(level: int, context: ErrorContext, error: Exception) -> None:
             "offset": context.offset,
         },
     )
+
+
+def _where(context: ErrorContext, record: FailedRecord | None) -> str:
+    """Return what failed where; of the output, the task and the source name what is known."""
+    said = "a punctuation failed" if record is None else "a record failed"
+    if record is not None and record.topic is not None:
+        place = "" if record.partition is None else f", partition {record.partition},"
+        said = f"a record for topic {record.topic}{place} failed"
+    said += f" at node {context.processor_node_id}"
+    # Records that the log refuses come from the collector, which serves all tasks.
+    if context.topic is not None or context.task_id.subtopology >= 0:
+        said += f", task {context.task_id}"
+    if context.topic is not None:
+        said += f", topic {context.topic}, partition {context.partition}, offset {context.offset}"
+    return said

@@ -58,6 +58,29 @@ def test_the_built_in_handlers_log_and_decide(handler: Any, result: HandlerRespo
     assert [letter.topic for letter in handler(context(), None, error).dead_letter_queue_records] == ["dead"]
 
 
+@pytest.mark.parametrize(
+    ("record", "changes", "said"),
+    [
+        (RECORD, {}, "a record failed at node n, task 0_2, topic input, partition 2, offset 7"),
+        (None, {"topic": None}, "a punctuation failed at node n, task 0_2"),
+        (RECORD, {"topic": None}, "a record failed at node n, task 0_2"),
+        (FailedRecord("k", "v", 5, topic="out"), {}, "a record for topic out failed at node n, task 0_2, topic input, partition 2, offset 7"),
+        (
+            FailedRecord(b"k", b"v", 5, (), "out", 1),
+            {"topic": None, "task_id": TaskId(-1, 1)},
+            "a record for topic out, partition 1, failed at node n",
+        ),
+        (RECORD, {"task_id": TaskId(-1, 0)}, "a record failed at node n, task -1_0, topic input, partition 2, offset 7"),
+    ],
+)
+def test_the_log_names_the_places_that_are_known(
+    record: FailedRecord | None, changes: dict[str, Any], said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A record that the log refused has neither a task nor a source; the topic that it is for is named."""
+    log_and_fail(context(processor_node_id="n", **changes), record, raised(ValueError("no good")))
+    assert [logged.getMessage() for logged in caplog.records] == [said]
+
+
 def test_a_dead_letter_is_the_source_record_with_the_error_in_its_headers() -> None:
     """Behind the headers that it has, by Kafka Streams' names and in its order."""
     (letter,) = context().dead_letters(raised(ValueError("no good")))
