@@ -144,7 +144,11 @@ class LogReader:
 
     async def _start(self) -> None:
         log = self._address.open()
-        await log.start()
+        try:
+            await log.start()
+        except BaseException:
+            await log.close()
+            raise
         self._log = log
 
     async def _stop(self) -> None:

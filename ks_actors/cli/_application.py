@@ -11,7 +11,14 @@ import click
 
 from ks_actors._errors import KsActorsError
 from ks_actors.cli._output import reported
-from ks_actors.cli._target import NO_ID, PLACEHOLDER, app_of, settings
+from ks_actors.cli._target import (
+    BY_OPTION,
+    NO_ID,
+    PLACEHOLDER,
+    app_of,
+    settings,
+    wrong_settings,
+)
 from ks_actors.config import StreamsConfig, opened
 from ks_actors.log import ManagesGroups
 
@@ -127,7 +134,7 @@ def _optional(command: Callable[..., Any], *, needs_id: bool) -> Callable[..., A
                 app = app_of(target, pairs, file)
                 found = Application(app.config, app)
         except KsActorsError as error:
-            raise click.UsageError(str(error)) from error
+            raise wrong_settings(error, BY_OPTION) from error
         return command(found, **options)
 
     made = settings_options(wrapped)

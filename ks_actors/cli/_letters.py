@@ -8,7 +8,7 @@ import click
 from rich.console import Console
 from rich.progress import Progress
 
-from ks_actors.cli._application import of_application
+from ks_actors.cli._application import of_application, of_log
 from ks_actors.cli._output import moment, readable, show, show_json
 from ks_actors.letters import read_letter, read_letters, redrive
 from ks_actors.log import TopicPartition
@@ -47,7 +47,7 @@ def _topic_of(application: Application, topic: str | None) -> str:
 @dlq.command("list")
 @_topic
 @click.option("--limit", type=click.IntRange(1), default=50, show_default=True)
-@of_application
+@of_log
 def list_letters(application: Application, *, topic: str | None, limit: int, as_json: bool) -> None:
     """Print the last dead letters, the newest first: where they came from, and the error."""
     name = _topic_of(application, topic)
@@ -58,7 +58,7 @@ def list_letters(application: Application, *, topic: str | None, limit: int, as_
 @dlq.command("show")
 @click.argument("letter", metavar="PARTITION@OFFSET")
 @_topic
-@of_application
+@of_log
 def show_letter(application: Application, *, letter: str, topic: str | None, as_json: bool) -> None:
     """Print one dead letter with its key, value, headers and stack."""
     place, offset = _place(_topic_of(application, topic), letter)

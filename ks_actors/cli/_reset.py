@@ -12,7 +12,7 @@ import click
 
 from ks_actors._errors import KsActorsError, ResetIncomplete
 from ks_actors.app import reset as reset_application
-from ks_actors.cli._target import app_of, settings
+from ks_actors.cli._target import BY_OPTION, app_of, settings, wrong_settings
 from ks_actors.config import ShiftBy, StreamsConfig, duration
 from ks_actors.log import TopicPartition
 
@@ -277,7 +277,7 @@ def _config(options: dict[str, Any]) -> tuple[App | None, StreamsConfig]:
             state_dir=options["state_dir"]
         )
     except KsActorsError as error:
-        raise click.UsageError(str(error)) from error
+        raise wrong_settings(error, BY_OPTION) from error
 
 
 def _table(plan: ResetPlan) -> list[str]:

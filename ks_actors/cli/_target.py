@@ -26,6 +26,15 @@ PLACEHOLDER = "ks-actors"
 """The id of an application that is not named, where it does not matter."""
 
 
+BY_SETTING = "-c application_id=ID, or application_id in the file of --config"
+BY_OPTION = "--application-id ID, --app MODULE:NAME, or application_id in the file of --config"
+
+
+def wrong_settings(error: KsActorsError, ways: str) -> click.UsageError:
+    """Return the usage error for wrong settings; `ways` are those to give an application's id."""
+    return click.UsageError(str(error).replace(NO_ID, f"{NO_ID}: give {ways}"))
+
+
 def load(target: str) -> Any:
     """Return the object at `module:name`; the name may have dots. Raises click.UsageError.
 
@@ -140,4 +149,4 @@ def _config(given: Keywords, file: Path | None) -> StreamsConfig:
     try:
         return StreamsConfig.load(file, **given)
     except KsActorsError as error:
-        raise click.UsageError(str(error)) from error
+        raise wrong_settings(error, BY_SETTING) from error

@@ -86,8 +86,9 @@ async def opened(
     if log is not None:
         yield log
         return
-    await own.start()
     try:
+        # A failed start may leave connections half open.
+        await own.start()
         yield own
     finally:
         await own.close()

@@ -207,3 +207,8 @@ def test_dead_letters_are_listed_shown_and_written_back(tmp_path: Path) -> None:
     del place.settings["errors_dead_letter_queue_topic_name"]
     assert "the dead letter topic is unknown" in place.run("dlq", "list", code=2)
     assert len(place.json("dlq", "list", "--topic=letters")) == 2
+    del place.settings["application_id"]
+    assert len(place.json("dlq", "list", "--topic=letters")) == 2
+    assert place.json("dlq", "show", "0@0", "--topic=letters")["value"] == "one"
+    for command in (("dlq", "redrive", "--all", "--topic=letters"), ("lag",), ("reset",)):
+        assert "application_id: is required: give --application-id ID, --app" in " ".join(place.run(*command, code=2).split())

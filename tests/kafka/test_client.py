@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import socket
 import ssl
@@ -10,7 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ks_actors import StreamsConfig
 from ks_actors._errors import ConfigError, LogClosed, LogError, LogTimeout, NotAuthorized, UnknownTopicOrPartition
+from ks_actors.batch._reading import LogReader, address_of
+from ks_actors.config._open_log import opened
 from ks_actors.log import NewTopic, TopicPartition
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
 from ks_actors.log.kafka.client._client import TRANSACTION, KafkaClient
@@ -37,7 +41,7 @@ async def test_a_cluster_that_is_not_there_is_waited_for_until_the_deadline() ->
     """LogTimeout names the addresses and their errors at the deadline."""
     (port,) = free_ports(1)
     log = KafkaLog(f"127.0.0.1:{port}", options=QUICK)
-    with pytest.raises(LogTimeout, match=rf"127.0.0.1:{port}.*cannot be reached"):
+    with pytest.raises(LogTimeout, match=rf"bootstrap server at 127.0.0.1:{port} cannot be reached"):
         await log.start()
     with pytest.raises(LogTimeout):
         await log.start()
@@ -48,9 +52,33 @@ async def test_a_server_that_says_nothing_is_given_up() -> None:
     """A socket that takes connections and never answers holds nobody for ever."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         client = KafkaClient(f"127.0.0.1:{server.getsockname()[1]}", QUICK, client_id="test")
-        with pytest.raises(LogTimeout, match="did not accept a connection within 200 ms"):
+        with pytest.raises(LogTimeout, match=r"bootstrap server at 127\.0\.0\.1:\d+ did not accept a connection within 200 ms"):
             await client.start()
         await client.close()
+
+
+@pytest.mark.parametrize("way", ["log", "configured log", "reader"])
+async def test_a_start_that_fails_leaves_nothing_behind(way: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The connections that it was about to open are closed: no task goes on, and asyncio has nothing to complain of."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        config = StreamsConfig(application_id="a", bootstrap_servers=address, default_api_timeout_ms=500, socket_connection_setup_timeout_ms=60_000)
+
+        def read() -> None:
+            with LogReader(address_of(config)):
+                pytest.fail("it has started")
+
+        async def start() -> None:
+            async with KafkaLog(address, options=QUICK) if way == "log" else opened(config):
+                pytest.fail("it has started")
+
+        before = asyncio.all_tasks()
+        with pytest.raises(LogTimeout):
+            await (asyncio.to_thread(read) if way == "reader" else start())
+        await asyncio.sleep(0)
+        assert asyncio.all_tasks() == before
+    gc.collect()
+    assert [record for record in caplog.records if record.name == "asyncio"] == []
 
 
 def anonymous(protocol: int) -> ssl.SSLContext:

@@ -93,7 +93,12 @@ class KafkaLog:
         return [part.figures for part in self._parts if not isinstance(part, KafkaMembership)]
 
     async def __aenter__(self) -> Self:
-        await self.start()
+        try:
+            await self.start()
+        except BaseException:
+            # There is no `__aexit__` for what did not begin, and connections are being opened.
+            await self.close()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -245,7 +245,7 @@ class KafkaClient:
                 refused.clear()
             node, response = await self._send_to_any(request, channel, refused)
             refused.add(node)
-            self._raise_retriable(codes(response), f"broker {node}")
+            self._raise_retriable(codes(response), "a broker" if node < 0 else f"broker {node}")
             return response
 
         return await self.retry(

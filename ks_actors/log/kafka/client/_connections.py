@@ -206,7 +206,7 @@ class Connections:
         connection = self._ready.get((node, channel))
         if connection is None or not connection.connected():
             connection = await self._open(node, address, channel)
-        where = f"broker {node} at {address[0]}:{address[1]}"
+        where = _broker(node, address)
         line = self._line(address, channel)
         # Time beyond the usual request timeout is a wait that the request asks the broker for.
         allowance = timeout_s - self._options.request_timeout_ms / 1000
@@ -267,7 +267,7 @@ class Connections:
                 if self._closed:
                     raise LogClosed("the connection to Kafka was closed meanwhile") from None
                 raise Unavailable(
-                    f"broker {node} at {address[0]}:{address[1]} has left the cluster", away=True
+                    f"{_broker(node, address)} has left the cluster", away=True
                 ) from None
             raise
 
@@ -306,7 +306,7 @@ class Connections:
     async def _connect(self, node: int, address: tuple[str, int], channel: str) -> Any:
         options = self._options
         host, port = address
-        where = f"broker {node} at {host}:{port}"
+        where = _broker(node, address)
         line = self._line(address, channel)
         try:
             async with asyncio.timeout(options.connect_timeout_ms / 1000):
@@ -422,6 +422,11 @@ def name_of_request(request: Any) -> str:
     """Return the name of a request."""
     struct = getattr(request, "struct", None)
     return (type(request) if struct is None else struct).__name__
+
+
+def _broker(node: int, address: tuple[str, int]) -> str:
+    """Return the name of a broker; those of the bootstrap servers have no id yet."""
+    return f"{f'broker {node}' if node >= 0 else 'bootstrap server'} at {address[0]}:{address[1]}"
 
 
 def _where(address: tuple[str, int]) -> str:
