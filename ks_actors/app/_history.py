@@ -22,7 +22,14 @@ if TYPE_CHECKING:
 
     from actors import Ref
     from ks_actors.app._reset_plan import ResetPlan
-    from ks_actors.batch import Backfill, BackfillProgress, Choice, Engine, SparkSettings
+    from ks_actors.batch import (
+        Backfill,
+        BackfillProgress,
+        Choice,
+        Engine,
+        ExportProgress,
+        SparkSettings,
+    )
     from ks_actors.batch.spark import BridgeMessage
     from ks_actors.config import ResetTo
     from ks_actors.log import Log, TopicPartition
@@ -141,6 +148,7 @@ class AppOverHistory:
         topics: Collection[str] = (),
         raw: bool = False,
         types: Mapping[str, Any] | None = None,
+        progress: Callable[[ExportProgress], None] | None = None,
     ) -> dict[str, int]:
         """Write tables (by store name) and topics as Parquet; return how many rows each has.
 
@@ -152,7 +160,9 @@ class AppOverHistory:
         scalars where their types allow. Other values stay bytes, unless `types` gives by name the
         type that a serde makes. With `raw` all stay bytes, as they do in topics that the topology
         does not know. Windows and sessions have columns of their own. A file appears when it is
-        complete; a table's partition has to fit into memory.
+        complete; a table's partition has to fit into memory. `progress` is called on this event
+        loop at the start and the end of each partition, and each second in between; an error that
+        it raises ends the export.
 
         Raises UnknownStore, UnknownTopicOrPartition, ConfigError for a table without a changelog,
         SerializationError, which says where bad data is, and SparkUnavailable without pyarrow (`pip
@@ -177,6 +187,7 @@ class AppOverHistory:
             topics=topics,
             raw=raw,
             types=types,
+            progress=progress,
         )
 
     async def seed(self, uri: str, *, if_seeded: IfSeeded = "refuse") -> SnapshotManifest | None:

@@ -6,6 +6,7 @@ Importing this package imports neither pyspark nor pyarrow.
 from __future__ import annotations
 
 from ks_actors.batch._backfill import Engine, backfill
+from ks_actors.batch._export_progress import ExportProgress
 from ks_actors.batch._reading import LogAddress
 from ks_actors.batch.backfill import Backfill, BackfillProgress, Choice, TaskDone, publish
 from ks_actors.batch.spark import (
@@ -33,6 +34,7 @@ __all__ = [
     "CancelJob",
     "Choice",
     "Engine",
+    "ExportProgress",
     "JobProgress",
     "LogAddress",
     "QueryEnded",

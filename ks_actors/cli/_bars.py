@@ -1,4 +1,4 @@
-"""Progress of restoring and standbys: bars on a terminal, occasional lines elsewhere."""
+"""Progress of restoring, standbys and exports: bars on a terminal, occasional lines elsewhere."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, final
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from ks_actors._errors import LogError
+from ks_actors.records import TopicPartition
 from ks_actors.runtime.shared import RestoreListener, StandbyUpdateListener, SuspendReason
 
 if TYPE_CHECKING:
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import TaskID
 
-    from ks_actors.records import TaskId, TopicPartition
+    from ks_actors.batch import ExportProgress
+    from ks_actors.records import TaskId
 
     Ends = Callable[[TopicPartition], Awaitable[int]]
     """Returns the end offset of a changelog partition."""
@@ -111,6 +113,28 @@ class Following(StandbyUpdateListener):
 
 
 @final
+class Exporting:
+    """Show the progress of each exported partition."""
+
+    def __init__(self, show: Bars) -> None:
+        self._show = show
+
+    def __call__(self, progress: ExportProgress) -> None:
+        """Begin, advance or end the bar."""
+        partition = TopicPartition(progress.name, progress.partition)
+        if progress.done:
+            self._show.end(partition, None)
+        elif partition not in self._show.known:
+            self._show.begin(
+                partition, f"exporting {_name(progress.name, partition)}", progress.start
+            )
+            self._show.ends(partition, progress.end)
+        else:
+            moved = progress.records - self._show.known[partition].records
+            self._show.move(partition, progress.offset, moved)
+
+
+@final
 class Bars:
     """One bar per changelog partition, by offsets, during the `with` block.
 
@@ -180,10 +204,11 @@ class Bars:
             of = "" if bar.end is None else f" of {bar.end:,}"
             self._print(f"{bar.title}: {bar.records:,} records, at {offset:,}{of}")
 
-    def end(self, partition: TopicPartition, said: str) -> None:
-        """Remove a bar and print a final line."""
+    def end(self, partition: TopicPartition, said: str | None) -> None:
+        """Remove a bar and print a final line, if any."""
         self._drop(partition)
-        self._print(said)
+        if said is not None:
+            self._print(said)
 
     def _drop(self, partition: TopicPartition) -> None:
         bar = self._bars.pop(partition, None)

@@ -114,8 +114,12 @@ class _Checks:
             return
         # Brokers tell no permissions for topics that they do not have.
         existing = [plan for plan in plans if plan.state != "missing"]
+        application_id = self._config.application_id
+        transactions = self._config.processing_guarantee is ProcessingGuarantee.EXACTLY_ONCE_V2
         found = await log.allowed_operations(
-            [plan.topic for plan in existing], self._config.application_id
+            [plan.topic for plan in existing],
+            application_id,
+            f"{application_id}-check" if transactions else None,
         )
         lacking: list[str] = []
         for plan in existing:
@@ -126,7 +130,9 @@ class _Checks:
                 if allowed is not None and operation not in allowed
             ]
         if found.group is not None and "READ" not in found.group:
-            lacking.append(f"READ on group {self._config.application_id}")
+            lacking.append(f"READ on group {application_id}")
+        if found.transactional_id is not None and "WRITE" not in found.transactional_id:
+            lacking.append(f"WRITE on transactional ids {application_id}-*")
         missing = any(plan.internal and plan.state == "missing" for plan in plans)
         # A note only: the right to create may also be given by a prefix of names, which no broker
         # tells.
@@ -142,14 +148,8 @@ class _Checks:
         elif all(each is None for each in (*found.topics.values(), found.group)):
             self._note("permissions", "note", "the brokers do not tell permissions")
         else:
-            self._note("permissions", "ok", "topics and group are permitted")
-        if self._config.processing_guarantee is ProcessingGuarantee.EXACTLY_ONCE_V2:
-            self._note(
-                "permissions",
-                "note",
-                "not checked: WRITE and DESCRIBE on transactional ids "
-                f"{self._config.application_id}-*",
-            )
+            ids = ", group and transactional ids" if transactions else " and group"
+            self._note("permissions", "ok", f"topics{ids} are permitted")
 
 
 def _needed(plan: TopicPlan) -> tuple[str, ...]:

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from rich.console import Console
 
 from ks_actors._errors import KsActorsError
+from ks_actors.cli._bars import Bars, Exporting
 from ks_actors.cli._target import app_of
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Settings from a .toml or .properties file.",
 )
+@click.option("--quiet", "-q", is_flag=True, help="Show no progress.")
 def export(
     target: str,
     tables: Sequence[str],
@@ -54,18 +57,23 @@ def export(
     raw: bool,
     conf: tuple[str, ...],
     file: Path | None,
+    quiet: bool,
 ) -> None:
     """Write the committed part of tables and topics to Parquet files.
 
     A table is the last value of each key in the changelog of its store. The topology's serdes
-    decode keys and values. The log is only read. MODULE:NAME and settings are those of `ks-actors
-    run`.
+    decode keys and values. The log is only read. Stderr shows the progress. MODULE:NAME and
+    settings are those of `ks-actors run`.
     """
     if not tables and not topics:
         raise click.UsageError("name something to export: --table STORE, --topic TOPIC")
     app = app_of(target, conf, file)
     try:
-        counts = asyncio.run(app.export(directory, tables=tables, topics=topics, raw=raw))
+        with Bars(Console(stderr=True, quiet=quiet)) as bars:
+            export = app.export(
+                directory, tables=tables, topics=topics, raw=raw, progress=Exporting(bars)
+            )
+            counts = asyncio.run(export)
     except KsActorsError as error:
         raise click.ClickException(
             f"{app.config.application_id}: {type(error).__name__}: {error}"

@@ -250,9 +250,12 @@ class TellsOperations(Protocol):
     """A log that has permissions, and tells them."""
 
     async def allowed_operations(
-        self, topics: Iterable[str], group_id: str, /
+        self, topics: Iterable[str], group_id: str, transactional_id: str | None = None, /
     ) -> AllowedOperations:
-        """Return what this user may do with topics, with a group and with the cluster."""
+        """Return what this user may do with topics, a group, a transactional id and the cluster.
+
+        The transactional id should be one that no producer has.
+        """
         ...
 
 

@@ -55,6 +55,7 @@ class AllowedOperations(msgspec.Struct, frozen=True):
     topics: Mapping[str, frozenset[str] | None]
     """The operations on topics; a topic that the user may not describe has none."""
     group: frozenset[str] | None
+    transactional_id: frozenset[str] | None = None
 
 
 class NewTopic(msgspec.Struct, frozen=True):

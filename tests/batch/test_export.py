@@ -30,14 +30,18 @@ from ks_actors import (
     UnknownTopicOrPartition,
     serdes,
 )
+from ks_actors.batch import ExportProgress
+from ks_actors.batch._export_progress import Watch
+from ks_actors.batch._reading import LogRange
 from ks_actors.batch.tables._arrow_types import decoding_of, shape_of
 from ks_actors.log import NewTopic
 from ks_actors.log.embedded import EmbeddedLog
+from ks_actors.records import Batch
 
 from .histories import fill
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
     from pathlib import Path
 
 TEXT = Consumed(serdes.STRING, serdes.STRING)
@@ -144,6 +148,50 @@ def test_a_versioned_table_has_the_latest_versions(tmp_path: Path) -> None:
         assert found == {"late": ("new", at(200)), "kept": ("new", at(200)), "twice": ("two", at(100))}
 
     with_app(tmp_path, look)
+
+
+def test_the_progress_of_each_partition_is_told(tmp_path: Path) -> None:
+    """At its start and its end, on the app's event loop; an error that the callee raises ends the export."""
+
+    async def look(app: App, read: Callable[..., list[dict[str, Any]]]) -> None:
+        told: list[ExportProgress] = []
+
+        def progress(seen: ExportProgress) -> None:
+            assert asyncio.get_running_loop() is loop
+            told.append(seen)
+
+        loop = asyncio.get_running_loop()
+        await app.export(tmp_path / "out", topics=["words"], tables=["totals"], progress=progress)
+        for name, records in (("totals", 2), ("words", 4)):
+            seen = [one for one in told if one.name == name]
+            assert [one.offset for one in seen if not one.done] == [one.start for one in seen if one.start < one.end and one.offset == one.start]
+            assert {one.partition for one in seen if one.done} == {one.partition for one in seen}
+            assert sum(max(one.records for one in seen if one.partition == number) for number in {one.partition for one in seen}) == records
+
+        def angry(seen: ExportProgress) -> None:
+            raise ValueError(seen.name)
+
+        with pytest.raises(ValueError, match="words"):
+            await app.export(tmp_path / "out", topics=["words"], progress=angry)
+
+    with_app(tmp_path, look)
+
+
+def test_progress_is_told_each_second(tmp_path: Path) -> None:
+    """However many batches are read, with the offset that is next and the records so far."""
+    now, told = [0.0], list[ExportProgress]()
+
+    def read() -> Generator[Batch, None, None]:
+        for number in range(10):
+            now[0] += 0.4
+            yield Batch([b"k"] * 2, [b"a", b"b"], [0, 0], offsets=[number * 2, number * 2 + 1])
+
+    watch = Watch(told.append, lambda: now[0])
+    assert len(list(watch.over("words", LogRange("app-words", 3, 0, 20), read()))) == 10
+    assert [(one.partition, one.offset, one.records, one.done) for one in told] == [
+        (3, 0, 0, False), (3, 6, 6, False), (3, 12, 12, False), (3, 18, 18, False), (3, 20, 20, True),
+    ]  # fmt: skip
+    assert {one.name for one in told} == {"words"}
 
 
 def test_topics_are_all_their_records(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ from rich.console import Console
 
 from ks_actors import TaskId
 from ks_actors._errors import LogTimeout
-from ks_actors.cli._bars import Bars, Following, Restoring
+from ks_actors.batch import ExportProgress
+from ks_actors.cli._bars import Bars, Exporting, Following, Restoring
 from ks_actors.log import TopicPartition
 from ks_actors.runtime import SuspendReason
 
@@ -77,3 +78,26 @@ def test_standbys_are_shown_with_the_end_that_they_follow() -> None:
         "standby counts[1]: 400 records, at 400 of 1,000",
         "standby counts[1]: promoted at 400 of 1,000",
     ]
+
+
+def test_an_export_has_a_bar_for_each_partition() -> None:
+    """From its start to its end; one without records has none, and none leaves a line."""
+    show, file = bars(terminal=True)
+    with show:
+        exporting = Exporting(show)
+        exporting(ExportProgress("counts", 0, 7, 7, 7, 0))
+        assert not show.known
+        exporting(ExportProgress("counts", 1, 100, 500, 100, 0))
+        exporting(ExportProgress("counts", 1, 100, 500, 300, 150))
+        assert show._live is not None
+        (bar,) = show._live.tasks
+        assert (bar.description, bar.completed, bar.total, bar.fields["records"]) == ("exporting counts[1]", 200, 400, 150)
+        exporting(ExportProgress("counts", 1, 100, 500, 500, 400))
+        assert not show.known
+    plain, file = bars()
+    with plain:
+        exporting = Exporting(plain)
+        exporting(ExportProgress("counts", 1, 100, 500, 100, 0))
+        exporting(ExportProgress("counts", 1, 100, 500, 300, 150))
+        exporting(ExportProgress("counts", 1, 100, 500, 500, 400))
+    assert file.getvalue().splitlines() == ["exporting counts[1]: 150 records, at 300 of 500"]

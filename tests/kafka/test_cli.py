@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from ks_actors.cli._main import ks_actors
 from tests.kafka.broker import PASSWORD, STRANGER, STRANGERS_PASSWORD, USER
 from tests.kafka.helpers import connect
-from tests.kafka.test_secured_apps import ALLOW, GROUP, READ, TOPIC, rule
+from tests.kafka.test_secured_apps import ALLOW, GROUP, PREFIXED, READ, TOPIC, TRANSACTION, WRITE, rule
 from tests.log.helpers import group_name
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def test_a_changed_source_starts_the_app_again(shop: Shop, tmp_path: Path) -> No
 
 @pytest.mark.extended
 async def test_permissions_are_told_by_the_brokers(secure_broker: Broker, tmp_path: Path) -> None:
-    """The command names the rights that the user lacks, for topics and the group; it tries nothing out."""
+    """The command names the rights that the user lacks, for topics, the group and, exactly once, transactional ids; it changes nothing."""
     login = {
         "bootstrap_servers": secure_broker.address("SASL_SSL"),
         "security_protocol": "SASL_SSL",
@@ -175,6 +175,20 @@ async def test_permissions_are_told_by_the_brokers(secure_broker: Broker, tmp_pa
     assert f"WRITE on topic {shop.id}-counts-changelog" in failed[0]["detail"]
     assert "WRITE on topic totals" in failed[0]["detail"]
     assert "READ" not in failed[0]["detail"]
+    assert "transactional" not in failed[0]["detail"]
+
+    shop.settings |= {"processing_guarantee": "exactly_once_v2"}
+    assert f"WRITE on transactional ids {shop.id}-*" in (await asyncio.to_thread(shop.json, "check", SHOP, code=1))[-1]["detail"]
+    log = await connect(secure_broker)
+    try:
+        await rule(log, ALLOW, TRANSACTION, f"{shop.id}-", WRITE, pattern=PREFIXED)
+    finally:
+        await log.close()
+    while "transactional" in (await asyncio.to_thread(shop.json, "check", SHOP, code=1))[-1]["detail"]:
+        assert time.monotonic() - began < 2 * PATIENCE_S
+    shop.settings |= {"sasl_username": USER, "sasl_password": PASSWORD}
+    found = await asyncio.to_thread(shop.json, "check", SHOP)
+    assert found[-1]["detail"] == "topics, group and transactional ids are permitted"
 
 
 def test_dead_letters_are_listed_shown_and_written_back(shop: Shop) -> None:

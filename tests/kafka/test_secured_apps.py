@@ -28,7 +28,7 @@ WAYS = [("SSL", None), ("SASL_SSL", "PLAIN"), ("SASL_SSL", "SCRAM-SHA-512")]
 TOPIC, GROUP, CLUSTER, TRANSACTION = 2, 3, 4, 5
 ALL, READ, WRITE = 2, 3, 4
 DENY, ALLOW = 2, 3
-_LITERAL = 3
+LITERAL, PREFIXED = 3, 4
 
 
 def settings(broker: Broker, protocol: str, mechanism: str | None, user: str = USER, password: str = PASSWORD) -> dict[str, Any]:
@@ -41,9 +41,9 @@ def settings(broker: Broker, protocol: str, mechanism: str | None, user: str = U
     return found if mechanism is None else {**found, "sasl_mechanism": mechanism, "sasl_username": user, "sasl_password": password}
 
 
-async def rule(log: KafkaLog, permission: int, kind: int, name: str, operation: int = ALL) -> None:
+async def rule(log: KafkaLog, permission: int, kind: int, name: str, operation: int = ALL, *, pattern: int = LITERAL) -> None:
     """Allow the stranger something, or deny it."""
-    creation = (kind, name, _LITERAL, f"User:{STRANGER}", "*", operation, permission)
+    creation = (kind, name, pattern, f"User:{STRANGER}", "*", operation, permission)
     answer = await log._client.send_to_controller(Pinned(CreateAclsRequest_v1, [creation]), lambda _: ())
     ((code, message),) = [each[:2] for each in answer.creation_responses]
     assert code == 0, message

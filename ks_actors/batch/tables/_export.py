@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 import pyarrow as pa
 
 from ks_actors._errors import ConfigError, SerializationError, UnknownStore
+from ks_actors.batch._export_progress import Watch
 from ks_actors.batch._reading import Bounds, LogReader, SharedLog, address_of
 from ks_actors.batch.tables._arrow_types import Decoding, decoding_of
 from ks_actors.batch.tables._columns import HEADERS, TopicColumns, latest
@@ -19,8 +20,9 @@ from ks_actors.task import Environment, nodes_of
 from ks_actors.topology import SinkNode, SourceNode, StoreKind, bare_kind
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
+    from ks_actors.batch._export_progress import ExportProgress
     from ks_actors.batch._reading import LogRange
     from ks_actors.config import StreamsConfig
     from ks_actors.log import Log
@@ -52,9 +54,16 @@ class Exporter:
     """Export an app's current tables and topics from the log."""
 
     def __init__(
-        self, topology: Topology, config: StreamsConfig, *, raw: bool, types: Mapping[str, Any]
+        self,
+        topology: Topology,
+        config: StreamsConfig,
+        *,
+        raw: bool,
+        types: Mapping[str, Any],
+        watch: Watch,
     ) -> None:
         self._topology = topology
+        self._watch = watch
         self._raw = raw
         self._types = types
         self._setup = Environment(
@@ -85,8 +94,9 @@ class Exporter:
         ranges = await asyncio.to_thread(log.ranges, [plan.topic for plan in plans], Bounds())
         counts = {}
         for plan in plans:
+            parts = [one for one in ranges if one.topic == plan.topic]
             counts[plan.name] = await asyncio.to_thread(
-                _write, log, directory, plan, [one for one in ranges if one.topic == plan.topic]
+                _write, log, directory, plan, parts, self._watch
             )
         return counts
 
@@ -165,7 +175,11 @@ def _schema(plan: _Plan) -> pa.Schema:
 
 
 def _write(
-    log: LogReader | SharedLog, directory: Path, plan: _Plan, ranges: Iterable[LogRange]
+    log: LogReader | SharedLog,
+    directory: Path,
+    plan: _Plan,
+    ranges: Iterable[LogRange],
+    watch: Watch,
 ) -> int:
     """Write one file per partition, and return the total number of rows. Blocks.
 
@@ -179,7 +193,8 @@ def _write(
         # Close the generator here. Garbage collection could close it in the log's own thread, and
         # that would block.
         with closing(log.read(one)) as read:
-            batches = (latest(read, versioned=versioned),) if plan.table else read
+            told = watch.over(plan.name, one, read)
+            batches = (latest(told, versioned=versioned),) if plan.table else told
             rows = (_columns(columns, plan, batch, one) for batch in batches if len(batch))
             count += write_file(place / f"{one.partition}.parquet", schema, rows)
     return count
@@ -228,15 +243,23 @@ async def export(
     topics: Collection[str] = (),
     raw: bool = False,
     types: Mapping[str, Any] | None = None,
+    progress: Callable[[ExportProgress], None] | None = None,
 ) -> dict[str, int]:
     """Write tables and topics into Parquet files; see `App.export`."""
     if not tables and not topics:
         raise ConfigError("tables, topics: name something to export")
-    exporter = Exporter(topology, config, raw=raw, types=types or {})
+    loop = asyncio.get_running_loop()
+
+    async def report(seen: ExportProgress) -> None:
+        if progress is not None:
+            progress(seen)
+
+    def tell(seen: ExportProgress) -> None:
+        asyncio.run_coroutine_threadsafe(report(seen), loop).result()
+
+    exporter = Exporter(topology, config, raw=raw, types=types or {}, watch=Watch(tell))
     if log is not None:
-        return await exporter.export(
-            SharedLog(log, asyncio.get_running_loop()), Path(directory), tables, topics
-        )
+        return await exporter.export(SharedLog(log, loop), Path(directory), tables, topics)
     # Opened read-only, as an app may be using the log.
     reader = LogReader(address_of(config))
     await asyncio.to_thread(reader.__enter__)

@@ -337,11 +337,14 @@ class KafkaLog:
         return await self._groups.members(group_id)
 
     async def allowed_operations(
-        self, topics: Iterable[str], group_id: str, /
+        self, topics: Iterable[str], group_id: str, transactional_id: str | None = None, /
     ) -> AllowedOperations:
-        """Return what this user may do with topics, with a group and with the cluster."""
+        """Return what this user may do with topics, a group, a transactional id and the cluster.
+
+        The transactional id should be one that no producer has.
+        """
         self._check()
-        return await self._groups.allowed(topics, group_id)
+        return await self._groups.allowed(topics, group_id, transactional_id)
 
     async def remove_members(self, group_id: str, members: Iterable[GroupMember], /) -> None:
         """Remove members from a group; ignore members that have left.

@@ -12,8 +12,10 @@ from ks_actors.log.kafka.wire import (
     GROUP_ID_NOT_FOUND,
     NONE,
     RETRIABLE,
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     UNKNOWN_MEMBER_ID,
     DescribeGroupsRequest,
+    EndTxnRequest,
     ListGroupsRequest,
     decode_assignment,
     error_of,
@@ -80,8 +82,10 @@ class GroupAdmin:
             for member_id, client_id, host, _, assignment, *_ in members
         ]
 
-    async def allowed(self, topics: Iterable[str], group_id: str) -> AllowedOperations:
-        """Return what this user may do with topics, with a group and with the cluster."""
+    async def allowed(
+        self, topics: Iterable[str], group_id: str, transactional_id: str | None
+    ) -> AllowedOperations:
+        """Return what this user may do with topics, a group, a transactional id and the cluster."""
         wanted = sorted(topics)
         found = await self._client.send_to_any(topic_operations(wanted))
         described = await self._client.send_to_coordinator(
@@ -95,7 +99,20 @@ class GroupAdmin:
             cluster=operations(found.operations),
             topics={name: operations(allowed) for _, name, _, _, allowed in found.topics},
             group=operations(bits) if code in (NONE, GROUP_ID_NOT_FOUND) else frozenset(),
+            transactional_id=None
+            if transactional_id is None
+            else await self._allowed_transactions(transactional_id),
         )
+
+    async def _allowed_transactions(self, transactional_id: str) -> frozenset[str]:
+        """Ask to end a transaction of a producer that does not exist, which changes nothing.
+
+        No request tells rights on transactional ids; brokers check them before all else.
+        """
+        ended = await self._client.send_to_any(EndTxnRequest(transactional_id, -1, -1, False))
+        if ended.error_code == TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+            return frozenset()
+        return frozenset({"WRITE", "DESCRIBE"})
 
     async def remove(self, group_id: str, members: Iterable[GroupMember]) -> None:
         """Remove members from a group. Raises NotAuthorized."""
