@@ -339,7 +339,7 @@ class KafkaLog:
     async def allowed_operations(
         self, topics: Iterable[str], group_id: str, transactional_id: str | None = None, /
     ) -> AllowedOperations:
-        """Return what this user may do with topics, a group, a transactional id and the cluster.
+        """Return the permitted operations on topics, a group, a transactional id and the cluster.
 
         The transactional id should be one that no producer has.
         """
