@@ -32,7 +32,7 @@ from ks_actors.metrics import Histogram, Timing
 from ks_actors.metrics._registry import Registry
 from ks_actors.task import _record_queue
 from ks_actors.task._record_queue import RecordQueue
-from ks_actors.task._task_figures import SinksFigures
+from ks_actors.task.figures import SinksFigures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

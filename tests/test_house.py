@@ -134,6 +134,7 @@ FLOORS_OF_STREAMS: tuple[tuple[str, ...], ...] = (
         "processors/foreign_keys",
         "processors/joins",
         "state",
+        "task/figures",
     ),
     ("dsl/joins",),
     (

@@ -12,12 +12,14 @@ from ks_actors.task._store_registry import RegisteredStores, Role, StoreRegistry
 from ks_actors.task._task import Task
 from ks_actors.task._topic_sizes import TopicSizes
 from ks_actors.task._unreadable_batch import left_out, passed_over
+from ks_actors.task.figures import Emission
 from ks_actors.task.times import BACK_MS
 
 __all__ = [
     "BACK_MS",
     "GLOBAL",
     "UNKNOWN_PARTITION",
+    "Emission",
     "Environment",
     "Frozen",
     "Position",

@@ -187,6 +187,8 @@ class Compiler:
             exact=self._exact(node.name),
             joined=any(map(self._joins_tables, self._reached(node.name))),
         )
+        if isinstance(node, ProcessorNode):
+            work.count_emissions(node.operator)
         return work
 
     def _exact(self, name: str) -> bool:

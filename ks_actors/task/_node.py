@@ -6,17 +6,19 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from ks_actors._errors import LogError, StateError, StoreNotConnected, StreamsError
+from ks_actors.task.figures import emissions_of
 from ks_actors.task.origins import RecordOrigins
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ks_actors.processors.api import IdleNode, Process, ProcessBatch, RecordMetadata
+    from ks_actors.processors.api import IdleNode, Operator, Process, ProcessBatch, RecordMetadata
     from ks_actors.records import Batch, Headers, TaskId
     from ks_actors.serdes import Serde
     from ks_actors.task._error_handling import ExceptionHandlers
     from ks_actors.task._record_context import RecordContextHolder
     from ks_actors.task._update_cache import Caches, UpdateCache
+    from ks_actors.task.figures import Emitted
     from ks_actors.task.times import Schedule
 
 
@@ -38,6 +40,7 @@ class TaskServices:
         dropped: Callable[[int], None],
         request_commit: Callable[[], None],
         progress: dict[str, int],
+        emissions: dict[str, Emitted],
         key_serde: Callable[..., Serde[Any]],
         value_serde: Callable[..., Serde[Any]],
         caches: Caches | None = None,
@@ -57,6 +60,8 @@ class TaskServices:
         self.dropped: Callable[[int], None] = dropped
         self.request_commit: Callable[[], None] = request_commit
         self.progress: dict[str, int] = progress
+        # By node; they go on when the nodes are made anew.
+        self.emissions: dict[str, Emitted] = emissions
         self.key_serde: Callable[..., Serde[Any]] = key_serde
         self.value_serde: Callable[..., Serde[Any]] = value_serde
         self.caches: Caches | None = caches
@@ -121,6 +126,15 @@ class NodeWork:
                 if disjoint
                 else one_by_one(self.forward, self._services.current)
             )
+
+    def count_emissions(self, operator: Operator) -> None:
+        """Count the results of an operator that holds them back."""
+        if (emitted := emissions_of(operator)) is None:
+            return
+        emitted = self._services.emissions.setdefault(self.node, emitted)
+        if emitted.holds_back:
+            self.forward = emitted.counted(self.forward)
+            self.forward_batch = emitted.counted_batch(self.forward_batch)
 
     def store(self, name: str) -> Any:
         """Return a connected or global store."""

@@ -12,8 +12,8 @@ from ks_actors.metrics import STILL, Timing
 from ks_actors.processors.api import LATEST_MS
 from ks_actors.records import Batch
 from ks_actors.serdes import for_column
-from ks_actors.task._task_figures import estimated_bytes
 from ks_actors.task._unreadable_batch import UnreadableBatch
+from ks_actors.task.figures import estimated_bytes
 from ks_actors.task.origins import Chunk, RawRecord
 from ks_actors.topology import InputRecord
 

@@ -19,9 +19,9 @@ from ks_actors.task._record_queue import RecordQueue
 from ks_actors.task._sink import Sink
 from ks_actors.task._source import TopicSource
 from ks_actors.task._states import TaskLife, TaskState, end_life, new_life
-from ks_actors.task._task_figures import SinksFigures
 from ks_actors.task._update_cache import Caches, UpdateCache
 from ks_actors.task.calls import Draining, ThreadGuard, in_flight_node
+from ks_actors.task.figures import SinksFigures
 from ks_actors.task.times import IdleNodes, PunctuationQueue, RunLength, Schedule
 
 if TYPE_CHECKING:
@@ -500,6 +500,7 @@ class Task:
             dropped=self._count_dropped,
             request_commit=self._request_commit,
             progress=self._progress,
+            emissions=self.sinks.emissions,
             key_serde=setup.key_serde,
             value_serde=setup.value_serde,
             caches=Caches(setup.cache, setup.cached_stores, self._current)

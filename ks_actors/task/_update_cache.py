@@ -12,7 +12,7 @@ from ks_actors.processors.stateless import ATOMS
 from ks_actors.records import Batch, Windowed
 from ks_actors.state.core import average
 from ks_actors.task._cache_budget import weigh
-from ks_actors.task._hit_ratio import HitRatio
+from ks_actors.task.figures import HitRatio
 from ks_actors.task.origins import NONE_LATE, CachedOrigins, Flushed
 from ks_actors.topology import StoreKind
 

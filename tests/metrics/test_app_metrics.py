@@ -10,15 +10,22 @@ import pytest
 
 from ks_actors import (
     App,
+    BufferConfig,
     Consumed,
+    EmitStrategy,
+    Grouped,
     Materialized,
     Processor,
     ProcessorContext,
     Produced,
     PunctuationType,
     Record,
+    SessionWindows,
+    SlidingWindows,
     StreamsBuilder,
     StreamsConfig,
+    Suppressed,
+    TimeWindows,
     Topology,
     log_and_continue,
     serdes,
@@ -71,12 +78,20 @@ def broad() -> Topology:
     return builder.build()
 
 
+def closing() -> Topology:
+    """A topology whose windows close."""
+    builder = StreamsBuilder()
+    windows = builder.stream("in", STRINGS).group_by_key().windowed_by(TimeWindows.of_size_and_grace(10, 0))
+    windows.count(Materialized("windows")).suppress(Suppressed.until_window_closes(BufferConfig.unbounded()))
+    return builder.build()
+
+
 # A log in the process has no requests.
 OF_KAFKA = {"consumer-fetch-manager-metrics", "producer-metrics"}
 
 
 def all_of_them() -> list[Metric]:
-    """Return the metrics of an app, of one that restores, and of one with standbys, all for `broad`."""
+    """Return the metrics of an app, of one that restores, and of one with standbys, for `broad`, and those of an app for `closing`."""
 
     async def run(harness: AppHarness) -> list[Metric]:
         for value in ("good", "bad"):
@@ -103,7 +118,13 @@ def all_of_them() -> list[Metric]:
         await starting
         return found
 
-    return run_app(
+    async def rest(harness: AppHarness) -> list[Metric]:
+        await harness.caught_up()
+        harness.app.metrics()
+        await harness.kit.clock.advance(25)
+        return list(harness.app.metrics())
+
+    return run_app(rest, closing(), topics={"in": 1}, metrics_recording_level="TRACE") + run_app(
         run,
         broad(),
         topics={"in": 2, "out": 1},
@@ -126,6 +147,43 @@ def test_each_value_is_in_the_catalogue_and_each_metric_has_a_value() -> None:
         assert (metric.kind, metric.description) == (family.kind, family.description)
         kinds: dict[str, tuple[type[Any], ...]] = {"text": (str,), "histogram": (Distribution,)}
         assert isinstance(metric.value, kinds.get(metric.kind.value, (int, float))), metric
+
+
+@pytest.mark.parametrize("kind", ["windows", "sliding", "sessions"])
+def test_results_that_are_held_back_are_counted_when_they_are_sent(kind: str) -> None:
+    """At the suppression, or at the aggregation that sends them when windows close; one that sends all updates counts none."""
+
+    def grouped(builder: StreamsBuilder) -> Any:
+        found = builder.stream("in", STRINGS).group_by_key(Grouped(serdes.STRING, serdes.STRING))
+        windows: dict[str, Any] = {
+            "windows": TimeWindows.of_size_and_grace(10, 0),
+            "sliding": SlidingWindows.of_time_difference_and_grace(10, 0),
+            "sessions": SessionWindows.of_inactivity_gap_and_grace(10, 0),
+        }
+        return found.windowed_by(windows[kind])
+
+    builder = StreamsBuilder()
+    held = grouped(builder).count(Materialized("held"), name="updates")
+    held.suppress(Suppressed.until_window_closes(BufferConfig.unbounded()).with_name("holding")).to_stream().foreach(lambda *_: None)
+    sent: list[object] = []
+    finals = grouped(builder).emit_strategy(EmitStrategy.ON_WINDOW_CLOSE).count(Materialized("final"), name="finals")
+    finals.to_stream().foreach(lambda *one: sent.append(one))
+
+    async def run(harness: AppHarness) -> dict[tuple[str, str], object]:
+        for number in range(10):
+            await harness.produce("in", f"key{number % 3}", "value", timestamp=number * 7)
+        await harness.caught_up()
+        found = harness.app.metrics()
+        names = ("suppression-emit-total", "window-aggregate-final-emit-total")
+        return {(name, one.tags["processor-node-id"]): one.value for name in names for one in found.find(name)}
+
+    found = run_app(run, builder.build(), topics={"in": 1}, metrics_recording_level="DEBUG")
+    assert len(sent) > 0
+    assert found == {
+        ("suppression-emit-total", "holding"): len(sent),
+        ("window-aggregate-final-emit-total", "updates"): 0,
+        ("window-aggregate-final-emit-total", "finals"): len(sent),
+    }
 
 
 def test_no_two_values_have_the_same_name_and_tags() -> None:

@@ -9,7 +9,7 @@ import pytest
 from ks_actors import NotRunning, TaskId
 from ks_actors.state import SharedResources, TaskStores
 from ks_actors.state.disk._statistics import PROPERTIES, counted
-from ks_actors.task._hit_ratio import HitRatio
+from ks_actors.task.figures import HitRatio
 from ks_actors.testing import AppHarness, run_app
 from tests.runtime.helpers import counting
 from tests.state.helpers import Task, key_value

@@ -16,9 +16,6 @@ _BATCHES: Final = (
     "operators read and write whole batches of rows in tables in memory: a single operation has no "
     "time of its own"
 )
-_EMITS: Final = (
-    "not measured: the topic and the sink after it tell how many results come, and how late"
-)
 
 
 def _state(names: Iterator[str], reason: str) -> dict[tuple[str, str], str]:
@@ -43,12 +40,9 @@ ABSENT: Final[Mapping[tuple[str, str], str]] = {
     ("stream-state-updater-metrics", "checkpoint-ratio"): "offsets are in the database, written "
     "with the rows",
     **{
-        ("stream-processor-node-metrics", f"suppression-emit-{end}"): _EMITS
-        for end in ("rate", "total")
-    },
-    **{
-        ("stream-processor-node-metrics", f"window-aggregate-final-emit-{end}"): _EMITS
-        for end in (*_AVERAGES, "total")
+        ("stream-processor-node-metrics", f"window-aggregate-final-emit-latency-{end}"): "results "
+        "are forwarded in the turn of a record: process-latency of the task has their time"
+        for end in ("avg", "max")
     },
     **{
         ("stream-processor-node-metrics", f"idempotent-update-skip-{end}"): "each update of a "

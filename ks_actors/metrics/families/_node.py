@@ -18,6 +18,18 @@ E2E_LATENCY = NODE.spread(
 PROCESS = NODE.rate(
     "process-rate", "Records that a source has handed on", total="process-total", level=_DEBUG
 )
+SUPPRESSION_EMIT = NODE.rate(
+    "suppression-emit-rate",
+    "Changes that a suppression has forwarded",
+    total="suppression-emit-total",
+    level=_DEBUG,
+)
+FINAL_EMIT = NODE.rate(
+    "window-aggregate-final-emit-rate",
+    "Results that a windowed aggregation has forwarded when their windows closed",
+    total="window-aggregate-final-emit-total",
+    level=_DEBUG,
+)
 
 TOPIC = Group("stream-topic-metrics", "thread-id", "task-id", "processor-node-id", "topic")
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ks_actors.metrics import joined
 from ks_actors.metrics.families import node as f
+from ks_actors.task import Emission
 from ks_actors.topology import ProcessorNode
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from ks_actors.runtime.shared import Metrics
     from ks_actors.task import Task
     from ks_actors.topology import Topology
+
+_EMITS: Final = {Emission.SUPPRESSED: f.SUPPRESSION_EMIT, Emission.FINAL: f.FINAL_EMIT}
 
 
 def node_source(metrics: Metrics, watched: Watched) -> MetricSource:
@@ -66,6 +69,8 @@ def _nodes(task: Task, tags: dict[str, str]) -> Iterator[Readings]:
         )
     for node, count in consumed.items():
         yield tags | {"processor-node-id": node}, [(f.PROCESS, count)]
+    for node, emitted in tuple(task.sinks.emissions.items()):
+        yield tags | {"processor-node-id": node}, [(_EMITS[emitted.kind], emitted.count)]
     seen: set[str] = set()
     for topic, sink in tuple(task.sinks.topics.items()):
         where = tags | {"processor-node-id": sink.node}

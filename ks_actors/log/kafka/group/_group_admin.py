@@ -85,7 +85,7 @@ class GroupAdmin:
     async def allowed(
         self, topics: Iterable[str], group_id: str, transactional_id: str | None
     ) -> AllowedOperations:
-        """Return the permitted operations on topics, a group, a transactional id and the cluster."""
+        """Return operations permitted on topics, a group, a transactional id and the cluster."""
         wanted = sorted(topics)
         found = await self._client.send_to_any(topic_operations(wanted))
         described = await self._client.send_to_coordinator(

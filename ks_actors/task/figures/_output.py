@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ks_actors.log import Outgoing
     from ks_actors.metrics import Window
     from ks_actors.records import Batch
+    from ks_actors.task.figures._emissions import Emitted
 
 _SAMPLE: Final = 8
 AGE_BOUNDS_MS: Final = (
@@ -51,13 +52,14 @@ class SinksFigures:
     """The output of one task by topic; `nodes` are the sinks of the topics.
 
     `ages` has the histograms of all tasks by topic. Output that no sink has written, such as dead
-    letters, is not measured.
+    letters, is not measured. `emissions` counts, by node, the results that nodes hold back.
     """
 
     def __init__(
         self, nodes: Mapping[str, str], ages: dict[str, Histogram], window: Window
     ) -> None:
         self.topics: dict[str, SinkFigures] = {}
+        self.emissions: dict[str, Emitted] = {}
         self._nodes = nodes
         self._ages = ages
         self._window = window

@@ -1,0 +1,14 @@
+"""The figures that a task measures while it works."""
+
+from ks_actors.task.figures._emissions import Emission, Emitted, emissions_of
+from ks_actors.task.figures._hit_ratio import HitRatio
+from ks_actors.task.figures._output import SinksFigures, estimated_bytes
+
+__all__ = [
+    "Emission",
+    "Emitted",
+    "HitRatio",
+    "SinksFigures",
+    "emissions_of",
+    "estimated_bytes",
+]

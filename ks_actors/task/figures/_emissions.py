@@ -1,0 +1,75 @@
+"""Counts of the results that nodes hold back: suppressed changes, and final results of windows."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, final
+
+from ks_actors.processors.aggregates import (
+    CustomWindowedAggregate,
+    FinalCustomWindowedAggregate,
+    FinalSessionAggregate,
+    FinalWindowedAggregate,
+    SessionAggregate,
+    SlidingAggregate,
+    WindowedAggregate,
+)
+from ks_actors.processors.tables import Suppress
+
+if TYPE_CHECKING:
+    from ks_actors.processors.api import Operator, Process, ProcessBatch
+    from ks_actors.records import Batch, Headers
+
+
+class Emission(Enum):
+    """The kind of results that a node holds back."""
+
+    SUPPRESSED = auto()
+    """Changes of a table."""
+    FINAL = auto()
+    """Results of windows, until they close; none where each update is sent."""
+
+
+_FINAL = (FinalCustomWindowedAggregate, FinalSessionAggregate, FinalWindowedAggregate)
+_UPDATES = (CustomWindowedAggregate, SessionAggregate, WindowedAggregate)
+
+
+@final
+class Emitted:
+    """The number of results that a node of a task has forwarded."""
+
+    __slots__ = ("count", "holds_back", "kind")
+
+    def __init__(self, kind: Emission, *, holds_back: bool) -> None:
+        self.kind: Emission = kind
+        self.holds_back: bool = holds_back
+        self.count: int = 0
+
+    def counted(self, process: Process) -> Process:
+        """Return a function that counts a result, and forwards it."""
+
+        def count(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            self.count += 1
+            process(key, value, timestamp, headers)
+
+        return count
+
+    def counted_batch(self, process: ProcessBatch) -> ProcessBatch:
+        """Return a function that counts the results of a batch, and forwards it."""
+
+        def count(records: Batch) -> None:
+            self.count += len(records)
+            process(records)
+
+        return count
+
+
+def emissions_of(operator: Operator) -> Emitted | None:
+    """Return a new count for an operator that holds results back, or could; None for others."""
+    if isinstance(operator, Suppress):
+        return Emitted(Emission.SUPPRESSED, holds_back=True)
+    if isinstance(operator, _FINAL):
+        return Emitted(Emission.FINAL, holds_back=True)
+    if isinstance(operator, SlidingAggregate):
+        return Emitted(Emission.FINAL, holds_back=operator.on_close)
+    return Emitted(Emission.FINAL, holds_back=False) if isinstance(operator, _UPDATES) else None
