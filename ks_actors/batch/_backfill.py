@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, final
 from urllib.parse import quote
 
-from ks_actors._errors import ConfigError, JobCancelled
+from ks_actors._errors import ConfigError, JobCancelled, LogClosed
 from ks_actors.batch._reading import Bounds, LogAddress, SharedLog, address_of
 from ks_actors.batch.backfill import (
     Backfill,
@@ -108,7 +108,7 @@ async def backfill(
             )
             async with AsyncExitStack() as services:
                 await enter_services(services, topology)
-                return await run_in_thread(partial(local.run, began), local.given_up.set)
+                return await run_in_thread(partial(local.run, began), local.give_up)
         except BaseException:
             # Only after an error: a result owns its directory until it is closed.
             await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
@@ -163,7 +163,12 @@ class _Local:
         self._files = RowFiles(directory / "rows")
         self._done: list[TaskDone] = []
         self._reported_at: float = 0.0
-        self.given_up = threading.Event()
+        self._given_up = threading.Event()
+
+    def give_up(self) -> None:
+        """Make `run` raise JobCancelled, also while it waits for the log. Any thread may call."""
+        self._given_up.set()
+        self._log.give_up()
 
     def run(self, began: float) -> Backfill:
         """Run all stages."""
@@ -193,6 +198,11 @@ class _Local:
             self._done.append(self._run_task(work))
             tell(self._progress, self._recipe.plan, self._done)
 
+    def _cancelled(self, work: TaskPlan) -> JobCancelled:
+        return JobCancelled(
+            f"the backfill of {self._recipe.config.application_id} stopped in task {work.task}"
+        )
+
     def _tell(self, run: TaskRun) -> None:
         """Report the progress of a task, at most once per second."""
         if (now := time.monotonic()) - self._reported_at >= _TELL_SECONDS:
@@ -213,13 +223,14 @@ class _Local:
         )
         try:
             for written in run.run():
-                if self.given_up.is_set():
-                    raise JobCancelled(
-                        f"the backfill of {self._recipe.config.application_id} stopped in task "
-                        f"{work.task}"
-                    )
+                if self._given_up.is_set():
+                    raise self._cancelled(work)
                 writer.write(written)
                 self._tell(run)
+        except LogClosed:
+            if self._given_up.is_set():
+                raise self._cancelled(work) from None
+            raise
         finally:
             writer.close()
         # Not after an error: a later stage must never read part of a task's output.

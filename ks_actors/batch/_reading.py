@@ -12,11 +12,13 @@ import msgspec
 
 from ks_actors._errors import (
     ConfigError,
+    LogClosed,
     LogError,
     LogTimeout,
     OffsetOutOfRange,
     UnknownTopicOrPartition,
 )
+from ks_actors.batch._loop_calls import LoopCalls
 from ks_actors.config import SCHEME, kafka_options
 from ks_actors.log import IsolationLevel, kafka_log
 from ks_actors.log.embedded import EmbeddedLog
@@ -24,7 +26,6 @@ from ks_actors.records import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator, Iterable, Mapping, Sequence
-    from typing import Protocol
 
     from ks_actors.config import StreamsConfig
     from ks_actors.log import Fetched, Fetcher, Log
@@ -35,15 +36,6 @@ _AT_ONCE = 20_000
 _WAIT_MS = 1_000
 _SILENCE_SECONDS = 60.0
 _OPENINGS = 3
-
-if TYPE_CHECKING:
-
-    class Run(Protocol):
-        """Run a coroutine to its end on the log's event loop."""
-
-        def __call__(self, work: Coroutine[Any, Any, T], /) -> T:
-            """Return the coroutine's result."""
-            ...
 
 
 class LogAddress(msgspec.Struct, frozen=True):
@@ -105,12 +97,14 @@ class LogRange(msgspec.Struct, frozen=True):
 class LogReader:
     """A log on its own event loop, in a thread, with blocking calls.
 
-    Use it as `with LogReader(address) as reader`.
+    Use it as `with LogReader(address) as reader`. Its end makes reads of other threads raise
+    LogClosed.
     """
 
     def __init__(self, address: LogAddress) -> None:
         self._address = address
         self._loop = asyncio.new_event_loop()
+        self._calls = LoopCalls(self._loop)
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="ks-batch-log", daemon=True
         )
@@ -126,19 +120,26 @@ class LogReader:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.give_up()
         try:
-            self._run(self._stop())
+            asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result()
         finally:
             self._end()
 
+    def give_up(self) -> None:
+        """Make reads, also those under way in other threads, raise LogClosed."""
+        self._calls.end()
+
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        return self._calls.run(work)
 
     def _end(self) -> None:
+        self.give_up()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
-        # The loop's thread has ended, so this thread may run it: the executor's threads must end,
-        # too.
+        # The loop's thread has ended, so this thread may run it: tasks and the executor's threads
+        # must end, too.
+        self._loop.run_until_complete(_end_tasks())
         self._loop.run_until_complete(self._loop.shutdown_default_executor())
         self._loop.close()
 
@@ -186,12 +187,12 @@ class LogReader:
         at, left = what.start, _OPENINGS
         while at < what.end:
             try:
-                for batch, behind in _read_from(self._opened, self._run, what, at):
+                for batch, behind in _read_from(self._opened, self._calls, what, at):
                     at = behind
                     if len(batch):
                         yield batch
             # Deleted records do not come back when the log is opened again.
-            except OffsetOutOfRange:
+            except (OffsetOutOfRange, LogClosed):
                 raise
             except LogError:
                 left -= 1
@@ -211,34 +212,35 @@ class SharedLog:
 
     def __init__(self, log: Log, loop: asyncio.AbstractEventLoop) -> None:
         self._log = log
-        self._loop = loop
+        self._calls = LoopCalls(loop)
 
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+    def give_up(self) -> None:
+        """Make reads, also those under way, raise LogClosed."""
+        self._calls.end()
 
     def ranges(self, topics: Iterable[str], bounds: Bounds) -> list[LogRange]:
         """Return the ranges of all partitions of the topics."""
-        return self._run(plan_ranges(self._log, topics, bounds))
+        return self._calls.run(plan_ranges(self._log, topics, bounds))
 
     def read(self, what: LogRange) -> Generator[Batch, None, None]:
         """Yield the records of a range, in batches in offset order.
 
         Raises OffsetOutOfRange for deleted records, and LogTimeout.
         """
-        for batch, _ in _read_from(self._log, self._run, what, what.start):
+        for batch, _ in _read_from(self._log, self._calls, what, what.start):
             if len(batch):
                 yield batch
 
 
 def _read_from(
-    log: Log, run: Run, what: LogRange, at: int
+    log: Log, calls: LoopCalls, what: LogRange, at: int
 ) -> Generator[tuple[Batch, int], None, None]:
     where = TopicPartition(what.topic, what.partition)
-    fetcher = run(_fetcher(log, where, at))
+    fetcher = calls.run(_fetcher(log, where, at))
     try:
         silent = 0.0
         while at < what.end:
-            fetched = run(_fetch(fetcher, what.end - at))
+            fetched = calls.run(_fetch(fetcher, what.end - at))
             for one in fetched:
                 at = min(one.next_offset, what.end)
                 yield _until(one.batch, what.end), at
@@ -249,7 +251,14 @@ def _read_from(
                     f"the range at {what.end}"
                 )
     finally:
-        run(fetcher.close())
+        calls.finish(fetcher.close())
+
+
+async def _end_tasks() -> None:
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
 
 
 async def _fetcher(log: Log, where: TopicPartition, at: int) -> Fetcher:

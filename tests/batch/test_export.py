@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import enum
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
@@ -30,7 +31,7 @@ from ks_actors import (
     UnknownTopicOrPartition,
     serdes,
 )
-from ks_actors.batch import ExportProgress
+from ks_actors.batch import ExportProgress, _reading
 from ks_actors.batch._export_progress import Watch
 from ks_actors.batch._reading import LogRange
 from ks_actors.batch.tables._arrow_types import decoding_of, shape_of
@@ -175,6 +176,39 @@ def test_the_progress_of_each_partition_is_told(tmp_path: Path) -> None:
             await app.export(tmp_path / "out", topics=["words"], progress=angry)
 
     with_app(tmp_path, look)
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_a_cancelled_export_ends_though_the_log_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: bool) -> None:
+    """Its thread waits for the log no longer, puts its files away, and closes what it has opened."""
+    asked = threading.Event()
+
+    async def silent(*_: object) -> None:
+        asked.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(_reading, "_fetch", silent)
+
+    async def cancel(app: App, log: EmbeddedLog) -> None:
+        before, fetchers = set(asyncio.all_tasks()), set(log._parts)
+        exporting = asyncio.create_task(app.export(tmp_path / "out", topics=["words"]))
+        await asyncio.to_thread(asked.wait)
+        exporting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await exporting
+        while set(log._parts) != fetchers or set(asyncio.all_tasks()) != before:
+            await asyncio.sleep(0)
+        assert [thread.name for thread in threading.enumerate() if thread.name == "ks-batch-log"] == []
+        assert not [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+
+    async def main() -> None:
+        async with EmbeddedLog(tmp_path / "log") as log:
+            await log.create_topics([NewTopic("words", 1)])
+            await fill(log, {"words": 1}, WORDS)
+            config = StreamsConfig(application_id="app", log=f"embedded://{tmp_path / 'log'}", state_dir=tmp_path / "state")
+            await asyncio.wait_for(cancel(App(topology(), config, log=log if given else None), log), 60)
+
+    asyncio.run(main())
 
 
 def test_progress_is_told_each_second(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
@@ -16,6 +17,7 @@ from ks_actors.batch._reading import Bounds, LogReader, SharedLog, address_of
 from ks_actors.batch.tables._arrow_types import Decoding, decoding_of
 from ks_actors.batch.tables._columns import HEADERS, TopicColumns, latest
 from ks_actors.batch.tables._parquet import write_file
+from ks_actors.lifecycle import run_in_thread
 from ks_actors.task import Environment, nodes_of
 from ks_actors.topology import SinkNode, SourceNode, StoreKind, bare_kind
 
@@ -81,7 +83,10 @@ class Exporter:
         tables: Collection[str],
         topics: Collection[str],
     ) -> dict[str, int]:
-        """Export all of them; return the number of rows by name."""
+        """Export all of them; return the number of rows by name.
+
+        A cancellation ends the read, and waits for the thread to put its files away.
+        """
         plans = [self._table(name) for name in tables] + [self._topic(name) for name in topics]
         names = [plan.name for plan in plans]
         if len(set(names)) < len(names):
@@ -91,13 +96,13 @@ class Exporter:
             )
         if strange := sorted(set(self._types) - set(names)):
             raise ConfigError(f"types: {', '.join(strange)} is not exported")
-        ranges = await asyncio.to_thread(log.ranges, [plan.topic for plan in plans], Bounds())
+        places = [plan.topic for plan in plans]
+        ranges = await run_in_thread(partial(log.ranges, places, Bounds()), log.give_up)
         counts = {}
         for plan in plans:
             parts = [one for one in ranges if one.topic == plan.topic]
-            counts[plan.name] = await asyncio.to_thread(
-                _write, log, directory, plan, parts, self._watch
-            )
+            write = partial(_write, log, directory, plan, parts, self._watch)
+            counts[plan.name] = await run_in_thread(write, log.give_up)
         return counts
 
     def _decodings(
