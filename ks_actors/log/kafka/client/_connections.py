@@ -147,7 +147,7 @@ class Connections:
         options: KafkaOptions,
         client_id: str,
         outages: Outages,
-        doubted: Callable[[], object] = lambda: None,
+        doubted: Callable[[], object],
     ) -> None:
         self.outages: Outages = outages
         self._unanswered: Unanswered = Unanswered(

@@ -26,6 +26,13 @@ class _Waiting(NamedTuple):
     since: float
     allowance: float
 
+    @property
+    def patient(self) -> bool:
+        return self.name.startswith(_PATIENT)
+
+    def complaint(self, now: float) -> str:
+        return f"has not answered {self.name} for {now - self.since:.0f} s"
+
 
 @final
 class Unanswered:
@@ -81,7 +88,7 @@ class Unanswered:
         return any(
             waiting.line.where == where
             and now - waiting.since > _LOOK_S + waiting.allowance
-            and not waiting.name.startswith(_PATIENT)
+            and not waiting.patient
             for waiting in self._waiting.values()
         )
 
@@ -89,15 +96,14 @@ class Unanswered:
         """Return the brokers that may be gone, each with a text that says why."""
         now = self._outages().clock()
         return {
-            waiting.line.where: f"has not answered {waiting.name} for {now - waiting.since:.0f} s"
+            waiting.line.where: waiting.complaint(now)
             for waiting in self._waiting.values()
-            if now - waiting.since >= self._patience(waiting)
+            if self._late(waiting, now)
+            or (waiting.patient and now - waiting.since >= _PATIENCE_S)
         }
 
-    def _patience(self, waiting: _Waiting) -> float:
-        if waiting.name.startswith(_PATIENT):
-            return _PATIENCE_S
-        return self._silent + waiting.allowance
+    def _late(self, waiting: _Waiting, now: float) -> bool:
+        return not waiting.patient and now - waiting.since >= self._silent + waiting.allowance
 
     def _check(self, due: float) -> None:
         self._timer = None
@@ -109,11 +115,10 @@ class Unanswered:
         if now - due > _LOOK_S / 2:
             return
         for waiting in tuple(self._waiting.values()):
-            silent = now - waiting.since
-            if silent >= self._silent + waiting.allowance and not waiting.name.startswith(_PATIENT):
+            if self._late(waiting, now):
                 outages.failed(
                     waiting.line,
-                    f"{waiting.line.where} has not answered {waiting.name} for {silent:.0f} s",
+                    f"{waiting.line.where} {waiting.complaint(now)}",
                     since=waiting.since,
                 )
         if now >= self._doubt_at and self.doubtful():
