@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 _LOOK_S = 0.005
 _SAMPLE_S = 0.02
+# A look reads all metrics of the app, so look seldom while nothing begins or ends.
+_SELDOM_S = 0.2
+_NEAR_END = 0.9
 
 
 class Sample(NamedTuple):
@@ -43,9 +46,14 @@ class Watch:
         while (now := self._look()).taken < self._expected or (self._repartitions and now.back < self._tally.words):
             if now.moment > deadline or self._app.error is not None:
                 return False
-            await asyncio.sleep(_LOOK_S if not self.samples else _SAMPLE_S)
+            await asyncio.sleep(self._pause_s(now))
         self.end = now
         return True
+
+    def _pause_s(self, now: Sample) -> float:
+        if not self.samples:
+            return _LOOK_S
+        return _SAMPLE_S if now.taken > self._expected * _NEAR_END else _SELDOM_S
 
     def _look(self) -> Sample:
         processed = int(self._app.metrics()["process-total"])

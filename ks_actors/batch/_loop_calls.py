@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from concurrent.futures import CancelledError
-from typing import TYPE_CHECKING, Any, TypeVar, final
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    CancelledError,
+    Future,
+    InvalidStateError,
+    wait,
+)
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 from ks_actors._errors import LogClosed
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
-    from concurrent.futures import Future
 
 T = TypeVar("T")
+_LOOK_S: Final = 1.0
+# A loop that has just been started may not run yet at the first look.
+_LOOKS: Final = 2
+
+
+@final
+class GivenUp(LogClosed):
+    """The caller has ended the calls."""
 
 
 @final
@@ -21,46 +34,59 @@ class LoopCalls:
     """Run coroutines on a loop from other threads.
 
     A thread that waits for a loop which has stopped would wait for ever. So end the calls before
-    you stop the loop: those under way are cancelled, and they and all later ones raise LogClosed.
+    you stop the loop: those under way are cancelled, and they and all later ones raise GivenUp. A
+    loop that stops without that is noticed after a second or two.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._lock = threading.Lock()
-        self._under_way: set[Future[Any]] = set()
-        self._ended = False
+        self._ended: Future[None] = Future()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return the coroutine's result. Raises LogClosed when the calls have been ended."""
-        with self._lock:
-            if self._ended:
-                work.close()
-                raise LogClosed("the read was given up")
-            future = asyncio.run_coroutine_threadsafe(work, self._loop)
-            self._under_way.add(future)
+        """Return the coroutine's result. Raises GivenUp when the calls have been ended."""
+        if self._ended.done():
+            work.close()
+            raise GivenUp("the read was given up")
+        future = self._start(work)
+        self._wait(future)
+        if not future.done():
+            future.cancel()
         try:
             return future.result()
         except CancelledError:
-            raise LogClosed("the read was given up meanwhile") from None
-        finally:
-            self._under_way.discard(future)
+            raise GivenUp("the read was given up meanwhile") from None
 
     def finish(self, work: Coroutine[Any, Any, object]) -> None:
-        """Run the coroutine; when the calls have been ended, start it and do not wait for it."""
-        with self._lock:
-            ended = self._ended
-            if ended and self._loop.is_running():
-                asyncio.run_coroutine_threadsafe(work, self._loop)
-                return
-        if ended:
-            work.close()
-        else:
-            self.run(work)
+        """Run the coroutine to its end; do not wait for it when the calls have been ended.
+
+        It begins after the coroutines of all earlier calls. A stopped loop does not run it.
+        """
+        try:
+            future = self._start(work)
+        except GivenUp:
+            return
+        self._wait(future)
+        if future.done():
+            future.result()
 
     def end(self) -> None:
         """Cancel the calls under way, and refuse later ones."""
-        with self._lock:
-            self._ended = True
-            under_way = tuple(self._under_way)
-        for future in under_way:
-            future.cancel()
+        with suppress(InvalidStateError):
+            self._ended.set_result(None)
+
+    def _start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        try:
+            return asyncio.run_coroutine_threadsafe(work, self._loop)
+        except RuntimeError:
+            # The loop is closed.
+            work.close()
+            raise GivenUp("the read was given up: its event loop has ended") from None
+
+    def _wait(self, future: Future[Any]) -> None:
+        """Wait until the future is done, the calls are ended, or the loop has stopped."""
+        stopped = 0
+        while stopped < _LOOKS:
+            done, _ = wait((future, self._ended), timeout=_LOOK_S, return_when=FIRST_COMPLETED)
+            if done:
+                return
+            stopped = 0 if self._loop.is_running() else stopped + 1

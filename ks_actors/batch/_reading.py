@@ -18,7 +18,7 @@ from ks_actors._errors import (
     OffsetOutOfRange,
     UnknownTopicOrPartition,
 )
-from ks_actors.batch._loop_calls import LoopCalls
+from ks_actors.batch._loop_calls import GivenUp, LoopCalls
 from ks_actors.config import SCHEME, kafka_options
 from ks_actors.log import IsolationLevel, kafka_log
 from ks_actors.log.embedded import EmbeddedLog
@@ -36,6 +36,7 @@ _AT_ONCE = 20_000
 _WAIT_MS = 1_000
 _SILENCE_SECONDS = 60.0
 _OPENINGS = 3
+_CLOSE_S = 2.0
 
 
 class LogAddress(msgspec.Struct, frozen=True):
@@ -109,22 +110,37 @@ class LogReader:
             target=self._loop.run_forever, name="ks-batch-log", daemon=True
         )
         self._log: Log | None = None
+        # A thread that gives up an `open` of another thread may close at once.
+        self._lock = threading.Lock()
 
     def __enter__(self) -> LogReader:
-        self._thread.start()
-        try:
-            self._run(self._start())
-        except BaseException:
-            self._end()
-            raise
+        self.open()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def open(self) -> None:
+        """Start the loop's thread, and open the log. Raises GivenUp, and the errors of `start`."""
+        with self._lock:
+            self._thread.start()
+            try:
+                self._run(self._start())
+            except BaseException:
+                self._end()
+                raise
+
+    def close(self) -> None:
+        """Give up all reads, close the log, and end the thread; once it has ended, do nothing."""
         self.give_up()
-        try:
-            asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result()
-        finally:
-            self._end()
+        with self._lock:
+            if self._loop.is_closed():
+                return
+            try:
+                if self._thread.is_alive():
+                    asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result()
+            finally:
+                self._end()
 
     def give_up(self) -> None:
         """Make reads, also those under way in other threads, raise LogClosed."""
@@ -135,8 +151,9 @@ class LogReader:
 
     def _end(self) -> None:
         self.give_up()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
         # The loop's thread has ended, so this thread may run it: tasks and the executor's threads
         # must end, too.
         self._loop.run_until_complete(_end_tasks())
@@ -157,15 +174,19 @@ class LogReader:
         if log is not None:
             await log.close()
 
-    def reopen(self) -> None:
-        """Close the log and open it again."""
-        self._run(self._stop())
-        self._run(self._start())
+    def _reopen(self, log: Log) -> None:
+        """Close the log and open it again, unless another thread has done so meanwhile."""
+        with self._lock:
+            if self._log is log:
+                self._run(self._stop())
+                self._run(self._start())
 
     @property
     def _opened(self) -> Log:
-        assert self._log is not None
-        return self._log
+        with self._lock:
+            if self._log is None:
+                raise LogClosed(f"{self._address.url} is closed")
+            return self._log
 
     def partitions(self, topics: Iterable[str]) -> dict[str, int]:
         """Return the partition count of each topic.
@@ -186,21 +207,25 @@ class LogReader:
         """
         at, left = what.start, _OPENINGS
         while at < what.end:
+            log = self._opened
             try:
-                for batch, behind in _read_from(self._opened, self._calls, what, at):
+                for batch, behind in _read_from(log, self._calls, what, at):
                     at = behind
                     if len(batch):
                         yield batch
             # Deleted records do not come back when the log is opened again.
-            except (OffsetOutOfRange, LogClosed):
+            except (OffsetOutOfRange, GivenUp):
                 raise
             except LogError:
+                if log is not self._opened:
+                    # Another read of this reader has opened the log again, and closed this fetcher.
+                    continue
                 left -= 1
                 # The client of Kafka has made retries of its own; only files change under their
                 # reader.
                 if not left or self._address.url.startswith(SCHEME):
                     raise
-                self.reopen()
+                self._reopen(log)
 
 
 @final
@@ -236,8 +261,10 @@ def _read_from(
     log: Log, calls: LoopCalls, what: LogRange, at: int
 ) -> Generator[tuple[Batch, int], None, None]:
     where = TopicPartition(what.topic, what.partition)
-    fetcher = calls.run(_fetcher(log, where, at))
+    made: list[Fetcher] = []
     try:
+        # Given up meanwhile, the call may still make the fetcher: the end finds it in the list.
+        fetcher = calls.run(_fetcher(log, where, at, made))
         silent = 0.0
         while at < what.end:
             fetched = calls.run(_fetch(fetcher, what.end - at))
@@ -251,21 +278,30 @@ def _read_from(
                     f"the range at {what.end}"
                 )
     finally:
-        calls.finish(fetcher.close())
+        calls.finish(_close(made))
 
 
 async def _end_tasks() -> None:
     left = asyncio.all_tasks() - {asyncio.current_task()}
+    if left:
+        # A start that was given up closes what it has opened.
+        _, left = await asyncio.wait(left, timeout=_CLOSE_S)
     for task in left:
         task.cancel()
     await asyncio.gather(*left, return_exceptions=True)
 
 
-async def _fetcher(log: Log, where: TopicPartition, at: int) -> Fetcher:
+async def _fetcher(log: Log, where: TopicPartition, at: int, made: list[Fetcher]) -> Fetcher:
     # In a coroutine, although nothing is awaited: a fetcher is made on the log's own event loop.
     fetcher = log.fetcher(client_id="ks-actors-batch", isolation=IsolationLevel.READ_COMMITTED)
+    made.append(fetcher)
     fetcher.assign({where: at})
     return fetcher
+
+
+async def _close(made: list[Fetcher]) -> None:
+    for fetcher in made:
+        await fetcher.close()
 
 
 async def _fetch(fetcher: Fetcher, most: int) -> Sequence[Fetched]:

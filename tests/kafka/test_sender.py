@@ -109,6 +109,34 @@ def test_a_leader_that_nobody_knows_is_not_asked_for_without_any_pause() -> None
         runner.run(test())
 
 
+def test_a_partition_that_has_no_leader_for_long_is_looked_up_ever_more_rarely() -> None:
+    """Each producer asks the brokers that are left, which have more to do than usual: ten times a second at first, then once."""
+
+    class LeaderlessForLong(Leaderless):
+        def __init__(self) -> None:
+            super().__init__()
+            self.options = KafkaOptions()
+            self.at: list[float] = []
+
+        def leader(self, partition: TopicPartition) -> int | None:
+            return None if asyncio.get_running_loop().time() - self._began < 120 else 1
+
+        async def refresh(self, topics: Iterable[str] = ()) -> None:
+            self.at.append(asyncio.get_running_loop().time() - self._began)
+
+    async def test() -> None:
+        client = LeaderlessForLong()
+        sender, (future,) = sending(client)
+        await sender.wait_for([future])
+        assert future.result() == 8
+        assert asyncio.get_running_loop().time() - client._began <= 122
+        assert len([at for at in client.at if at < 2]) >= 10
+        assert len([at for at in client.at if at >= 10]) <= 112
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(test())
+
+
 def test_a_wait_that_is_over_at_once_takes_the_next_one_on_uvloop() -> None:
     """uvloop returns a handle that is no timer for a time that has come; the sender asks it nothing, and goes on."""
     uvloop = pytest.importorskip("uvloop")

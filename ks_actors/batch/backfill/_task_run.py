@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping  # noqa: TC003 - what is done travels, and is read at run time
-from contextlib import closing
+from contextlib import ExitStack, closing
 from math import inf
 from typing import TYPE_CHECKING, final
 
@@ -125,10 +125,11 @@ class TaskRun:
                     written = runner.run(self._step())
                 self._finish()
             finally:
-                for source in self._sources.values():
-                    # Generators hold fetchers and files open until they are closed.
-                    source.close()
-                self._close_state()
+                with ExitStack() as ending:
+                    ending.callback(self._close_state)
+                    for source in self._sources.values():
+                        # Generators hold fetchers and files open until they are closed.
+                        ending.callback(source.close)
 
     @property
     def processed(self) -> int:

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from ks_actors._errors import ConfigError, SerializationError, UnknownStore
 from ks_actors.batch._export_progress import Watch
+from ks_actors.batch._loop_calls import LoopCalls
 from ks_actors.batch._reading import Bounds, LogReader, SharedLog, address_of
 from ks_actors.batch.tables._arrow_types import Decoding, decoding_of
 from ks_actors.batch.tables._columns import HEADERS, TopicColumns, latest
@@ -254,21 +255,22 @@ async def export(
     if not tables and not topics:
         raise ConfigError("tables, topics: name something to export")
     loop = asyncio.get_running_loop()
+    calls = LoopCalls(loop)
 
     async def report(seen: ExportProgress) -> None:
         if progress is not None:
             progress(seen)
 
     def tell(seen: ExportProgress) -> None:
-        asyncio.run_coroutine_threadsafe(report(seen), loop).result()
+        calls.run(report(seen))
 
     exporter = Exporter(topology, config, raw=raw, types=types or {}, watch=Watch(tell))
     if log is not None:
         return await exporter.export(SharedLog(log, loop), Path(directory), tables, topics)
     # Opened read-only, as an app may be using the log.
     reader = LogReader(address_of(config))
-    await asyncio.to_thread(reader.__enter__)
     try:
+        await run_in_thread(reader.open, reader.give_up)
         return await exporter.export(reader, Path(directory), tables, topics)
     finally:
-        await asyncio.to_thread(reader.__exit__)
+        await run_in_thread(reader.close)

@@ -47,6 +47,9 @@ GROUP = 0
 TRANSACTION = 1
 _KINDS = {GROUP: "group", TRANSACTION: "transactional id"}
 _SOON_S = 0.003
+# A broker cannot report that it is itself no longer listed.
+_BROKERS_TO_ASK = 2
+_LOOK_LIMIT_S = 3.0
 
 
 class TopicMetadata(NamedTuple):
@@ -253,9 +256,17 @@ class KafkaClient:
         )
 
     async def _send_to_any(
-        self, request: Any, channel: str, refused: Collection[int] = ()
+        self,
+        request: Any,
+        channel: str,
+        refused: Collection[int] = (),
+        *,
+        limit_s: float | None = None,
     ) -> tuple[int, Any]:
-        """Return the first response, and the broker that gave it; try those that refused last."""
+        """Return the first response, and the broker that gave it; try those that refused last.
+
+        Each broker has `limit_s` seconds (default: as long as a request may take).
+        """
         brokers = self._cluster.brokers
         nodes = list(brokers)
         random.shuffle(nodes)
@@ -272,9 +283,12 @@ class KafkaClient:
         # If the whole cluster has moved, all known addresses may be wrong: try the user's as well.
         for node in (*nodes, *self._bootstrap):
             try:
-                return node, await self.send(node, request, channel=channel)
+                async with asyncio.timeout(limit_s):
+                    return node, await self.send(node, request, channel=channel)
             except Unavailable as error:
                 failed = error
+            except TimeoutError:
+                failed = Unavailable(f"broker {node} did not answer within {limit_s} s")
         assert failed is not None
         raise failed
 
@@ -333,13 +347,19 @@ class KafkaClient:
         *,
         channel: str = COORDINATION,
         timeout_ms: int | None = None,
+        request_timeout_ms: int | None = None,
     ) -> Any:
-        """Send to the coordinator of a group (`GROUP`) or transactional id (`TRANSACTION`)."""
+        """Send to the coordinator of a group (`GROUP`) or transactional id (`TRANSACTION`).
+
+        One request may take `request_timeout_ms` (default: that of the options).
+        """
 
         async def attempt() -> Any:
             node = await self.coordinator(kind, key)
             try:
-                response = await self.send(node, request, channel=channel)
+                response = await self.send(
+                    node, request, channel=channel, timeout_ms=request_timeout_ms
+                )
             except Unavailable:
                 # A broker that cannot be reached may have lost this role to another one.
                 self._coordinators.pop((kind, key), None)
@@ -509,9 +529,11 @@ class KafkaClient:
 
     def _look_for_unlisted(self) -> None:
         """Ask the other brokers whether those that do not answer are still in the cluster."""
+        # Another client of the log may have the new list already.
+        self._connections.leave(self._cluster.brokers.values())
         if self._leaving is not None and not self._leaving.done():
             return
-        if self._closed or all(map(self._connections.silent, self._cluster.brokers.values())):
+        if self._closed or len(self._cluster.brokers) < _BROKERS_TO_ASK:
             return
         self._leaving = asyncio.create_task(
             self._leave_unlisted(), name="look for brokers that have left"
@@ -519,19 +541,26 @@ class KafkaClient:
 
     async def _leave_unlisted(self) -> None:
         try:
-            # `refresh` would join a request under way, which may be at the broker in question.
-            await self._ask_metadata(sorted(self._tracked))
+            # `refresh` would join a request under way, which may be at the broker in question. More
+            # brokers than that one may be frozen, so none is asked for long.
+            await self._ask_metadata(sorted(self._tracked), limit_s=_LOOK_LIMIT_S)
         except LogError as error:
             _log.debug("could not look for brokers that have left: %s", error)
         else:
             self._connections.leave(self._cluster.brokers.values())
 
-    async def _ask_metadata(self, topics: list[str] | None) -> Mapping[str, TopicMetadata]:
-        """Ask once, cache the result, and return the topics that exist."""
+    async def _ask_metadata(
+        self, topics: list[str] | None, *, limit_s: float | None = None
+    ) -> Mapping[str, TopicMetadata]:
+        """Ask once, cache the result, and return the topics that exist.
+
+        Each broker has `limit_s` seconds (default: as long as a request may take).
+        """
         _, response = await self._send_to_any(
             # A lookup must not create a topic, whatever the broker's settings are.
             MetadataRequest(topics, allow_auto_topic_creation=False),
             MAIN,
+            limit_s=limit_s,
         )
         if not response.brokers:
             raise Unavailable("the cluster has no brokers at this time")

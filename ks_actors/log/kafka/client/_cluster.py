@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import final
 
 
@@ -14,18 +15,21 @@ class Cluster:
     replaced as a whole.
     """
 
-    __slots__ = ("brokers", "controller")
+    __slots__ = ("_lock", "brokers", "controller")
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self.brokers: dict[int, tuple[str, int]] = {}
         self.controller: int | None = None
 
     def list(self, brokers: dict[int, tuple[str, int]], controller: int) -> None:
         """Replace the listing; a negative or unlisted controller is none."""
-        self.brokers = brokers
-        self.controller = controller if controller in brokers else None
+        with self._lock:
+            self.brokers = brokers
+            self.controller = controller if controller in brokers else None
 
     def add(self, node: int, address: tuple[str, int]) -> None:
         """Add a broker that is newer than the listing."""
-        if node not in self.brokers:
-            self.brokers = {**self.brokers, node: address}
+        with self._lock:
+            if node not in self.brokers:
+                self.brokers = {**self.brokers, node: address}

@@ -93,6 +93,7 @@ class _Connection(AIOKafkaConnection):  # type: ignore[misc]
     ) -> None:
         super().__init__(*address, **settings)
         self._closing = closing
+        self._transport: asyncio.WriteTransport | None = None
 
     def be_named(self, client_id: str) -> None:
         """Use another client id in the next requests."""
@@ -128,8 +129,14 @@ class _Connection(AIOKafkaConnection):  # type: ignore[misc]
         writer: asyncio.StreamWriter | None = self._writer
         closed: Any = super().close(reason, exc)
         if writer is not None:
+            self._transport = writer.transport
             self._closing(closed, writer.transport)
         return closed
+
+    def abort(self) -> None:
+        """Drop the bytes of a closed connection that are not sent yet."""
+        if self._transport is not None:
+            self._transport.abort()
 
 
 @final
@@ -217,7 +224,7 @@ class Connections:
         except TimeoutError:
             self.lost += 1
             # A late answer would be taken for that of the next request.
-            self._drop((node, channel), CloseReason.CONNECTION_TIMEOUT)
+            self._abort((node, channel))
             raise self._report_outage(
                 line,
                 f"{where} did not answer {name_of_request(request)} within {timeout_s:.1f} s",
@@ -361,6 +368,17 @@ class Connections:
         if connection is not None:
             connection.close(reason=reason)
 
+    def _abort(self, key: tuple[int, str]) -> None:
+        """Close the socket to a broker that does not answer.
+
+        What it has not taken is dropped: it would act on that when it goes on, long after another
+        broker has done the work.
+        """
+        connection = self._ready.get(key)
+        self._drop(key, CloseReason.CONNECTION_TIMEOUT)
+        if connection is not None:
+            connection.abort()
+
     def _note_closing(
         self, closed: asyncio.Future[None], transport: asyncio.WriteTransport
     ) -> None:
@@ -381,19 +399,30 @@ class Connections:
         """Close all sockets to brokers that do not answer and are not at one of these addresses.
 
         The cluster has fenced such a broker, so its partitions and groups are elsewhere. Requests
-        under way there raise Unavailable.
+        under way there raise Unavailable. Bootstrap servers stay: the user may name them in another
+        way than the cluster.
         """
         stays = set(map(_where, listed))
         for where, reason in self._unanswered.doubtful().items():
             if where in stays:
                 continue
+            ready = [
+                key
+                for key, connection in self._ready.items()
+                if key[0] >= 0 and _where((connection.host, connection.port)) == where
+            ]
+            opening = [
+                found.task
+                for key, found in self._opening.items()
+                if key[0] >= 0 and found.where == where
+            ]
+            if not ready and not opening:
+                continue
             _log.info("%s %s, and has left the cluster; its requests go elsewhere", where, reason)
-            for key, connection in tuple(self._ready.items()):
-                if _where((connection.host, connection.port)) == where:
-                    self._drop(key, CloseReason.CONNECTION_TIMEOUT)
-            for opening in tuple(self._opening.values()):
-                if opening.where == where:
-                    opening.task.cancel()
+            for key in ready:
+                self._abort(key)
+            for task in opening:
+                task.cancel()
 
     async def close(self) -> None:
         """Close all sockets; requests under way raise LogClosed.

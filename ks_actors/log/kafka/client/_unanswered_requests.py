@@ -98,8 +98,7 @@ class Unanswered:
         return {
             waiting.line.where: waiting.complaint(now)
             for waiting in self._waiting.values()
-            if self._late(waiting, now)
-            or (waiting.patient and now - waiting.since >= _PATIENCE_S)
+            if self._late(waiting, now) or (waiting.patient and now - waiting.since >= _PATIENCE_S)
         }
 
     def _late(self, waiting: _Waiting, now: float) -> bool:

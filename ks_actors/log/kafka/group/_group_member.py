@@ -40,6 +40,7 @@ _JOIN: Final = "group-join"
 _BEAT: Final = "group-heartbeat"
 _RETRY_SECONDS: Final = 0.1
 _LEAVE_MS: Final = 3_000
+_ANSWER_MS: Final = 5_000
 # Seconds between the leader's checks for changed partition counts; shorter while a topic is
 # missing.
 _WATCH_SECONDS: Final = 5.0
@@ -321,6 +322,7 @@ class GroupMember:
                 _codes,
                 channel=_JOIN,
                 timeout_ms=self._join_ms,
+                request_timeout_ms=self._answer_ms,
             )
         )
         check_member_error(response.error_code, self._group.group_id, "get an assignment of")
@@ -350,6 +352,11 @@ class GroupMember:
         # The slowest member decides, and it may have more time than this one.
         return self._rebalance_ms + self._client.options.api_timeout_ms
 
+    @property
+    def _answer_ms(self) -> int:
+        # The coordinator answers when all members have joined, or this one's time is over.
+        return max(self._client.options.request_timeout_ms, self._rebalance_ms + _ANSWER_MS)
+
     async def _send_join(self) -> Any:
         while True:
             # This request includes all wishes until now.
@@ -364,7 +371,13 @@ class GroupMember:
                 rebalance_timeout_ms=self._rebalance_ms,
             )
             response = await self._client.send_to_coordinator(
-                GROUP, group.group_id, request, _codes, channel=_JOIN, timeout_ms=self._join_ms
+                GROUP,
+                group.group_id,
+                request,
+                _codes,
+                channel=_JOIN,
+                timeout_ms=self._join_ms,
+                request_timeout_ms=self._answer_ms,
             )
             if response.error_code != MEMBER_ID_REQUIRED:
                 check_member_error(response.error_code, group.group_id, "join")

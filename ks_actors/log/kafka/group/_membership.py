@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, final
 
 from ks_actors._errors import LogClosed
@@ -30,8 +29,6 @@ _TOUCHED = (
     "aiokafka.coordinator.protocol:ConsumerProtocolMemberMetadata.decode "
     "aiokafka.coordinator.protocol:ConsumerProtocolMemberAssignment.decode"
 )
-# The broker answers only after it has waited for the slowest member.
-_ANSWER_MS = 5_000
 
 
 async def join_group(
@@ -52,15 +49,9 @@ async def join_group(
     """
     check_aiokafka(_TOUCHED)
     member = KafkaMembership(client, threads, group_id, new, ends=ends)
-    options = replace(
-        client.options,
-        request_timeout_ms=max(
-            client.options.request_timeout_ms, new.rebalance_timeout_ms + _ANSWER_MS
-        ),
-    )
 
     def make() -> GroupMember:
-        own = KafkaClient(bootstrap_servers, options, client_id=new.client_id)
+        own = KafkaClient(bootstrap_servers, client.options, client_id=new.client_id)
         own.begin_like(client)
         return GroupMember(own, member, member.post, member.is_open, group_id=group_id, new=new)
 

@@ -432,6 +432,8 @@ class Sender:
     def _find_leader(self, queue: PartitionQueue, now: float) -> None:
         """Look up the leader of a queue, with a short wait for a missing partition."""
         wait = self._client.options.missing_topic_wait_ms / 1000
+        # A new topic is known within moments: look again soon, but not in a tight loop.
+        pause = max(LEAST_S, min(wait / 4, 0.1))
         if queue.missing_since is None:
             queue.missing_since = now
         elif now - queue.missing_since >= wait:
@@ -443,8 +445,11 @@ class Sender:
                 self._waiting.pop(queue, None)
                 return
             queue.reason = str(why)
-        # A new topic is known within moments: look again soon, but not in a tight loop.
-        queue.not_before = now + max(LEAST_S, min(wait / 4, 0.1))
+            # The partition may have no leader for minutes, and each producer asks the brokers that
+            # are left: look ever more rarely.
+            most = self._client.options.retry_backoff_max_ms / 1000
+            pause = max(pause, min((now - queue.missing_since) / 4, most))
+        queue.not_before = now + pause
         self._wake_in(queue.not_before - now)
         self._refresh()
 
