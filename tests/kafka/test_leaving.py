@@ -45,7 +45,7 @@ class Socket:
     """Take the place of a connection."""
 
     def __init__(self, cluster: Cluster3, node: int, channel: str) -> None:
-        self.host, self.port = f"b{abs(node)}", node
+        self.host, self.port = f"b{abs(node)}", abs(node)
         self._cluster, self._channel = cluster, channel
         self._open = True
         self._waiting: set[asyncio.Future[Any]] = set()
