@@ -156,7 +156,7 @@ def test_a_thread_does_not_wait_for_a_loop_that_has_stopped(other_loop: asyncio.
     async def stop_within() -> None:
         began.set()
         other_loop.stop()
-        await asyncio.sleep(3600)
+        await asyncio.Event().wait()
 
     with pytest.raises(GivenUp):
         calls.run(stop_within())
@@ -164,7 +164,7 @@ def test_a_thread_does_not_wait_for_a_loop_that_has_stopped(other_loop: asyncio.
 
 
 def test_calls_after_the_end_are_refused_and_ends_are_run(other_loop: asyncio.AbstractEventLoop) -> None:
-    """What closes a resource runs although the calls have been ended; nobody waits for it."""
+    """The end of a resource runs although the calls have been ended; nobody waits for it."""
     calls = LoopCalls(other_loop)
     closed = threading.Event()
 
