@@ -126,12 +126,17 @@ class ExceptionHandlers:
         value: Any,
         timestamp: int,
         headers: Headers,
+        *,
+        cause: str,
+        remedy: str,
     ) -> None:
-        """Decide about a record that a serde cannot write."""
+        """Decide about a record that a serde cannot write, for a cause and with a remedy."""
         context = self._context(node, timestamp, headers)
         where = _where(self.task_id, context)
         failure = ProductionFailed(
-            f"a record for topic {topic} cannot be serialized: {_text_of(error)}", **where
+            f"a record for topic {topic} cannot be serialized: {cause}: {_text_of(error)}; "
+            f"{remedy}",
+            **where,
         )
         self._ask(
             "production",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ks_actors._errors import LogError, StateError, StoreNotConnected, StreamsError
+from ks_actors.lifecycle import component_log
 from ks_actors.task.figures import emissions_of
 from ks_actors.task.origins import RecordOrigins
 
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from ks_actors.task._update_cache import Caches, UpdateCache
     from ks_actors.task.figures import Emitted
     from ks_actors.task.times import Schedule
+
+
+_log = component_log(__name__)
+_TELL_EACH_MS: Final = 60_000
 
 
 class TaskServices:
@@ -85,7 +90,8 @@ class NodeWork:
         self.children_batch: dict[str, ProcessBatch] = {}
         self.forward: Process = _to_nobody
         self.forward_batch: ProcessBatch = _batch_to_nobody
-        self.dropped: Callable[..., None] = _counting(services.dropped)
+        self.dropped: Callable[..., None] = _counting(services.dropped, self._tell_of_drop)
+        self._tell_at: int | None = None
         self.wall_time: Callable[[], int] = services.wall_time
         self.when_idle: Callable[[int, IdleNode], None] = services.when_idle
         self.request_commit: Callable[[], None] = services.request_commit
@@ -207,6 +213,24 @@ class NodeWork:
             raise error
         self._services.handlers.processing(self.node, error, key, value, timestamp, headers, offset)
 
+    def _tell_of_drop(self) -> None:
+        """Log the first drop, and one a minute: a stream without keys would fill the log."""
+        now = self.wall_time()
+        if self._tell_at is not None and now < self._tell_at:
+            return
+        self._tell_at = now + _TELL_EACH_MS
+        record = self.record_metadata()
+        _log.warning(
+            "node %s of task %s has dropped a record%s: without a key or value that it needs, or "
+            "too late for it; further ones are counted in dropped-records-total, and not logged "
+            "for a minute",
+            self.node,
+            self.task_id,
+            ""
+            if record is None
+            else f" of {record.topic}-{record.partition}, at offset {record.offset} or later",
+        )
+
     def stream_time(self) -> int:
         """Return the task's stream time."""
         return self._services.current.stream_time
@@ -273,8 +297,9 @@ def _batch_to_nobody(records: Batch) -> None:
     """Drop the batch: the node has no children."""
 
 
-def _counting(count: Callable[[int], None]) -> Callable[..., None]:
+def _counting(count: Callable[[int], None], tell: Callable[[], None]) -> Callable[..., None]:
     def dropped(number: int = 1) -> None:
         count(number)
+        tell()
 
     return dropped

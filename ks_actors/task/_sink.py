@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 from ks_actors._errors import StreamsError
 from ks_actors.kernel import HAS_KERNEL
 from ks_actors.kernel import kernel as _kernel
-from ks_actors.records import Batch, Partitioner, partition
-from ks_actors.serdes import checked_serializer, for_column
+from ks_actors.records import Batch, Partitioner, Windowed, partition
+from ks_actors.serdes import WindowedKeySerde, checked_serializer, for_column
 from ks_actors.task._output_buffer import UNKNOWN_PARTITION
 from ks_actors.tracing import UNTRACED
 
@@ -161,12 +161,24 @@ class _TopicWriter:
         """Write one record."""
         if self.stale:
             self._resize()
+        part = "key"
         try:
             key_bytes = None if key is None else self._encode_key(key)
+            part = "value"
             value_bytes = None if value is None else self._encode_value(value)
         except Exception as error:  # noqa: BLE001 - a serde may raise anything
-            self._sink._handlers.unserializable(
-                self._sink._node.name, self._topic, error, key, value, timestamp, headers
+            sink = self._sink
+            unfit, serde = (key, sink._key_serde) if part == "key" else (value, sink._value_serde)
+            sink._handlers.unserializable(
+                sink._node.name,
+                self._topic,
+                error,
+                key,
+                value,
+                timestamp,
+                headers,
+                cause=f"its {part}, {_kind(unfit)}, does not fit {serde!r}",
+                remedy=_remedy(unfit, serde),
             )
             return
         if self._custom is not None:
@@ -360,3 +372,14 @@ def _scattered(
                 None if headers is None else list(compress(headers, picked)),
             )
         )
+
+
+def _kind(unfit: object) -> str:
+    name = type(unfit).__name__
+    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
+
+
+def _remedy(unfit: object, serde: Serde[Any]) -> str:
+    if isinstance(unfit, Windowed) and not isinstance(serde, WindowedKeySerde):
+        return "name serdes.windowed(…) of the key's own serde, as in Produced(windowed(…), …)"
+    return "forward one that fits, or name another serde for the topic, as in Produced(…)"

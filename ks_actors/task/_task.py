@@ -11,9 +11,9 @@ from ks_actors.task._compiler import Compiler
 from ks_actors.task._error_handling import ExceptionHandlers
 from ks_actors.task._merged_run import MergedTurns
 from ks_actors.task._node import TaskServices
-from ks_actors.task._offset_metadata import encode_position, merged_progress
 from ks_actors.task._output_buffer import OutputBuffer
 from ks_actors.task._partition_group import PartitionGroup
+from ks_actors.task._progress import Progress
 from ks_actors.task._record_context import RecordContextHolder
 from ks_actors.task._record_queue import RecordQueue
 from ks_actors.task._sink import Sink
@@ -116,7 +116,7 @@ class Task:
         self._current.stream_time = max(
             (position.time for position in positions.values()), default=-1
         )
-        self._progress: dict[str, int] = merged_progress(positions.values())
+        self._progress: Progress = Progress(positions.values())
 
     # --- life -------------------------------------------------------------------------------------
 
@@ -167,14 +167,13 @@ class Task:
         The stores' owner drops their changes.
         """
         self._close_plan()
-        # After the processors: a `close` may still forward records, which are not part of any
-        # commit.
+        # After the processors, whose `close` may still forward records that no commit has.
         self._output.drop()
         self.parting.drop()
         for partition, position in positions.items():
             self.group.queues[partition].clear(position.offset, position.time)
         # Clocks and open deletes are committed with the positions, so they go back together.
-        self._progress = merged_progress(positions.values())
+        self._progress = Progress(positions.values())
         self._current.stream_time = max(
             (queue.partition_time for queue in self.group.queues.values()), default=-1
         )
@@ -363,7 +362,7 @@ class Task:
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the next offset of each partition, with its time, to commit."""
         return {
-            partition: encode_position(queue.position, queue.partition_time, self._progress)
+            partition: self._progress.committed(queue.position, queue.partition_time, self.id)
             for partition, queue in self.group.queues.items()
         }
 
@@ -541,6 +540,7 @@ class Task:
             make_async=asynchronous,
             wrapper=setup.config.processor_wrapper_class,
         ).compile()
+        self._progress.drop_unclaimed(services.stores)
         self._merged_turns = (
             None if plan.pair is None else MergedTurns(plan.pair, plan, self.group, self._current)
         )

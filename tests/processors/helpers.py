@@ -135,6 +135,7 @@ class Node:
         self.time: int = -1
         self.commits: int = 0
         self.scheduled: list[tuple[int, str, int | None]] = []
+        self.callbacks: list[Callable[[int], None]] = []
         self.metadata: RecordMetadata | None = None
         self.snapshot: Callable[[Any], Any] = lambda value: value
 
@@ -164,6 +165,7 @@ class Node:
 
     def schedule(self, interval_ms: int, punctuation: str, callback: Callable[[int], None], start_ms: int | None = None) -> Callable[[], None]:
         self.scheduled.append((interval_ms, punctuation, start_ms))
+        self.callbacks.append(callback)
         return lambda: None
 
     def when_idle(self, after_ms: int, node: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from typing import Any
 
 import pytest
@@ -53,6 +54,21 @@ def test_a_key_is_deleted_when_stream_time_has_passed_its_last_record(rows: list
         wanted.append((key, value, time))
     with TopologyTestDriver(_topology()) as driver:
         assert _expired(driver, rows) == wanted
+
+
+def test_a_key_that_comes_and_goes_takes_no_more_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often it is deleted and comes again before its time is over."""
+    longest: list[int] = []
+    push = heapq.heappush
+
+    def noted(queue: list[Any], entry: Any) -> None:
+        push(queue, entry)
+        longest.append(len(queue))
+
+    monkeypatch.setattr(heapq, "heappush", noted)
+    with TopologyTestDriver(_topology()) as driver:
+        _expired(driver, [("a", value, time) for time in range(500) for value in ("v", None)])
+    assert max(longest) == 1
 
 
 def test_a_table_of_it_has_rows_with_a_time_to_live() -> None:

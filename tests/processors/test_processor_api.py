@@ -244,11 +244,9 @@ async def test_async_calls_run_side_by_side_and_are_emitted_in_the_order_wanted(
 
 
 class AsyncWithPunctuator(Processor[Any, Any, Any, Any]):
-    made: ClassVar[list[AsyncWithPunctuator]] = []
-
     def init(self, context: ProcessorContext[Any, Any]) -> None:
         super().init(context)
-        self.made.append(self)
+        context.schedule(1, PunctuationType.STREAM_TIME, self.tick)
 
     def tick(self, time: int) -> None:
         self.context.forward(Record("tick", self.context.record_metadata(), time))
@@ -260,9 +258,9 @@ class AsyncWithPunctuator(Processor[Any, Any, Any, Any]):
 async def test_a_punctuator_of_an_async_processor_forwards_at_once() -> None:
     """Only calls are collected."""
     node = Node({})
-    AsyncWithPunctuator.made.clear()
     ProcessorOperator("NODE", AsyncWithPunctuator).bind_async(node)
-    AsyncWithPunctuator.made[0].tick(5)
+    (tick,) = node.callbacks
+    tick(5)
     assert node.rows == [Row("tick", None, 5, (), None)]
 
 

@@ -26,6 +26,7 @@ from ks_actors import (
     StreamsError,
     TaskId,
     TimestampInvalid,
+    TimeWindows,
     log_and_continue,
     serdes,
 )
@@ -417,11 +418,22 @@ def wrong_type() -> Topology:
 
 
 def test_a_value_that_cannot_be_written() -> None:
-    """A value that a serde cannot write ends the app; the error names the record that it came from."""
+    """A value that a serde cannot write ends the app; the error names its record, its type and the serde, and the remedy."""
     error = error_of(wrong_type(), TestRecord("a", b"1", 0), TestRecord("a", b"bad", 0))
     assert isinstance(error, ProductionFailed)
     assert (error.topic, error.partition) == ("in", 0)
-    assert "topic out cannot be serialized" in str(error)
+    assert "topic out cannot be serialized: its value, a str, does not fit <Serde INTEGER>" in str(error)
+    assert "name another serde for the topic, as in Produced(…)" in str(error)
+
+
+def test_a_windowed_key_that_cannot_be_written() -> None:
+    """The error names the serde that is missing."""
+    builder = StreamsBuilder()
+    counts = builder.stream("in", STRINGS).group_by_key().windowed_by(TimeWindows.of_size_with_no_grace(10)).count()
+    counts.to_stream().to("out", Produced(serdes.STRING, serdes.LONG))  # type: ignore[arg-type]
+    error = error_of(builder.build(), TestRecord("a", b"1", 0))
+    assert "its key, a Windowed, does not fit <Serde STRING>" in str(error)
+    assert "serdes.windowed(…)" in str(error)
 
 
 def test_values_that_cannot_be_written_may_be_left_out() -> None:

@@ -293,6 +293,15 @@ def test_unwritable_values_are_refused_when_they_are_put(make: MakeTask, value: 
     assert task.log(task.stores.freeze()) == {"s": [(b"good", b"1", 0)]}
 
 
+def test_a_mutable_value_that_could_not_be_read_again_is_refused_when_it_is_put(make: MakeTask) -> None:
+    """Its serde writes it without a complaint; each later record of the key would fail."""
+    task = make(key_value(value=json(dict[str, int])))
+    task.store.put("good", {"a": 1})
+    with pytest.raises(SerializationError, match="store s: the serde cannot write the value of key 'bad', or cannot read it again"):
+        task.store.put("bad", {"a": "text"})
+    assert list(task.store.all()) == [("good", {"a": 1})]
+
+
 @pytest.mark.parametrize("timestamped", [False, True])
 def test_a_key_that_cannot_be_written_is_refused(make: MakeTask, timestamped: bool) -> None:
     """When it is put, with nothing changed; so is a wrong timestamp."""

@@ -65,7 +65,13 @@ from ks_actors.processors.api._stores import (
     VersionsForOperators,
     WindowsForOperators,
 )
-from ks_actors.processors.api._stream_clock import Clock, keep
+from ks_actors.processors.api._stream_clock import (
+    Clock,
+    idle_mark,
+    is_clock_name,
+    is_mark_name,
+    keep,
+)
 from ks_actors.processors.api._update_cache import Cache, CachedRows, Gone
 from ks_actors.processors.api._wrapped_operator import WrappedOperator, checked, wrapped_node
 from ks_actors.processors.api._wrapper import (
@@ -137,7 +143,10 @@ __all__ = [
     "check_whole",
     "checked",
     "forward_closed",
+    "idle_mark",
     "is_async",
+    "is_clock_name",
+    "is_mark_name",
     "keep",
     "never_alone",
     "options_of",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, TypeAlias, cast, final
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast, final
 
-from ks_actors._errors import TopologyError
+from ks_actors._errors import StreamsError, TopologyError
 from ks_actors.processors.api._api import Context, FixedKeyProcessor, Processor
 from ks_actors.processors.api._argument_checks import check_function, check_supplier
 from ks_actors.processors.api._async_options import AsyncOptions, is_async
@@ -31,7 +32,7 @@ AnySupplier: TypeAlias = Callable[
 class _Call:
     """One call of an async processor: its forwarded records, and the origin of its record."""
 
-    __slots__ = ("forwarded", "metadata", "owner", "timestamp")
+    __slots__ = ("ended", "forwarded", "metadata", "owner", "timestamp")
 
     def __init__(
         self, owner: _TaskContext, metadata: RecordMetadata | None, timestamp: int
@@ -40,6 +41,7 @@ class _Call:
         self.timestamp: int = timestamp
         self.metadata: RecordMetadata | None = metadata
         self.forwarded: list[tuple[AnyRecord, str | None]] = []
+        self.ended: bool = False
 
 
 _current: ContextVar[_Call | None] = ContextVar("ks_actors_current_call", default=None)
@@ -96,15 +98,20 @@ class ProcessorOperator:
             return Bound(never_alone)
         handle: Callable[[AnyRecord], None] = too_early(context.node)
         record_type: type[AnyRecord] = FixedKeyRecord if self.fixed_key else Record
+        own = _TaskContext(context, record_type)
 
         def begin(processor: AnyProcessor) -> None:
             nonlocal handle
             handle = cast("Callable[[AnyRecord], None]", processor.process)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            handle(record_type(key, value, timestamp, headers))
+            own.called = True
+            try:
+                handle(record_type(key, value, timestamp, headers))
+            finally:
+                own.called = False
 
-        return Bound(process, None, self._start(context, _TaskContext(context, record_type), begin))
+        return Bound(process, None, self._start(context, own, begin))
 
     def bind_async(self, context: NodeContext) -> AsyncBound:
         """Make and initialize the asynchronous processor of one task.
@@ -124,6 +131,7 @@ class ProcessorOperator:
             try:
                 await handle(record)
             finally:
+                call.ended = True
                 _current.reset(token)
             return call.forwarded
 
@@ -164,27 +172,48 @@ class ProcessorOperator:
 
         def init() -> None:
             assert processor is not None
-            processor.init(own)
+            # Also for a user's `init` that does not call the one of its base; a frozen processor
+            # has to keep it in another way.
+            with suppress(AttributeError):
+                processor.context = own
+            own.within(processor.init)(own)
             begin(processor)
 
         def close() -> None:
             assert processor is not None
-            processor.close()
+            own.within(processor.close)()
 
         context.when_made(make, init)
         return close
 
 
 class _TaskContext(Context[Any]):
-    """The context of one processor in one task."""
+    """The context of one processor in one task.
 
-    __slots__ = ("_children", "_context", "_forward", "_type")
+    `called` is set while the processor is called: a record that it forwards later, from a callback
+    or a task of its own, would be lost, as its offset may have been committed.
+    """
+
+    __slots__ = ("_children", "_context", "_forward", "_type", "called")
 
     def __init__(self, context: NodeContext, record_type: type[AnyRecord]) -> None:
         self._context: NodeContext = context
         self._type: type[AnyRecord] = record_type
         self._forward: Callable[[Any, Any, int, Headers], None] = context.forward
         self._children: Any = context.children
+        self.called: bool = False
+
+    def within(self, function: Callable[..., None]) -> Callable[..., None]:
+        """Wrap a function of the processor that may forward records."""
+
+        def call(*arguments: Any) -> None:
+            self.called = True
+            try:
+                function(*arguments)
+            finally:
+                self.called = False
+
+        return call
 
     @property
     def application_id(self) -> str:
@@ -197,7 +226,8 @@ class _TaskContext(Context[Any]):
     def forward(self, record: AnyRecord, child: str | None = None) -> None:
         # The common case, with a few comparisons and no call; the rest may also be a mistake.
         if (
-            child is None
+            self.called
+            and child is None
             and type(record) is self._type
             and type(record.timestamp) is int
             and 0 <= record.timestamp <= LATEST_MS
@@ -205,8 +235,17 @@ class _TaskContext(Context[Any]):
         ):
             self._forward(record.key, record.value, record.timestamp, record.headers)
         else:
+            if not self.called:
+                self._refuse_late()
             self._check(record, child)
             self.hand_on(record, child)
+
+    def _refuse_late(self) -> NoReturn:
+        raise StreamsError(
+            f"forward was called after process had returned, at node {self._context.node}: the "
+            "record would be lost in a failure; await the work in an 'async def process', or keep "
+            "the record in a store and forward it from a punctuator"
+        )
 
     def hand_on(self, record: AnyRecord, child: str | None) -> None:
         """Forward a record that has been checked."""
@@ -233,7 +272,7 @@ class _TaskContext(Context[Any]):
         start_ms: int | None = None,
     ) -> Callable[[], None]:
         check_schedule(interval_ms, punctuation, callback, start_ms, self._context.node)
-        return self._context.schedule(interval_ms, punctuation, callback, start_ms)
+        return self._context.schedule(interval_ms, punctuation, self.within(callback), start_ms)
 
     def commit(self) -> None:
         self._context.request_commit()
@@ -260,6 +299,8 @@ class _AsyncContext(_TaskContext):
     def forward(self, record: AnyRecord, child: str | None = None) -> None:
         call = _current.get()
         if call is not None and call.owner is self:
+            if call.ended:
+                self._refuse_late()
             # Checked now and not when the call is emitted: the traceback shows the line that
             # forwards.
             self._check(record, child)

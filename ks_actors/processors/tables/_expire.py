@@ -46,8 +46,9 @@ class Expire(Inline):
 class _Keys:
     """The keys of one task, by the time at which they may expire.
 
-    A key is queued once, when it comes. Its time is looked up when its turn comes: if there were
-    records meanwhile, it is queued again.
+    A key is queued when it comes, until its turn. Then its time is looked up: if there were records
+    meanwhile, it is queued again. A key that is deleted and comes again keeps its place, unless its
+    new time is earlier.
     """
 
     def __init__(self, expire: Expire, context: NodeContext) -> None:
@@ -58,6 +59,8 @@ class _Keys:
         self._wall = expire.wall
         self._clock = Clock(context, expire.store)
         self._queue: list[tuple[int, bytes, Any]] | None = None
+        # When each queued key has its turn; entries of the queue at other times are void.
+        self._turns: dict[bytes, int] = {}
 
     def process(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         """Take a record by event time."""
@@ -100,12 +103,15 @@ class _Keys:
 
     def _look_at(self, queue: list[tuple[int, bytes, Any]]) -> None:
         queued, order, key = heapq.heappop(queue)
+        if self._turns.get(order) != queued:
+            return
+        del self._turns[order]
         last = self._store.get(key)
         if last is None:
             return
         due = last + self._after
         if due > queued:  # also if it is due by now: those before it go first
-            heapq.heappush(queue, (due, order, key))
+            self._enqueue(queue, due, order, key)
             return
         self._store.put(key, None)
         timestamp = self._clock.time if self._wall else due
@@ -120,9 +126,18 @@ class _Keys:
                 store.put(key, None)
         elif last is None:
             store.put(key, time)
-            heapq.heappush(queue, (time + self._after, *store.own_key(key)))
+            order, own = store.own_key(key)
+            self._enqueue(queue, time + self._after, order, own)
         elif time > last:
             store.put(key, time)
+
+    def _enqueue(
+        self, queue: list[tuple[int, bytes, Any]], due: int, order: bytes, key: Any
+    ) -> None:
+        turn = self._turns.get(order)
+        if turn is None or due < turn:
+            self._turns[order] = due
+            heapq.heappush(queue, (due, order, key))
 
     def _queued(self) -> list[tuple[int, bytes, Any]]:
         if self._queue is None:
@@ -131,4 +146,5 @@ class _Keys:
                 for key, last in buffered_records(self._context, self._origins, self._store)
             ]
             heapq.heapify(self._queue)
+            self._turns = {order: due for due, order, _ in self._queue}
         return self._queue

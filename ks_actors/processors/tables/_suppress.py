@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from ks_actors._errors import ProcessingFailed, SerializationError
-from ks_actors.processors.api import Bound, Clock, buffered_records, unreadable
+from ks_actors.processors.api import Bound, Clock, buffered_records, idle_mark, unreadable
 from ks_actors.processors.stateless import Inline
 from ks_actors.processors.tables._views import Reader
 
@@ -94,7 +94,7 @@ class _Buffer:
         self.touched: bool = False
         # The latest end of a window that was closed by the wall clock, if there may be any.
         self._mark: str | None = (
-            f"{suppress.store}@{context.node} idle"
+            idle_mark(context, suppress.store)
             if suppress.until_close and suppress.idle_after_ms is not None
             else None
         )

@@ -112,9 +112,15 @@ class Codec:
             self.refuse(index, value, error)
 
     def written(self, index: Any, entry: Entry) -> bytes:
-        """Return the bytes of an entry that is put; raises SerializationError."""
+        """Return the bytes of an entry that is put; raises SerializationError.
+
+        A mutable value is read back: nothing else tells whether later reads can.
+        """
         try:
-            return self.raw(entry)
+            data = self.raw(entry)
+            if self.mutable:
+                self.entry(data)
+            return data
         except Exception as error:  # noqa: BLE001 - any serde error means a bad object
             self.refuse(index, entry[0], error)
 
@@ -132,7 +138,10 @@ class Codec:
     def content(self, index: Any, value: Any) -> bytes:
         """Return the bytes of a value that is put, without time; raises SerializationError."""
         try:
-            return self.value(value)
+            data = self.value(value)
+            if self.mutable:
+                self.read_value(data)
+            return data
         except Exception as error:  # noqa: BLE001 - any serde error means a bad object
             self.refuse(index, value, error)
 
@@ -204,10 +213,10 @@ class Codec:
         return batch
 
     def refuse(self, index: Any, value: Any, error: Exception) -> NoReturn:
-        """Raise SerializationError for a put that cannot be written."""
+        """Raise SerializationError for a put that cannot be written, or read again."""
         raise SerializationError(
-            f"store {self.name}: the serde cannot write the value of key {index!r}: {error!r}; "
-            f"value: {value!r:.200}"
+            f"store {self.name}: the serde cannot write the value of key {index!r}, or cannot "
+            f"read it again: {error!r}; value: {value!r:.200}"
         ) from error
 
 

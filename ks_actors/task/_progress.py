@@ -1,0 +1,64 @@
+"""The progress of a task's processors, which is committed with its offsets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from ks_actors.lifecycle import component_log
+from ks_actors.processors.api import is_clock_name, is_mark_name
+from ks_actors.task._offset_metadata import encode_position, merged_progress
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from ks_actors.log import OffsetAndMetadata
+    from ks_actors.task._offset_metadata import Position
+
+_LONGEST: Final = 4096
+"""The characters that a broker accepts by default (offset.metadata.max.bytes)."""
+_log = component_log(__name__)
+
+
+@final
+class Progress(dict[str, int]):
+    """Numbers by name: stream times, and how far final results have been sent.
+
+    Kafka Streams uses the names of stores for the latter, so either can take over.
+    """
+
+    def __init__(self, positions: Iterable[Position]) -> None:
+        super().__init__(merged_progress(positions))
+        self._told = False
+
+    def drop_unclaimed(self, stores: Collection[str]) -> None:
+        """Drop the numbers of operations that the topology no longer has, once all are made.
+
+        They would be committed for ever, and the room is limited.
+        """
+        for name, number in tuple(self.items()):
+            # An operation that keeps its number as an object has claimed the name.
+            if type(number) is int and name not in stores and not is_mark_name(name, stores):
+                del self[name]
+
+    def committed(self, offset: int, time: int, task: object) -> OffsetAndMetadata:
+        """Return an offset, a partition's time and this progress, to commit.
+
+        If it is too long for a broker, stream times are left out, and a warning says so once.
+        """
+        made = encode_position(offset, time, self)
+        if len(made.metadata) <= _LONGEST:
+            return made
+        if not self._told:
+            self._told = True
+            _log.warning(
+                "task %s has more operations with stream times than the metadata of an offset has "
+                "room for (%d of %d characters, by offset.metadata.max.bytes): after a restart its "
+                "windows may take records that were too late before; put the operations into "
+                "several subtopologies",
+                task,
+                len(made.metadata),
+                _LONGEST,
+            )
+        short = {name: number for name, number in self.items() if not is_clock_name(name)}
+        made = encode_position(offset, time, short)
+        return made if len(made.metadata) <= _LONGEST else encode_position(offset, time, {})
