@@ -7,7 +7,7 @@ import time
 from contextlib import AsyncExitStack
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from actors import Spec, System
 from ks_actors._errors import NotRunning
@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from ks_actors.tracing import Tracing
 
 _log = component_log(__name__)
+_LEAST_STOP_S: Final = 10.0
 
 
 class App(AppOrders):
@@ -222,7 +223,7 @@ class App(AppOrders):
                 )
                 stack.push_async_exit(self._services)
                 ref = self._ref = await system.spawn(
-                    self._spec(self._log, system), f"app-{self.config.client_id}"
+                    self._spec(self._log, system), "app-" + self.config.client_id.replace("/", "-")
                 )
                 stack.push_async_callback(system.stop, ref)
                 await self._begin(self._log, ref)
@@ -231,8 +232,7 @@ class App(AppOrders):
             self._starting = None
             over.set()
             if self._stack is None:
-                self._ended.set()
-                self._gone.set()
+                self._note_gone()
 
     async def _open_in_time(self, stack: AsyncExitStack) -> Log:
         """Open the log on the exit stack; once the app closes, within its deadline."""
@@ -313,7 +313,7 @@ class App(AppOrders):
         return Spec(
             lambda: instance,
             mailbox=INSTANCE_MAILBOX,
-            stop_within=self.config.task_timeout_ms / 1000,
+            stop_within=max(_LEAST_STOP_S, self.config.task_timeout_ms / 1000),
         )
 
     def _note_state(self, new: InstanceState, old: InstanceState) -> None:
@@ -368,11 +368,17 @@ class App(AppOrders):
                         # leave its last message undelivered.
                         await shielded(self._stop_instance(self._ref, leave=leave_group))
             finally:
-                self._gone.set()
+                self._note_gone()
         elif starting is None:
             return
         if self.error is not None:
             raise self.error
+
+    def _note_gone(self) -> None:
+        if self._instance is not None:
+            self._instance.gone()
+        self._ended.set()
+        self._gone.set()
 
     async def _stop_instance(self, ref: Ref[m.InstanceMessage], *, leave: bool) -> None:
         if self._partition_states is not None:

@@ -29,7 +29,13 @@ from ks_actors.processors.api import (
 )
 from ks_actors.processors.tables import StoreView, TableSource, ToStream, ValueTransformer
 from ks_actors.serdes import WindowedKeySerde
-from ks_actors.topology import REUSE_SOURCE_TOPICS, QueryableStore, valid_topic
+from ks_actors.topology import (
+    REUSE_SOURCE_TOPICS,
+    QueryableStore,
+    StoreKind,
+    bare_kind,
+    valid_topic,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +49,7 @@ if TYPE_CHECKING:
     from ks_actors.processors.tables import View
     from ks_actors.records import Windowed
     from ks_actors.serdes import Serde
-    from ks_actors.topology import Topology
+    from ks_actors.topology import StoreSpec, Topology
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -60,6 +66,7 @@ _TO_STREAM = "KTABLE-TOSTREAM-"
 _TO_TABLE = "KSTREAM-TOTABLE-"
 _TRANSFORM_VALUES = "KTABLE-TRANSFORMVALUES-"
 _STREAM_SOURCE = "KSTREAM-SOURCE-"
+_BY_WINDOW = {StoreKind.WINDOW.value, StoreKind.SESSION.value}
 
 
 class Table(TableJoins[K, V]):
@@ -107,15 +114,17 @@ class Table(TableJoins[K, V]):
     def queryable(self) -> QueryableStore[Any, Any]:
         """Return the store for `App.store`, whose answers then have the table's types.
 
-        A windowed table is asked by its plain keys. Raises TopologyError when the user named no
-        store.
+        A windowed aggregation is asked by its plain keys, a table that is made from one by its
+        windowed keys. Raises TopologyError when the user named no store.
         """
         if self._store_name is None:
             raise TopologyError(
                 "the table has no store that queries can read: name one with Materialized"
             )
         key = self.key
-        plain = key.inner if isinstance(key, WindowedKeySerde) else key
+        spec: StoreSpec | None = getattr(self._logic, "spec", None)
+        by_window = spec is not None and bare_kind(spec.kind.value) in _BY_WINDOW
+        plain = key.inner if by_window and isinstance(key, WindowedKeySerde) else key
         return QueryableStore(self._store_name, plain, self.value)
 
     @property

@@ -65,7 +65,8 @@ def test_serdes_that_are_not_the_stores_are_refused() -> None:
         with pytest.raises(QueryFailed, match="store counts has keys by <Serde STRING>, not by <Serde LONG>"):
             app.store("counts", LONG, LONG)
         with pytest.raises(QueryFailed, match=r"store many has keys by .*, not by <Serde STRING>"):
-            app.store(tables.many.queryable())
+            app.store("many", STRING, LONG)
+        assert await app.store(tables.many.queryable()).all() == []
         with pytest.raises(UnknownStore):
             app.store("none", STRING, LONG)
 

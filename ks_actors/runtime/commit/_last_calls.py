@@ -68,6 +68,9 @@ async def let_calls_end(partition_states: PartitionStates, closing: Closing) -> 
         task.draining.calls and task.in_flight for task in tasks.values()
     ):
         return
+    if closing.seconds <= 0:
+        _log.info("the app closes although calls in flight have not ended: it has no time to wait")
+        return
     try:
         async with closing.timeout_at(step=CALLS):
             ref: Ref[m.CommitterMessage] = committer.ctx.self_ref

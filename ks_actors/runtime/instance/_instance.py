@@ -214,6 +214,15 @@ class Instance(Actor[InstanceMessage]):
             )
             self._on_state(state, old)
 
+    def gone(self) -> None:
+        """Enter an end state when the actor has ended without: its close was cancelled twice."""
+        if self.state is InstanceState.PENDING_ERROR:
+            self._to(InstanceState.ERROR)
+        elif self.state not in {InstanceState.NOT_RUNNING, InstanceState.ERROR}:
+            if self.state is not InstanceState.PENDING_SHUTDOWN:
+                self._to(InstanceState.PENDING_SHUTDOWN)
+            self._to(InstanceState.NOT_RUNNING)
+
     async def _start(self, reply: Reply[None]) -> None:
         self._started = reply
         # `give_up_start` may have been called before this message arrived.

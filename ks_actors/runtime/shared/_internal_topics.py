@@ -91,7 +91,7 @@ async def _create(
                 extra={"topic": topic.name},
             )
     except ConfigError as error:
-        if AFTER_MAX not in str(error):
+        if AFTER_MAX not in str(error) or all(AFTER_MAX not in one.configs for one in topics):
             raise
         # Brokers before Kafka 3.6 have no such setting, and no such bound.
         plain = [

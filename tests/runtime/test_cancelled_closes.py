@@ -1,0 +1,89 @@
+"""Closes without any time, and closes that are cancelled again and again: the app is over all the same, and says so."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ks_actors import ConfigError, Consumed, Materialized, Produced, StreamsBuilder, serdes
+from ks_actors.runtime import InstanceState
+from ks_actors.testing import run_app
+from tests.runtime.helpers import GUARANTEES
+
+if TYPE_CHECKING:
+    from ks_actors.testing import AppHarness
+    from ks_actors.topology import Topology
+
+TEXT = Consumed(serdes.STRING, serdes.STRING)
+TOPICS = {"in": 1, "out": 1}
+
+
+def slow(began: asyncio.Event) -> Topology:
+    """Make each record take an hour."""
+
+    async def wait(value: str) -> str:
+        began.set()
+        await asyncio.sleep(3_600)
+        return value
+
+    builder = StreamsBuilder()
+    builder.stream("in", TEXT).map_values(wait).to("out", Produced(serdes.STRING, serdes.STRING))
+    return builder.build()
+
+
+@pytest.mark.parametrize("way", ["argument", "setting"])
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_close_without_time_leaves_calls_in_flight_at_once(guarantee: str, way: str) -> None:
+    """It raises nothing, and `run` returns: the records are processed again by the next instance."""
+    began = asyncio.Event()
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("in", "a", "x", 0)
+        await began.wait()
+        running = asyncio.create_task(harness.app.run())
+        await asyncio.sleep(0)
+        await harness.app.close(timeout_ms=0 if way == "argument" else None)
+        assert harness.app.state is InstanceState.NOT_RUNNING
+        assert not harness.app.health().live
+        await running
+
+    settings: dict[str, Any] = {"close_timeout_ms": 0} if way == "setting" else {}
+    run_app(test, slow(began), topics=TOPICS, processing_guarantee=guarantee, **settings)
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_a_close_that_is_cancelled_ends_the_app(times: int) -> None:
+    """With the second one the actors are ended without their own last steps; a call of `run` returns."""
+    began = asyncio.Event()
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("in", "a", "x", 0)
+        await began.wait()
+        running = asyncio.create_task(harness.app.run())
+        closing = asyncio.create_task(harness.app.close(timeout_ms=1_000))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        for _ in range(times):
+            closing.cancel()
+            await asyncio.sleep(0)
+        await asyncio.wait([closing])
+        assert harness.app.state is InstanceState.NOT_RUNNING
+        assert harness.app.waiting() == ()
+        await running
+        await harness.app.close()
+
+    run_app(test, slow(began), topics=TOPICS)
+
+
+def test_a_config_that_an_internal_topic_cannot_have_is_refused() -> None:
+    """The error is the log's."""
+    builder = StreamsBuilder()
+    builder.stream("in", TEXT).group_by_key().count(Materialized("counts"))
+
+    async def test(_: AppHarness) -> None:
+        pytest.fail("it has started")
+
+    with pytest.raises(ConfigError, match=r"bogus"):
+        run_app(test, builder.build(), topics=TOPICS, topic_configs={"bogus": "1"})
