@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ks_actors import ConfigError, Consumed, Materialized, Produced, StreamsBuilder, serdes
+from ks_actors import ConfigError, Consumed, Materialized, ProcessingFailed, Produced, StreamsBuilder, blocking, serdes
 from ks_actors.runtime import InstanceState
 from ks_actors.testing import run_app
 from tests.runtime.helpers import GUARANTEES
@@ -87,3 +88,38 @@ def test_a_config_that_an_internal_topic_cannot_have_is_refused() -> None:
 
     with pytest.raises(ConfigError, match=r"bogus"):
         run_app(test, builder.build(), topics=TOPICS, topic_configs={"bogus": "1"})
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_worker_that_dies_while_the_app_closes_is_told(guarantee: str) -> None:
+    """The close does not wait for its tasks, and raises its error; work that others have finished is committed at least once."""
+    entered, go_on = threading.Event(), threading.Event()
+
+    @blocking
+    def fail(value: str) -> str:
+        if value == "bad":
+            entered.set()
+            assert go_on.wait(20)
+            raise RuntimeError("by its own fault")
+        return value
+
+    builder = StreamsBuilder()
+    builder.stream("in", TEXT).map_values(fail).to("out", Produced(serdes.STRING, serdes.STRING))
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("in", "a", "good", 0, partition=1)
+        await harness.caught_up()
+        await harness.produce("in", "a", "bad", 0, partition=0)
+        await asyncio.to_thread(entered.wait, 20)
+        closing = asyncio.create_task(harness.app.close())
+        while harness.app.state is not InstanceState.PENDING_SHUTDOWN:
+            await asyncio.sleep(0)
+        began = harness.kit.clock.time()
+        go_on.set()
+        with pytest.raises(ProcessingFailed, match="by its own fault"):
+            await closing
+        assert harness.kit.clock.time() - began < 1
+        assert isinstance(harness.app.error, ProcessingFailed)
+        assert [record.value for record in await harness.read("out")] == ["good"]
+
+    run_app(test, builder.build(), topics={"in": 2, "out": 1}, processing_guarantee=guarantee)

@@ -20,6 +20,7 @@ from ks_actors._errors import (
 from ks_actors.lifecycle import component_log, shielded
 from ks_actors.log import PatientLog
 from ks_actors.runtime import messages as m
+from ks_actors.runtime.commit import TasksBroken
 from ks_actors.runtime.messages import InstanceMessage
 from ks_actors.runtime.metrics import SAMPLER_MAILBOX, Sampler
 from ks_actors.runtime.processing import WORKER_MAILBOX, Worker
@@ -186,7 +187,12 @@ class Instance(Actor[InstanceMessage]):
         """Handle workers that end; release all resources at the end."""
         if isinstance(signal, Terminated):
             name = self._workers.name_of(signal.ref)
-            if name is None and signal.ref not in self._wiring.removed:
+            if self._closed and isinstance(signal.cause, StreamsError):
+                # The last commit has left out its tasks; whoever closes the app has to know.
+                _log.error("worker %s died while the app closed: %s", name or "", signal.cause)
+                if self.error is None or isinstance(self.error, TasksBroken):
+                    self.error = signal.cause
+            elif name is None and signal.ref not in self._wiring.removed:
                 if signal.cause is not None:
                     await self._end_in_error(signal.cause)
             elif signal.cause is None:
@@ -198,6 +204,10 @@ class Instance(Actor[InstanceMessage]):
         return HANDLED
 
     # --- lifecycle --------------------------------------------------------------------------------
+
+    @property
+    def _closed(self) -> bool:
+        return self.state in {InstanceState.PENDING_SHUTDOWN, InstanceState.NOT_RUNNING}
 
     def _running(self) -> bool:
         return self.state in {InstanceState.RUNNING, InstanceState.REBALANCING}
@@ -444,6 +454,16 @@ class Instance(Actor[InstanceMessage]):
                 partial(_decided, error, worker=worker, rolled_back=rolled_back),
                 partial(_undecided, error, worker=worker),
             )
+        else:
+            self._note_late(error, worker)
+
+    def _note_late(self, error: Exception, worker: str | None) -> None:
+        """Keep the error of a worker that died while the app closed, for the closer.
+
+        Other errors are the log's, and it may well be away by now.
+        """
+        if self._closed and worker is not None:
+            self.error = self.error or error
 
     async def _ask_handler(self, error: Exception) -> UncaughtResponse:
         answer = self._uncaught(error)
@@ -451,6 +471,8 @@ class Instance(Actor[InstanceMessage]):
 
     async def _carry_out(self, decided: m.Decided) -> None:
         if not self._running():
+            if decided.response is UncaughtResponse.SHUTDOWN_CLIENT:
+                self._note_late(decided.error, decided.worker)
             return
         # Shut down regardless of the handler: the log cannot reopen, and rejoining would fence the
         # other instance. Topologies that do not fit their topics do not mend; commit their finished

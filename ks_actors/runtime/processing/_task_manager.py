@@ -6,7 +6,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
-from actors import Actor, Mailbox, Signal, Stopping
+from actors import HANDLED, Actor, Handled, Mailbox, Signal, Stopping, Terminated
 from ks_actors._errors import TaskTimeout
 from ks_actors.lifecycle import component_log
 from ks_actors.runtime import messages as m
@@ -77,6 +77,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         )
         self._broken: set[TaskId] = set()
         self._idle: deque[Ref[m.WorkerMessage]] = deque()
+        self._workers: set[Ref[m.WorkerMessage]] = set()
         self._retiring: set[Ref[m.WorkerMessage]] = set()
         self._closing: list[m.Close] = []
         self._suspending: list[m.SuspendTasks] = []
@@ -97,13 +98,23 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._uncommitted: Uncommitted = Uncommitted(setup.config.statestore_uncommitted_max_bytes)
         self._paused = self._pressed = self._ended = False
 
-    def signal(self, signal: Signal) -> None:
-        """Close the tasks that are still open after a failure."""
+    def signal(self, signal: Signal) -> Handled | None:
+        """Close the tasks that are still open after a failure; give up those of a dead worker.
+
+        The instance tells of dead workers as well, but not while it closes the app.
+        """
+        if isinstance(signal, Terminated):
+            self._workers.discard(signal.ref)
+            if signal.cause is not None:
+                # Behind the messages that the worker has sent before: signals come first.
+                self.ctx.self_ref.tell(m.WorkerLost(signal.ref))
+            return HANDLED
         if isinstance(signal, Stopping):
             self._ended = True
             for task_id in list(self._tasks):
                 if (error := self._close(task_id)) is not None:
                     _log.warning("could not close task %s: %s", task_id, error)
+        return None
 
     def receive(  # noqa: C901, PLR0912, PLR0915 - one branch per message
         self, message: TaskManagerMessage
@@ -119,6 +130,7 @@ class TaskManager(Actor[TaskManagerMessage]):
             case m.TaskDone():
                 self._take_back(message)
             case m.NextTask():
+                self._watch(message.worker)
                 self._idle.append(message.worker)
             case m.Wake():
                 # Before the look: a call that ends during it must be able to send the next Wake.
@@ -493,6 +505,11 @@ class TaskManager(Actor[TaskManagerMessage]):
             return
         self._retiring.discard(worker)
         worker.tell(m.CloseWorker())
+
+    def _watch(self, worker: Ref[m.WorkerMessage]) -> None:
+        if worker not in self._workers:
+            self._workers.add(worker)
+            self.ctx.watch(worker)
 
     def _lose(self, worker: Ref[m.WorkerMessage]) -> None:
         self._retiring.discard(worker)
