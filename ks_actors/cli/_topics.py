@@ -75,9 +75,18 @@ def create(application: Application, *, given: tuple[str, ...], as_json: bool) -
     created, 3 a source or sink topic is missing.
     """
     wanted = [_new(each) for each in given]
+    names = [topic.name for topic in wanted]
+    if len(set(names)) < len(names):
+        raise click.UsageError("--topic names a topic twice: give each once")
     made: list[str] = []
 
     async def work(log: Log) -> Sequence[TopicPlan]:
+        used = {each.topic for each in await _planned(log, application)}
+        if strange := sorted(set(names) - used):
+            raise click.UsageError(
+                f"--topic {strange[0]}: the topology neither reads nor writes it; it uses "
+                f"{', '.join(sorted(used))}"
+            )
         existing = await log.describe_topics(configs=False)
         own = [topic for topic in wanted if topic.name not in existing]
         await log.create_topics(own)

@@ -11,6 +11,7 @@ from pyarrow import parquet
 
 from ks_actors import (
     BackfillRefused,
+    ConfigError,
     Consumed,
     Grouped,
     JoinWindows,
@@ -202,6 +203,19 @@ def test_output_goes_to_parquet(tmp_path: Path) -> None:
     assert sorted(int(row["key"]) for rows in found for row in rows) == list(range(20))
     assert [row["value"] for rows in found for row in rows if row["key"] == b"3"] == [None]
     assert [row["offset"] for row in found[0]] == list(range(len(found[0])))
+
+
+@pytest.mark.parametrize(
+    ("until", "said"),
+    [
+        ({"inn": {0: 1}}, "until: the topology reads no topic 'inn'; it reads in"),
+        ({"in": {9: 1}}, "until: in has no partition 9; it has 1, counted from 0"),
+    ],
+)
+def test_ends_of_partitions_that_are_not_read_are_refused(until: dict[str, dict[int, int]], said: str) -> None:
+    """Everything would be read instead, by a slip of the pen."""
+    with pytest.raises(ConfigError, match=said):
+        ran(doubled(), {"in": 1, "out": 1}, [], until=until)
 
 
 def test_offsets_that_are_not_there_are_refused() -> None:

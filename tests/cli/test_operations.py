@@ -90,6 +90,15 @@ def test_topics_are_planned_and_created(tmp_path: Path) -> None:
     assert "--topic 'orders' is not name=partitions" in place.run("topics", "create", SHOP, "--topic=orders", code=2)
 
 
+def test_only_topics_of_the_topology_are_created(tmp_path: Path) -> None:
+    """A name that it does not use is a mistake, and so is one that is given twice; nothing is created then."""
+    place = Place(tmp_path)
+    said = place.run("topics", "create", SHOP, "--topic=ordres=2", code=2)
+    assert "--topic ordres: the topology neither reads nor writes it; it uses orders, shop-counts-changelog" in " ".join(said.split())
+    assert "names a topic twice" in place.run("topics", "create", SHOP, "--topic=orders=2", "--topic=orders=3", code=2)
+    assert {row["state"] for row in place.json("topics", "plan", SHOP, code=3)} == {"missing"}
+
+
 def test_topics_that_do_not_fit_are_told(tmp_path: Path) -> None:
     """With the reason, by the plan and by the check."""
     place = Place(tmp_path)

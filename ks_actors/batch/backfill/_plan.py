@@ -119,6 +119,24 @@ def make_setup(topology: Topology, config: StreamsConfig, counts: Mapping[str, i
     return setup
 
 
+def _check_ends(bounds: Bounds, ranges: Iterable[LogRange]) -> None:
+    """Raise ConfigError for ends of partitions that are not read: all would be read instead."""
+    partitions: dict[str, set[int]] = {}
+    for one in ranges:
+        partitions.setdefault(one.topic, set()).add(one.partition)
+    for topic, ends in bounds.ends.items():
+        if topic not in partitions:
+            raise ConfigError(
+                f"until: the topology reads no topic {topic!r}; it reads "
+                f"{', '.join(sorted(partitions))}"
+            )
+        if strange := sorted(set(ends) - partitions[topic]):
+            raise ConfigError(
+                f"until: {topic} has no partition {strange[0]}; it has {len(partitions[topic])}, "
+                "counted from 0"
+            )
+
+
 async def make_plan(
     log: Log,
     topology: Topology,
@@ -154,6 +172,7 @@ async def make_plan(
         if topology.global_topics
         else []
     )
+    _check_ends(bounds, [*ranges.values(), *globals_])
     stages = tuple(
         Stage(
             number,
