@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections import deque
 from contextlib import contextmanager
 from math import inf
 from pathlib import Path
@@ -15,7 +14,8 @@ from ks_actors._errors import NotRunning, TaskTimeout, UnknownTopicOrPartition
 from ks_actors.config import StreamsConfig
 from ks_actors.records import Batch, TaskId, TopicPartition
 from ks_actors.task import GLOBAL, Environment, Position, RecordContextHolder, Task, make_stores
-from ks_actors.testing._topics import TestInputTopic, TestOutputTopic
+from ks_actors.testing._topics import AsyncTestInputTopic, TestInputTopic, TestOutputTopic
+from ks_actors.testing._written_topics import WrittenTopics
 from ks_actors.topology import check_serdes, check_topology
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class _Driver:
             nodes=self._nodes,
             tracing=tracing,
         )
-        self._records: dict[str, deque[tuple[bytes | None, bytes | None, int, Headers]]] = {}
+        self._written = WrittenTopics(self._setup)
         self._ends: dict[str, int] = {}
         self._directory: tempfile.TemporaryDirectory[str] | None = None
         self._open: list[TaskStores] = []
@@ -89,7 +89,7 @@ class _Driver:
 
     def produced_topics(self) -> frozenset[str]:
         """Return the topics with output."""
-        return frozenset(self._records)
+        return self._written.names()
 
     def get_state_store(self, name: str) -> Any:
         """Return a store by name. Raises KeyError when the topology has none of that name."""
@@ -109,13 +109,18 @@ class _Driver:
     get_session_store_with_headers = get_state_store
 
     def take(self, topic: str) -> tuple[bytes | None, bytes | None, int, Headers] | None:
-        """Return a topic's oldest unread record, serialized: key, value, timestamp, headers."""
-        records = self._records.get(self._setup.topic(topic))
-        return records.popleft() if records else None
+        """Return a topic's oldest unread record, serialized: key, value, timestamp, headers.
+
+        Raises UnknownTopicOrPartition for a topic that the topology does not write.
+        """
+        return self._written.take(topic)
 
     def count(self, topic: str) -> int:
-        """Return the number of unread records of a topic."""
-        return len(self._records.get(self._setup.topic(topic), ()))
+        """Return the number of unread records of a topic.
+
+        Raises UnknownTopicOrPartition for a topic that the topology does not write.
+        """
+        return self._written.count(topic)
 
     # --- inside -----------------------------------------------------------------------------------
 
@@ -286,17 +291,15 @@ class _Driver:
         for outgoing in written:
             topic, batch = outgoing.partition.topic, outgoing.batch
             headers = batch.headers or [()] * len(batch)
-            kept = self._records.setdefault(topic, deque())
             fed = (
                 TopicPartition(topic, 0) in task.group.queues
                 or topic in self._topology.global_topics
             )
-            for key, value, timestamp, header in zip(
-                batch.keys, batch.values, batch.timestamps, headers, strict=True
-            ):
-                kept.append((key, value, timestamp, header))
-                if fed:
-                    self._add(topic, key, value, timestamp, header)
+            records = list(zip(batch.keys, batch.values, batch.timestamps, headers, strict=True))
+            self._written.add(topic, records)
+            if fed:
+                for record in records:
+                    self._add(topic, *record)
 
     def _commit(self) -> None:
         for stores in self._open:
@@ -304,8 +307,8 @@ class _Driver:
             for name, batch in stores.changelog(token):
                 topic = self._setup.changelog(name)
                 headers = batch.headers or [()] * len(batch)
-                self._records.setdefault(topic, deque()).extend(
-                    zip(batch.keys, batch.values, batch.timestamps, headers, strict=True)
+                self._written.add(
+                    topic, zip(batch.keys, batch.values, batch.timestamps, headers, strict=True)
                 )
             stores.publish(token, {})
 
@@ -399,7 +402,10 @@ class TopologyTestDriver(_Driver):
     def create_output_topic(
         self, name: str, key: Serde[K], value: Serde[V]
     ) -> TestOutputTopic[K, V]:
-        """Return a topic to read records from, each once; changelogs are possible, too."""
+        """Return a topic to read records from, each once; changelogs are possible, too.
+
+        Reading raises UnknownTopicOrPartition when the topology does not write it.
+        """
         return TestOutputTopic(name, key, value, self)
 
     def advance_wall_clock_time(self, ms: int) -> None:
@@ -460,6 +466,22 @@ class AsyncTopologyTestDriver(_Driver):
     ) -> None:
         await self.aclose()
 
+    def create_input_topic(
+        self,
+        name: str,
+        key: Serde[K],
+        value: Serde[V],
+        *,
+        start_timestamp_ms: int | None = None,
+        auto_advance_ms: int = 0,
+    ) -> AsyncTestInputTopic[K, V]:
+        """Return a topic to pipe records into; its calls that process are to be awaited.
+
+        Records without a timestamp get the start (default: the wall clock), which then advances.
+        """
+        start = self._now if start_timestamp_ms is None else start_timestamp_ms
+        return AsyncTestInputTopic(name, key, value, self._pipe, start, auto_advance_ms)
+
     async def pipe_input(
         self,
         topic: str,
@@ -479,7 +501,10 @@ class AsyncTopologyTestDriver(_Driver):
     def create_output_topic(
         self, name: str, key: Serde[K], value: Serde[V]
     ) -> TestOutputTopic[K, V]:
-        """Return a topic to read records from, each once."""
+        """Return a topic to read records from, each once; changelogs are possible, too.
+
+        Reading raises UnknownTopicOrPartition when the topology does not write it.
+        """
         return TestOutputTopic(name, key, value, self)
 
     async def advance_wall_clock_time(self, ms: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from ks_actors.records import Headers
     from ks_actors.serdes import Serde
@@ -32,7 +32,32 @@ class _Written(Protocol):
     def count(self, topic: str) -> int: ...
 
 
-class TestInputTopic(Generic[K, V]):
+class _Input(Generic[K, V]):
+    """The common part of both input topics: serdes, and the timestamp of records without one."""
+
+    __test__ = False
+
+    def __init__(self, name: str, key: Serde[K], value: Serde[V], start: int, advance: int) -> None:
+        self.name: str = name
+        self._key = key.serializer(name, is_key=True)
+        self._value = value.serializer(name)
+        self._time: int = start
+        self._advance: int = advance
+
+    def _encoded(
+        self, key: K | None, value: V | None, timestamp_ms: int | None
+    ) -> tuple[bytes | None, bytes | None, int]:
+        if timestamp_ms is None:
+            timestamp_ms = self._time
+            self._time += self._advance
+        return (
+            None if key is None else self._key(key),
+            None if value is None else self._value(value),
+            timestamp_ms,
+        )
+
+
+class TestInputTopic(_Input[K, V]):
     """A topic that a test pipes records into."""
 
     __test__ = False
@@ -46,12 +71,8 @@ class TestInputTopic(Generic[K, V]):
         start: int,
         advance: int,
     ) -> None:
-        self.name: str = name
-        self._key = key.serializer(name, is_key=True)
-        self._value = value.serializer(name)
+        super().__init__(name, key, value, start, advance)
         self._pipe = pipe
-        self._time: int = start
-        self._advance: int = advance
 
     def pipe_input(
         self, key: K | None, value: V | None, timestamp_ms: int | None = None, headers: Headers = ()
@@ -60,17 +81,7 @@ class TestInputTopic(Generic[K, V]):
 
         Without a timestamp it gets the topic's own, which then advances.
         """
-        if timestamp_ms is None:
-            timestamp_ms = self._time
-            self._time += self._advance
-        key_bytes = None if key is None else self._key(key)
-        self._pipe(
-            self.name,
-            key_bytes,
-            None if value is None else self._value(value),
-            timestamp_ms,
-            headers,
-        )
+        self._pipe(self.name, *self._encoded(key, value, timestamp_ms), headers)
 
     def pipe_raw(
         self, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers = ()
@@ -88,8 +99,53 @@ class TestInputTopic(Generic[K, V]):
         self._time += ms
 
 
+class AsyncTestInputTopic(_Input[K, V]):
+    """The `TestInputTopic` of an `AsyncTopologyTestDriver`: its calls that process are awaited."""
+
+    __test__ = False
+
+    def __init__(
+        self,
+        name: str,
+        key: Serde[K],
+        value: Serde[V],
+        pipe: Callable[[str, bytes | None, bytes | None, int, Headers], Awaitable[None]],
+        start: int,
+        advance: int,
+    ) -> None:
+        super().__init__(name, key, value, start, advance)
+        self._pipe = pipe
+
+    async def pipe_input(
+        self, key: K | None, value: V | None, timestamp_ms: int | None = None, headers: Headers = ()
+    ) -> None:
+        """Process one record, and everything that it causes.
+
+        Without a timestamp it gets the topic's own, which then advances.
+        """
+        await self._pipe(self.name, *self._encoded(key, value, timestamp_ms), headers)
+
+    async def pipe_raw(
+        self, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers = ()
+    ) -> None:
+        """Process one record as if it came from the log: any bytes."""
+        await self._pipe(self.name, key, value, timestamp_ms, headers)
+
+    async def pipe_key_value_list(self, pairs: Iterable[tuple[K | None, V | None]]) -> None:
+        """Process records one after the other."""
+        for key, value in pairs:
+            await self.pipe_input(key, value)
+
+    def advance_time(self, ms: int) -> None:
+        """Advance the timestamp that records without one get."""
+        self._time += ms
+
+
 class TestOutputTopic(Generic[K, V]):
-    """A topic that a test reads records from, each once, in order."""
+    """A topic that a test reads records from, each once, in order.
+
+    All but its creation raises UnknownTopicOrPartition when the topology does not write the topic.
+    """
 
     __test__ = False
 
@@ -134,6 +190,10 @@ class TestOutputTopic(Generic[K, V]):
     def read_records_to_list(self) -> list[TestRecord[K, V]]:
         """Return all unread records."""
         return [self.read_record() for _ in range(self.queue_size)]
+
+    def read_values_to_list(self) -> list[V | None]:
+        """Return the values of all unread records."""
+        return [record.value for record in self.read_records_to_list()]
 
     def read_key_values_to_list(self) -> list[tuple[K | None, V | None]]:
         """Return keys and values of all unread records."""
