@@ -9,8 +9,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, Unpack, final
 
 from ks_actors._errors import ConfigError
+from ks_actors.config._clients import TOPIC
 from ks_actors.config._names import shown
 from ks_actors.config._parsers import ProcessingGuarantee
+from ks_actors.config._placeholders import ENVIRONMENT, unfilled
 from ks_actors.config._recognize import HINT, Recognized
 from ks_actors.config._settings import SETTINGS, contradictions
 from ks_actors.config._sources import Given, from_environment, from_file, from_mapping
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ProcessingGuarantee", "StreamsConfig"]
 
-ENVIRONMENT = "KS_ACTORS_"
 Source: TypeAlias = "tuple[Given, ...]"
 
 
@@ -445,6 +446,8 @@ class StreamsConfig:
             found.add(source)
         latest = found.latest
         values = _parsed(latest, found.problems)
+        for config, entry in found.topics.items():
+            found.problems += unfilled(f"{TOPIC}{config.replace('.', '_')}", entry)
         if found.topics:
             values["topic_configs"] = SETTINGS["topic_configs"].parse(
                 {name: entry.value for name, entry in found.topics.items()}
@@ -480,6 +483,9 @@ def _parsed(given: Mapping[str, Given], problems: list[str]) -> dict[str, Any]:
     """Return the valid values; append the wrong ones to `problems`."""
     values: dict[str, Any] = {}
     for name, entry in given.items():
+        if problem := unfilled(name, entry):
+            problems += problem
+            continue
         try:
             values[name] = SETTINGS[name].parse(entry.value)
         except ValueError as error:

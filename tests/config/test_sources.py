@@ -60,6 +60,40 @@ def test_a_java_apps_properties_can_be_read(tmp_path: Path) -> None:
     assert StreamsConfig.load(str(file), environ={}).processing_exception_handler is log_and_continue
 
 
+def test_a_placeholder_in_a_file_is_an_error(tmp_path: Path) -> None:
+    """Nothing fills it in: the error names the variable to set, and shows no secret."""
+    toml = tmp_path / "app.toml"
+    toml.write_text(
+        'application_id = "${APP}"\nbootstrap_servers = ["a:1", "${BROKER}:1"]\nstate_dir = "/var/${NAME}/x"\n'
+        'sasl_password = "hunter2${PW}"\n"topic.retention.ms" = "${RETENTION}"\n',
+        encoding="utf-8",
+    )
+    with pytest.raises(ConfigError) as caught:
+        StreamsConfig.load(toml, environ={})
+    why = "has a placeholder, ${…}, that is not filled in from the environment: set"
+    assert str(caught.value).splitlines() == [
+        "5 settings are wrong:",
+        f"  application_id (app.toml): '${{APP}}' {why} KS_ACTORS_APPLICATION_ID",
+        f"  bootstrap_servers (app.toml): ['a:1', '${{BROKER}}:1'] {why} KS_ACTORS_BOOTSTRAP_SERVERS",
+        f"  state_dir (app.toml): '/var/${{NAME}}/x' {why} KS_ACTORS_STATE_DIR",
+        f"  sasl_password (app.toml): *** {why} KS_ACTORS_SASL_PASSWORD",
+        f"  topic_retention_ms (app.toml): '${{RETENTION}}' {why} KS_ACTORS_TOPIC_RETENTION_MS",
+    ]
+    properties = tmp_path / "app.properties"
+    properties.write_text("application.id = app\nclient.id = ${env:CLIENT}\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"set KS_ACTORS_CLIENT_ID$"):
+        StreamsConfig.load(properties, environ={})
+
+
+def test_a_variable_takes_the_place_of_a_placeholder(tmp_path: Path) -> None:
+    """Its own text is taken as it is, and so is that of a keyword: a password may look like a placeholder."""
+    file = tmp_path / "app.toml"
+    file.write_text('application_id = "app"\nclient_id = "${CLIENT}"\nstate_dir = "$HOME/x"\n', encoding="utf-8")
+    assert StreamsConfig.load(file, environ={"KS_ACTORS_CLIENT_ID": "one${x}"}).client_id == "one${x}"
+    loaded = StreamsConfig.load(file, environ={}, client_id="two${x}")
+    assert (loaded.client_id, loaded.state_dir) == ("two${x}", Path("$HOME/x"))
+
+
 def test_the_environment_is_the_processs_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Unless another one is given; the prefix can be chosen."""
     monkeypatch.setenv("KS_ACTORS_APPLICATION_ID", "mine")
