@@ -62,6 +62,8 @@ JAVA: dict[str, Any] = {
 }
 """Names in a Java app's .properties file for objects that exist here, too."""
 
+_SERDES = frozenset(name for name in serdes.__all__ if isinstance(getattr(serdes, name), Serde))
+
 
 class ProcessingGuarantee(Enum):
     """The effect of failures on results: some are repeated, or none."""
@@ -200,7 +202,14 @@ def log_url(value: Any) -> str:
     """Accept `memory://`, `embedded:///path` or `kafka://host:port,host:port`."""
     url = text(value)
     scheme, separator, rest = url.partition("://")
-    if url == "memory://" or (separator and scheme == "embedded" and rest.strip("/")):
+    if url == "memory://":
+        return url
+    if separator and scheme == "embedded":
+        # The path of a URL is absolute, and `open_log` refuses the same.
+        if not rest.startswith("/") or not rest.strip("/") or any(sign in rest for sign in "?#"):
+            raise ValueError(
+                "names no directory: use three slashes and an absolute path, embedded:///path"
+            )
         return url
     if separator and scheme == "kafka":
         return f"kafka://{servers(rest)}"
@@ -211,7 +220,7 @@ def log_url(value: Any) -> str:
 
 def serde(value: Any) -> Serde[Any]:
     """Accept a serde, or its name."""
-    found = _named(value)
+    found = _named(value, _serde_names)
     if not isinstance(found, Serde):
         raise ValueError("is not a serde")  # noqa: TRY004 - likewise
     return found
@@ -219,7 +228,10 @@ def serde(value: Any) -> Serde[Any]:
 
 def function(value: Any) -> Any:
     """Accept a callable, or its name."""
-    found = _named(value)
+    return _callable(_named(value))
+
+
+def _callable(found: Any) -> Any:
     if not callable(found):
         raise ValueError("is not callable")  # noqa: TRY004 - likewise
     return found
@@ -230,7 +242,7 @@ def handler(value: Any) -> Any:
     return (
         RESPONSES[value.lower()]
         if isinstance(value, str) and value.lower() in RESPONSES
-        else _fitting(function(value), 3)
+        else _fitting(_callable(_named(value, _handler_names)), 3)
     )
 
 
@@ -278,23 +290,34 @@ def _fitting(found: Any, arguments: int) -> Any:
     return found
 
 
-def _named(value: Any) -> Any:
+def _serde_names(word: str) -> str:
+    """Return a hint at the serde that a word without dots may mean."""
+    return f", such as ks_actors.serdes.{word.upper() if word.upper() in _SERDES else 'STRING'}"
+
+
+def _handler_names(_: str) -> str:
+    """Return a hint at the words for handlers."""
+    return f", or one of {', '.join(RESPONSES)}"
+
+
+def _named(value: Any, hint: Callable[[str], str] = lambda _: "") -> Any:
     """Return the object of a name: `package.module.name`, or a Java class with an equal here.
 
-    A class is called to create the object.
+    A class is called to create the object. `hint` is about a word that is no such name.
     """
     if isinstance(value, str):
-        value = JAVA[value] if value in JAVA else _imported(value)
+        value = JAVA[value] if value in JAVA else _imported(value, hint)
     try:
         return value() if isinstance(value, type) else value
     except TypeError as error:
         raise ValueError(f"cannot be created without arguments: {error}") from error
 
 
-def _imported(name: str) -> Any:
+def _imported(name: str, hint: Callable[[str], str] = lambda _: "") -> Any:
     module, _, attribute = name.strip().replace(":", ".").rpartition(".")
     if not module:
-        raise ValueError("is not a name to import: expected package.module.name")
+        expected = f"package.module.name{hint(name.strip())}"
+        raise ValueError(f"is not a name to import: expected {expected}")
     try:
         return getattr(importlib.import_module(module), attribute)
     except ImportError as error:

@@ -17,7 +17,7 @@ from ks_actors.config._exception_handlers import HandlerResponse, log_and_contin
 from ks_actors.config._names import ALIASES
 from ks_actors.config._refused import REFUSED
 from ks_actors.config._settings import SETTINGS
-from ks_actors.log import IsolationLevel
+from ks_actors.log import IsolationLevel, open_log
 from ks_actors.topology._timestamp_extractors import FailOnInvalidTimestamp, WallclockTimestampExtractor
 
 SOME_SERDE = serdes.json(dict[str, int])
@@ -256,15 +256,25 @@ def test_a_class_is_called_for_its_object(value: Any) -> None:
         ("application_id", "..", "'..' is not a valid topic name: use"),
         ("application_id", "x" * 250, "is not a valid topic name: use"),
         ("log", "memory://shared", "'memory://shared' is not the URL of a log: expected memory://, embedded:///path or kafka://host:port"),
-        ("log", "embedded://", "'embedded://' is not the URL of a log: expected memory://, embedded:///path or kafka://host:port"),
+        ("log", "embedded://", "'embedded://' names no directory: use three slashes and an absolute path, embedded:///path"),
+        ("log", "embedded://./data", "'embedded://./data' names no directory: use three slashes and an absolute path, embedded:///path"),
+        ("log", "embedded:///data#1", "'embedded:///data#1' names no directory"),
         ("log", "localhost:9092", "'localhost:9092' is not the URL of a log"),
         ("default_key_serde", str, "is not a serde"),
-        ("default_key_serde", "STRING", "'STRING' is not a name to import: expected package.module.name"),
+        ("default_key_serde", "STRING", "'STRING' is not a name to import: expected package.module.name, such as ks_actors.serdes.STRING$"),
+        ("default_value_serde", "long", "expected package.module.name, such as ks_actors.serdes.LONG$"),
+        ("default_value_serde", "text", "expected package.module.name, such as ks_actors.serdes.STRING$"),
+        ("default_timestamp_extractor", "mine", "'mine' is not a name to import: expected package.module.name$"),
         ("default_key_serde", "ks_actors.serdes.SPRING", "does not exist: ks_actors.serdes has no SPRING"),
         ("default_key_serde", "no.such.module.SERDE", "cannot be imported: No module named 'no'"),
         ("default_key_serde", f"{__name__}.NOT_A_SERDE", "is not a serde"),
         ("default_key_serde", Demanding, "cannot be created without arguments"),
         ("processing_exception_handler", 5, "5 is not callable"),
+        (
+            "processing_exception_handler",
+            "log_and_continue",
+            "'log_and_continue' is not a name to import: expected package.module.name, or one of fail, continue$",
+        ),
     ],
 )
 def test_a_wrong_value_is_refused(name: str, value: Any, message: str) -> None:
@@ -378,3 +388,26 @@ def test_a_static_member_has_a_name_or_none() -> None:
     assert StreamsConfig(application_id="app", group_instance_id=None).group_instance_id is None
     with pytest.raises(ConfigError, match="group_instance_id"):
         StreamsConfig(application_id="app", group_instance_id="")
+
+
+@pytest.mark.parametrize(
+    ("url", "good"),
+    [
+        ("memory://", True),
+        ("memory://shared", False),
+        ("embedded:///data", True),
+        ("embedded:///data/of%20mine", True),
+        ("embedded://./data", False),
+        ("embedded://data", False),
+        ("embedded:///data?sync=1", False),
+        ("embedded:///data#1", False),
+    ],
+)
+def test_a_config_takes_the_logs_that_can_be_opened(url: str, good: bool) -> None:
+    """A wrong URL is refused at once, and not at the start."""
+    for make in (lambda: config(log=url), lambda: open_log(url)):
+        if good:
+            make()
+        else:
+            with pytest.raises(ConfigError):
+                make()
