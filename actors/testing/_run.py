@@ -30,7 +30,11 @@ def run(
     seed: int = 0,
     executor: Executor | Literal["inline", "threads"] = "inline",
 ) -> T:
-    """Run `test` with a `TestKit` on a new `VirtualLoop`; return its result or raise its error."""
+    """Run `test` with a `TestKit` on a new `VirtualLoop`; return its result or raise its error.
+
+    Raises RuntimeError where an event loop runs already.
+    """
+    _refuse_running_loop("run")
 
     async def main() -> T:
         async with TestKit(seed=seed, executor=executor) as kit:
@@ -43,10 +47,26 @@ def run(
 def explore(
     test: Callable[[TestKit], Awaitable[object]], *, runs: int = 100, seed: int = 0
 ) -> FailingSeed | None:
-    """Run `test` with up to `runs` seeds, from `seed` on; return the first failure, or None."""
+    """Run `test` with up to `runs` seeds, from `seed` on; return the first failure, or None.
+
+    Raises RuntimeError where an event loop runs already.
+    """
+    _refuse_running_loop("explore")
     for candidate in range(seed, seed + runs):
         try:
             run(test, seed=candidate)
         except Exception as error:
             return FailingSeed(candidate, error)
     return None
+
+
+def _refuse_running_loop(name: str) -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise RuntimeError(
+        f"actors.testing.{name} makes an event loop of its own, but one runs here already, as in a "
+        "notebook or in an asynchronous test: use `async with TestKit()` or the fixture "
+        "actor_kit, or call it from a plain function"
+    )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from actors import Spec, System
 from ks_actors._errors import NotRunning
 from ks_actors.app._checks import NOT_STARTED, check_callbacks, check_listeners, check_tracing
-from ks_actors.app._event_loop import fastest_loop
+from ks_actors.app._event_loop import fastest_loop, refuse_running_loop
 from ks_actors.app._memory_tuning import tune_gc
 from ks_actors.app._orders import ENDS, AppOrders
 from ks_actors.app._signals import until_signal
@@ -414,7 +414,10 @@ class App(AppOrders):
         `close_timeout_ms` when the log is unreachable; a second signal ends the program at once,
         without the last commit. It sets the garbage collector as `tune_gc` does, and raises the
         soft limit of open files to the hard one.
+
+        Raises RuntimeError where an event loop runs already: await `run` there.
         """
+        refuse_running_loop(of="App.main", remedy="await app.run() instead")
         tune_gc()
         raise_open_files()
         with asyncio.Runner(loop_factory=fastest_loop()) as runner:

@@ -34,6 +34,16 @@ def check_topics(topics: Any) -> None:
         )
 
 
+def check_log(log: Any) -> None:
+    """Raise TopologyError unless this is a Log or None."""
+    made = not isinstance(log, type) and callable(getattr(log, "describe_topics", None))
+    if log is not None and not made:
+        raise TopologyError(
+            f"argument 'log' of App is {log!r}: give a Log; open_log(url) makes one, or name its "
+            "URL in the config, StreamsConfig(log=url)"
+        )
+
+
 def check_callbacks(*, on_state: Any, uncaught_handler: Any, task_priority: Any) -> None:
     """Raise TopologyError for a callback that does not take the app's arguments."""
     check_function(uncaught_handler, 1, role="argument 'uncaught_handler'", of="App", awaited=True)

@@ -1,11 +1,11 @@
-"""The event loop of a program that is one app."""
+"""The event loop of a program that is one app, or of a test."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable
 
 
@@ -16,3 +16,15 @@ def fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
     except ImportError:
         return None
     return uvloop.new_event_loop
+
+
+def refuse_running_loop(*, of: str, remedy: str) -> None:
+    """Raise RuntimeError if an event loop runs in this thread, before one more is made."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise RuntimeError(
+        f"{of} makes an event loop of its own, but one runs here already, as in a notebook or in "
+        f"an asynchronous test: {remedy}"
+    )

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ks_actors._errors import NotRunning, SparkUnavailable, TopicExists
-from ks_actors.app._checks import check_topics
+from ks_actors.app._checks import check_log, check_topics
 from ks_actors.app._reset import reset
 from ks_actors.config import StreamsConfig, opened
 from ks_actors.log import NewTopic
@@ -48,6 +48,7 @@ class AppOverHistory:
         remedy = "give a StreamsConfig; StreamsConfig.of(...) makes one from a dict"
         check_kind(config, StreamsConfig, role="argument 'config'", of="App", remedy=remedy)
         check_topology(topology, of="App")
+        check_log(log)
         check_topics(topics)
         check_serdes(topology, key=config.default_key_serde, value=config.default_value_serde)
         if config.ensure_explicit_internal_resource_naming:

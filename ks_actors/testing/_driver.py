@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from actors.testing import VirtualLoop
 from ks_actors._errors import NotRunning, TaskTimeout, UnknownTopicOrPartition
+from ks_actors.app import refuse_running_loop
 from ks_actors.config import StreamsConfig
 from ks_actors.records import Batch, TaskId, TopicPartition
 from ks_actors.task import GLOBAL, Environment, Position, RecordContextHolder, Task, make_stores
@@ -436,6 +437,14 @@ class TopologyTestDriver(_Driver):
         # Sinks and sources have no operator.
         operators = (getattr(node, "operator", None) for node in self._topology.nodes.values())
         if any(operator is not None and operator.asynchronous for operator in operators):
+            try:
+                refuse_running_loop(
+                    of="TopologyTestDriver, with asynchronous processors,",
+                    remedy="use AsyncTopologyTestDriver",
+                )
+            except BaseException:
+                work.close()
+                raise
             if self._loop is None:
                 self._loop = VirtualLoop()
             self._loop.run_until_complete(work)

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from actors.testing import FailingSeed, VirtualLoop
+from ks_actors.app import refuse_running_loop
 from ks_actors.testing._harness import AppHarness
 
 if TYPE_CHECKING:
@@ -21,8 +22,9 @@ def run_app(
 ) -> T:
     """Run `test` with an `AppHarness` of these options, on a new `VirtualLoop`.
 
-    Returns its result, and raises its error.
+    Returns its result, and raises its error. Raises RuntimeError where an event loop runs already.
     """
+    _refuse_running_loop("run_app")
 
     async def main() -> T:
         async with AppHarness(topology, seed=seed, **options) as harness:
@@ -42,11 +44,19 @@ def explore_app(
 ) -> FailingSeed | None:
     """Run `test` with up to `runs` seeds, from `seed` on.
 
-    Returns the first failure, or None when all pass.
+    Returns the first failure, or None when all pass. Raises RuntimeError where an event loop runs
+    already.
     """
+    _refuse_running_loop("explore_app")
     for candidate in range(seed, seed + runs):
         try:
             run_app(test, topology, seed=candidate, **options)
         except Exception as error:  # noqa: BLE001 - whatever a test fails by
             return FailingSeed(candidate, error)
     return None
+
+
+def _refuse_running_loop(name: str) -> None:
+    refuse_running_loop(
+        of=name, remedy="use `async with AppHarness(topology)`, or call it from a plain function"
+    )

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from ks_actors import App, ConfigError, Consumed, Processor, Retry, StreamsBuilder, StreamsConfig, Topology, TopologyError, blocking, serdes, stores
+from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.serdes import STRING, Serde
 
 if TYPE_CHECKING:
@@ -127,6 +128,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str, list[Any]]] = {
         "argument 'topics' of App",
         ["x", 5, ["in"], {"in": "x"}, {"in": 0}, {"in": True}, {5: 1}, {"in": -1}, {"in": 1.5}, {"in": None}, ("in",)],
     ),
+    "log": (lambda v: app(log=v), "argument 'log' of App", [*NO_FUNCTIONS, "memory://", "embedded:///data", EmbeddedLog, one, {}, True]),
     "on_state": (lambda v: app(on_state=v), "argument 'on_state' of App", [*NO_FUNCTIONS, none, one, three, later, some, some_later]),
     "task_priority": (lambda v: app(task_priority=v), "argument 'task_priority' of App", [*NO_FUNCTIONS, none, two, later, some, some_later]),
     "uncaught_handler": (lambda v: app(uncaught_handler=v), "argument 'uncaught_handler' of App", [*NO_FUNCTIONS, None, none, two, some, some_later]),
@@ -191,6 +193,15 @@ def test_a_global_store_is_kept_by_a_plain_processor() -> None:
         global_store(Later)
 
 
+def test_the_url_of_a_log_is_no_log() -> None:
+    """The error says how to make one of it."""
+    url: Any = "memory://"
+    with pytest.raises(
+        TopologyError, match=r"is 'memory://': give a Log; open_log\(url\) makes one, or name its URL in the config, StreamsConfig\(log=url\)$"
+    ):
+        app(log=url)
+
+
 def test_generators_are_welcome_where_their_results_are_taken() -> None:
     """`flat_map`, `flat_map_values`, `batch` and partitioners give many."""
     stream().flat_map(some)
@@ -202,5 +213,6 @@ def test_generators_are_welcome_where_their_results_are_taken() -> None:
 
 def test_a_good_app_passes() -> None:
     """A valid one is accepted, a coroutine function for the uncaught handler too."""
+    app(log=EmbeddedLog())
     app(topics={"in": 1}, on_state=two, uncaught_handler=later, task_priority=one)
     stream().map_values(call, max_in_flight=5, order="none", timeout_ms=5, retry=Retry(attempts=1, on=(OSError,)))

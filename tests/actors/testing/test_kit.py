@@ -280,3 +280,20 @@ def test_due_timers_fire_before_it_is_quiet(loop_factory: Loop) -> None:
         assert log == ["due"]
 
     on(loop_factory, test)
+
+
+@pytest.mark.parametrize("name", ["run", "explore"])
+@pytest.mark.filterwarnings("error")
+async def test_a_running_loop_is_no_place_for_another_one(name: str) -> None:
+    """The error says which other way there is, before the test is called; `explore` does not take it for a failing seed."""
+
+    async def test(_kit: TestKit) -> None:
+        raise AssertionError("called")
+
+    with pytest.raises(
+        RuntimeError, match=rf"^actors.testing.{name} makes an event loop of its own, but one runs here already.* use `async with TestKit\(\)`"
+    ):
+        if name == "run":
+            run(test)
+        else:
+            explore(test)
