@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, TypeVar, final, overload
 
 from ks_actors.metrics._metric import Distribution
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from ks_actors.metrics._metric import Metric
 
+T = TypeVar("T")
 INSTANCE_GROUP: Final = "ks-actors-instance-metrics"
 _NO_TAGS: Final[Mapping[str, str]] = {}
 
@@ -21,7 +22,8 @@ class MetricValues:
 
     Iterate over them for all values with their tags, or `find` those of a name. `values[name]` is
     the number of the whole instance: `metrics["process-total"]` counts the records of all tasks.
-    `instance()` has all of these.
+    `instance()` has all of these, `get` has a default, and `name in values` tells whether there is
+    one.
     """
 
     __slots__ = ("_all", "_by_name")
@@ -41,12 +43,32 @@ class MetricValues:
 
         Raises KeyError for other metrics: `find` has those.
         """
+        found = self.get(name)
+        if found is None:
+            raise KeyError(
+                f"{name} is no metric of the instance: use find, which has those of its parts"
+            )
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        """Return whether the whole instance has a number of this name.
+
+        A `Metric` is looked for among all values.
+        """
+        return self.get(name) is not None if isinstance(name, str) else name in self._all
+
+    @overload
+    def get(self, name: str) -> float | None: ...
+
+    @overload
+    def get(self, name: str, default: T) -> float | T: ...
+
+    def get(self, name: str, default: T | None = None) -> float | T | None:
+        """Return a number of the whole instance, or the default."""
         for metric in self._named(name):
             if metric.group == INSTANCE_GROUP and isinstance(metric.value, float | int):
                 return metric.value
-        raise KeyError(
-            f"{name} is no metric of the instance: use find, which has those of its parts"
-        )
+        return default
 
     def instance(self) -> dict[str, float]:
         """Return the numbers of the whole instance by name; latencies in ms."""

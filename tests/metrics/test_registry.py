@@ -122,3 +122,18 @@ def test_values_are_found_by_name_and_by_some_of_their_tags() -> None:
         values.total("name", group="some-metrics")
     with pytest.raises(KeyError, match="no metric of the instance"):
         values["size"]
+
+
+def test_a_number_of_the_instance_may_be_missing() -> None:
+    """`get` has a default for it, and `in` asks by name; those of the parts are none, and neither are texts."""
+    whole, part = Group("ks-actors-instance-metrics", "client-id"), Group("some-metrics", "task-id")
+    total, state, size = whole.gauge("total", "A total"), whole.text("state", "A state"), part.gauge("size", "A size")
+    registry = Registry()
+    registry.add(lambda: [({"client-id": "a"}, [(total, 0), (state, "RUNNING")]), ({"task-id": "0_0"}, [(size, 5)])])
+    values = registry.values()
+    assert values["total"] == values.get("total") == values.get("total", 7) == 0
+    assert values.get("size") is None
+    assert values.get("totl", 7.5) == 7.5
+    assert values.get("state", "none") == "none"
+    assert [name in values for name in ("total", "totl", "size", "state")] == [True, False, False, False]
+    assert values.find("size")[0] in values
