@@ -9,14 +9,26 @@ import pytest
 from mypy import api
 
 CASES = Path(__file__).parent / "cases"
+README = Path(__file__).parents[2] / "README.md"
 EXPECTED = re.compile(r"# error: (\S+)$")
 
 
 @pytest.fixture(scope="module")
-def complaints() -> dict[str, dict[int, str]]:
-    """Let mypy --strict check all cases at once; return the error codes by file and line."""
+def complaints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[int, str]]:
+    """Let mypy --strict check all cases and the README's example at once; return the error codes by file and line."""
+    blocks = re.findall(r"^```python\n(.*?)^```$", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    example = tmp_path_factory.mktemp("readme") / "readme.py"
+    example.write_text(blocks[0], encoding="utf-8")
     output, errors, _ = api.run(
-        ["--strict", "--no-incremental", "--show-error-codes", "--no-error-summary", "--hide-error-context", *map(str, CASES.glob("*.py"))]
+        [
+            "--strict",
+            "--no-incremental",
+            "--show-error-codes",
+            "--no-error-summary",
+            "--hide-error-context",
+            *map(str, CASES.glob("*.py")),
+            str(example),
+        ]
     )
     assert not errors
     found: dict[str, dict[int, str]] = {}
@@ -31,3 +43,8 @@ def test_wrong_code_is_refused_at_its_line_and_right_code_is_not(case: Path, com
     expected = {number: match[1] for number, line in enumerate(case.read_text().splitlines(), 1) if (match := EXPECTED.search(line))}
     assert complaints.get(case.name, {}) == expected
     assert expected or case.stem == "right"
+
+
+def test_the_first_example_passes_type_checkers(complaints: dict[str, dict[int, str]]) -> None:
+    """The README's example is the first code that users copy."""
+    assert "readme.py" not in complaints
