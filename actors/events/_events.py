@@ -34,7 +34,8 @@ DeadLetter = Undelivered
 class Failed(msgspec.Struct, frozen=True):
     """An actor's handler, signal or factory raised.
 
-    `message` is the message it was handling, `decision` the choice of supervision.
+    `message` is the message it was handling. `decision` is the choice of supervision, or "stop"
+    if that is impossible; then `reason` is the cause, such as a spent restart budget.
     """
 
     path: str
@@ -42,6 +43,7 @@ class Failed(msgspec.Struct, frozen=True):
     incarnation: int
     message: object
     decision: Literal["stop", "resume", "restart", "start"]
+    reason: str = ""
 
 
 class Restarted(msgspec.Struct, frozen=True):

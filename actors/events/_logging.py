@@ -41,7 +41,7 @@ class EventLog:
             "actor %s failed%s, decision: %s",
             event.path,
             what,
-            event.decision,
+            f"{event.decision} ({event.reason})" if event.reason else event.decision,
             exc_info=event.error,
         )
 

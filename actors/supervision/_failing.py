@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Literal
+import inspect
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from actors.events import Failed, Restarted
 from actors.messages import Started, fail_replies
@@ -24,7 +25,8 @@ async def failed(cell: Cell, message: Any) -> bool:
     decision, error = _decide(cell, cell.failure)  # type: ignore[arg-type]  # set by the caller
     fail_replies(message, error)
     number = 0 if cell.incarnation is None else cell.incarnation.number
-    cell.core.publish(Failed(cell.path, error, number, message, _name(decision)))
+    effect = _weigh(cell, decision)
+    cell.core.publish(Failed(cell.path, error, number, message, effect.name, effect.reason))
     cell.current = None
     # The error's traceback holds the failed object, and with it replies that can no longer be
     # given. Keep one reference, not one per frame.
@@ -33,14 +35,14 @@ async def failed(cell: Cell, message: Any) -> bool:
     if isinstance(decision, Resume):
         cell.failure = None
         return True
-    if isinstance(decision, Restart):
-        return await _restart(cell, decision, number)
+    if effect.restart is not None:
+        return await _restart(cell, effect.restart, effect.delay, number)
     return _give_up(cell)
 
 
 def _decide(cell: Cell, error: Exception) -> tuple[Decision, Exception]:
     try:
-        return cell.spec.supervise(error), error
+        return _checked(cell, cell.spec.supervise(error)), error
     except Exception as worse:
         # A supervisor that raises means Stop: the actor's state is unknown.
         if worse is not error and worse.__context__ is None:
@@ -49,10 +51,54 @@ def _decide(cell: Cell, error: Exception) -> tuple[Decision, Exception]:
         return Stop(), worse
 
 
-def _name(decision: Decision) -> Literal["stop", "resume", "restart"]:
-    if isinstance(decision, Restart):
-        return "restart"
-    return "resume" if isinstance(decision, Resume) else "stop"
+def _checked(cell: Cell, decision: object) -> Decision:
+    """Return the decision; raise TypeError for anything else, which must not pass for a Stop."""
+    if isinstance(decision, Stop | Resume | Restart):
+        return decision
+    hint = ""
+    if inspect.iscoroutine(decision):
+        decision.close()  # it will not run, and needs no warning of its own
+        hint = ", not `async def`,"
+    raise TypeError(
+        f"supervise of {cell.path} returned {decision!r}; it must be a function{hint} that returns "
+        "Stop(), Resume() or Restart(...)"
+    )
+
+
+class _Effect(NamedTuple):
+    """The effect of a decision, and the reason if it is another than decided."""
+
+    name: Literal["stop", "resume", "restart"]
+    reason: str = ""
+    restart: Restart | None = None
+    delay: float = 0.0
+
+
+def _weigh(cell: Cell, decision: Decision, *, starting: bool = False) -> _Effect:
+    """Return the effect of `decision`; a restart is taken from the budget."""
+    if isinstance(decision, Resume):
+        if starting:
+            return _Effect("stop", "nothing is there to resume, as the restart failed")
+        return _Effect("resume")
+    if isinstance(decision, Stop):
+        return _Effect("stop")
+    if cell.budget is None:
+        cell.budget = RestartBudget()
+    delay = cell.budget.spend(decision, cell.core.clock.time(), cell.core.random)
+    if delay is None:
+        return _Effect("stop", _spent(decision))
+    if cell.stop_asked:
+        # The old incarnation still ends as for a restart, but no new one follows.
+        return _Effect("stop", "a stop was requested before the restart", decision, delay)
+    return _Effect("restart", "", decision, delay)
+
+
+def _spent(restart: Restart) -> str:
+    if restart.limit == 0:
+        return "the limit of restarts is 0"
+    many = "restart" if restart.limit == 1 else "restarts"
+    verb = "is" if restart.limit == 1 else "are"
+    return f"{restart.limit} {many} within {restart.within:g} s {verb} spent"
 
 
 def _give_up(cell: Cell) -> bool:
@@ -61,14 +107,9 @@ def _give_up(cell: Cell) -> bool:
     return False
 
 
-async def _restart(cell: Cell, restart: Restart, number: int) -> bool:
+async def _restart(cell: Cell, restart: Restart, delay: float, number: int) -> bool:
     """Replace the incarnation; repeat while the start fails and the budget allows."""
-    if cell.budget is None:
-        cell.budget = RestartBudget()
     while True:
-        delay = cell.budget.spend(restart, cell.core.clock.time(), cell.core.random)
-        if delay is None:
-            return _give_up(cell)
         cell.failure = None
         cell.state = move(cell.state, State.RESTARTING, cell.path)
         await _put_away(cell, restart)
@@ -77,29 +118,29 @@ async def _restart(cell: Cell, restart: Restart, number: int) -> bool:
         cell.state = move(cell.state, State.STARTING, cell.path)
         number += 1
         cell.restarts += 1
-        decision = await _start_again(cell, number)
-        if decision is None:
+        effect = await _start_again(cell, number)
+        if effect is None:
             cell.core.publish(Restarted(cell.path, number, delay))
             return True
-        if not isinstance(decision, Restart):
-            # There is no incarnation to resume.
+        if effect.restart is None:
             return _give_up(cell)
-        restart = decision
+        restart, delay = effect.restart, effect.delay
 
 
-async def _start_again(cell: Cell, number: int) -> Decision | None:
+async def _start_again(cell: Cell, number: int) -> _Effect | None:
     """Create and start incarnation `number`.
 
-    Return None, or the decision on its failure, which is then in `cell.failure`.
+    Return None, or the effect of its failure, which is then in `cell.failure`.
     """
     try:
         life = cell.create(number)
         await life.hear(Started(number))
     except (Exception, asyncio.CancelledError) as raised:
         decision, error = _decide(cell, cell.own(raised))
-        cell.core.publish(Failed(cell.path, error, number, None, _name(decision)))
+        effect = _weigh(cell, decision, starting=True)
+        cell.core.publish(Failed(cell.path, error, number, None, effect.name, effect.reason))
         cell.failure = error
-        return decision
+        return effect
     cell.run_as(life)
     return None
 

@@ -385,7 +385,7 @@ async def test_events_tell_of_failures_and_restarts(actor_kit: TestKit) -> None:
     first, again, last = events
     assert (first.path, first.incarnation, first.message, first.decision) == ("/test/a", 0, boom, "restart")
     assert again == Restarted("/test/a", 1, 0.0)
-    assert (last.incarnation, last.decision, last.error) == (1, "restart", end.cause)
+    assert (last.incarnation, last.decision, last.error) == (1, "stop", end.cause)
 
 
 async def test_a_stopping_that_hangs_does_not_keep_a_restart_from_happening(actor_kit: TestKit) -> None:
