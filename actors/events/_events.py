@@ -57,13 +57,16 @@ class Restarted(msgspec.Struct, frozen=True):
 class Stalled(msgspec.Struct, frozen=True):
     """The event loop was blocked for `seconds`.
 
-    `path` and `message` name the blocking actor, `stack` the place (empty path: no actor).
+    `path` and `message` name the blocking actor (empty path: no actor). `stack` is that of the
+    loop's thread, and `place` its innermost frame of your own code, as "function (file:line)"
+    (empty: there is none).
     """
 
     path: str
     message: object
     seconds: float
     stack: str
+    place: str = ""
 
 
 class Abandoned(msgspec.Struct, frozen=True):

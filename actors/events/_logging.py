@@ -20,8 +20,8 @@ class EventLog:
     """Log failures and losses. Messages are named by type only: their content may be secret.
 
     Of undelivered messages the first 10 are logged, then none for 300 s; the next entry has their
-    number. So a loop over a dead ref does not fill the disk. A stall is one line; at DEBUG the
-    stack follows.
+    number. So a loop over a dead ref does not fill the disk. A stall is one line, with the place in
+    the user's code if it is known; at DEBUG the stack follows.
     """
 
     def __init__(self, events: EventStream, clock: Clock) -> None:
@@ -76,7 +76,16 @@ class EventLog:
 
     def _stalled(self, event: Stalled) -> None:
         who = f"actor {event.path} at {_name(event.message)}" if event.path else "no actor's code"
-        _log.warning("the event loop stood still for %.3f s in %s", event.seconds, who)
+        if not event.place:
+            _log.warning("the event loop stood still for %.3f s in %s", event.seconds, who)
+        else:
+            _log.warning(
+                "the event loop stood still for %.3f s in %s%s; work that holds the loop belongs "
+                "in a thread: use blocking, or asyncio.to_thread",
+                event.seconds,
+                f"{who}, in " if event.path else "",
+                event.place,
+            )
         _log.debug("where the event loop stood still:\n%s", event.stack)
 
     def _abandoned(self, event: Abandoned) -> None:

@@ -11,6 +11,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from actors.events._events import Stalled
+from actors.events._place import place_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,10 +50,11 @@ class StallDetector:
             try:
                 alive = self._signs.get(timeout=self._seconds)
             except queue.Empty:
-                path, message, stack = self._look()
+                path, message, stack, place = self._look()
                 alive = self._sign()
                 if alive:
-                    self._core.publish(Stalled(path, message, perf_counter() - began, stack))
+                    seconds = perf_counter() - began
+                    self._core.publish(Stalled(path, message, seconds, stack, place))
 
     def _sign(self) -> bool:
         """Wait for the loop without a limit; return False when it is closed."""
@@ -63,12 +65,13 @@ class StallDetector:
                 continue
         return False
 
-    def _look(self) -> tuple[str, object, str]:
+    def _look(self) -> tuple[str, object, str, str]:
         frame = sys._current_frames().get(self._core.thread)  # noqa: SLF001 - no public way
         stack = "" if frame is None else "".join(traceback.format_stack(frame))
+        place = place_in(frame)
         # Read without a lock: the loop is in the same handler as long as it is blocked.
         task = asyncio.current_task(self._core.loop)
         for cell in self._cells() if task is not None else ():
             if getattr(cell, "task", None) is task:
-                return cell.path, cell.current, stack
-        return "", None, stack
+                return cell.path, cell.current, stack, place
+        return "", None, stack, place

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
+import textwrap
 import threading
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from actors import ActorInfo, DeadLetter, Failed, Mailbox, Message, Resume, Spec, Stalled, System, Undelivered
 from actors.events._events import EventStream
+from actors.events._place import place_in
 from tests.actors.helpers import Call, Do, Silent, boom, do
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pytest
 
     from actors.testing import TestKit
@@ -112,6 +118,41 @@ async def test_a_stall_is_one_line_and_its_stack_is_for_debugging(actor_kit: Tes
     ]
 
 
+async def test_a_stall_in_the_users_code_names_the_place_and_the_remedy(actor_kit: TestKit, caplog: pytest.LogCaptureFixture) -> None:
+    """One line has function, file and line, with the actor if there is one."""
+    assert actor_kit._core is not None
+    for path in ("/test/a", ""):
+        actor_kit._core.publish(Stalled(path, Secret("hunter2"), 0.092, "  File a\n", "load (/app/load.py:12)"))
+    remedy = "; work that holds the loop belongs in a thread: use blocking, or asyncio.to_thread"
+    assert [record.getMessage() for record in caplog.records] == [
+        "the event loop stood still for 0.092 s in actor /test/a at Secret, in load (/app/load.py:12)" + remedy,
+        "the event loop stood still for 0.092 s in load (/app/load.py:12)" + remedy,
+    ]
+
+
+async def test_the_place_of_a_stall_is_the_users_innermost_frame() -> None:
+    """Frames of the standard library above it are passed over, and none below the loop is taken."""
+    places: list[str] = []
+
+    def note(*_: object) -> None:
+        places.append(place_in(sys._getframe()))
+
+    def users_code() -> None:
+        # `indent` is of the standard library, and calls back.
+        textwrap.indent("x", "", as_the_library(note))
+
+    users_code()
+    asyncio.get_running_loop().call_soon(as_the_library(note))
+    await asyncio.sleep(0)
+    assert places == [f"{users_code.__qualname__} ({__file__}:{users_code.__code__.co_firstlineno + 2})", ""]
+    assert place_in(None) == ""
+
+
+def as_the_library(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function as if this library had defined it."""
+    return FunctionType(function.__code__, {**globals(), "__name__": "actors.loop"}, closure=function.__closure__)
+
+
 async def test_failures_are_logged_with_traceback_and_decision(actor_kit: TestKit, caplog: pytest.LogCaptureFixture) -> None:
     """A failure is never silent, and never shows the content of the message."""
     ref, _ = await do(actor_kit, supervise=lambda _: Resume())
@@ -161,7 +202,8 @@ async def test_a_handler_that_holds_the_loop_is_named_with_its_message_and_its_l
     assert (stall.path, stall.message) == ("/s/parent/child", hold_the_loop)
     assert stall.seconds >= 0.01
     assert "in hold_the_loop" in stall.stack
-    assert "in actor /s/parent/child at function" in caplog.text
+    assert stall.place.startswith(f"{hold_the_loop.__qualname__} ({__file__}:")
+    assert f"in actor /s/parent/child at function, in {stall.place}" in caplog.text
 
 
 async def test_a_loop_that_is_held_by_others_is_named_so(caplog: pytest.LogCaptureFixture) -> None:
@@ -175,7 +217,8 @@ async def test_a_loop_that_is_held_by_others_is_named_so(caplog: pytest.LogCaptu
         while not stalls:
             await asyncio.sleep(0)
     assert stalls[0].path == ""
-    assert "in no actor's code" in caplog.text
+    assert stalls[0].place.startswith(f"{test_a_loop_that_is_held_by_others_is_named_so.__qualname__} ({__file__}:")
+    assert f"stood still for {stalls[0].seconds:.3f} s in {stalls[0].place}; work that" in caplog.text
 
 
 async def test_events_carry_the_facts_for_a_test(actor_kit: TestKit) -> None:

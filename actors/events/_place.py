@@ -1,0 +1,30 @@
+"""The place in a user's code that a stack leads to."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+_OURS: Final = frozenset({"actors", "ks_actors"})
+_LOOP: Final = frozenset({"_run", "_run_once", "run", "run_forever", "run_until_complete"})
+
+
+def place_in(frame: FrameType | None) -> str:
+    """Return the innermost frame of the user's code as "function (file:line)", or "" for none.
+
+    Frames of this package and of the standard library are left out. So are those below the event
+    loop: the caller of `asyncio.run` has nothing to do with the current step.
+    """
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__", ""))
+        top, _, rest = module.partition(".")
+        if top == "asyncio" and rest and frame.f_code.co_name in _LOOP:
+            return ""
+        if top not in _OURS and top not in sys.stdlib_module_names:
+            code = frame.f_code
+            return f"{code.co_qualname} ({code.co_filename}:{frame.f_lineno})"
+        frame = frame.f_back
+    return ""
