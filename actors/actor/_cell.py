@@ -7,13 +7,16 @@ The path of a message: `Ref.tell` appends it to the inbox and wakes the task, `r
 from __future__ import annotations
 
 import asyncio
+import inspect
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from actors._errors import ActorStopped, StartFailed, StrayCancellation
+from actors.actor._actor import Actor
 from actors.actor._blocking import BlockingLane
 from actors.actor._context import Context
 from actors.actor._incarnation import Incarnation
+from actors.actor._spec import check_spec
 from actors.events import Failed
 from actors.mailbox import NOTHING, STALE, Due, Inbox, Notice, StopRequest
 from actors.messages import Pressure, Ref, Started, Terminated
@@ -65,10 +68,11 @@ class Cell(Mortal):
     task: asyncio.Task[Any]
 
     def __init__(self, core: SystemCore, spec: Spec[Any], parent: Parent, name: str) -> None:
+        self.path: str = f"{parent.path}/{name}"
+        check_spec(spec, self.path)
         super().__init__(core, spec)
         self.parent: Parent = parent
         self.name: str = name
-        self.path: str = f"{parent.path}/{name}"
         self.inbox = Inbox(core, spec.mailbox, self)
         self.ref: Ref[Any] = Ref(self.inbox)
         self.incarnation: Incarnation | None = None
@@ -114,7 +118,16 @@ class Cell(Mortal):
 
     def create(self, number: int) -> Incarnation:
         """Create the actor of incarnation `number`; raises the factory's errors."""
-        actor = self.spec.factory()
+        try:
+            actor = self.spec.factory()
+        except AttributeError as error:
+            if error.name == "ctx" and isinstance(error.obj, Actor):
+                error.add_note("ctx is available from Started on, not yet in __init__")
+            raise
+        if not isinstance(actor, Actor):
+            raise TypeError(
+                f"the factory of {self.path} returned {actor!r}; it must return a new Actor"
+            )
         self.incarnation = life = Incarnation(number, actor, self.inbox)
         actor.ctx = Context(self, life)
         return life
@@ -211,6 +224,7 @@ class Cell(Mortal):
         self.since = began = perf_counter()
         handled = 0
         message: Any = None
+        hook: Any = None
         for _ in range(self._quota):
             if inbox.ahead:
                 receive = None  # do not keep an incarnation alive that may end here
@@ -225,7 +239,7 @@ class Cell(Mortal):
                     if hook is not None:
                         await hook
                 except (Exception, asyncio.CancelledError) as error:
-                    self.failure = self.own(error)
+                    self.failure = self.own(self._explained(error, hook))
                     break
             else:
                 break
@@ -264,12 +278,14 @@ class Cell(Mortal):
         if kind is StopRequest:
             return False
         self.current = entry.signal if kind is Notice else None if issubclass(kind, Due) else entry
+        hook: Any = None
         try:
             hook = self._handle_ahead(entry)
             if hook is not None:
                 await hook
         except (Exception, asyncio.CancelledError) as error:
-            self.failure = self.own(error)
+            self.failure = self.own(self._explained(error, hook))
+        hook = None
         message, self.current = self.current, None
         return True if self.failure is None else await failed(self, message)
 
@@ -296,6 +312,19 @@ class Cell(Mortal):
         elif not notice.child:
             return  # unwatched in the meantime
         await life.hear(notice.signal)
+
+    def _explained(self, error: BaseException, hook: Any) -> BaseException:
+        """Return an error that explains itself if `receive` returned a value that nobody takes.
+
+        Only a failed await calls this, so that messages do not pay for it. A hook of an earlier
+        message is None or was awaited, and is not blamed.
+        """
+        if hook is None or inspect.isawaitable(hook):
+            return error
+        return TypeError(
+            f"receive of {self.path} returned a value ({type(hook).__qualname__}), which nobody "
+            "takes; return None, and answer an ask by message.reply.tell(...)"
+        )
 
     def own(self, error: BaseException) -> Exception:
         """Return a handler's failure; re-raise a CancelledError that is meant for this task."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, final
 
+from actors._checks import plain_function
 from actors._errors import ActorStopped, NotAChild, StashFull
 from actors.messages import cell_of
 
@@ -137,6 +139,11 @@ class Context(Generic[M]):
         be cancelled: cancelling this wait abandons the job, publishes an `Abandoned` event, and
         drops the result. Use `pipe(ctx.blocking(...), ...)` to go on with other messages.
         """
+        if not plain_function(fn):
+            raise TypeError(
+                f"ctx.blocking of {self.path} takes a function that is not async, and its "
+                f"arguments, but got {fn!r}; give the function uncalled, or await async work"
+            )
         return await self._cell.lane.run(partial(fn, *args, **kwargs))
 
     def pipe(
@@ -147,6 +154,16 @@ class Context(Generic[M]):
         The message arrives in the urgent lane. When this incarnation ends, `work` is cancelled and
         no message arrives.
         """
+        if not inspect.isawaitable(work):
+            raise TypeError(
+                f"ctx.pipe of {self.path} takes an awaitable, but got {work!r}; call the async "
+                "function, or wrap another one: ctx.blocking(...)"
+            )
+        if not (plain_function(done) and plain_function(failed)):
+            raise TypeError(
+                f"ctx.pipe of {self.path} takes two functions, not async, that make a message of "
+                f"the result and of the error, but got {done!r} and {failed!r}"
+            )
         self._life.pipes.start(work, done, failed)
 
     def _own(self, ref: Ref[Any]) -> Cell:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any
 
 from actors._errors import ActorFailed
@@ -74,7 +75,13 @@ class Incarnation:
         """Let the actor handle `signal`; raise an unhandled cause of death as its own failure."""
         answer: Any = self._actor.signal(signal) if self.hears and self._actor is not None else None
         if answer is not None and answer is not HANDLED:
-            answer = await answer
+            if inspect.isawaitable(answer):
+                answer = await answer
+            if answer is not None and answer is not HANDLED:
+                raise TypeError(
+                    f"signal of {self._inbox.owner.path} returned {answer!r} for "
+                    f"{type(signal).__name__}; it must return HANDLED or None"
+                )
         if answer is not HANDLED and isinstance(signal, Terminated) and signal.cause is not None:
             raise ActorFailed(signal.ref.path, [signal.cause])
 

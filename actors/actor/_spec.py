@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Generic, Literal, TypeVar, final
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, final
 
+from actors._checks import negative
 from actors.mailbox import Mailbox
-from actors.supervision import Supervise, stop_always
+from actors.supervision import Restart, Resume, Stop, Supervise, stop_always
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,12 +40,61 @@ class Spec(Generic[M]):
         executor: Executor | Literal["shared", "own"] = "shared",
         stop_within: float = 5.0,
     ) -> None:
-        if stop_within < 0:
+        _check_factory(factory)
+        if supervise is not stop_always:
+            _check_supervise(supervise)
+        if not isinstance(mailbox, Mailbox):
+            raise TypeError(f"mailbox must be a Mailbox(capacity=...), is {mailbox!r}")
+        if negative("stop_within", stop_within):
             raise ValueError(f"stop_within must not be negative, is {stop_within}")
-        if not (isinstance(executor, Executor) or executor in {"shared", "own"}):
+        if not isinstance(executor, Executor) and executor not in ("shared", "own"):
             raise ValueError(f"executor must be 'shared', 'own' or an Executor, is {executor!r}")
         self.factory: Callable[[], Actor[M]] = factory
         self.supervise: Supervise = supervise
         self.mailbox: Mailbox = mailbox
         self.executor: Executor | Literal["shared", "own"] = executor
         self.stop_within: float = stop_within
+
+
+def _check_factory(factory: Any) -> None:
+    if not callable(factory):
+        name = type(factory).__qualname__
+        raise TypeError(
+            f"Spec takes a factory of actors, not an object of {name}: give the class, "
+            f"Spec({name}), or a function, Spec(lambda: {name}(...)): each restart makes a new one"
+        )
+    if inspect.iscoroutinefunction(factory):
+        raise TypeError(
+            f"the factory {factory!r} of Spec must not be `async def`; await in `signal`, at "
+            "Started"
+        )
+
+
+def _check_supervise(supervise: Any) -> None:
+    decisions = (Stop, Resume, Restart)
+    if isinstance(supervise, decisions):
+        hint = f"lambda error: {supervise!r}"
+    elif isinstance(supervise, type) and issubclass(supervise, decisions):
+        hint = f"lambda error: {supervise.__name__}()"
+    elif inspect.iscoroutinefunction(supervise):
+        hint = "a `def`, as it must decide at once"
+    elif not callable(supervise):
+        hint = "lambda error: Restart()"
+    else:
+        return
+    raise TypeError(
+        f"supervise must be a function that takes the error and returns Stop(), Resume() or "
+        f"Restart(...), is {supervise!r}; give {hint}"
+    )
+
+
+def check_spec(spec: Any, path: str) -> None:
+    """Raise TypeError if `spec`, for the actor at `path`, is no Spec."""
+    if type(spec) is Spec:
+        return
+    if isinstance(spec, type):
+        raise TypeError(f"spawn of {path} takes a Spec, not a class; give Spec({spec.__name__})")
+    if callable(spec):
+        raise TypeError(f"spawn of {path} takes a Spec, not a function; give Spec(function)")
+    name = type(spec).__name__
+    raise TypeError(f"spawn of {path} takes a Spec, not {name}; give Spec(A) of an Actor class A")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
 
+from actors._checks import negative
 from actors.mailbox import STALE, Due
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class Timers(Generic[M]):
         return key in self._active
 
     def _set(self, key: str, delay: float, message: Any, *, period: float | None) -> None:
-        if not delay >= 0:
+        if negative(f"delay of timer {key!r}", delay):
             raise ValueError(f"delay of timer {key!r} must not be negative, is {delay}")
         self.cancel(key)
         self._active[key] = timer = _Timer(self._active, key, message, self._inbox, period)

@@ -35,6 +35,10 @@ class Mailbox(msgspec.Struct, frozen=True, kw_only=True):
                 f"overflow {self.overflow!r} is not one of 'undelivered', 'drop_oldest', "
                 "'fail_system'"
             )
+        try:
+            issubclass(object, self.urgent)
+        except TypeError as error:
+            raise TypeError(f"urgent must be a tuple of classes, is {self.urgent!r}") from error
         if self.watermarks is not None:
             low, high = self.watermarks
             if not 0 <= low < high <= self.capacity:

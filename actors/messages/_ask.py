@@ -7,6 +7,7 @@ from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, cast
 
+from actors._checks import negative
 from actors._errors import AskTimeout, NoReply, SelfDeadlock
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class PendingAsk(Generic[R]):
 
     def within(self, seconds: float, /) -> Self:
         """Set the timeout in seconds."""
-        if not seconds > 0:
+        if negative("the time for an answer", seconds) or seconds == 0:
             raise ValueError(
                 f"an ask cannot be answered within {seconds} s; the time must be positive"
             )
@@ -171,7 +172,7 @@ class PendingReply(Generic[R]):
         ask = self._ask
         if ask is not None:
             self._ask = None
-            ask.settle(None, error)
+            ask.settle(None, _raisable(error, ask.path))
 
     def wanted(self) -> bool:
         """Return whether the asker still waits."""
@@ -185,6 +186,16 @@ class PendingReply(Generic[R]):
 
     def __repr__(self) -> str:
         return "<Reply, given>" if self._ask is None else f"<Reply of {self._ask.path}>"
+
+
+def _raisable(error: Any, path: str) -> Any:
+    """Return the error, or a TypeError in place of an object that cannot be raised."""
+    if isinstance(error, BaseException | type):
+        return error
+    return TypeError(
+        f"{path} failed this ask with an object of {type(error).__qualname__}, which is no "
+        "exception; give reply.fail an exception"
+    )
 
 
 def replies_in(message: object) -> Iterator[PendingReply[Any]]:
@@ -206,7 +217,9 @@ def _fields(kind: type[object], message: object) -> Iterator[str]:
     for base in kind.__mro__:
         slots = base.__dict__.get("__slots__", ())
         yield from (slots,) if isinstance(slots, str) else slots
-    yield from getattr(kind, "__struct_fields__", ())
+    # A message may be a class, sent by mistake: its type has only a descriptor of that name.
+    fields = getattr(kind, "__struct_fields__", ())
+    yield from fields if isinstance(fields, tuple) else ()
     yield from _field(message, "__dict__") or ()
 
 

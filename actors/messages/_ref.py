@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, final
 
 from actors.events import Undelivered
 from actors.messages._ask import Ask, PendingAsk, PendingReply, fail_replies
+from actors.messages._misasked import explained
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,7 +84,15 @@ class Ref(Generic[M_contra]):
         event loop's thread.
         """
         pending: PendingAsk[R] = PendingAsk(self._inbox)
-        self.tell(request(PendingReply(pending), *args, **kwargs))
+        try:
+            message = request(PendingReply(pending), *args, **kwargs)
+        except TypeError as error:
+            # The frames of a request that was called and failed within are below this one.
+            called = error.__traceback__ is not None and error.__traceback__.tb_next is not None
+            if called:
+                raise
+            raise explained(error, self.path, request) from error
+        self.tell(message)
         return pending
 
     def narrow(self, adapt: Callable[[T], M_contra], /) -> Ref[T]:
@@ -104,8 +114,19 @@ class Ref(Generic[M_contra]):
 
 
 def cell_of(ref: Ref[Any]) -> Cell:
-    """Return the cell of the actor behind `ref`."""
+    """Return the cell of the actor behind `ref`; raise TypeError for anything else."""
+    if not isinstance(ref, Ref):
+        raise TypeError(_no_ref(ref))
     return ref._inbox.owner  # type: ignore[return-value]  # noqa: SLF001 - the owner is a cell
+
+
+def _no_ref(it: object) -> str:
+    if inspect.iscoroutine(it):
+        return "expected a Ref, but got a coroutine; await spawn, which returns the ref"
+    return (
+        f"expected a Ref, but got an object of {type(it).__qualname__}; give what spawn returned, "
+        "or the actor's own ctx.self_ref"
+    )
 
 
 @final

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from actors._checks import valid_name
 from actors._errors import NameTaken, StartFailed
 from actors.events import Failed
 
@@ -56,7 +57,7 @@ class Family:
 
         Raise StartFailed when the factory raised, NameTaken, or ValueError for an invalid name.
         """
-        if not name or "/" in name:
+        if not valid_name(name):
             raise ValueError(f"an actor's name must be a non-empty string without '/', is {name!r}")
         if name in self._members:
             raise NameTaken(f"{self._parent.path}/{name}")

@@ -36,7 +36,12 @@ class Restart(msgspec.Struct, frozen=True, kw_only=True):
     keep_children: bool = False
 
     def __post_init__(self) -> None:
-        first, longest = self.backoff
+        try:
+            first, longest = self.backoff
+        except TypeError:
+            raise TypeError(
+                f"backoff must be (first, longest) seconds, is {self.backoff!r}"
+            ) from None
         if self.limit < 0 or self.within <= 0 or self.jitter < 0 or not 0 <= first <= longest:
             raise ValueError(
                 f"{self!r}: limit and jitter must not be negative, within must be positive, "

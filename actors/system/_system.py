@@ -7,6 +7,7 @@ import os
 import random
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from actors._checks import plain_function, valid_name
 from actors._errors import ActorFailed, NotAChild, SelfDeadlock, SystemClosed
 from actors.actor import Cell
 from actors.events import EventLog, EventStream, StallDetector
@@ -51,7 +52,7 @@ class System:
         ask_timeout: float = 5.0,
         stall_after: float | None = 0.05,
     ) -> None:
-        if not name or "/" in name:
+        if not valid_name(name):
             raise ValueError(f"a system's name must be a non-empty string without '/', is {name!r}")
         if not ask_timeout > 0 or (stall_after is not None and not stall_after > 0):
             raise ValueError(
@@ -186,6 +187,11 @@ class System:
         Return a function that unsubscribes. Handlers run on the loop's thread, at once: they must
         be quick. Their errors are logged.
         """
+        if not plain_function(handler):
+            raise TypeError(
+                f"subscribe of system {self._name!r} takes a type of events and a function that is "
+                f"not async, but got {handler!r}; in the function, tell an actor or start a task"
+            )
         return self._events.subscribe(event, handler)
 
     def tree(self) -> list[ActorInfo]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 import msgspec
@@ -38,7 +39,13 @@ def run(
 
     async def main() -> T:
         async with TestKit(seed=seed, executor=executor) as kit:
-            return await test(kit)
+            work = test(kit)
+            if not inspect.isawaitable(work):
+                raise TypeError(
+                    f"run takes an async function of the kit, but {test!r} returned {work!r}; "
+                    "write `async def`"
+                )
+            return await work
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(main())
