@@ -83,7 +83,7 @@ def _measure(case: str) -> float:
                 task.take_output()
             if number % COMMIT == 0:
                 driver._commit()  # noqa: SLF001 - not behind each record
-                driver._records.clear()  # noqa: SLF001 - to keep no output
+                driver._written._records.clear()  # noqa: SLF001 - to keep no output
         return (time.process_time() - began) / RECORDS * 1e6
 
 

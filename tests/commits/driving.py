@@ -95,9 +95,9 @@ def _work(driver: TopologyTestDriver) -> None:
 
 
 def _seen(driver: TopologyTestDriver, *, cached: bool) -> Outcome:
-    out = list(driver._records.get("out", ()))
+    out = list(driver._written._records.get("out", ()))
     changelogs = {}
-    for topic, records in driver._records.items():
+    for topic, records in driver._written._records.items():
         if topic.endswith("-changelog"):
             rows = {}
             for key, value, time, _ in records:

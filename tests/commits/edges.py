@@ -118,7 +118,7 @@ def outcome(case: Case, *, forgets: bool = True) -> list[Any]:
                 restart(driver)
             if forgets and after == "write":
                 write_to_disk(driver)
-        return list(driver._records.get("out", ()))
+        return list(driver._written._records.get("out", ()))
 
 
 def plain(case: Case) -> dict[str, int] | None:

@@ -33,7 +33,7 @@ def restart(driver: TopologyTestDriver) -> None:
     positions = {partition: decode_position(committed) for partition, committed in task.positions().items()}
     old = task.stores
     if old is not None:
-        changelogs = {name: driver._records.get(setup.changelog(name), ()) for name in old.logged}
+        changelogs = {name: driver._written._records.get(setup.changelog(name), ()) for name in old.logged}
         old.publish(old.freeze(), {name: len(records) for name, records in changelogs.items()})
         old.close(clean=True)
         driver._open.remove(old)
