@@ -56,7 +56,15 @@ def ask(url: str, path: str, given: Mapping[str, str] | None = None) -> Any:
 def order(url: str, path: str, token_file: Path | None) -> Any:
     """Return the answer to a POST with the token. Raises click.ClickException, UsageError."""
     # Never as an argument: other users of the machine can see command lines.
-    token = os.environ.get(TOKEN) if token_file is None else token_file.read_text(encoding="utf-8")
+    try:
+        token = (
+            os.environ.get(TOKEN) if token_file is None else token_file.read_text(encoding="utf-8")
+        )
+    except (OSError, UnicodeDecodeError) as error:
+        # The text of a decoding error would have bytes of the file.
+        raise click.UsageError(
+            f"the token cannot be read from {token_file}: {type(error).__name__}"
+        ) from None
     if not token or not token.strip():
         raise click.UsageError(
             f"orders need the token of the API: set {TOKEN}, or give --token-file"

@@ -195,7 +195,13 @@ def directory(value: Any) -> Path:
     """Accept a path, as text or Path; `~` is the home directory."""
     if isinstance(value, Path):
         return value
-    return Path(text(value)).expanduser()
+    path = text(value)
+    if "\0" in path:
+        raise ValueError("has a null character, which no path can have")
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise ValueError(f"is no path here: {error}") from error
 
 
 def log_url(value: Any) -> str:
@@ -320,7 +326,8 @@ def _imported(name: str, hint: Callable[[str], str] = lambda _: "") -> Any:
         raise ValueError(f"is not a name to import: expected {expected}")
     try:
         return getattr(importlib.import_module(module), attribute)
-    except ImportError as error:
+    # TypeError and ValueError: of names such as `..module` or `.name`.
+    except (ImportError, TypeError, ValueError) as error:
         raise ValueError(f"cannot be imported: {error}") from error
     except AttributeError:
         raise ValueError(f"does not exist: {module} has no {attribute}") from None

@@ -242,7 +242,11 @@ SETTINGS: dict[str, Setting] = {
     "buffered_records_per_partition": Setting(whole_number(1), _is(5_000)),
     "input_buffer_max_bytes": Setting(whole_number(1, unlimited=True), _is(512 << 20)),
     "statestore_uncommitted_max_bytes": Setting(whole_number(1, unlimited=True), _is(64 << 20)),
-    "statestore_memory_max_bytes": Setting(whole_number(1 << 20), _is(512 << 20)),
+    "statestore_memory_max_bytes": Setting(
+        # RocksDB ends the process with a cache that no machine could hold.
+        whole_number(1 << 20, most=1 << 42),
+        _is(512 << 20),
+    ),
     "statestore_cache_max_bytes": Setting(whole_number(0), _is(0)),
     "default_key_serde": Setting(serde, _is(None)),
     "default_value_serde": Setting(serde, _is(None)),

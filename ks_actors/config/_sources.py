@@ -76,8 +76,10 @@ def from_file(path: Path) -> tuple[Given, ...]:
 
 def _flat(settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, value in settings.items():
-        # The names of topic configs have dots of their own.
-        if isinstance(value, dict) and canonical(name) != "topic_configs":
+        # The names of topic configs have dots of their own, which TOML reads as tables.
+        if isinstance(value, dict) and canonical(name) == "topic_configs":
+            yield name, dict(_flat(value))
+        elif isinstance(value, dict):
             yield from ((f"{name}.{part}", inner) for part, inner in _flat(value))
         else:
             yield name, value

@@ -6,10 +6,16 @@ Apps run on the embedded log.
 from ks_actors.testing._driver import AsyncTopologyTestDriver, TopologyTestDriver
 from ks_actors.testing._harness import AppHarness
 from ks_actors.testing._run_app import explore_app, run_app
-from ks_actors.testing._topics import TestInputTopic, TestOutputTopic, TestRecord
+from ks_actors.testing._topics import (
+    AsyncTestInputTopic,
+    TestInputTopic,
+    TestOutputTopic,
+    TestRecord,
+)
 
 __all__ = [
     "AppHarness",
+    "AsyncTestInputTopic",
     "AsyncTopologyTestDriver",
     "TestInputTopic",
     "TestOutputTopic",

@@ -6,6 +6,7 @@ import base64
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
+from starlette.requests import ClientDisconnect
 
 from ks_actors.letters import read_letters, redrive
 from ks_actors.records import TopicPartition
@@ -114,10 +115,13 @@ def redrive_letter(app: App, topics: Collection[str]) -> Callable[[Request], Awa
 async def body(request: Request, kind: Any) -> Any:
     """Return the body of a request, read as JSON of a type. Raises Refusal."""
     content = b""
-    async for part in request.stream():
-        content += part
-        if len(content) > _MOST_BYTES:
-            raise Refusal(413, f"the body has more than {_MOST_BYTES} bytes")
+    try:
+        async for part in request.stream():
+            content += part
+            if len(content) > _MOST_BYTES:
+                raise Refusal(413, f"the body has more than {_MOST_BYTES} bytes")
+    except ClientDisconnect:
+        raise Refusal(400, "the client has broken off the body") from None
     try:
         return msgspec.json.decode(content, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

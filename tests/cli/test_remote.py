@@ -87,6 +87,11 @@ def test_a_running_instance_is_looked_at_and_paused(place: Place, tmp_path: Path
         file = tmp_path / "token"
         file.write_text("a token of this test\n")
         assert invoke(url, "pause", f"--token-file={file}") == "paused\n"
+        broken = tmp_path / "broken"
+        broken.write_bytes(b"secret\xff")
+        said = invoke(url, "pause", f"--token-file={broken}", code=2)
+        assert "the token cannot be read from" in said
+        assert "secret" not in said
         file.write_text("another one")
         assert "needs the token" in invoke(url, "resume", f"--token-file={file}", code=1)
         assert "gives no JSON: is it the API of an app?" in invoke(url + "#", "tasks", code=1)

@@ -145,6 +145,13 @@ def test_a_name_that_no_client_has_is_refused(prefix: str) -> None:
             of(**{f"{prefix}{name}": "1"})
 
 
+def test_topic_configs_of_a_file_need_no_quotes(tmp_path: Path) -> None:
+    """TOML reads a name with dots as tables in tables."""
+    file = tmp_path / "app.toml"
+    file.write_text('application_id = "app"\n[topic_configs]\nretention.ms = 7\n"segment.bytes" = 5\n', encoding="utf-8")
+    assert StreamsConfig.load(file, environ={}).topic_configs == {"retention.ms": "7", "segment.bytes": "5"}
+
+
 def test_topic_configs_come_by_prefix_or_as_a_mapping() -> None:
     """Each config by its name; later sources add to earlier ones."""
     made = of(**{"topic.retention.ms": 5, "topic_configs": {"retention.ms": 4, "preallocate": True}})

@@ -55,10 +55,16 @@ def test_other_urls_are_refused(url: str, message: str) -> None:
     assert repr(url) in str(raised.value)
 
 
+def test_a_directory_is_a_path() -> None:
+    """Text may be meant as a URL, which `open_log` takes."""
+    with pytest.raises(TypeError, match=r"directory is 'data': give a pathlib.Path, or None for a log in memory"):
+        EmbeddedLog("data")  # type: ignore[arg-type]
+
+
 async def test_a_log_lives_once() -> None:
     """Before start and after close its calls raise LogClosed; it is started once."""
     log = EmbeddedLog()
-    with pytest.raises(LogClosed, match="the log is not started"):
+    with pytest.raises(LogClosed, match=r"the log is not started: await start\(\), or use `async with`"):
         await log.producer(client_id="p")
     await log.start()
     with pytest.raises(LogError, match="started only once, and this one is started"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar, final
 
 from ks_actors._errors import ConfigError, LogClosed, LogError, OffsetOutOfRange, TopicExists
@@ -23,7 +24,6 @@ from ks_actors.log.embedded._topic_configs import TopicConfigs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-    from pathlib import Path
 
     from ks_actors.log._lease import Lease
     from ks_actors.log._port import NewMember
@@ -76,6 +76,10 @@ class EmbeddedLog:
         clock: Callable[[], int] = _wall_clock,
         read_only: bool = False,
     ) -> None:
+        if directory is not None and not isinstance(directory, Path):
+            raise TypeError(
+                f"directory is {directory!r:.200}: give a pathlib.Path, or None for a log in memory"
+            )
         self._directory: Path | None = directory
         self._read_only: bool = read_only
         self._storage: Storage = _storage(directory, read_only=read_only)
@@ -161,7 +165,8 @@ class EmbeddedLog:
 
     def _check(self) -> None:
         if self._state != "started":
-            raise LogClosed(f"the log is {self._state}")
+            remedy = ": await start(), or use `async with`" if self._state == "not started" else ""
+            raise LogClosed(f"the log is {self._state}{remedy}")
 
     def _add(self, part: P) -> P:
         self._parts[part] = None

@@ -150,7 +150,8 @@ class KafkaLog:
 
     def _check(self) -> None:
         if self._state != "started":
-            raise LogClosed(f"the log is {self._state}")
+            remedy = ": await start(), or use `async with`" if self._state == "not started" else ""
+            raise LogClosed(f"the log is {self._state}{remedy}")
 
     def _remove(self, part: _Part) -> None:
         self._parts.pop(part, None)
