@@ -188,7 +188,7 @@ class Instance(Actor[InstanceMessage]):
         if isinstance(signal, Terminated):
             name = self._workers.name_of(signal.ref)
             if self._closed and isinstance(signal.cause, StreamsError):
-                # The last commit has left out its tasks; whoever closes the app has to know.
+                # The last commit has left out its tasks; the caller of close has to know.
                 _log.error("worker %s died while the app closed: %s", name or "", signal.cause)
                 if self.error is None or isinstance(self.error, TasksBroken):
                     self.error = signal.cause

@@ -371,8 +371,8 @@ class Connections:
     def _abort(self, key: tuple[int, str]) -> None:
         """Close the socket to a broker that does not answer.
 
-        What it has not taken is dropped: it would act on that when it goes on, long after another
-        broker has done the work.
+        Bytes that it has not taken are dropped: it would act on them when it goes on, long after
+        another broker has done the work.
         """
         connection = self._ready.get(key)
         self._drop(key, CloseReason.CONNECTION_TIMEOUT)
