@@ -155,8 +155,9 @@ class LogReader:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
         # The loop's thread has ended, so this thread may run it: tasks and the executor's threads
-        # must end, too.
+        # must end, too, and a log that was opened just as that was given up.
         self._loop.run_until_complete(_end_tasks())
+        self._loop.run_until_complete(self._stop())
         self._loop.run_until_complete(self._loop.shutdown_default_executor())
         self._loop.close()
 

@@ -10,6 +10,7 @@ from ks_actors.app import TopicPlan, plan_app_topics
 from ks_actors.cli._application import of_target
 from ks_actors.cli._output import reported, show
 from ks_actors.log import NewTopic
+from ks_actors.topology import SinkNode, SourceNode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,10 +80,19 @@ def create(application: Application, *, given: tuple[str, ...], as_json: bool) -
     if len(set(names)) < len(names):
         raise click.UsageError("--topic names a topic twice: give each once")
     made: list[str] = []
+    assert application.topology is not None
+    nodes = application.topology.nodes.values()
+    patterns = [node.pattern for node in nodes if isinstance(node, SourceNode) and node.pattern]
+    chosen = any(isinstance(node, SinkNode) and callable(node.topic) for node in nodes)
+
+    def may_be(name: str) -> bool:
+        # Of topics by pattern, and of those that a function chooses, the topology knows no names.
+        return chosen or any(pattern.fullmatch(name) for pattern in patterns)
 
     async def work(log: Log) -> Sequence[TopicPlan]:
         used = {each.topic for each in await _planned(log, application)}
-        if strange := sorted(set(names) - used):
+        strange = sorted(name for name in names if name not in used and not may_be(name))
+        if strange:
             raise click.UsageError(
                 f"--topic {strange[0]}: the topology neither reads nor writes it; it uses "
                 f"{', '.join(sorted(used))}"

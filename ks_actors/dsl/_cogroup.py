@@ -82,7 +82,7 @@ class CogroupedStream(Generic[K, A]):
         check_materialized(materialized, of)
         stored = key_value_store(self.graph, materialized, AGGREGATE, key=self.key, value=None)
 
-        def logic(aggregator: Callable[[Any, Any, Any], Any]) -> Logic:
+        def logic(aggregator: Callable[[Any, Any, Any], Any], _: int) -> Logic:
             return _grouped.stream_aggregate(stored, initializer, aggregator)
 
         node, sources, merged = self.build(stored, name, logic)
@@ -117,7 +117,7 @@ class CogroupedStream(Generic[K, A]):
         self,
         stored: Stored,
         name: str | None,
-        logic: Callable[[Callable[[Any, Any, Any], Any]], Logic],
+        logic: Callable[[Callable[[Any, Any, Any], Any], int], Logic],
     ) -> tuple[GraphNode, frozenset[str], PassLogic]:
         """Add a node for each stream, and the merge node; return the latter.
 
@@ -129,7 +129,7 @@ class CogroupedStream(Generic[K, A]):
         nodes = []
         for number, (grouped, aggregator) in enumerate(self._aggregators.items()):
             named = graph.suffixed_or(name, f"-cogroup-agg-{number}", AGGREGATE)
-            logics.append(logic(aggregator))
+            logics.append(logic(aggregator, number))
             nodes.append(add_logic(graph, named, logics[-1], self._parents[grouped]))
         merge = graph.suffixed_or(name, "-cogroup-merge", _MERGE)
         merged = PassLogic(logics, logics[0].view())
@@ -178,9 +178,9 @@ class TimeWindowedCogroupedStream(Generic[K, A]):
             cogrouped.graph, materialized, AGGREGATE, key=cogrouped.key, value=None, windows=windows
         )
 
-        def logic(aggregator: Callable[[Any, Any, Any], Any]) -> Logic:
+        def logic(aggregator: Callable[[Any, Any, Any], Any], number: int) -> Logic:
             return _windowed.windowed_aggregate(
-                windows, AT_EVERY_CHANGE, stored, initializer, aggregator
+                windows, AT_EVERY_CHANGE, stored, initializer, aggregator, number
             )
 
         node, sources, merged = cogrouped.build(stored, name, logic)

@@ -196,9 +196,9 @@ class SessionWindowedCogroupedStream(Generic[K, A]):
             on_close=False,
         )
 
-        def logic(aggregator: Callable[[Any, Any, Any], Any]) -> Logic:
+        def logic(aggregator: Callable[[Any, Any, Any], Any], number: int) -> Logic:
             return session_aggregate(
-                windows, AT_EVERY_CHANGE, stored, initializer, aggregator, merger
+                windows, AT_EVERY_CHANGE, stored, initializer, aggregator, merger, number
             )
 
         node, sources, merged = cogrouped.build(stored, name, logic)
@@ -228,8 +228,12 @@ def session_aggregate(
     initializer: Callable[[], Any] | None,
     aggregator: Callable[..., Any] | None,
     merger: Callable[[Any, Any, Any], Any] | None,
+    stream: int | None = None,
 ) -> AggregateLogic:
-    """Return the logic of an aggregation per session; without an aggregator it counts."""
+    """Return the logic of an aggregation per session; without an aggregator it counts.
+
+    `stream` is the number of the stream in a cogroup.
+    """
     spec = stored.spec
 
     def make(send_old: bool) -> Operator:
@@ -241,6 +245,7 @@ def session_aggregate(
             initializer=initializer,
             merger=merger,
             send_old=send_old,
+            stream=stream,
         )
         return (
             FinalSessionAggregate(aggregation, idle_after_ms=emit.idle_after_ms)

@@ -181,8 +181,12 @@ def windowed_aggregate(
     stored: Stored,
     initializer: Callable[[], Any] | None,
     aggregator: Callable[..., Any] | None,
+    stream: int | None = None,
 ) -> AggregateLogic:
-    """Return the logic of an aggregation per window; without an aggregator it counts."""
+    """Return the logic of an aggregation per window; without an aggregator it counts.
+
+    `stream` is the number of the stream in a cogroup.
+    """
     spec = stored.spec
 
     def make(send_old: bool) -> Operator:
@@ -194,6 +198,7 @@ def windowed_aggregate(
             aggregator=aggregator,
             initializer=initializer,
             send_old=send_old,
+            stream=stream,
         )
         if isinstance(windows, CheckedWindows):
             if not emit.on_close:

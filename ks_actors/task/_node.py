@@ -298,8 +298,9 @@ def _batch_to_nobody(records: Batch) -> None:
 
 
 def _counting(count: Callable[[int], None], tell: Callable[[], None]) -> Callable[..., None]:
-    def dropped(number: int = 1) -> None:
+    def dropped(number: int = 1, *, told: bool = True) -> None:
         count(number)
-        tell()
+        if told:
+            tell()
 
     return dropped

@@ -29,6 +29,7 @@ class Progress(dict[str, int]):
     def __init__(self, positions: Iterable[Position]) -> None:
         super().__init__(merged_progress(positions))
         self._told = False
+        self._told_of_all = False
 
     def drop_unclaimed(self, stores: Collection[str]) -> None:
         """Drop the numbers of operations that the topology no longer has, once all are made.
@@ -61,4 +62,17 @@ class Progress(dict[str, int]):
             )
         short = {name: number for name, number in self.items() if not is_clock_name(name)}
         made = encode_position(offset, time, short)
-        return made if len(made.metadata) <= _LONGEST else encode_position(offset, time, {})
+        if len(made.metadata) <= _LONGEST:
+            return made
+        if not self._told_of_all:
+            self._told_of_all = True
+            _log.error(
+                "task %s has more windows with final results, and joins, than the metadata of an "
+                "offset has room for (%d of %d characters, by offset.metadata.max.bytes): after a "
+                "restart final results may be sent again; put the operations into several "
+                "subtopologies, or give their stores shorter names",
+                task,
+                len(made.metadata),
+                _LONGEST,
+            )
+        return encode_position(offset, time, {})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from ks_actors import Consumed, Materialized, Produced, StreamsBuilder, Topology
 from ks_actors.serdes import LONG, STRING
 
@@ -29,4 +31,11 @@ def numbers() -> Topology:
     builder = StreamsBuilder()
     texts = builder.stream("texts", Consumed(STRING, STRING))
     texts.map_values(int).to("numbers", Produced(STRING, LONG))
+    return builder.build()
+
+
+def by_pattern() -> Topology:
+    """Write the orders of all places into one topic."""
+    builder = StreamsBuilder()
+    builder.stream(re.compile("orders-.*"), Consumed(STRING, STRING)).to("totals", Produced(STRING, STRING))
     return builder.build()

@@ -99,6 +99,14 @@ def test_only_topics_of_the_topology_are_created(tmp_path: Path) -> None:
     assert {row["state"] for row in place.json("topics", "plan", SHOP, code=3)} == {"missing"}
 
 
+def test_topics_of_a_pattern_are_created_by_their_names(tmp_path: Path) -> None:
+    """The topology knows which names fit, and not which there will be."""
+    place = Place(tmp_path)
+    made = place.json("topics", "create", f"{JOBS}:by_pattern", "--topic=orders-eu=3", "--topic=totals=1", code=0)
+    assert {row["topic"] for row in made if row["created"]} == {"orders-eu", "totals"}
+    assert "--topic clicks" in place.run("topics", "create", f"{JOBS}:by_pattern", "--topic=clicks=3", code=2)
+
+
 def test_topics_that_do_not_fit_are_told(tmp_path: Path) -> None:
     """With the reason, by the plan and by the check."""
     place = Place(tmp_path)

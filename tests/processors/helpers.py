@@ -175,7 +175,7 @@ class Node:
         make()
         init()
 
-    def dropped(self, count: int = 1) -> None:
+    def dropped(self, count: int = 1, *, told: bool = True) -> None:
         self.dropped_count += count
 
     def failed(self, error: Exception, key: Any, value: Any, timestamp: int, headers: Headers, offset: int | None = None) -> None:

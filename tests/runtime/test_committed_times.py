@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ks_actors import BufferConfig, Consumed, Materialized, Produced, StreamsBuilder, Suppressed, TimeWindows, serdes
+from ks_actors import BufferConfig, Consumed, EmitStrategy, Materialized, Produced, StreamsBuilder, Suppressed, TimeWindows, serdes
 from ks_actors.log import OffsetAndMetadata, TopicPartition
 from ks_actors.testing import run_app
 from tests.runtime.helpers import GUARANTEES
@@ -36,10 +36,11 @@ def counts(version: int, *, number: int = 1, final: bool = False) -> Topology:
     return builder.build()
 
 
-def cogrouped(_: int) -> Topology:
-    """Two streams are counted in one store: each has a stream time of its own."""
+def cogrouped(*topics: str) -> Topology:
+    """Two of these streams are counted in one store: each has a stream time of its own."""
     builder = StreamsBuilder()
-    first, second = (builder.stream(topic, TEXT).group_by_key() for topic in ("in", "in2"))
+    streams = {topic: builder.stream(topic, TEXT).group_by_key() for topic in topics}
+    first, second = streams["in"], streams["in2"]
     first.cogroup(lambda _key, value, whole: whole + value).cogroup(second, lambda _key, value, whole: whole + value).windowed_by(
         TimeWindows.of_size_with_no_grace(100)
     ).aggregate(str, Materialized("texts", value=serdes.STRING, retention_ms=10_000)).to_stream(lambda key, _: str(key)).to("out", TEXTS)
@@ -108,6 +109,27 @@ def test_times_without_room_are_left_out_with_a_warning(caplog: pytest.LogCaptur
     assert warnings[0].startswith("task 0_0 has more operations")
 
 
+def test_marks_of_final_results_without_room_are_an_error_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """The commit is made all the same: without it the app would process the same records for ever."""
+
+    async def test(harness: AppHarness) -> OffsetAndMetadata:
+        await harness.produce("in", "a", "x", 5)
+        await harness.produce("in", "a", "x", 100_000)
+        await harness.caught_up()
+        return await committed(harness)
+
+    builder = StreamsBuilder()
+    grouped = builder.stream("in", TEXT).group_by_key()
+    for at in range(90):
+        windowed = grouped.windowed_by(TimeWindows.of_size_with_no_grace(100 * (at + 1))).emit_strategy(EmitStrategy.ON_WINDOW_CLOSE)
+        windowed.count(Materialized(f"a-store-with-quite-a-long-name-{at}")).to_stream(lambda key, _: str(key)).map_values(str).to("out", TEXTS)
+    found = run_app(test, builder.build(), topics={"in": 1, "out": 1})
+    assert found.offset == 2
+    assert len(found.metadata) < LIMIT
+    (error,) = [record for record in caplog.records if "final results may be sent again" in record.getMessage()]
+    assert error.levelname == "ERROR"
+
+
 def _as_before(times: dict[str, int], partition_time: int) -> str:
     """Encode times by the names that they had: of the store and the node."""
     parts = [struct.pack(">bqi", 2, partition_time, len(times))]
@@ -138,19 +160,20 @@ def test_times_that_an_earlier_version_has_committed_are_taken_over(node: str) -
     assert run_app(test, counts(0), topics={"in": 1, "out": 1}) == ["[a@0/100]", "[a@600/700]"]
 
 
-def test_streams_that_share_a_store_have_times_of_their_own() -> None:
-    """A restart gives each its own back: the one behind may still be behind."""
+@pytest.mark.parametrize("after", [("in", "in2"), ("in2", "in"), ("other", "in", "in2")])
+def test_streams_that_share_a_store_have_times_of_their_own(after: tuple[str, ...]) -> None:
+    """A restart gives each its own back, in whatever order the next version reads them: the one behind may still be behind."""
 
     async def test(harness: AppHarness) -> list[tuple[str, str]]:
         await harness.produce("in", "a", "1", 1_000)
         await harness.produce("in2", "a", "2", 10)
         await harness.caught_up()
-        await harness.restart()
+        await harness.restart(topology=cogrouped(*after))
         await harness.produce("in", "a", "late", 20)
         await harness.produce("in2", "a", "3", 20)
         await harness.caught_up()
         return [(str(record.key), str(record.value)) for record in await harness.read("out")]
 
-    found = run_app(test, cogrouped(0), topics={"in": 1, "in2": 1, "out": 1})
+    found = run_app(test, cogrouped("in", "in2"), topics={"in": 1, "in2": 1, "other": 1, "out": 1})
     assert found[-1] == ("[a@0/100]", "23")
     assert all("late" not in value for _, value in found)

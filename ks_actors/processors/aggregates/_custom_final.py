@@ -110,7 +110,7 @@ class _Closes:
         self._tumbling = tumbling
         self._store: WindowsForOperators = context.store(aggregation.store)
         self._origins = context.origins()
-        self._clock = Clock(context, aggregation.store)
+        self._clock = Clock(context, aggregation.store, aggregation.stream)
         # The open windows: their ends with their starts, as a heap, and their starts.
         self._ends: list[tuple[int, int]] = []
         self._known: set[int] | None = None

@@ -42,7 +42,7 @@ class CustomWindowedAggregate(Inline):
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
         aggregation = self.aggregation
-        clock = Clock(context, aggregation.store)
+        clock = Clock(context, aggregation.store, aggregation.stream)
         windows_for = windows_function(self.windows, aggregation.size_ms)
         cache = context.cache(aggregation.store, send_old=aggregation.send_old)
         if cache is not None:

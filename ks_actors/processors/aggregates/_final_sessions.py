@@ -59,7 +59,7 @@ class FinalSessionAggregate(Inline):
         progress = context.progress
         idle: _IdleSessions | None = None
         if self.idle_after_ms is not None:
-            clock = Clock(context, aggregation.store)
+            clock = Clock(context, aggregation.store, aggregation.stream)
             now = clock.time = max(clock.time, now)
             idle = _IdleSessions(open_sessions, clock, wait)
             context.when_idle(self.idle_after_ms, idle)

@@ -61,6 +61,8 @@ class SessionAggregation:
     initializer: Callable[[], Any] | None = None
     merger: Callable[[Any, Any, Any], Any] | None = None
     send_old: bool = False
+    stream: int | None = None
+    """The number of the stream in a cogroup, in which each has a stream time of its own."""
 
     def fold(self) -> Fold:
         """Return the functions that make aggregates."""
@@ -94,7 +96,7 @@ class SessionAggregate(Inline):
 
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
-        clock = Clock(context, self.aggregation.store)
+        clock = Clock(context, self.aggregation.store, self.aggregation.stream)
         aggregation = self.aggregation
         cache = context.cache(aggregation.store, send_old=aggregation.send_old)
         if cache is not None:

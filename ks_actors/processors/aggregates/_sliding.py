@@ -84,7 +84,7 @@ class _Sliding:
         self._origins = context.origins()
         self._initial, self._fold = _functions(aggregation)
         # A forwarded window takes no more records.
-        self._clock = Clock(context, self._name)
+        self._clock = Clock(context, self._name, aggregation.stream)
         self._now = max(
             self._clock.time,
             context.progress.get(self._name, -1 - self._grace) + self._grace if on_close else -1,

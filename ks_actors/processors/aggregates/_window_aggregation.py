@@ -35,6 +35,8 @@ class WindowAggregation:
     aggregator: Callable[..., Any] | None = None
     initializer: Callable[[], Any] | None = None
     send_old: bool = False
+    stream: int | None = None
+    """The number of the stream in a cogroup, in which each has a stream time of its own."""
 
     def fold(
         self, store: StoreForOperators, *, send_old: bool

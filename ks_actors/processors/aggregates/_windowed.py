@@ -49,7 +49,7 @@ class WindowedAggregate(Inline):
 
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
-        clock = Clock(context, self.aggregation.store)
+        clock = Clock(context, self.aggregation.store, self.aggregation.stream)
         aggregation = self.aggregation
         cache = context.cache(aggregation.store, send_old=aggregation.send_old)
         if cache is not None:

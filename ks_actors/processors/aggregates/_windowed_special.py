@@ -96,6 +96,7 @@ class _Closes:
         self._size = aggregation.size_ms
         self._advance = aggregation.advance_ms
         self._grace = aggregation.grace_ms
+        self._stream = aggregation.stream
         self._idle: IdleWindows | None = None
         # The committed number is the time of closes, a grace period before stream time.
         self.now: int = self._progress.get(self._name, -1 - self._grace) + self._grace
@@ -104,7 +105,7 @@ class _Closes:
         """Close windows by the wall clock, too, unless the time is None."""
         if after_ms is None:
             return None
-        clock = Clock(self._context, self._name)
+        clock = Clock(self._context, self._name, self._stream)
         self.now = clock.time = max(clock.time, self.now)
 
         def emit() -> None:

@@ -172,10 +172,11 @@ class ProcessorOperator:
 
         def init() -> None:
             assert processor is not None
-            # Also for a user's `init` that does not call the one of its base; a frozen processor
-            # has to keep it in another way.
-            with suppress(AttributeError):
-                processor.context = own
+            # Also for a user's `init` that does not call the one of its base; a processor that
+            # takes no attribute has to keep it in another way.
+            if not hasattr(processor, "context"):
+                with suppress(Exception):
+                    processor.context = own
             own.within(processor.init)(own)
             begin(processor)
 
@@ -242,9 +243,10 @@ class _TaskContext(Context[Any]):
 
     def _refuse_late(self) -> NoReturn:
         raise StreamsError(
-            f"forward was called after process had returned, at node {self._context.node}: the "
-            "record would be lost in a failure; await the work in an 'async def process', or keep "
-            "the record in a store and forward it from a punctuator"
+            f"forward was called after process had returned, at node {self._context.node}, or in "
+            "a thread that it had not begun with asyncio.to_thread: the record would be lost in a "
+            "failure; await the work in an 'async def process', or keep the record in a store and "
+            "forward it from a punctuator"
         )
 
     def hand_on(self, record: AnyRecord, child: str | None) -> None:

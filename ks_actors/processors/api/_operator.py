@@ -147,8 +147,8 @@ class NodeContext(Protocol):
         """
         ...
 
-    def dropped(self, count: int = 1) -> None:
-        """Count dropped records (metric dropped-records)."""
+    def dropped(self, count: int = 1, *, told: bool = True) -> None:
+        """Count dropped records (metric dropped-records), and log it once a minute if `told`."""
         ...
 
     def failed(

@@ -7,7 +7,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, cast, final
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, MutableMapping
+    from collections.abc import Collection, Mapping, MutableMapping
 
     from ks_actors.processors.api._operator import NodeContext
 
@@ -20,19 +20,25 @@ class Clock:
     """Stream time (ms) as one node of one task has seen it, -1 before the first record.
 
     It is committed along with the task's offsets, by the name of the node's store: names of nodes
-    change when a topology grows. Nodes that share a store are numbered. A task that takes over or
-    restarts continues from there: a record that was too late before stays too late.
+    change when a topology grows. Nodes that share a store, those of a cogroup, give the number of
+    their `stream`. A task that takes over or restarts continues from there: a record that was too
+    late before stays too late.
     """
 
     __slots__ = ("time",)
 
-    def __init__(self, context: NodeContext, store: str) -> None:
-        progress, number = cast("MutableMapping[str, object]", context.progress), 0
-        while isinstance(progress.get(name := _clock_name(store, number)), Clock):
-            number += 1
-        self.time: int = int(
-            cast("int", progress.get(name, _former_time(progress, store, context.node)))
-        )
+    def __init__(self, context: NodeContext, store: str, stream: int | None = None) -> None:
+        name, former = _clock_name(store, stream or 0), _former_times(context.progress, store)
+        committed = context.progress.get(name)
+        if stream is None:
+            # The former time is the later one where a version before has had the task meanwhile.
+            self.time: int = max(-1 if committed is None else committed, *former, -1)
+        elif committed is not None:
+            self.time = committed
+        else:
+            # Nothing tells the streams' former times apart: better a late record than one in time
+            # that is dropped.
+            self.time = min(former, default=-1)
         keep(context, name, self)
 
     def __index__(self) -> int:
@@ -70,17 +76,16 @@ def _clock_name(store: str, number: int) -> str:
     return f"{_CLOCK}{urlsafe_b64encode(digest).decode('ascii')}"
 
 
-def _former_time(progress: MutableMapping[str, object], store: str, node: str) -> int:
-    """Return the time as versions before 0.1 committed it, by store and node; else -1.
+def _former_times(progress: Mapping[str, int], store: str) -> list[int]:
+    """Return the times as versions before 0.1 committed them, by store and node.
 
-    The node may have another name by now.
+    Nodes may have other names by now.
     """
-    found = progress.get(f"{store}@{node}")
-    if type(found) is int:
-        return found
-    former = [
+    return [
         time
         for name, time in progress.items()
-        if name.startswith(f"{store}@") and " " not in name and type(time) is int
+        if name.startswith(f"{store}@")
+        and " " not in name
+        and not name.endswith(_IDLE)
+        and type(time) is int
     ]
-    return max(former, default=-1)

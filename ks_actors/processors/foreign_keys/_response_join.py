@@ -72,7 +72,8 @@ class ResponseJoin(Inline):
             marked = IF_STALE in headers
             result = resolve(key, response, marked)
             if result is _STALE:
-                context.dropped()
+                # A newer row has overtaken it, which is no news.
+                context.dropped(told=False)
             elif result is not _NEEDLESS:
                 forward(key, result, timestamp, without_mark(headers) if marked else headers)
 
@@ -165,7 +166,7 @@ def _batch_form(context: NodeContext, resolve: Resolve) -> Callable[[Batch], Non
             else:
                 results.append(result)
         if stale:
-            context.dropped(stale)
+            context.dropped(stale, told=False)
         forward_rest(forward_batch, _without_marks(batch), left_out, results)
 
     return process_batch

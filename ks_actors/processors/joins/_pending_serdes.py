@@ -79,6 +79,8 @@ class PendingValuesSerde(Serde[Values]):
     The byte is 1 for the left side, 0 for the right one; each side has its own serde.
     """
 
+    reads_back: bool = False
+
     def __init__(self, left: Serde[Any] | None, right: Serde[Any] | None) -> None:
         self.left: Serde[Any] | None = left
         self.right: Serde[Any] | None = right

@@ -37,6 +37,8 @@ class BufferedChangeSerde(Serde[BufferedChange]):
     is not written twice. `inner` None is still to be set, by `or_default`.
     """
 
+    reads_back: bool = False
+
     def __init__(self, inner: Serde[Any] | None) -> None:
         self.inner: Serde[Any] | None = inner
         self.immutable: bool = inner is not None and inner.immutable

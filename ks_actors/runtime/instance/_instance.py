@@ -14,6 +14,7 @@ from ks_actors._errors import (
     KsActorsError,
     LogClosed,
     NotRunning,
+    StateError,
     StreamsError,
     TopologyError,
 )
@@ -187,9 +188,9 @@ class Instance(Actor[InstanceMessage]):
         """Handle workers that end; release all resources at the end."""
         if isinstance(signal, Terminated):
             name = self._workers.name_of(signal.ref)
-            if self._closed and isinstance(signal.cause, StreamsError):
+            if self._closed and isinstance(signal.cause, StreamsError | StateError):
                 # The last commit has left out its tasks; the caller of close has to know.
-                _log.error("worker %s died while the app closed: %s", name or "", signal.cause)
+                _log.error("%s died while the app closed: %s", signal.ref.path, signal.cause)
                 if self.error is None or isinstance(self.error, TasksBroken):
                     self.error = signal.cause
             elif name is None and signal.ref not in self._wiring.removed:

@@ -73,6 +73,8 @@ class Codec:
         self.faithful: bool = spec.key.faithful
         self.mutable: bool = not spec.value.immutable
         self.mutable_keys: bool = not spec.key.immutable
+        # An operator's rows hold several values of a table's, of which a put changes one.
+        self.reads_back: bool = self.mutable and getattr(spec.value, "reads_back", True)
         self.fixed: bool = any(spec.value is serde for serde in FIXED)
         self.text: bool = any(spec.value is serde for serde in TEXT)
         self.bound: int = (
@@ -118,7 +120,7 @@ class Codec:
         """
         try:
             data = self.raw(entry)
-            if self.mutable:
+            if self.reads_back:
                 self.entry(data)
             return data
         except Exception as error:  # noqa: BLE001 - any serde error means a bad object
@@ -139,7 +141,7 @@ class Codec:
         """Return the bytes of a value that is put, without time; raises SerializationError."""
         try:
             data = self.value(value)
-            if self.mutable:
+            if self.reads_back:
                 self.read_value(data)
             return data
         except Exception as error:  # noqa: BLE001 - any serde error means a bad object
