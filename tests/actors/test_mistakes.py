@@ -241,5 +241,5 @@ def test_run_needs_an_async_function() -> None:
 
 async def test_run_within_a_loop_says_what_to_use_instead() -> None:
     """It makes a loop of its own."""
-    with pytest.raises(RuntimeError, match="use `async with TestKit\\(\\) as kit`"):
+    with pytest.raises(RuntimeError, match=r"use `async with TestKit\(\)` or the fixture"):
         run(later)

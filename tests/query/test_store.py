@@ -391,15 +391,18 @@ def test_a_reader_that_never_ends_is_left_behind(monkeypatch: pytest.MonkeyPatch
 
 def test_bytes_that_no_serde_reads_are_told_of() -> None:
     """Bytes that the serde cannot read are a SerializationError to the reader, and STORE_EXCEPTION in the result of a request."""
-    builder = StreamsBuilder()
     picky = serdes.Serde.of(str.encode, lambda data: data.decode("ascii"))
-    builder.stream("in", STRINGS).to_table(Materialized("table", serdes.STRING, picky, store_type="rocksdb"))
+
+    def stored(serde: serdes.Serde[str]) -> Topology:
+        builder = StreamsBuilder()
+        builder.stream("in", STRINGS).to_table(Materialized("table", serdes.STRING, serde, store_type="rocksdb"))
+        return builder.build()
 
     async def test(harness: AppHarness) -> None:
         await harness.produce("in", "a", "é", 0)
         await harness.caught_up()
         await harness.close()
-        await harness.restart()
+        await harness.restart(topology=stored(picky))
         with pytest.raises(SerializationError, match="cannot read"):
             await harness.app.store("table").get("a")
         with pytest.raises(SerializationError, match="cannot read"):
@@ -409,7 +412,7 @@ def test_bytes_that_no_serde_reads_are_told_of() -> None:
         assert failed.failure is FailureReason.STORE_EXCEPTION
         assert "cannot read" in failed.message
 
-    run_app(test, builder.build(), topics={"in": 1})
+    run_app(test, stored(serdes.STRING), topics={"in": 1})
 
 
 # --- global tables, threads -----------------------------------------------------------------------------------------------------

@@ -120,11 +120,16 @@ class Codec:
         """
         try:
             data = self.raw(entry)
-            if self.reads_back:
-                self.entry(data)
-            return data
         except Exception as error:  # noqa: BLE001 - any serde error means a bad object
             self.refuse(index, entry[0], error)
+        if self.reads_back:
+            try:
+                self.entry(data)
+            except SerializationError as error:
+                # Its own text is about rows that an earlier version has written.
+                cause = error.__cause__
+                self.refuse(index, entry[0], cause if isinstance(cause, Exception) else error)
+        return data
 
     def checked_time(self, time: Any) -> int:
         """Return the timestamp (ms) of a put; raises SerializationError when it is invalid."""
