@@ -29,7 +29,9 @@ class Clock:
 
     def __init__(self, context: NodeContext, store: str, stream: int | None = None) -> None:
         name, former = _clock_name(store, stream or 0), _former_times(context.progress, store)
-        committed = context.progress.get(name)
+        # A node that is made again finds its clock here.
+        found = context.progress.get(name)
+        committed = None if found is None else int(found)
         if stream is None:
             # The former time is the later one where a version before has had the task meanwhile.
             self.time: int = max(-1 if committed is None else committed, *former, -1)
