@@ -100,6 +100,19 @@ async def test_ctx_in_the_constructor_is_explained(actor_kit: TestKit) -> None:
     assert caught.value.__cause__.__notes__ == ["ctx is available from Started on, not yet in __init__"]
 
 
+async def test_another_attribute_that_a_constructor_lacks_is_not_explained(actor_kit: TestKit) -> None:
+    """The note would be about something else."""
+
+    class Wrong(Actor[Any]):
+        def __init__(self) -> None:
+            self.count += 1  # type: ignore[attr-defined]
+
+    with pytest.raises(Exception, match="/test/a failed to start") as caught:
+        await actor_kit.spawn(Spec(Wrong), "a")
+    assert isinstance(caught.value.__cause__, AttributeError)
+    assert not hasattr(caught.value.__cause__, "__notes__")
+
+
 @pytest.mark.parametrize("urgent", [(), (Keep,)])
 async def test_a_value_returned_by_receive_is_named_as_the_mistake(actor_kit: TestKit, urgent: tuple[type[Any], ...]) -> None:
     """The error says how to answer, in both lanes; the value itself may be secret and is not shown."""
