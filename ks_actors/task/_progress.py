@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from logging import ERROR, WARNING
 from typing import TYPE_CHECKING, Final, final
 
 from ks_actors.lifecycle import component_log
@@ -28,8 +29,7 @@ class Progress(dict[str, int]):
 
     def __init__(self, positions: Iterable[Position]) -> None:
         super().__init__(merged_progress(positions))
-        self._told = False
-        self._told_of_all = False
+        self._told: set[str] = set()
 
     def drop_unclaimed(self, stores: Collection[str]) -> None:
         """Drop the numbers of operations that the topology no longer has, once all are made.
@@ -44,35 +44,36 @@ class Progress(dict[str, int]):
     def committed(self, offset: int, time: int, task: object) -> OffsetAndMetadata:
         """Return an offset, a partition's time and this progress, to commit.
 
-        If it is too long for a broker, stream times are left out, and a warning says so once.
+        If it is too long for a broker, stream times are left out, then all of it; the log says so
+        once.
         """
         made = encode_position(offset, time, self)
         if len(made.metadata) <= _LONGEST:
             return made
-        if not self._told:
-            self._told = True
-            _log.warning(
-                "task %s has more operations with stream times than the metadata of an offset has "
-                "room for (%d of %d characters, by offset.metadata.max.bytes): after a restart its "
-                "windows may take records that were too late before; put the operations into "
-                "several subtopologies",
-                task,
-                len(made.metadata),
-                _LONGEST,
-            )
+        self._tell(
+            WARNING,
+            task,
+            made,
+            "stream times, and its windows may take records that were too late before",
+        )
         short = {name: number for name, number in self.items() if not is_clock_name(name)}
         made = encode_position(offset, time, short)
         if len(made.metadata) <= _LONGEST:
             return made
-        if not self._told_of_all:
-            self._told_of_all = True
-            _log.error(
-                "task %s has more windows with final results, and joins, than the metadata of an "
-                "offset has room for (%d of %d characters, by offset.metadata.max.bytes): after a "
-                "restart final results may be sent again; put the operations into several "
-                "subtopologies, or give their stores shorter names",
-                task,
-                len(made.metadata),
-                _LONGEST,
-            )
+        self._tell(ERROR, task, made, "marks, and final results may be sent again")
         return encode_position(offset, time, {})
+
+    def _tell(self, level: int, task: object, made: OffsetAndMetadata, lost: str) -> None:
+        if lost in self._told:
+            return
+        self._told.add(lost)
+        _log.log(
+            level,
+            "task %s has too many operations for the metadata of an offset (%d of %d characters, "
+            "by offset.metadata.max.bytes): after a restart it has lost their %s; put the "
+            "operations into several subtopologies",
+            task,
+            len(made.metadata),
+            _LONGEST,
+            lost,
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from aiokafka.errors import KafkaConnectionError  # type: ignore[import-untyped]
@@ -12,7 +12,7 @@ from aiokafka.errors import KafkaConnectionError  # type: ignore[import-untyped]
 from actors.testing import VirtualLoop
 from ks_actors.log.kafka import KafkaOptions
 from ks_actors.log.kafka.client._client import KafkaClient
-from ks_actors.log.kafka.client._connections import MAIN, PRODUCE, Unavailable
+from ks_actors.log.kafka.client._connections import MAIN, PRODUCE, Connections, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -37,14 +37,15 @@ class Cluster3:
         client._cluster.list({node: (f"b{node}", node) for node in ALL}, 3)
         for node in ALL:
             for channel in (MAIN, PRODUCE):
-                client._connections._ready[node, channel] = Socket(self, node, channel)
+                client._connections._ready[node, channel] = Socket(client._connections, self, node, channel)
         return client
 
 
 class Socket:
     """Take the place of a connection."""
 
-    def __init__(self, cluster: Cluster3, node: int, channel: str) -> None:
+    def __init__(self, connections: Connections, cluster: Cluster3, node: int, channel: str) -> None:
+        self._connections = connections
         self.host, self.port = f"b{abs(node)}", abs(node)
         self._cluster, self._channel = cluster, channel
         self._open = True
@@ -67,11 +68,16 @@ class Socket:
         if not answer.done():
             answer.set_result(SimpleNamespace(brokers=[(node, f"b{node}", node) for node in self._cluster.listed], controller_id=3, topics=[]))
 
-    def close(self, reason: Any = None) -> None:
+    def close(self, reason: Any = None) -> asyncio.Future[None]:
         self._open = False
+        closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # As a connection does; the transport is this object, too.
+        self._connections._note_closing(closed, cast("asyncio.WriteTransport", self))
         for answer in self._waiting:
             if not answer.done():
                 answer.set_exception(KafkaConnectionError("closed"))
+        asyncio.get_running_loop().call_soon(closed.set_result, None)
+        return closed
 
     def abort(self) -> None:
         self._cluster.aborted.add((self.port, self._channel))
@@ -157,7 +163,7 @@ def test_a_bootstrap_server_stays_though_the_cluster_lists_no_such_address() -> 
     async def test(cluster: Cluster3, client: KafkaClient) -> None:
         cluster.slowness_s = 8.0
         client._cluster.list({node: (f"b{node}", node) for node in (2, 3)}, 3)
-        client._connections._ready[-1, MAIN] = Socket(cluster, -1, MAIN)
+        client._connections._ready[-1, MAIN] = Socket(client._connections, cluster, -1, MAIN)
         await client.send(-1, Produce())
         assert client._connections.connected(-1, MAIN)
 

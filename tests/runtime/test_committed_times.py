@@ -104,9 +104,9 @@ def test_times_without_room_are_left_out_with_a_warning(caplog: pytest.LogCaptur
     found = run_app(test, counts(0, number=160), topics={"in": 1, "out": 1})
     assert found.offset == 2
     assert len(found.metadata) < LIMIT
-    warnings = [record.getMessage() for record in caplog.records if "than the metadata of an offset has room for" in record.getMessage()]
+    warnings = [record.getMessage() for record in caplog.records if "for the metadata of an offset" in record.getMessage()]
     assert len(warnings) == 1
-    assert warnings[0].startswith("task 0_0 has more operations")
+    assert warnings[0].startswith("task 0_0 has too many operations")
 
 
 def test_marks_of_final_results_without_room_are_an_error_in_the_log(caplog: pytest.LogCaptureFixture) -> None:

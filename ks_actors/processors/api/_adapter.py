@@ -175,7 +175,7 @@ class ProcessorOperator:
             # Also for a user's `init` that does not call the one of its base; a processor that
             # takes no attribute has to keep it in another way.
             if not hasattr(processor, "context"):
-                with suppress(Exception):
+                with suppress(AttributeError, TypeError, ValueError):
                     processor.context = own
             own.within(processor.init)(own)
             begin(processor)

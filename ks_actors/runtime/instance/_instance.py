@@ -191,8 +191,7 @@ class Instance(Actor[InstanceMessage]):
             if self._closed and isinstance(signal.cause, StreamsError | StateError):
                 # The last commit has left out its tasks; the caller of close has to know.
                 _log.error("%s died while the app closed: %s", signal.ref.path, signal.cause)
-                if self.error is None or isinstance(self.error, TasksBroken):
-                    self.error = signal.cause
+                self._note_late(signal.cause)
             elif name is None and signal.ref not in self._wiring.removed:
                 if signal.cause is not None:
                     await self._end_in_error(signal.cause)
@@ -455,16 +454,16 @@ class Instance(Actor[InstanceMessage]):
                 partial(_decided, error, worker=worker, rolled_back=rolled_back),
                 partial(_undecided, error, worker=worker),
             )
-        else:
-            self._note_late(error, worker)
+        elif worker is not None:
+            self._note_late(error)
 
-    def _note_late(self, error: Exception, worker: str | None) -> None:
-        """Keep the error of a worker that died while the app closed, for the closer.
+    def _note_late(self, error: Exception) -> None:
+        """Keep the error of a worker that died while the app closed, for the caller of close.
 
         Other errors are the log's, and it may well be away by now.
         """
-        if self._closed and worker is not None:
-            self.error = self.error or error
+        if self._closed and (self.error is None or isinstance(self.error, TasksBroken)):
+            self.error = error
 
     async def _ask_handler(self, error: Exception) -> UncaughtResponse:
         answer = self._uncaught(error)
@@ -472,8 +471,8 @@ class Instance(Actor[InstanceMessage]):
 
     async def _carry_out(self, decided: m.Decided) -> None:
         if not self._running():
-            if decided.response is UncaughtResponse.SHUTDOWN_CLIENT:
-                self._note_late(decided.error, decided.worker)
+            if decided.response is UncaughtResponse.SHUTDOWN_CLIENT and decided.worker is not None:
+                self._note_late(decided.error)
             return
         # Shut down regardless of the handler: the log cannot reopen, and rejoining would fence the
         # other instance. Topologies that do not fit their topics do not mend; commit their finished

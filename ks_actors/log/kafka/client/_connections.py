@@ -93,7 +93,6 @@ class _Connection(AIOKafkaConnection):  # type: ignore[misc]
     ) -> None:
         super().__init__(*address, **settings)
         self._closing = closing
-        self._transport: asyncio.WriteTransport | None = None
 
     def be_named(self, client_id: str) -> None:
         """Use another client id in the next requests."""
@@ -129,14 +128,8 @@ class _Connection(AIOKafkaConnection):  # type: ignore[misc]
         writer: asyncio.StreamWriter | None = self._writer
         closed: Any = super().close(reason, exc)
         if writer is not None:
-            self._transport = writer.transport
             self._closing(closed, writer.transport)
         return closed
-
-    def abort(self) -> None:
-        """Drop the bytes of a closed connection that are not sent yet."""
-        if self._transport is not None:
-            self._transport.abort()
 
 
 @final
@@ -374,10 +367,11 @@ class Connections:
         Bytes that it has not taken are dropped: it would act on them when it goes on, long after
         another broker has done the work.
         """
-        connection = self._ready.get(key)
-        self._drop(key, CloseReason.CONNECTION_TIMEOUT)
+        connection = self._ready.pop(key, None)
         if connection is not None:
-            connection.abort()
+            transport = self._closing.get(connection.close(reason=CloseReason.CONNECTION_TIMEOUT))
+            if transport is not None:
+                transport.abort()
 
     def _note_closing(
         self, closed: asyncio.Future[None], transport: asyncio.WriteTransport
