@@ -7,7 +7,7 @@ import time
 from contextlib import AsyncExitStack
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from actors import Spec, System
 from ks_actors._errors import NotRunning
@@ -35,7 +35,14 @@ from ks_actors.metrics import RecordingLevel
 from ks_actors.query import LocalStores, serve
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.commit import let_calls_end
-from ks_actors.runtime.instance import INSTANCE_MAILBOX, Instance, Wiring, WorkerMetadata, Workers
+from ks_actors.runtime.instance import (
+    INSTANCE_MAILBOX,
+    LEAST_STOP_S,
+    Instance,
+    Wiring,
+    WorkerMetadata,
+    Workers,
+)
 from ks_actors.runtime.metrics import Watched, add_sources
 from ks_actors.runtime.shared import InstanceState, Metrics, UncaughtHandler, shut_down
 from ks_actors.runtime.stores import Progress, TaskMetrics, task_metrics
@@ -69,7 +76,6 @@ if TYPE_CHECKING:
     from ks_actors.tracing import Tracing
 
 _log = component_log(__name__)
-_LEAST_STOP_S: Final = 10.0
 
 
 class App(AppOrders):
@@ -313,7 +319,7 @@ class App(AppOrders):
         return Spec(
             lambda: instance,
             mailbox=INSTANCE_MAILBOX,
-            stop_within=max(_LEAST_STOP_S, self.config.task_timeout_ms / 1000),
+            stop_within=max(LEAST_STOP_S, self.config.task_timeout_ms / 1000),
         )
 
     def _note_state(self, new: InstanceState, old: InstanceState) -> None:

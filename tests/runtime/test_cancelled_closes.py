@@ -78,6 +78,25 @@ def test_a_close_that_is_cancelled_ends_the_app(times: int) -> None:
     run_app(test, slow(began), topics=TOPICS)
 
 
+@pytest.mark.parametrize("timeout_ms", [0, 1, 5])
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_short_limit_for_the_log_is_none_for_closing_stores(guarantee: str, timeout_ms: int) -> None:
+    """The disk has its own time; the app ends without an error, and its results are committed."""
+    builder = StreamsBuilder()
+    builder.stream("in", TEXT).group_by_key().count(Materialized("counts", store_type="rocksdb")).to_stream().map_values(str).to(
+        "out", Produced(serdes.STRING, serdes.STRING)
+    )
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("in", "a", "x", 0)
+        await harness.caught_up()
+        await harness.app.close()
+        assert harness.app.state is InstanceState.NOT_RUNNING
+        assert [record.value for record in await harness.read("out")] == ["1"]
+
+    run_app(test, builder.build(), topics=TOPICS, processing_guarantee=guarantee, task_timeout_ms=timeout_ms)
+
+
 def test_a_config_that_an_internal_topic_cannot_have_is_refused() -> None:
     """The error is the log's."""
     builder = StreamsBuilder()

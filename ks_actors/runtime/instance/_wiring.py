@@ -66,6 +66,8 @@ if TYPE_CHECKING:
     from ks_actors.task import Environment
 
 _FIRST_EPOCH = 1
+# Tasks and stores are closed without the log, so a short limit for the log is not theirs.
+LEAST_STOP_S = 10.0
 _AFTER_FAILURE = 1.0
 _log = component_log(__name__)
 
@@ -500,12 +502,14 @@ class Wiring:
         if not clean or errors or given_up or last.workers_missing:
             self._drop_workers()
         # Tasks first, then their stores, then the group: the next owner must find the state closed.
-        await try_step(self.manager.ask(m.Close, None).within(timeout_s), errors)
-        await try_step(self._state.ask(m.CloseStores, None, clean=clean).within(timeout_s), errors)
+        local_s = max(LEAST_STOP_S, timeout_s)
+        await try_step(self.manager.ask(m.Close, None).within(local_s), errors)
+        await try_step(self._state.ask(m.CloseStores, None, clean=clean).within(local_s), errors)
         await try_step(poller.ask(m.LeaveGroup, for_good=leave).within(timeout_s), errors)
 
     def _last_commit(self) -> LastCommit:
-        times = {"suspending": self._config.task_timeout_ms / 1000, "committing": self.timeout_s}
+        suspending = max(LEAST_STOP_S, self._config.task_timeout_ms / 1000)
+        times = {"suspending": suspending, "committing": self.timeout_s}
         return LastCommit(
             self.closing,
             self._metrics,
