@@ -35,6 +35,19 @@ class Stats(msgspec.Struct, frozen=True):
     total: int = 0
 
 
+class Tally(msgspec.Struct):
+    """An aggregate that is changed in place."""
+
+    count: int = 0
+    total: int = 0
+
+
+def _added(_: str, value: int, tally: Tally) -> Tally:
+    tally.count += 1
+    tally.total += value
+    return tally
+
+
 def _grown(_: str, value: int, stats: Any) -> Any:
     stats["count"] += 1
     stats["total"] += value
@@ -57,6 +70,7 @@ CASES: dict[str, Callable[[Any], Any]] = {
         int, lambda _, value, total: total + value, _kept(serdes.LONG)
     ),
     "frozen struct, JSON": lambda grouped: grouped.aggregate(Stats, _next, _kept(serdes.json(Stats))),
+    "struct, JSON": lambda grouped: grouped.aggregate(Tally, _added, _kept(serdes.json(Tally))),
     "dict, JSON": lambda grouped: grouped.aggregate(lambda: {"count": 0, "total": 0}, _grown, _kept(serdes.json())),
 }
 

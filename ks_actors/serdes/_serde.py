@@ -81,7 +81,8 @@ class FunctionSerde(Serde[T]):
     """A serde made of two functions that ignore the topic.
 
     `serialize_key` is the function for keys, where equal keys need more care to get equal bytes.
-    `given` tells that the functions are a user's.
+    `reads_back` tells that a written value may be unreadable, so stores read it at the put. `given`
+    tells that the functions are a user's.
     """
 
     def __init__(
@@ -94,9 +95,11 @@ class FunctionSerde(Serde[T]):
         immutable: bool,
         name: str,
         as_read: AsRead | None = None,
+        reads_back: bool = True,
         given: bool = False,
     ) -> None:
         self.faithful: bool = faithful
+        self.reads_back: bool = reads_back
         self.immutable: bool = immutable
         self.as_read: AsRead | None = as_read
         self.given: bool = given

@@ -34,6 +34,7 @@ def json(type_: Any = Any, /) -> Serde[Any]:
         immutable=is_immutable(type_),
         name=f"json({_name(type_)})",
         as_read=of_type(type_) if is_immutable(type_) else None,
+        reads_back=type_ is not Any,  # all that is written is JSON
     )
 
 
