@@ -8,23 +8,31 @@ import sys
 import threading
 import traceback
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from actors.events._events import Stalled
 from actors.events._place import place_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FrameType
 
     from actors.actor import Cell
     from actors.system import SystemCore
+
+# The functions in which a loop waits for events: asyncio's, and the caller of uvloop's, whose own
+# functions have no frames.
+_WAITING: Final = frozenset({("selectors", "select"), ("asyncio.runners", "run")})
+# Under uvloop a callback without a frame, such as `time.sleep`, looks like waiting.
+_LOOKS_PER_PING: Final = 20
 
 
 class StallDetector:
     """Ping the loop periodically from a thread; if it is late, find the running actor.
 
     Unlike a measurement afterwards, this sees a handler that never returns, its current line, and
-    its actor. It costs one wake-up of the loop per period, and nothing per message.
+    its actor. It costs nothing per message, and one wake-up of the loop per period; a loop that
+    waits for events at that moment is left alone, but for each 20th period.
     """
 
     def __init__(self, core: SystemCore, cells: Callable[[], list[Cell]], seconds: float) -> None:
@@ -43,8 +51,11 @@ class StallDetector:
         self._thread.join()
 
     def _run(self) -> None:
-        alive = True
+        alive, looks = True, 0
         while alive and not self._closed.wait(self._seconds):
+            looks += 1
+            if looks % _LOOKS_PER_PING and _waits(self._frame()):
+                continue
             began = perf_counter()
             self._core.doorbell.ring(lambda: self._signs.put(True))
             try:
@@ -65,8 +76,12 @@ class StallDetector:
                 continue
         return False
 
+    def _frame(self) -> FrameType | None:
+        """Return the current frame of the loop's thread; None when it has ended."""
+        return sys._current_frames().get(self._core.thread)  # noqa: SLF001 - no public way
+
     def _look(self) -> tuple[str, object, str, str]:
-        frame = sys._current_frames().get(self._core.thread)  # noqa: SLF001 - no public way
+        frame = self._frame()
         stack = "" if frame is None else "".join(traceback.format_stack(frame))
         place = place_in(frame)
         # Read without a lock: the loop is in the same handler as long as it is blocked.
@@ -75,3 +90,8 @@ class StallDetector:
             if getattr(cell, "task", None) is task:
                 return cell.path, cell.current, stack, place
         return "", None, stack, place
+
+
+def _waits(frame: FrameType | None) -> bool:
+    """Return whether a loop's thread waits for events there."""
+    return frame is not None and (frame.f_globals.get("__name__"), frame.f_code.co_name) in _WAITING

@@ -277,7 +277,7 @@ SETTINGS: dict[str, Setting] = {
     ),
     "close_timeout_ms": Setting(whole_number(0), _is(30_000)),
     "stall_warning_ms": Setting(whole_number(-1), _is(10_000)),
-    "poll_ms": Setting(whole_number(0), _is(100)),
+    "poll_ms": Setting(whole_number(0), _is(1_000)),
     "max_decompressed_bytes": Setting(whole_number(1), _is(268_435_456)),
     "linger_ms": Setting(whole_number(0), _is(20)),
     "metadata_max_age_ms": Setting(whole_number(1), _is(300_000)),

@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Any
 from actors import ActorInfo, DeadLetter, Failed, Mailbox, Message, Resume, Spec, Stalled, System, Undelivered
 from actors.events._events import EventStream
 from actors.events._place import place_in
+from actors.events._stall import StallDetector
+from actors.loop import Doorbell
 from tests.actors.helpers import Call, Do, Silent, boom, do
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FrameType
 
     import pytest
 
@@ -219,6 +222,32 @@ async def test_a_loop_that_is_held_by_others_is_named_so(caplog: pytest.LogCaptu
     assert stalls[0].path == ""
     assert stalls[0].place.startswith(f"{test_a_loop_that_is_held_by_others_is_named_so.__qualname__} ({__file__}:")
     assert f"stood still for {stalls[0].seconds:.3f} s in {stalls[0].place}; work that" in caplog.text
+
+
+async def test_a_loop_that_waits_for_events_is_hardly_woken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 20 looks at a quiet loop one wakes it; that one would find a callback without a frame under uvloop."""
+    looks = pings = 0
+    enough = asyncio.Event()
+    loop, look, ring = asyncio.get_running_loop(), StallDetector._frame, Doorbell.ring
+
+    def looking(detector: StallDetector) -> FrameType | None:
+        nonlocal looks
+        looks += 1
+        if looks == 100:
+            loop.call_soon_threadsafe(enough.set)
+        return look(detector)
+
+    def ringing(bell: Doorbell, call: Callable[[], object]) -> None:
+        nonlocal pings
+        pings += 1
+        ring(bell, call)
+
+    monkeypatch.setattr(StallDetector, "_frame", looking)
+    monkeypatch.setattr(Doorbell, "ring", ringing)
+    async with System("s", stall_after=0.001):
+        await enough.wait()
+    # At each 20th of 106 looks, and once or twice while the loop began or ended.
+    assert 5 <= pings <= 10
 
 
 async def test_events_carry_the_facts_for_a_test(actor_kit: TestKit) -> None:

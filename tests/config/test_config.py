@@ -122,7 +122,7 @@ def test_omitted_options_have_defaults() -> None:
         "delivery_timeout_ms": 300_000,
         "close_timeout_ms": 30_000,
         "stall_warning_ms": 10_000,
-        "poll_ms": 100,
+        "poll_ms": 1_000,
         "max_decompressed_bytes": 268_435_456,
         "linger_ms": 20,
         "metadata_max_age_ms": 300_000,

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
+from ks_actors.runtime import messages as m
+from ks_actors.runtime.commit import Committer
 from ks_actors.testing import run_app
-from tests.runtime.helpers import ALOS, echo
+from tests.runtime.helpers import ALOS, EOS, GUARANTEES, echo
 
 if TYPE_CHECKING:
     from ks_actors.testing import AppHarness
@@ -93,3 +97,51 @@ def test_an_app_without_records_does_not_stop_its_workers() -> None:
         assert metrics["commit-pause-max"] > 0
 
     run_app(test, echo(), topics=TOPICS, commit_interval_ms=100)
+
+
+@pytest.mark.parametrize("interval_ms", [0, 1, 100, 3_000])
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_an_app_without_records_does_not_wake_up_each_interval(guarantee: str, interval_ms: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commit timer rests for a second while there is nothing to commit; work that begins has its commit within the interval."""
+    timers, receive = 0, Committer.receive
+
+    async def count(committer: Committer, message: m.CommitterMessage) -> None:
+        nonlocal timers
+        timers += isinstance(message, m.CommitTimer)
+        await receive(committer, message)
+
+    monkeypatch.setattr(Committer, "receive", count)
+
+    async def test(harness: AppHarness) -> None:
+        for number in range(1, 4):
+            await harness.kit.clock.advance(SECONDS)
+            before = timers
+            await harness.kit.clock.advance(SECONDS)
+            assert timers - before <= SECONDS
+            await harness.produce("in", "a", "1")
+            await harness.kit.clock.advance(interval_ms / 1000 + 0.01)
+            assert harness.app.metrics()["commit-total"] == number
+
+    run_app(test, echo(), topics=TOPICS, processing_guarantee=guarantee, commit_interval_ms=interval_ms)
+
+
+@pytest.mark.parametrize("pause_ms", [3_001, 3_500, 60_000])
+def test_exactly_once_a_record_after_a_quiet_interval_is_committed_at_once(pause_ms: int) -> None:
+    """The interval has passed since the last commit, so it does not begin anew; the next record waits for its end."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("in", "a", "1")
+        await harness.kit.clock.advance(3)
+        assert len(await harness.read("out")) == 1
+        for number in (2, 4):
+            await harness.kit.clock.advance(pause_ms / 1000)
+            await harness.produce("in", "a", "at once")
+            await harness.kit.clock.advance(0.01)
+            assert len(await harness.read("out")) == number
+            await harness.produce("in", "a", "waits")
+            await harness.kit.clock.advance(2.9)
+            assert len(await harness.read("out")) == number
+            await harness.kit.clock.advance(0.1)
+            assert len(await harness.read("out")) == number + 1
+
+    run_app(test, echo(), topics=TOPICS, processing_guarantee=EOS, commit_interval_ms=3_000)

@@ -40,6 +40,10 @@ if TYPE_CHECKING:
 
 # The log's own error tells more than this timeout, so it gets the time to come first.
 _GRACE = 10.0
+# The longest rest, whether work begins or not.
+_REST_S = 1.0
+# Records of one moment come in several batches: one transaction for each would cost more.
+_GATHER_S = 0.005
 COMMITTER_MAILBOX = Mailbox(capacity=10_000, overflow="fail_system")
 _log = component_log(__name__)
 T = TypeVar("T")
@@ -94,6 +98,7 @@ class Committer(Actor[CommitterMessage]):
         self._rebalancing: bool = False
         # The reason why the tasks cannot be committed any more: they are about to be given up.
         self._void: Exception | None = None
+        self._rests_since: float = 0.0
         self._made_progress: bool = False
         self._backoff = RetryBackoff()
         self._task_backoff = TaskBackoff()
@@ -120,7 +125,10 @@ class Committer(Actor[CommitterMessage]):
     def signal(self, signal: Signal) -> None:
         """Start the timer."""
         if isinstance(signal, Started):
-            self.ctx.timers.once("commit", self._interval, m.CommitTimer())
+            self._set_timer(self._interval)
+
+    def _set_timer(self, seconds: float) -> None:
+        self.ctx.timers.once("commit", seconds, m.CommitTimer())
 
     async def receive(self, message: CommitterMessage) -> None:
         """Commit or roll back, one request after the other."""
@@ -137,7 +145,10 @@ class Committer(Actor[CommitterMessage]):
                     self._awaited.drop(self._metrics.tasks)
                     self.ctx.unstash()
             case m.CommitTimer():
-                self.ctx.timers.once("commit", await self._commit_by_time(), message)
+                self._metrics.commits_rest = False
+                self._set_timer(await self._commit_by_time())
+            case m.WorkBegins():
+                self._set_timer(self._after_rest())
             case m.WorkersChanged():
                 self._workers = message.workers
                 # A new worker is paused until it knows the epoch; for the others this is no news.
@@ -183,6 +194,18 @@ class Committer(Actor[CommitterMessage]):
         self._on_hold = self._on_hold or any(request.hold for request in requests)
         self._rebalancing = self._rebalancing or any(request.rebalancing for request in requests)
 
+    def _after_rest(self) -> float:
+        """Return the seconds until the commit of work that begins after a rest.
+
+        The interval has passed since the last commit. Exactly once, readers wait for the commit, so
+        it comes as soon as the first records have been gathered. At least once it comes as if the
+        timer had gone on.
+        """
+        if self._transactional:
+            return min(self._interval, _GATHER_S)
+        rested = self.ctx.time() - self._rests_since
+        return -rested % self._interval if self._interval else 0.0
+
     async def _commit_by_time(self) -> float:
         """Commit, or put the commit off a little; return the seconds until the next check."""
         if (error := self._outage.too_long(self.ctx.time())) is not None:
@@ -195,7 +218,9 @@ class Committer(Actor[CommitterMessage]):
             task.commit_needed or task.in_flight or task.cached_updates
             for task in self._metrics.tasks.values()
         ):
-            return self._interval  # nothing to commit: do not pause the workers
+            # Nothing to commit: do not pause the workers, and do not wake up each interval.
+            self._metrics.commits_rest, self._rests_since = True, self.ctx.time()
+            return max(self._interval, _REST_S)
         # A start assigns many tasks one after the other. A transaction per task would cost more
         # than a short wait for all of them.
         if self._transactional and self._first_commit.waits(self.ctx.time()):

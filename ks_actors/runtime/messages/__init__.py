@@ -27,6 +27,7 @@ from ks_actors.runtime.messages._committer import (
     Purged,
     Rollback,
     Undrained,
+    WorkBegins,
     WorkersChanged,
 )
 from ks_actors.runtime.messages._instance import (
@@ -269,6 +270,7 @@ __all__ = [
     "TopicsGone",
     "Undrained",
     "Wake",
+    "WorkBegins",
     "WorkerLost",
     "WorkerMessage",
     "WorkersChanged",

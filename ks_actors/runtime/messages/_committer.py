@@ -43,6 +43,10 @@ class CommitTimer(Message, frozen=True):
     """The commit interval is over (internal)."""
 
 
+class WorkBegins(Message, frozen=True):
+    """A task is leased or moved, the first since the commit timer found nothing to commit."""
+
+
 class WorkersChanged(Message, frozen=True):
     """The current workers."""
 
@@ -93,6 +97,7 @@ class EndCommits(Message, frozen=True):
 CommitterMessage: TypeAlias = (
     Commit
     | CommitTimer
+    | WorkBegins
     | WorkersChanged
     | Rollback
     | Undrained

@@ -202,7 +202,7 @@ class TaskManager(Actor[TaskManagerMessage]):
     ) -> None:
         for task in tasks:
             self._leased[task.id] = worker
-            self._touched[task.id] = task
+            self._touch(task)
         # Noted before it is sent: a rollback must not miss a task that is on its way to a worker.
         worker.tell(m.Lease(tasks, draining))
 
@@ -283,7 +283,7 @@ class TaskManager(Actor[TaskManagerMessage]):
 
     def _note_reset(self, reset: m.PositionReset) -> None:
         if (task := self._inputs.move(reset)) is not None:
-            self._touched[task.id] = task
+            self._touch(task)
             self._update_ready((task.id,))
 
     # --- tasks come and go ------------------------------------------------------------------------
@@ -397,6 +397,12 @@ class TaskManager(Actor[TaskManagerMessage]):
             frozen.tasks.values(), [task for task in whole if task.draining.since is not None]
         )
         message.reply.tell(frozen)
+
+    def _touch(self, task: Task) -> None:
+        self._touched[task.id] = task
+        if self._metrics.commits_rest:
+            self._metrics.commits_rest = False
+            self._committer().tell(m.WorkBegins())
 
     def _untouch(self, task: Task) -> None:
         # A paused worker may have a lease that it has not begun.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from ks_actors.log import IsolationLevel
 
@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
     from ks_actors.log import Fetched, Fetcher, Log
     from ks_actors.records import TopicPartition
+
+# The longest wait for one fetcher: records of the other one do not end it.
+_TURN_MS: Final = 100
 
 
 def restore_fetcher(
@@ -84,7 +87,8 @@ class TwoFetchers:
             found = await busy[0].fetch(max_wait_ms=0, max_records=max_records)
             if found:
                 return found
-        return await busy[-1].fetch(max_wait_ms=max_wait_ms, max_records=max_records)
+        wait_ms = min(max_wait_ms, _TURN_MS)
+        return await busy[-1].fetch(max_wait_ms=wait_ms, max_records=max_records)
 
     async def close(self) -> None:
         """Close both, even if closing one of them raises."""

@@ -40,6 +40,8 @@ _JOIN: Final = "group-join"
 _BEAT: Final = "group-heartbeat"
 _RETRY_SECONDS: Final = 0.1
 _LEAVE_MS: Final = 3_000
+# The least time between two looks at the progress of the owner's loop: each look wakes it.
+_CHECK_MS: Final = 1_000
 _ANSWER_MS: Final = 5_000
 # Seconds between the leader's checks for changed partition counts; shorter while a topic is
 # missing.
@@ -88,6 +90,7 @@ class GroupMember:
             # part in it.
             min(HEARTBEAT_MS, new.session_timeout_ms / 3, new.rebalance_timeout_ms / 4) / 1000
         )
+        self._check_ms: float = min(_CHECK_MS, new.rebalance_timeout_ms / 4)
         self._group: GroupMetadata = GroupMetadata(group_id, -1, "")
         self._counter = 0
         # The time of the owner's last progress, and whether an answer from it is outstanding.
@@ -531,10 +534,10 @@ class GroupMember:
 
     async def _check_owner(self) -> None:
         """Leave when the owner makes no progress, so that others get its partitions."""
-        if not self._asked:
+        stuck_ms = round((asyncio.get_running_loop().time() - self._owner_well_at) * 1000)
+        if not self._asked and stuck_ms >= self._check_ms:
             self._asked = True
             self._post(self._owner.on_check)
-        stuck_ms = round((asyncio.get_running_loop().time() - self._owner_well_at) * 1000)
         if stuck_ms > self._rebalance_ms:
             if self._instance_id is None:
                 await self._leave()
