@@ -119,7 +119,11 @@ def check_serde(value: Any, *, role: str, of: str) -> None:
 def check_whole(value: Any, *, role: str, of: str, least: int | None = None) -> None:
     """Raise TopologyError unless the value is an int, of `least` or more."""
     if not isinstance(value, int) or isinstance(value, bool):
-        raise TopologyError(f"{role} of {of} is {_shown(value)}: give an int")
+        if isinstance(value, timedelta) and role.endswith("_ms"):
+            wanted = f"an int, which counts ms: {value // timedelta(milliseconds=1)}"
+        else:
+            wanted = "an int"
+        raise TopologyError(f"{role} of {of} is {_shown(value)}: give {wanted}")
     if least is not None and value < least:
         raise TopologyError(f"{role} of {of} is {value}: give {least} or more")
 
