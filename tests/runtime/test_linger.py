@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
 
+from ks_actors import Consumed, Produced, StreamsBuilder, serdes
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.commit import Committer
 from ks_actors.testing import run_app
@@ -145,3 +147,35 @@ def test_exactly_once_a_record_after_a_quiet_interval_is_committed_at_once(pause
             assert len(await harness.read("out")) == number + 1
 
     run_app(test, echo(), topics=TOPICS, processing_guarantee=EOS, commit_interval_ms=3_000)
+
+
+@pytest.mark.parametrize("calls", [1, 3])
+def test_exactly_once_a_call_after_a_quiet_interval_is_committed_when_it_ends(calls: int) -> None:
+    """Also one behind the other; while calls go on and on, a commit comes by the interval."""
+
+    async def call(value: str) -> str:
+        await asyncio.sleep(0.2)
+        return value
+
+    builder = StreamsBuilder()
+    stream = builder.stream("in", Consumed(serdes.STRING, serdes.STRING))
+    for _ in range(calls):
+        stream = stream.map_values(call)
+    stream.to("out", Produced(serdes.STRING, serdes.STRING))
+
+    async def test(harness: AppHarness) -> None:
+        await harness.kit.clock.advance(SECONDS)
+        for number in range(1, 3):
+            await harness.produce("in", "a", "x")
+            await harness.kit.clock.advance(calls * 0.2 - 0.01)
+            assert len(await harness.read("out")) == number - 1
+            await harness.kit.clock.advance(0.03)
+            assert len(await harness.read("out")) == number
+            await harness.kit.clock.advance(SECONDS)
+        commits = harness.app.metrics()["commit-total"]
+        for number in range(100):
+            await harness.produce("in", str(number), "x")
+            await harness.kit.clock.advance(0.1)
+        assert harness.app.metrics()["commit-total"] > commits + 1
+
+    run_app(test, builder.build(), topics=TOPICS, processing_guarantee=EOS, commit_interval_ms=3_000)

@@ -98,7 +98,9 @@ class Committer(Actor[CommitterMessage]):
         self._rebalancing: bool = False
         # The reason why the tasks cannot be committed any more: they are about to be given up.
         self._void: Exception | None = None
+        # The times (s) since there was nothing to commit, and of the first work after that.
         self._rests_since: float = 0.0
+        self._begun_at: float | None = None
         self._made_progress: bool = False
         self._backoff = RetryBackoff()
         self._task_backoff = TaskBackoff()
@@ -201,10 +203,28 @@ class Committer(Actor[CommitterMessage]):
         it comes as soon as the first records have been gathered. At least once it comes as if the
         timer had gone on.
         """
+        now = self.ctx.time()
         if self._transactional:
-            return min(self._interval, _GATHER_S)
-        rested = self.ctx.time() - self._rests_since
-        return -rested % self._interval if self._interval else 0.0
+            self._begun_at = now if self._begun_at is None else self._begun_at
+            return min(_GATHER_S, max(0.0, self._begun_at + self._interval - now))
+        return -(now - self._rests_since) % self._interval if self._interval else 0.0
+
+    def _awaits_calls(self) -> float | None:
+        """Return the longest wait in seconds for work that has begun after a rest, None for none.
+
+        A commit would have to leave it out, as its calls are in flight, and the next one would come
+        an interval later.
+        """
+        if self._begun_at is None:
+            return None
+        left = self._begun_at + self._interval - self.ctx.time()
+        if left <= 0 or any(
+            not task.in_flight and (task.commit_needed or task.cached_updates)
+            for task in self._metrics.touched().values()
+        ):
+            self._begun_at = None
+            return None
+        return left
 
     async def _commit_by_time(self) -> float:
         """Commit, or put the commit off a little; return the seconds until the next check."""
@@ -220,7 +240,11 @@ class Committer(Actor[CommitterMessage]):
         ):
             # Nothing to commit: do not pause the workers, and do not wake up each interval.
             self._metrics.commits_rest, self._rests_since = True, self.ctx.time()
+            self._begun_at = None
             return max(self._interval, _REST_S)
+        if (left := self._awaits_calls()) is not None:
+            self._metrics.commits_rest = True
+            return left
         # A start assigns many tasks one after the other. A transaction per task would cost more
         # than a short wait for all of them.
         if self._transactional and self._first_commit.waits(self.ctx.time()):
