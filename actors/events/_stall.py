@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from actors.actor import Cell
     from actors.system import SystemCore
 
-# The functions in which a loop waits for events: asyncio's, and the caller of uvloop's, whose own
-# functions have no frames.
-_WAITING: Final = frozenset({("selectors", "select"), ("asyncio.runners", "run")})
 # Under uvloop a callback without a frame, such as `time.sleep`, looks like waiting.
 _LOOKS_PER_PING: Final = 20
 
@@ -93,5 +90,17 @@ class StallDetector:
 
 
 def _waits(frame: FrameType | None) -> bool:
-    """Return whether a loop's thread waits for events there."""
-    return frame is not None and (frame.f_globals.get("__name__"), frame.f_code.co_name) in _WAITING
+    """Return whether a loop's thread waits for events there.
+
+    uvloop's own functions have no frames, so its caller's is the last one. Others, such as
+    `subprocess`, wait in selectors too.
+    """
+    if frame is None:
+        return False
+    if (_module(frame), frame.f_code.co_name) == ("selectors", "select"):
+        return frame.f_back is not None and _module(frame.f_back) == "asyncio.base_events"
+    return (_module(frame), frame.f_code.co_name) == ("asyncio.runners", "run")
+
+
+def _module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__"))

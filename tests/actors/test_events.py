@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import queue
+import selectors
+import socket
 import sys
 import textwrap
 import threading
@@ -13,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from actors import ActorInfo, DeadLetter, Failed, Mailbox, Message, Resume, Spec, Stalled, System, Undelivered
 from actors.events._events import EventStream
 from actors.events._place import place_in
-from actors.events._stall import StallDetector
+from actors.events._stall import StallDetector, _waits
 from actors.loop import Doorbell
 from tests.actors.helpers import Call, Do, Silent, boom, do
 
@@ -248,6 +251,51 @@ async def test_a_loop_that_waits_for_events_is_hardly_woken(monkeypatch: pytest.
         await enough.wait()
     # At each 20th of 106 looks, and once or twice while the loop began or ended.
     assert 5 <= pings <= 10
+    # A thread that has ended does not wait either.
+    assert not _waits(None)
+
+
+class Signs(queue.SimpleQueue[bool]):
+    """The loop's signs of life, which tell when none has come for two periods."""
+
+    def __init__(self, late: threading.Event) -> None:
+        self.late = late
+        self.missed = 0
+
+    def get(self, block: bool = True, timeout: float | None = None) -> bool:
+        try:
+            return super().get(block, timeout)
+        except queue.Empty:
+            self.missed += 1
+            if self.missed == 2:
+                self.late.set()
+            raise
+
+
+def wait_in_a_selector(late: threading.Event) -> None:
+    """Hold the loop in the standard library's `select`, as `subprocess.run` does."""
+    ours, others = socket.socketpair()
+    with ours, others, selectors.DefaultSelector() as selector:
+        selector.register(ours, selectors.EVENT_READ)
+        waker = threading.Thread(target=lambda: (late.wait(30), others.send(b"x")))
+        waker.start()
+        assert selector.select(30)
+        waker.join()
+
+
+async def test_a_loop_that_is_held_in_a_selector_of_others_is_seen() -> None:
+    """Only the loop's own waiting is none of the watch's business; it is reported once, however long it lasts."""
+    stalls: list[Stalled] = []
+    late = threading.Event()
+    async with System("s", stall_after=0.01) as system:
+        detector: Any = system._stall
+        detector._signs = Signs(late)
+        system.subscribe(Stalled, stalls.append)
+        wait_in_a_selector(late)
+        while not stalls:
+            await asyncio.sleep(0)
+    assert "in wait_in_a_selector" in stalls[0].stack
+    assert stalls[0].seconds >= 0.02
 
 
 async def test_events_carry_the_facts_for_a_test(actor_kit: TestKit) -> None:

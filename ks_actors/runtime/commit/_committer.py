@@ -209,11 +209,11 @@ class Committer(Actor[CommitterMessage]):
             return min(_GATHER_S, max(0.0, self._begun_at + self._interval - now))
         return -(now - self._rests_since) % self._interval if self._interval else 0.0
 
-    def _awaits_calls(self) -> float | None:
+    def _awaits_work(self) -> float | None:
         """Return the longest wait in seconds for work that has begun after a rest, None for none.
 
-        A commit would have to leave it out, as its calls are in flight, and the next one would come
-        an interval later.
+        A commit would have to leave it out, as its calls are in flight or a thread is at it, and
+        the next one would come an interval later.
         """
         if self._begun_at is None:
             return None
@@ -234,17 +234,20 @@ class Committer(Actor[CommitterMessage]):
             # The next tasks come after the rebalance: the wait for all of them begins anew.
             self._first_commit.forget()
             return self._interval
-        if not any(
+        nothing = not any(
             task.commit_needed or task.in_flight or task.cached_updates
             for task in self._metrics.tasks.values()
-        ):
-            # Nothing to commit: do not pause the workers, and do not wake up each interval.
+        )
+        if nothing and not self._metrics.at_work():
+            # Do not wake up each interval.
             self._metrics.commits_rest, self._rests_since = True, self.ctx.time()
             self._begun_at = None
             return max(self._interval, _REST_S)
-        if (left := self._awaits_calls()) is not None:
+        if (left := self._awaits_work()) is not None:
             self._metrics.commits_rest = True
             return left
+        if nothing:
+            return self._interval  # do not pause the workers
         # A start assigns many tasks one after the other. A transaction per task would cost more
         # than a short wait for all of them.
         if self._transactional and self._first_commit.waits(self.ctx.time()):

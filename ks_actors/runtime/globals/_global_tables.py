@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 GLOBAL_MAILBOX = Mailbox(capacity=10_000, overflow="fail_system")
 _SLICE = 0.005
+# The pause in seconds after a failed read.
+_AGAIN_S = 0.1
 _log = component_log(__name__)
 GLOBAL_TASK = TaskId(-1, 0)
 """The task that has the global stores."""
@@ -123,8 +125,6 @@ class GlobalTables(Actor[GlobalMessage]):
                 # Treat each topic as known to be empty, so that no topic holds another one up.
                 self._task.add(partition, Batch([], [], []), position, position)
             self._fetcher.assign(self._positions)
-            # The interval may be 0, but the period of a timer must be positive.
-            self.ctx.timers.every("commit", max(self._commit_s, 0.001), CommitGlobals())
             self._note_filled()
             self._fetch()
         elif isinstance(signal, Stopping):
@@ -196,7 +196,7 @@ class GlobalTables(Actor[GlobalMessage]):
             raise failure from error
         self._instance.tell(m.Fatal(failure, rolled_back=False))
         # The handler may decide to go on, so reading continues, but not in a tight loop.
-        self.ctx.timers.once("again", self._poll_ms / 1000, Look())
+        self.ctx.timers.once("again", _AGAIN_S, Look())
 
     def _go_on_behind(self, letters: LettersWritten | LettersFailed) -> None:
         """Continue once the log has the dead letters, or raise the error that caused them."""
@@ -253,6 +253,8 @@ class GlobalTables(Actor[GlobalMessage]):
         token = self._stores.freeze(contained(self._positions))
         self._stores.publish(token, self._global.offsets(self._positions))
         self._registered.positions = self._positions
+        if self._committed != self._positions and "commit" not in self.ctx.timers:
+            self.ctx.timers.once("commit", self._commit_s, CommitGlobals())
 
     def _commit(self) -> None:
         """Commit custom stores if records were applied since the last commit."""

@@ -71,9 +71,10 @@ class TaskManager(Actor[TaskManagerMessage]):
             setup.config.input_buffer_max_bytes,
             self._leased,
         )
-        metrics.buffered, metrics.touched = (
+        metrics.buffered, metrics.touched, metrics.at_work = (
             lambda: self._inputs.budget.buffered,
             lambda: self._touched,
+            lambda: bool(self._leased),
         )
         self._broken: set[TaskId] = set()
         self._idle: deque[Ref[m.WorkerMessage]] = deque()
@@ -263,6 +264,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         if (reason := self._uncommitted.reason_to_commit(tasks)) is not None:
             self._committer().tell(m.Commit(None, reason))
         self._answer_waiting()
+        self._note_work()
 
     def _ask_ends(self, tasks: Iterable[Task]) -> None:
         """Look up the ends of partitions for tasks with windows that the wall clock closes."""
@@ -400,6 +402,9 @@ class TaskManager(Actor[TaskManagerMessage]):
 
     def _touch(self, task: Task) -> None:
         self._touched[task.id] = task
+        self._note_work()
+
+    def _note_work(self) -> None:
         if self._metrics.commits_rest:
             self._metrics.commits_rest = False
             self._committer().tell(m.WorkBegins())

@@ -29,6 +29,8 @@ class Metrics:
         self.tasks: dict[TaskId, Task] = {}
         # Tasks that may have something to commit.
         self.touched: Callable[[], Mapping[TaskId, Task]] = dict
+        # Whether a worker has a task.
+        self.at_work: Callable[[], bool] = bool
         self.standbys: Callable[[], int] = int
         self.buffered: Callable[[], int] = int
         self.processed_total: int = 0

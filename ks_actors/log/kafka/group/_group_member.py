@@ -90,12 +90,13 @@ class GroupMember:
             # part in it.
             min(HEARTBEAT_MS, new.session_timeout_ms / 3, new.rebalance_timeout_ms / 4) / 1000
         )
-        self._check_ms: float = min(_CHECK_MS, new.rebalance_timeout_ms / 4)
+        self._check_ms: float = min(_CHECK_MS, new.rebalance_timeout_ms / 20)
         self._group: GroupMetadata = GroupMetadata(group_id, -1, "")
         self._counter = 0
-        # The time of the owner's last progress, and whether an answer from it is outstanding.
+        # The time of the owner's last progress, whether an answer from it is outstanding, and
+        # whether the last one told of a callback that had not returned.
         self._owner_well_at: float = 0.0
-        self._asked = False
+        self._asked = self._owner_stuck = False
         # The state from the owner and from the coordinator; `_changed` wakes waiters for any of it.
         self._changed: asyncio.Event = asyncio.Event()
         self._rebalances = 0
@@ -143,7 +144,7 @@ class GroupMember:
     def owner_is_well(self, stuck_seconds: float) -> None:
         """Note that the owner's loop runs, and for how long a callback on it has not returned."""
         # Counted back from now: time inside a callback is no progress.
-        self._asked = False
+        self._asked, self._owner_stuck = False, stuck_seconds > 0
         self._owner_well_at = asyncio.get_running_loop().time() - stuck_seconds
 
     async def end(self, *, leave: bool) -> None:
@@ -534,10 +535,14 @@ class GroupMember:
 
     async def _check_owner(self) -> None:
         """Leave when the owner makes no progress, so that others get its partitions."""
-        stuck_ms = round((asyncio.get_running_loop().time() - self._owner_well_at) * 1000)
-        if not self._asked and stuck_ms >= self._check_ms:
+        now = asyncio.get_running_loop().time()
+        if not self._asked and (now - self._owner_well_at) * 1000 >= self._check_ms:
             self._asked = True
+            if not self._owner_stuck:
+                # It was well: what it has not answered begins with this question.
+                self._owner_well_at = now
             self._post(self._owner.on_check)
+        stuck_ms = round((now - self._owner_well_at) * 1000)
         if stuck_ms > self._rebalance_ms:
             if self._instance_id is None:
                 await self._leave()
