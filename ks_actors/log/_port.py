@@ -66,7 +66,8 @@ class Fetcher(Protocol):
         """Wait for records and return them, at most `max_records` of each partition.
 
         Returns an empty sequence when none arrive within `max_wait_ms`. Positions move past the
-        returned records. Raises OffsetOutOfRange (with partition, position and the valid range),
+        returned records. A fetch that waits notices `assign`, `seek` and `resume`. Raises
+        OffsetOutOfRange (with partition, position and the valid range),
         UnknownTopicOrPartition, LogClosed. A cancellation loses nothing: positions stay.
         """
         ...

@@ -192,6 +192,23 @@ async def test_paused_partitions_are_left_out(log: Log) -> None:
     assert (await soon(waiting)).batch.values == [b"a"]
 
 
+@pytest.mark.parametrize("way", ["assign", "seek"])
+async def test_a_fetch_that_waits_notices_new_positions(log: Log, way: str) -> None:
+    """It returns the records of a partition that is assigned or moved meanwhile, before its time is up."""
+    one, two = await new_topic(log, 2)
+    await write(await log.producer(client_id="p"), two, b"a")
+    fetcher = log.fetcher(client_id="reader", isolation=COMMITTED)
+    fetcher.assign({one: 0} if way == "assign" else {one: 0, two: 1})
+    waiting = asyncio.ensure_future(fetch_one(fetcher))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    if way == "assign":
+        fetcher.assign({one: 0, two: 0})
+    else:
+        fetcher.seek(two, 0)
+    assert (await soon(waiting)).batch.values == [b"a"]
+
+
 async def test_only_assigned_partitions_are_read(log: Log) -> None:
     """The position of another partition cannot be told."""
     one, two = await new_topic(log, 2)
