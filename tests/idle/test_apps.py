@@ -118,7 +118,7 @@ def test_a_log_that_does_not_answer_is_no_silence(what: Any) -> None:
         await harness.produce("in", "a", "0", START + 100)
         await harness.caught_up()
         held = harness.log.hold(what)
-        await harness.kit.clock.advance(0.6)  # beyond the fetch that waits
+        await harness.kit.clock.advance(1.1)  # beyond the fetch that waits
         await harness.produce("in", "a", "1", START + 200)
         await harness.kit.clock.advance(LONG)
         if what == "fetch":

@@ -109,6 +109,8 @@ def all_of_them() -> list[Metric]:
             found += [*harness.app.metrics(), *other.app.metrics()]
         await harness.crash()
         harness.wipe_state()
+        # A member of another process is in the group until its session is over.
+        await harness.kit.clock.advance(harness.config.session_timeout_ms / 1000)
         starting = asyncio.create_task(harness.restart())
         while not starting.done():
             # At each moment of a start.
