@@ -179,3 +179,28 @@ def test_exactly_once_a_call_after_a_quiet_interval_is_committed_when_it_ends(ca
         assert harness.app.metrics()["commit-total"] > commits + 1
 
     run_app(test, builder.build(), topics=TOPICS, processing_guarantee=EOS, commit_interval_ms=3_000)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_the_commit_timer_does_not_rest_while_a_worker_has_a_task(guarantee: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread may be at a punctuator, and nobody knows yet whether it makes something to commit."""
+    timers, receive = 0, Committer.receive
+
+    async def count(committer: Committer, message: m.CommitterMessage) -> None:
+        nonlocal timers
+        timers += isinstance(message, m.CommitTimer)
+        await receive(committer, message)
+
+    monkeypatch.setattr(Committer, "receive", count)
+
+    async def test(harness: AppHarness) -> None:
+        # In virtual time no thread is at work while time passes.
+        harness.app._metrics.at_work = lambda: True
+        await harness.kit.clock.advance(SECONDS)
+        assert timers >= 90
+        harness.app._metrics.at_work = lambda: False
+        await harness.produce("in", "a", "1")
+        await harness.kit.clock.advance(0.11)
+        assert harness.app.metrics()["commit-total"] == 1
+
+    run_app(test, echo(), topics=TOPICS, processing_guarantee=guarantee, commit_interval_ms=100)

@@ -247,7 +247,10 @@ class Committer(Actor[CommitterMessage]):
             self._metrics.commits_rest = True
             return left
         if nothing:
-            return self._interval  # do not pause the workers
+            # Do not pause the workers: what they are at is committed soon after it is done.
+            if self._transactional:
+                self._metrics.commits_rest, self._begun_at = True, self.ctx.time()
+            return self._interval
         # A start assigns many tasks one after the other. A transaction per task would cost more
         # than a short wait for all of them.
         if self._transactional and self._first_commit.waits(self.ctx.time()):
