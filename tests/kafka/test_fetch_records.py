@@ -9,6 +9,8 @@ import pytest
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder  # type: ignore[import-untyped]
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder  # type: ignore[import-untyped]
 from aiokafka.record.util import calc_crc32c  # type: ignore[import-untyped]
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from ks_actors._errors import LogCorrupted, LogError
 from ks_actors.log import TopicPartition
@@ -268,3 +270,72 @@ def test_all_of_a_batch_may_be_before_the_position() -> None:
     columns = Columns()
     assert not source.read(3, 10, columns)
     assert columns.values == [b"f"]
+
+
+@st.composite
+def partitions(draw: st.DrawFn) -> tuple[list[bytes], list[tuple[int, int]]]:
+    """Return the batches of a partition, some of them special, and its aborted transactions."""
+    batches: list[bytes] = []
+    aborted: dict[int, int] = {}
+    open_since: dict[int, int] = {}
+    base = draw(st.integers(0, 3))
+    for _ in range(draw(st.integers(1, 12))):
+        kind = draw(st.sampled_from(["plain", "plain", "compacted", "gzip", "headers", "transaction", "transaction", "end"]))
+        count = draw(st.integers(1, 4))
+        producer = draw(st.integers(1, 2)) if kind in ("transaction", "end") else -1
+        if kind == "end":
+            abort = draw(st.booleans())
+            batches.append(marker(base, producer, ABORT if abort else COMMIT))
+            if (begin := open_since.pop(producer, None)) is not None and abort:
+                aborted[begin] = producer
+            base += 1
+            continue
+        if kind == "transaction":
+            open_since.setdefault(producer, base)
+        batches.append(
+            stored(
+                base,
+                *(b"%d" % number for number in range(count)),
+                producer=producer,
+                attributes=TRANSACTIONAL if kind == "transaction" else 0,
+                codec=1 if kind == "gzip" else 0,
+                headers=[[("h", b"%d" % base)] for _ in range(count)] if kind == "headers" else None,
+                last=base + count if kind == "compacted" else None,
+            )
+        )
+        base += count + (kind == "compacted")
+    # Transactions without an end are behind the last stable offset: such a reader gets none of them.
+    for begin, producer in ((begin, producer) for producer, begin in open_since.items()):
+        batches.append(marker(base, producer, COMMIT))
+        base += 1
+        assert begin not in aborted
+    return batches, sorted((producer, begin) for begin, producer in aborted.items())
+
+
+def read_by_pieces(source: Chunk, position: int, limit: int) -> list[tuple[object, ...]]:
+    """Return all records, read so many at a time."""
+    found: list[tuple[object, ...]] = []
+    more = True
+    while more:
+        batch, more = read(source, position, limit)
+        headers = [()] * len(batch) if batch.headers is None else batch.headers
+        found += zip(batch.offsets, batch.keys, batch.values, batch.timestamps, headers, strict=True)
+        position = max(position, source.position)
+    return [*found, (source.position,)]
+
+
+@given(partitions(), st.booleans(), st.integers(0, 8), st.integers(1, 9))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_batches_that_are_read_at_once_are_the_same(
+    made: tuple[list[bytes], list[tuple[int, int]]], committed: bool, position: int, limit: int
+) -> None:
+    """Reading a batch at once, where nothing about it is special, gives what the way through each step gives."""
+    batches, aborted = made
+
+    def both() -> Chunk:
+        return chunk(*batches, aborted=aborted if committed else None)
+
+    quick = read_by_pieces(both(), position, limit)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Chunk, "_read_whole", lambda *_: False)
+        assert read_by_pieces(both(), position, limit) == quick

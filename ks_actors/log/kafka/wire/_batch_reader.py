@@ -15,6 +15,7 @@ from aiokafka.errors import (  # type: ignore[import-untyped]
 
 from ks_actors._errors import LogCorrupted, LogError
 from ks_actors.log.kafka.wire._batch_header import (
+    APPEND_TIME,
     BEHIND_LENGTH,
     CONTROL,
     HEADER,
@@ -24,7 +25,7 @@ from ks_actors.log.kafka.wire._batch_header import (
 )
 from ks_actors.log.kafka.wire._decompression import MAX_DECOMPRESSED
 from ks_actors.log.kafka.wire._legacy_messages import LEAST_LEGACY, WRONG_SUM, legacy_messages
-from ks_actors.log.kafka.wire._record_reader import Body, IteratedBody, Records, body_of
+from ks_actors.log.kafka.wire._record_reader import Body, IteratedBody, Records, body_of, whole_body
 from ks_actors.log.kafka.wire._unpacking import LITTLE, PIECE, is_packed
 from ks_actors.records import Batch
 
@@ -120,6 +121,7 @@ class Chunk:
         "_gaps",
         "_left",
         "_partition",
+        "_plain_attributes",
         "_unpacked_to",
         "end_offset",
         "limit",
@@ -157,6 +159,8 @@ class Chunk:
             None if aborted is None else sorted(aborted, key=_first_offset, reverse=True)
         )
         self._aborters: set[int] = set()
+        # A batch of a transaction is like any other where none has been aborted.
+        self._plain_attributes: int = APPEND_TIME if self._aborted else APPEND_TIME | TRANSACTIONAL
         # The current batch: its remaining records, their number, first and end offset, and whether
         # compaction has left gaps.
         self._body: Body = IteratedBody(iter(()))
@@ -222,8 +226,12 @@ class Chunk:
             raise self._failure
         try:
             while len(columns.keys) < limit:
-                if not self._left and not self._open():
-                    return self.waits
+                if not self._left:
+                    late = bool(columns.keys) and perf_counter() >= until
+                    if not late and self._read_whole(position, limit, columns):
+                        continue
+                    if not self._open():
+                        return self.waits
                 if columns.keys and perf_counter() >= until:
                     return True
                 if self._gaps:
@@ -281,6 +289,51 @@ class Chunk:
                 if count <= 1:
                     raise
                 count //= 2
+
+    def _read_whole(self, position: int, limit: int, columns: Columns) -> bool:
+        """Read the next batch at once, if nothing about it is special; tell whether it was read.
+
+        With many partitions most batches have a record or two, and their way through `_open` would
+        take longer than the records.
+        """
+        raw, at = self.raw, self._at
+        if len(raw) - at <= HEADER.size or at >= self._unpacked_to:
+            return False
+        (
+            base,
+            length,
+            _,
+            magic,
+            expected,
+            attributes,
+            last_delta,
+            first_time,
+            highest_time,
+            _,
+            _,
+            _,
+            count,
+        ) = HEADER.unpack_from(raw, at)
+        following = at + BEHIND_LENGTH + length
+        if (
+            magic != MAGIC
+            or attributes & ~self._plain_attributes
+            or count != last_delta + 1
+            or not 0 < count <= limit - len(columns.keys)
+            or base < position
+            or not at + HEADER.size < following <= len(raw)
+        ):
+            return False
+        stored = memoryview(raw)[at:following]
+        if checksum(stored) != expected:
+            return False
+        records = whole_body(stored, attributes, count, first_time, highest_time, self.limit)
+        if records is None:
+            return False
+        columns.take(records)
+        columns.add_offsets(range(base, base + count))
+        self._at, self._end = following, base + count
+        return True
 
     def _read_run(self, position: int, limit: int, columns: Columns) -> None:
         """Read from a batch that has all its records."""

@@ -249,6 +249,33 @@ class IteratedBody:
         return self._plain
 
 
+def whole_body(
+    stored: memoryview,
+    attributes: int,
+    count: int,
+    first_time: int,
+    highest_time: int,
+    limit: int,
+    /,
+) -> Records | None:
+    """Return all records of an uncompressed batch at once, without their offsets.
+
+    Returns None without the kernel, and for records that `body_of` has to look at one by one: those
+    that are malformed, or may take more than `limit` bytes of memory.
+    """
+    data = stored[HEADER.size :]
+    if not HAS_KERNEL or len(data) * _MOST_GROWTH > limit:
+        return None
+    append_time = bool(attributes & APPEND_TIME)
+    try:
+        _, keys, values, timestamps, headers, _ = _kernel.read_records(
+            data, 0, count, 0, highest_time if append_time else first_time, append_time, False
+        )
+    except ValueError:
+        return None
+    return Records(keys, values, timestamps, headers, None)
+
+
 def body_of(
     stored: memoryview,
     attributes: int,
