@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final, final
 from weakref import ref
 
@@ -11,21 +12,26 @@ from ks_actors.records import Batch
 from ks_actors.state._commit_times import CommitTimes
 from ks_actors.state._commit_token import Token
 from ks_actors.state._custom import CustomStores
-from ks_actors.state._discard import give_up
+from ks_actors.state._custom_directory import note_absent, note_present, returned
+from ks_actors.state._discard import give_up, logged_on_disk, without_copy
 from ks_actors.state._kinds import MAKERS, codec_of
-from ks_actors.state._open_stores import Place, open_stores
+from ks_actors.state._open_stores import Opened, Place, open_stores
 from ks_actors.state._positions import merged, position_row
 from ks_actors.state._store_set import StoreSet
-from ks_actors.state._supplied_engines import ENGINES, SuppliedEngines, by_engine
+from ks_actors.state._supplied_engines import SuppliedEngines, by_engine
 from ks_actors.state.core import SLICE, TaskMemory, no_record
 from ks_actors.state.disk import (
     BEHIND,
+    DATABASE,
+    ENGINES,
     CheckpointFile,
-    RocksEngine,
     SharedResources,
     facts_row,
     offset_row,
+    open_database,
     raise_if_full,
+    refuse,
+    unlogged_stores,
 )
 from ks_actors.state.timed import FACTS
 from ks_actors.topology import HEADED, StoreKind, StorePlace
@@ -38,8 +44,6 @@ if TYPE_CHECKING:
     from ks_actors.state._positions import At
     from ks_actors.state.core import Engine, StoreForTasks
     from ks_actors.topology import StoreSpec
-
-DATABASE: Final = "rocksdb"
 
 RESTORING_TAIL: Final = 4
 """The factor by which a restoring task may have more to replay after a crash.
@@ -93,7 +97,7 @@ class TaskStores(StoreSet):
         )
         self._headed: frozenset[str] = frozenset(spec.name for spec in specs if spec.kind in HEADED)
         self._custom: CustomStores = CustomStores(
-            task, directory, self._file.partition, record_time, exact=exact
+            task, directory, self._file, record_time, exact=exact
         )
         self.commit_times: CommitTimes = CommitTimes()
         self._memory: TaskMemory | None = None
@@ -109,6 +113,7 @@ class TaskStores(StoreSet):
         self._steps: ref[Generator[None, None, None]] | None = None
         # Stores with unusable state on disk at the next open, each with the reason.
         self.unfit: Mapping[str, str] = {}
+        self._returned: Mapping[str, str] = {}
 
     # Opening and closing.
 
@@ -117,34 +122,62 @@ class TaskStores(StoreSet):
 
         Raises StateLocked, TaskCorrupted and StateFull; the directory is then unlocked again.
         """
-        self._offsets, self._written = {}, {}
+        self._stores, self._offsets, self._written = {}, {}, {}
         self.positions.forget()
+        self._look_around()
         in_database = any(spec.place is StorePlace.DATABASE for spec in self._specs)
         if self._supplied.wanted or (in_database and self._directory is not None):
             self._shared = self._shared or SharedResources()
         if in_database and self._directory is not None and self._shared is not None:
-            self._engine = RocksEngine(self.task, self._directory / DATABASE, self._shared)
+            self._engine = open_database(
+                self.task,
+                self._directory / DATABASE,
+                self._shared,
+                careful=bool(without_copy(self._specs)),
+            )
         try:
             self._supplied.open()
             self._open_stores()
             # Last: the file tells the group of this state, so it may name only state that is really
             # open.
             self._file.write(self._written, self._lost)
+            if self._directory is not None:
+                note_present(self._directory, self._specs)
         except BaseException as error:
-            self._release()
+            self._release_after(error)
             raise_if_full(error, f"task {self.task}: the state in {self._directory}")
             raise
 
+    def _look_around(self) -> None:
+        """Note which directories of stores are there before anything is opened."""
+        self._custom.settle(self._specs)
+        self._returned = {}
+        if self._directory is None or not self._directory.exists():
+            return
+        try:
+            note_absent(self._directory, self._specs)
+            self._returned = returned(self._directory, self._specs)
+        except OSError as error:
+            refuse(error, f"task {self.task}: the state in {self._directory}")
+
     def _open_stores(self) -> None:
-        place = Place(self.task, self._directory, self._file, self._custom, self.positions)
-        self._stores, self._offsets, self._written = open_stores(
+        place = Place(
+            self.task,
+            self._directory,
+            self._file,
+            self._custom,
+            self.positions,
+            self._file.read(),
+        )
+        open_stores(
             place,
             self._specs,
             self._engine,
             self._supplied.by_store,
             self._make,
+            Opened(self._stores, self._offsets, self._written),
             topics=self._topics,
-            unfit=self.unfit,
+            unfit={**self._returned, **self.unfit},
         )
         if self._engines and self._shared is not None:
             self._memory = TaskMemory(
@@ -175,16 +208,24 @@ class TaskStores(StoreSet):
         self._file.write(self._written, self._lost)
 
     def _release(self) -> None:
-        if self._memory is not None:
-            self._memory.leave()
-        for store in self._stores.values():
-            store.close()
+        """Close all, even when a custom store or an engine fails. Raises the last such error."""
         engine, self._engine = self._engine, None
-        try:
-            self._supplied.close()
-        finally:
+        with ExitStack() as closing:
             if engine is not None:
-                engine.close()
+                closing.callback(engine.close)
+            closing.callback(self._supplied.close)
+            for store in reversed(self._stores.values()):
+                closing.callback(store.close)
+            if self._memory is not None:
+                closing.callback(self._memory.leave)
+
+    def _release_after(self, error: BaseException) -> None:
+        """Close all after a failed opening, whose error is the one to raise."""
+        try:
+            self._release()
+        except Exception as more:  # noqa: BLE001 - the user's code
+            error.add_note(f"and its stores cannot be closed: {type(more).__name__}: {more}")
+        self._stores = {}
 
     @property
     def _engines(self) -> list[Engine]:
@@ -205,21 +246,29 @@ class TaskStores(StoreSet):
             raise IllegalTransition(f"task {self.task}: close its state before you delete it")
         if self._directory is None or not self._directory.exists():
             return
-        give_up(
-            self.task,
-            [
-                spec
-                for spec in self._specs
-                if spec.place in {StorePlace.DATABASE, StorePlace.ENGINE}
-            ],
-            self._directory,
-            reason,
-        )
-        for data in (self._directory / DATABASE, self._directory / ENGINES):
+        own = [
+            spec for spec in self._specs if spec.place in {StorePlace.DATABASE, StorePlace.ENGINE}
+        ]
+        give_up(self.task, own, self._directory, reason, others=self._only_copies(self._directory))
+        engines = [
+            self._directory / ENGINES / spec.name for spec in own if spec.place is StorePlace.ENGINE
+        ]
+        for data in (self._directory / DATABASE, *engines):
             if data.exists():
                 shutil.rmtree(data)
         # Custom stores have files of their own, which the database's damage does not touch.
         self._file.retain(spec.name for spec in self._specs if spec.kind is StoreKind.CUSTOM)
+
+    def _only_copies(self, directory: Path) -> list[str]:
+        """Return the stores of earlier topologies that the database has the only copy of.
+
+        Of a database that cannot be read nothing is known, and nothing can be saved.
+        """
+        try:
+            found = unlogged_stores(self.task, directory, self._shared or SharedResources())
+        except StateError:
+            return []
+        return sorted(set(found) - logged_on_disk(self._specs))
 
     # The stores.
 

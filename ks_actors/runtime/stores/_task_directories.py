@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import shutil
+from itertools import count
 from typing import TYPE_CHECKING, final
 
+from ks_actors._errors import StateError
 from ks_actors.lifecycle import component_log
 from ks_actors.records import TaskId
-from ks_actors.state import give_up, stored_offsets, without_copy
+from ks_actors.state import (
+    SharedResources,
+    give_up,
+    logged_on_disk,
+    only_copies,
+    stored_offsets,
+    without_copy,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from ks_actors.state import SharedResources
     from ks_actors.topology import StoreSpec
 
 _DELETED = ".deleted"
@@ -40,13 +48,15 @@ class TaskDirectories:
         self._path: Path = path
         self._wall_time: Callable[[], int] = wall_time
         self._unused_since: dict[TaskId, int] = {}
+        self._shared: SharedResources | None = None
+        self._deleting: set[Path] = set()
 
     def remember(self, shared: SharedResources, max_age_ms: int) -> None:
         """Read the readable directories of earlier runs.
 
         Delete those older than `max_age_ms` (-1: none).
         """
-        now = self._wall_time()
+        now, self._shared = self._wall_time(), shared
         # Left over from a crash between the rename and the deletion.
         self.delete(self._path.glob(f"*{_DELETED}"))
         for task, directory in self._directories():
@@ -94,7 +104,8 @@ class TaskDirectories:
     def set_old_aside(self, seconds: float) -> list[Path]:
         """Rename directories that have been unused for at least `seconds`; return their new paths.
 
-        The caller deletes them. A task that returns meanwhile begins anew.
+        Those that an earlier deletion has left are among them. The caller deletes them. A task that
+        returns meanwhile begins anew. Blocks some ms for each directory that is old enough.
         """
         gone = []
         for task in self.old(seconds * 1000):
@@ -106,26 +117,37 @@ class TaskDirectories:
                 gone.append(task)
             else:
                 del self._unused_since[task]  # it stays, so warn only once
-        return self.set_aside(gone)
+        left = [path for path in self._path.glob(f"*{_DELETED}") if path not in self._deleting]
+        aside = [*left, *self.set_aside(gone)]
+        self._deleting.update(aside)
+        return aside
 
     def _may_go(self, task: TaskId, directory: Path, reason: str) -> bool:
         """Log the loss of a directory and return whether to delete it.
 
-        Keep it when a store in it has no changelog.
+        Keep it when a store in it has no changelog, even one that the topology does not have.
         """
         if not directory.exists():
             return True
         stores = self._stores(task)
-        if stores is None:
-            _log.warning(
-                "%s, the local state of task %s, which the topology does not have, is deleted: %s",
-                directory,
-                task,
-                reason,
-            )
-            return True
-        known = list(stores)
-        if only := without_copy(known):
+        known = list(stores or ())
+        try:
+            only = self._only_copies(task, directory, known)
+        except StateError as error:
+            # The stores of a task of the topology are known to be in changelogs.
+            only = []
+            if stores is None:
+                _log.warning(
+                    "%s, the local state of task %s, which the topology does not have, is kept, "
+                    "although %s: it cannot be read, so its stores may have no changelog. Delete "
+                    "it if you do not need it (%s)",
+                    directory,
+                    task,
+                    reason,
+                    error,
+                )
+                return False
+        if only:
             _log.warning(
                 "%s, the local state of task %s, is kept, although %s: it has the only copy of "
                 "store %s, which has no changelog. Delete it if you do not need that",
@@ -135,6 +157,14 @@ class TaskDirectories:
                 ", ".join(only),
             )
             return False
+        if stores is None:
+            _log.warning(
+                "%s, the local state of task %s, which the topology does not have, is deleted: %s",
+                directory,
+                task,
+                reason,
+            )
+            return True
         give_up(
             str(task),
             known,
@@ -144,27 +174,40 @@ class TaskDirectories:
         )
         return True
 
+    def _only_copies(self, task: TaskId, directory: Path, known: Iterable[StoreSpec]) -> list[str]:
+        """Return the stores that the directory has the only copy of. Raises StateError."""
+        if only := without_copy(known):
+            return only
+        self._shared = self._shared or SharedResources()
+        return only_copies(str(task), directory, self._shared, logged_on_disk(known))
+
     def set_aside(self, tasks: Iterable[TaskId]) -> list[Path]:
         """Rename the directories of tasks at once; return their new paths, for `delete`."""
         found = []
         for task in tasks:
             directory = self._path / str(task)
             if directory.exists():
-                aside = directory.with_name(f"{task}{_DELETED}")
-                if aside.exists():  # from an earlier, failed deletion
-                    continue
                 # A rename is atomic, so a task that returns never finds a half-deleted directory.
-                found.append(directory.rename(aside))
+                found.append(directory.rename(self._aside(task)))
             self.used(task)
         return found
 
+    def _aside(self, task: TaskId) -> Path:
+        """Return a new name for a directory; an earlier deletion may have failed."""
+        names = (
+            f"{task}.{number}{_DELETED}" if number else f"{task}{_DELETED}" for number in count()
+        )
+        return next(path for name in names if not (path := self._path / name).exists())
+
     def delete(self, directories: Iterable[Path]) -> None:
-        """Delete renamed directories; the next start retries those that cannot be deleted."""
+        """Delete renamed directories; cleanups and the next start retry those that stay."""
         for directory in directories:
             try:
                 shutil.rmtree(directory)
             except OSError as error:
                 _log.warning("could not delete the directory of a task that has left: %s", error)
+            finally:
+                self._deleting.discard(directory)
 
 
 def _changed_ms(directory: Path) -> int:
