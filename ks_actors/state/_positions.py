@@ -216,7 +216,13 @@ class Positions:
 
     def unmarked(self, headers: list[Headers]) -> list[Headers]:
         """Return a changelog's headers without positions."""
-        return [found if vector_of(found) is None else found[:-2] for found in headers]
+        return [
+            # The comparison first: most records have no position.
+            found[:-2]
+            if found and found[-1][0] == VECTOR_HEADER and vector_of(found) is not None
+            else found
+            for found in headers
+        ]
 
     def restored(self, store: str, headers: Sequence[Headers]) -> None:
         """Take the position from a changelog's records.

@@ -49,9 +49,12 @@ class Directories:
         self.all.remember(SharedResources(), age_ms)
         return {path.name for path in self.root.iterdir()}
 
+    def set_aside(self) -> list[Path]:
+        return self.all.set_old_aside(SECONDS, self.all.look(self.all.old(SECONDS * 1000)))
+
     def clean_up(self) -> set[str]:
         self.now += LATER_MS
-        self.all.delete(self.all.set_old_aside(SECONDS))
+        self.all.delete(self.set_aside())
         return {path.name for path in self.root.iterdir()}
 
 
@@ -108,15 +111,29 @@ def test_what_a_failed_deletion_has_left_is_in_nobodys_way(tmp_path: Path, monke
     (tmp_path / "0_0.deleted").mkdir()
     (tmp_path / "0_0.deleted" / "rest").touch()
     disk.now += LATER_MS
-    aside = disk.all.set_old_aside(SECONDS)
+    aside = disk.set_aside()
     assert {path.name for path in aside} == {"0_0.deleted", "0_0.1.deleted"}
-    assert disk.all.set_old_aside(SECONDS) == []  # they are being deleted
+    assert disk.set_aside() == []  # they are being deleted
     with monkeypatch.context() as patched:
         patched.setattr("shutil.rmtree", refuse)
         disk.all.delete(aside)
     assert disk.clean_up() == set()
     disk.all.released(TaskId(0, 0), 1)
     assert disk.clean_up() == set()
+
+
+def test_a_task_that_comes_back_while_its_directory_is_looked_at_keeps_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing is said of its deletion; one that becomes old meanwhile waits for the next cleanup."""
+    for name in ("0_0", "0_1"):
+        fill(tmp_path / name, LOGGED)
+    disk = Directories(tmp_path, {0: [LOGGED]})
+    disk.start()
+    disk.now += LATER_MS
+    found = disk.all.look([TaskId(0, 0)])
+    disk.all.used(TaskId(0, 0))
+    assert disk.all.set_old_aside(SECONDS, found) == []
+    assert caplog.text == ""
+    assert disk.clean_up() == {"0_0"}
 
 
 def refuse(path: Path) -> None:

@@ -19,7 +19,7 @@ from ks_actors.state import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from ks_actors.topology import StoreSpec
@@ -34,7 +34,7 @@ class TaskDirectories:
 
     `offsets` has the sum of changelog offsets that a task's state has reached, for tasks with
     closed stores. `stores` returns the stores of a task, None if the topology lacks it.
-    `remember`, `set_aside` and `delete` block.
+    `remember`, `look`, `set_aside` and `delete` block.
     """
 
     def __init__(
@@ -66,7 +66,9 @@ class TaskDirectories:
                 f"it has not been used for {(now - since) // 1000} s, longer than "
                 "state_cleanup_dir_max_age_ms"
             )
-            if 0 <= max_age_ms < now - since and self._may_go(task, directory, reason):
+            if 0 <= max_age_ms < now - since and self._may_go(
+                task, directory, reason, self._only_copies(task)
+            ):
                 self.delete((directory,))
                 continue
             self._unused_since[task] = since
@@ -101,41 +103,54 @@ class TaskDirectories:
         now = self._wall_time()
         return [task for task, since in self._unused_since.items() if now - since >= age_ms]
 
-    def set_old_aside(self, seconds: float) -> list[Path]:
+    def look(self, tasks: Iterable[TaskId]) -> dict[TaskId, list[str] | StateError]:
+        """Return which stores the directories have the only copies of, or why they are unreadable.
+
+        Blocks.
+        """
+        return {task: self._only_copies(task) for task in tasks}
+
+    def set_old_aside(
+        self, seconds: float, found: Mapping[TaskId, list[str] | StateError]
+    ) -> list[Path]:
         """Rename directories that have been unused for at least `seconds`; return their new paths.
 
-        Those that an earlier deletion has left are among them. The caller deletes them. A task that
-        returns meanwhile begins anew. Blocks some ms for each directory that is old enough.
+        `found` is what `look` has found. Directories that an earlier deletion has left are among
+        the paths. The caller deletes them. A task that returns meanwhile begins anew.
         """
         gone = []
         for task in self.old(seconds * 1000):
+            if task not in found:
+                continue  # it was not old enough to be looked at
             if self._may_go(
                 task,
                 self._path / str(task),
                 f"it has not been used for {seconds:g} s (state_cleanup_delay_ms)",
+                found[task],
             ):
                 gone.append(task)
             else:
                 del self._unused_since[task]  # it stays, so warn only once
-        left = [path for path in self._path.glob(f"*{_DELETED}") if path not in self._deleting]
-        aside = [*left, *self.set_aside(gone)]
+        aside = [*self.left(), *self.set_aside(gone)]
         self._deleting.update(aside)
         return aside
 
-    def _may_go(self, task: TaskId, directory: Path, reason: str) -> bool:
+    def left(self) -> list[Path]:
+        """Return the renamed directories that nobody is deleting."""
+        return [path for path in self._path.glob(f"*{_DELETED}") if path not in self._deleting]
+
+    def _may_go(
+        self, task: TaskId, directory: Path, reason: str, only: list[str] | StateError
+    ) -> bool:
         """Log the loss of a directory and return whether to delete it.
 
-        Keep it when a store in it has no changelog, even one that the topology does not have.
+        Keep it when it has the `only` copy of a store, even of one that the topology does not have.
         """
         if not directory.exists():
             return True
         stores = self._stores(task)
-        known = list(stores or ())
-        try:
-            only = self._only_copies(task, directory, known)
-        except StateError as error:
-            # The stores of a task of the topology are known to be in changelogs.
-            only = []
+        if isinstance(only, StateError):
+            # Of a task of the topology the stores are known, and are in changelogs.
             if stores is None:
                 _log.warning(
                     "%s, the local state of task %s, which the topology does not have, is kept, "
@@ -144,10 +159,10 @@ class TaskDirectories:
                     directory,
                     task,
                     reason,
-                    error,
+                    only,
                 )
                 return False
-        if only:
+        elif only:
             _log.warning(
                 "%s, the local state of task %s, is kept, although %s: it has the only copy of "
                 "store %s, which has no changelog. Delete it if you do not need that",
@@ -167,19 +182,25 @@ class TaskDirectories:
             return True
         give_up(
             str(task),
-            known,
+            stores,
             directory,
             reason,
             fate="is deleted; its changelog has all of it",
         )
         return True
 
-    def _only_copies(self, task: TaskId, directory: Path, known: Iterable[StoreSpec]) -> list[str]:
-        """Return the stores that the directory has the only copy of. Raises StateError."""
+    def _only_copies(self, task: TaskId) -> list[str] | StateError:
+        """Return the stores that a directory has the only copy of, or why it cannot be read."""
+        known, directory = list(self._stores(task) or ()), self._path / str(task)
+        if not directory.exists():
+            return []
         if only := without_copy(known):
             return only
         self._shared = self._shared or SharedResources()
-        return only_copies(str(task), directory, self._shared, logged_on_disk(known))
+        try:
+            return only_copies(str(task), directory, self._shared, logged_on_disk(known))
+        except StateError as error:
+            return error
 
     def set_aside(self, tasks: Iterable[TaskId]) -> list[Path]:
         """Rename the directories of tasks at once; return their new paths, for `delete`."""
