@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, cast, final
 
 from ks_actors._errors import SerializationError, StateError, StoreClosed, TaskCorrupted
 from ks_actors.records import Batch
-from ks_actors.state._custom_directory import OPEN, directory_of, marker_of, settle
+from ks_actors.state._custom_directory import OPEN, directory_of, marker_of
 from ks_actors.state._discard import give_up
 from ks_actors.state.core import NO_LIMIT, RECORD_BYTES, SLICE, RowWeight
-from ks_actors.topology import StateStore, StateStoreContext, StorePlace
+from ks_actors.topology import StateStore, StateStoreContext
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+    from collections.abc import Callable, Iterator, Mapping, MutableMapping
     from pathlib import Path
 
     from ks_actors.log import TopicPartition
@@ -420,19 +420,6 @@ class CustomStores:
                 times.add(name, perf_counter() - began)
                 if offset is not None and store.kept:
                     written[name] = offset
-
-    def settle(self, specs: Iterable[StoreSpec]) -> None:
-        """Move directories of an earlier layout, before anything of the task is opened.
-
-        Raises StateError.
-        """
-        if self._directory is None:
-            return
-        places = {StorePlace.CUSTOM: dict[str, bool](), StorePlace.ENGINE: dict[str, bool]()}
-        for spec in specs:
-            if spec.place in places:
-                places[spec.place][spec.name] = spec.logging
-        settle(self._directory, places[StorePlace.CUSTOM], places[StorePlace.ENGINE])
 
     def commit_unlogged(self) -> None:
         """Commit the stores without changelog."""

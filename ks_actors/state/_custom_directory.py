@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ks_actors._errors import StateError
-from ks_actors.state.disk import DATABASE, DRAFT, ENGINES, OTHERWISE
+from ks_actors.state.disk import DATABASE, DRAFT, ENGINES, OTHERWISE, refuse
 from ks_actors.state.disk import NAME as CHECKPOINT_FILE
 from ks_actors.topology import StorePlace
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Sequence
     from pathlib import Path
 
     from ks_actors.topology import StoreSpec
@@ -51,13 +51,33 @@ def directory_of(task: Path, name: str) -> Path:
     return task / (name + OTHERWISE if is_taken(name) else name)
 
 
-def settle(task: Path, stores: Mapping[str, bool], engines: Collection[str]) -> None:
+def look_around(task: str, directory: Path | None, specs: Sequence[StoreSpec]) -> dict[str, str]:
+    """Put the directories of stores in order, before anything of the task is opened.
+
+    Return the stores with changelogs that were absent, each with the reason to give it up. Raises
+    StateError.
+    """
+    if directory is None:
+        return {}
+    try:
+        if not directory.exists():
+            return {}
+        _settle(directory, specs)
+        _note_absent(directory, specs)
+        places = _places(directory, specs)
+        return {name: RETURNED for at, name in places.items() if marker_of(at, LEFT).exists()}
+    except OSError as error:
+        refuse(error, f"task {task}: the state in {directory}")
+
+
+def _settle(task: Path, specs: Sequence[StoreSpec]) -> None:
     """Move directories of an earlier layout, where a store's name was always that of its directory.
 
-    `stores` are the custom ones, and whether each has a changelog; `engines` are the stores with
-    engines of their own. Call it before the database and the engines are opened. Raises StateError
-    for the only copy of a store whose files are among those of the database or the engines.
+    Raises StateError for the only copy of a store whose files are among those of the database or
+    the engines.
     """
+    stores = {spec.name: spec.logging for spec in specs if spec.place is StorePlace.CUSTOM}
+    engines = {spec.name for spec in specs if spec.place is StorePlace.ENGINE}
     for name, logged in stores.items():
         old, new = task / name, directory_of(task, name)
         if old == new or new.exists() or not old.is_dir():
@@ -87,7 +107,7 @@ def _own_files(directory: Path, engines: Collection[str]) -> list[str] | None:
     )
 
 
-def note_absent(task: Path, specs: Iterable[StoreSpec]) -> None:
+def _note_absent(task: Path, specs: Iterable[StoreSpec]) -> None:
     """Mark the directories with files whose stores are not among the `specs` with changelogs.
 
     The offsets in there are out of reach, and must not hold when the stores come back.
@@ -100,15 +120,9 @@ def note_absent(task: Path, specs: Iterable[StoreSpec]) -> None:
             marker_of(directory, LEFT).touch()
 
 
-def returned(task: Path, specs: Iterable[StoreSpec]) -> dict[str, str]:
-    """Return the stores with changelogs that were absent, each with the reason to give it up."""
-    places = _places(task, specs)
-    return {name: RETURNED for place, name in places.items() if marker_of(place, LEFT).exists()}
-
-
-def note_present(task: Path, specs: Iterable[StoreSpec]) -> None:
+def note_present(task: Path | None, specs: Iterable[StoreSpec]) -> None:
     """Remove the markers of the stores with changelogs, once nothing old is left of them."""
-    for place in _places(task, specs):
+    for place in () if task is None else _places(task, specs):
         marker_of(place, LEFT).unlink(missing_ok=True)
 
 

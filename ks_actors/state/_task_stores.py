@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final, final
 from weakref import ref
@@ -12,29 +11,26 @@ from ks_actors.records import Batch
 from ks_actors.state._commit_times import CommitTimes
 from ks_actors.state._commit_token import Token
 from ks_actors.state._custom import CustomStores
-from ks_actors.state._custom_directory import note_absent, note_present, returned
-from ks_actors.state._discard import give_up, logged_on_disk, without_copy
+from ks_actors.state._custom_directory import look_around, note_present
+from ks_actors.state._discard import without_copy
 from ks_actors.state._kinds import MAKERS, codec_of
 from ks_actors.state._open_stores import Opened, Place, open_stores
 from ks_actors.state._positions import merged, position_row
 from ks_actors.state._store_set import StoreSet
 from ks_actors.state._supplied_engines import SuppliedEngines, by_engine
+from ks_actors.state._wipe import wipe
 from ks_actors.state.core import SLICE, TaskMemory, no_record
 from ks_actors.state.disk import (
     BEHIND,
-    DATABASE,
-    ENGINES,
     CheckpointFile,
     SharedResources,
     facts_row,
     offset_row,
     open_database,
     raise_if_full,
-    refuse,
-    unlogged_stores,
 )
 from ks_actors.state.timed import FACTS
-from ks_actors.topology import HEADED, StoreKind, StorePlace
+from ks_actors.topology import HEADED, StorePlace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -113,7 +109,6 @@ class TaskStores(StoreSet):
         self._steps: ref[Generator[None, None, None]] | None = None
         # Stores with unusable state on disk at the next open, each with the reason.
         self.unfit: Mapping[str, str] = {}
-        self._returned: Mapping[str, str] = {}
 
     # Opening and closing.
 
@@ -124,51 +119,28 @@ class TaskStores(StoreSet):
         """
         self._stores, self._offsets, self._written = {}, {}, {}
         self.positions.forget()
-        self._look_around()
+        returned = look_around(self.task, self._directory, self._specs)
         in_database = any(spec.place is StorePlace.DATABASE for spec in self._specs)
         if self._supplied.wanted or (in_database and self._directory is not None):
             self._shared = self._shared or SharedResources()
         if in_database and self._directory is not None and self._shared is not None:
-            self._engine = open_database(
-                self.task,
-                self._directory / DATABASE,
-                self._shared,
-                careful=bool(without_copy(self._specs)),
-            )
+            only = bool(without_copy(self._specs))
+            self._engine = open_database(self.task, self._directory, self._shared, careful=only)
         try:
             self._supplied.open()
-            self._open_stores()
+            self._open_stores({**returned, **self.unfit})
             # Last: the file tells the group of this state, so it may name only state that is really
             # open.
             self._file.write(self._written, self._lost)
-            if self._directory is not None:
-                note_present(self._directory, self._specs)
+            note_present(self._directory, self._specs)
         except BaseException as error:
             self._release_after(error)
             raise_if_full(error, f"task {self.task}: the state in {self._directory}")
             raise
 
-    def _look_around(self) -> None:
-        """Note which directories of stores are there before anything is opened."""
-        self._custom.settle(self._specs)
-        self._returned = {}
-        if self._directory is None or not self._directory.exists():
-            return
-        try:
-            note_absent(self._directory, self._specs)
-            self._returned = returned(self._directory, self._specs)
-        except OSError as error:
-            refuse(error, f"task {self.task}: the state in {self._directory}")
-
-    def _open_stores(self) -> None:
-        place = Place(
-            self.task,
-            self._directory,
-            self._file,
-            self._custom,
-            self.positions,
-            self._file.read(),
-        )
+    def _open_stores(self, unfit: Mapping[str, str]) -> None:
+        known = self._file.read()
+        place = Place(self.task, self._directory, self._file, self._custom, self.positions, known)
         open_stores(
             place,
             self._specs,
@@ -177,7 +149,7 @@ class TaskStores(StoreSet):
             self._make,
             Opened(self._stores, self._offsets, self._written),
             topics=self._topics,
-            unfit={**self._returned, **self.unfit},
+            unfit=unfit,
         )
         if self._engines and self._shared is not None:
             self._memory = TaskMemory(
@@ -246,29 +218,7 @@ class TaskStores(StoreSet):
             raise IllegalTransition(f"task {self.task}: close its state before you delete it")
         if self._directory is None or not self._directory.exists():
             return
-        own = [
-            spec for spec in self._specs if spec.place in {StorePlace.DATABASE, StorePlace.ENGINE}
-        ]
-        give_up(self.task, own, self._directory, reason, others=self._only_copies(self._directory))
-        engines = [
-            self._directory / ENGINES / spec.name for spec in own if spec.place is StorePlace.ENGINE
-        ]
-        for data in (self._directory / DATABASE, *engines):
-            if data.exists():
-                shutil.rmtree(data)
-        # Custom stores have files of their own, which the database's damage does not touch.
-        self._file.retain(spec.name for spec in self._specs if spec.kind is StoreKind.CUSTOM)
-
-    def _only_copies(self, directory: Path) -> list[str]:
-        """Return the stores of earlier topologies that the database has the only copy of.
-
-        Of a database that cannot be read nothing is known, and nothing can be saved.
-        """
-        try:
-            found = unlogged_stores(self.task, directory, self._shared or SharedResources())
-        except StateError:
-            return []
-        return sorted(set(found) - logged_on_disk(self._specs))
+        wipe(self.task, self._directory, self._specs, self._shared, self._file, reason)
 
     # The stores.
 

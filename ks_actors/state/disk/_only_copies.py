@@ -28,11 +28,13 @@ OTHERWISE: Final = "~"
 def open_database(
     task: str, directory: Path, shared: SharedResources, *, careful: bool
 ) -> RocksEngine:
-    """Open a task's database; raise TaskCorrupted if it has tables, but knows no stores. Blocks.
+    """Open the database in a task's directory. Blocks.
 
-    RocksDB takes the rest of a MANIFEST that is cut off for all of it, and deletes the tables that
-    are missing in there. With `careful`, look before it can: take some ms more, and keep them.
+    Raises TaskCorrupted, also when there are tables and the database knows no stores. RocksDB takes
+    the rest of a MANIFEST that is cut off for all of it, and deletes the tables that are missing in
+    there. With `careful`, look before it can: take some ms more, and keep them.
     """
+    directory = directory / DATABASE
     has_tables = _has_tables(task, directory)
     if has_tables and careful:
         looking = RocksEngine(task, directory, shared, read_only=True)
