@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ks_actors._errors import StateError
@@ -37,6 +38,8 @@ def wipe(
     for data in (directory / DATABASE, *engines):
         if data.exists():
             shutil.rmtree(data)
+    with suppress(OSError):  # unless there are engines of an earlier topology, or none ever were
+        (directory / ENGINES).rmdir()
     # Custom stores have files of their own, which the database's damage does not touch.
     file.retain(spec.name for spec in specs if spec.kind is StoreKind.CUSTOM)
 
