@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ks_actors.state._commit_token import Token
 from ks_actors.state._custom import CustomReader, CustomStore
-from ks_actors.state._discard import give_up, without_copy
+from ks_actors.state._discard import give_up, logged_on_disk, without_copy
 from ks_actors.state._kinds import TIMESTAMPED, AnyReader, AnyStore, reader_of
 from ks_actors.state._positions import At as At
 from ks_actors.state._positions import merged as merged
@@ -13,6 +13,7 @@ from ks_actors.state.core import Rows, StoreIterator, headers_of
 from ks_actors.state.disk import (
     SharedResources,
     has_database,
+    only_copies,
     read_checkpoint,
     stored_offsets,
     write_checkpoint,
@@ -95,6 +96,8 @@ __all__ = [
     "has_rows",
     "headers_of",
     "log_batch",
+    "logged_on_disk",
+    "only_copies",
     "prepare_rows",
     "read_checkpoint",
     "reader_of",

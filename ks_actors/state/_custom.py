@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shutil
 import warnings
+from contextlib import suppress
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast, final
 
 from ks_actors._errors import SerializationError, StateError, StoreClosed, TaskCorrupted
 from ks_actors.records import Batch
+from ks_actors.state._custom_directory import OPEN, directory_of, marker_of
 from ks_actors.state._discard import give_up
 from ks_actors.state.core import NO_LIMIT, RECORD_BYTES, SLICE, RowWeight
 from ks_actors.topology import StateStore, StateStoreContext
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
 
     from ks_actors.log import TopicPartition
     from ks_actors.state._commit_times import CommitTimes
+    from ks_actors.state._open_stores import Opened
     from ks_actors.state.core import Engine, EngineRow, StoreForTasks
+    from ks_actors.state.disk import CheckpointFile
     from ks_actors.topology import StoreSpec
 
 Change = tuple[bytes | None, int]
@@ -47,7 +51,7 @@ class CustomStore:
         spec: StoreSpec,
         task: str,
         directory: Path | None,
-        changelog: tuple[str, int],
+        file: CheckpointFile,
         record_time: Callable[[], int],
     ) -> None:
         self.name: str = spec.name
@@ -59,7 +63,8 @@ class CustomStore:
         self._spec: StoreSpec = spec
         self._task: str = task
         self._directory: Path | None = directory
-        self._changelog: TopicPartition = cast("TopicPartition", changelog)
+        self._file: CheckpointFile = file
+        self._changelog: TopicPartition = cast("TopicPartition", file.partition(spec.name))
         self._record_time: Callable[[], int] = record_time
         self._open: StateStore | None = None
         self._context: StateStoreContext | None = None
@@ -81,8 +86,9 @@ class CustomStore:
 
         `checkpoint` is the store's offset from the checkpoint file. State is untrusted in three
         cases: it has no offset; it is `unfit`, for the reason given; or `exact` is set and a store
-        that does not manage offsets was left open by a crash. Raises StateError when a store with
-        untrusted state has no changelog.
+        that does not manage offsets was left open by a crash. An offset without any files is that
+        of a deleted directory, and does not count. Raises StateError when a store with untrusted
+        state has no changelog.
         """
         if unfit is not None:
             self._give_up(unfit)
@@ -90,15 +96,8 @@ class CustomStore:
         store = self._make()
         if not store.persistent:
             return
-        offset = (
-            store.committed_offset(self._changelog)
-            if store.manages_offsets and self.logged
-            else None
-        )
-        if offset is None and not (exact and not store.manages_offsets and self._left_open()):
-            offset = checkpoint
-            if offset is not None and store.manages_offsets:
-                store.commit({self._changelog: offset})  # migrates the offset of an earlier layout
+        # The offset that made the state unfit must not come back, wherever it is kept.
+        offset = self._offset(store, checkpoint if had else None, exact) if unfit is None else None
         if offset is None and self.logged:
             store.close()
             self._open = None
@@ -110,6 +109,18 @@ class CustomStore:
         self.offset = offset
         self.kept = True
         self._mark(there=True)
+
+    def _offset(self, store: StateStore, checkpoint: int | None, exact: bool) -> int | None:
+        """Return the offset that the state on disk is at; None if it is not known."""
+        if not self.logged:
+            return None
+        if not store.manages_offsets:
+            return None if exact and self._left_open() else checkpoint
+        offset = store.committed_offset(self._changelog)
+        if offset is None and checkpoint is not None:
+            store.commit({self._changelog: checkpoint})  # migrates that of an earlier layout
+            return checkpoint
+        return offset
 
     def _make(self) -> StateStore:
         directory = self._directory
@@ -131,7 +142,13 @@ class CustomStore:
         self._context = StateStoreContext(
             self.name, self._task, directory, changelog, self._record_time, self._note
         )
-        store.init(self._context)
+        try:
+            store.init(self._context)
+        except BaseException:
+            # It may hold locks and files already. Its first error is the one to tell.
+            with suppress(Exception):
+                store.close()
+            raise
         if self.logged and self._context.restore is None:
             store.close()
             raise StateError(
@@ -150,15 +167,12 @@ class CustomStore:
 
     def _give_up(self, reason: str) -> None:
         give_up(self._task, [self._spec], self._directory, reason)
+        self._file.forget(self.name)
         if self._directory is not None and self._directory.exists():
             shutil.rmtree(self._directory)
 
     def _marker(self) -> Path | None:
-        return (
-            None
-            if self._directory is None
-            else self._directory.with_name(f".{self._directory.name}.open")
-        )
+        return None if self._directory is None else marker_of(self._directory, OPEN)
 
     def _left_open(self) -> bool:
         marker = self._marker()
@@ -175,19 +189,22 @@ class CustomStore:
             marker.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Close the store; delete its state if that is changed and has no offset of its own."""
-        if self._open is None:
+        """Close the store; delete its state if that is changed and has no offset of its own.
+
+        After an error of the custom store it counts as left open by a crash.
+        """
+        store, self._open = self._open, None
+        if store is None:
             return
-        store = self._open
-        if self.spoiled or (
+        spoiled = self.spoiled or (
             (self._dirty or self._frozen) and store.persistent and not store.manages_offsets
-        ):
+        )
+        try:
             store.close()
-            self._give_up("it has uncommitted changes that it cannot undo")
-            self.offset, self.kept = None, False
-        else:
-            store.close()
-        self._open = None
+        finally:
+            if spoiled:
+                self.offset, self.kept = None, False
+                self._give_up("it has uncommitted changes that it cannot undo")
         self._mark(there=False)
 
     @property
@@ -261,6 +278,7 @@ class CustomStore:
         if not (store.manages_offsets and store.persistent):
             self.spoiled = self.spoiled or self.logged
             return
+        self._open = None
         store.close()
         self.spoiled = self.logged and self._make().committed_offset(self._changelog) != self.offset
 
@@ -356,14 +374,14 @@ class CustomStores:
         self,
         task: str,
         directory: Path | None,
-        partition: Callable[[str], tuple[str, int]],
+        file: CheckpointFile,
         record_time: Callable[[], int],
         *,
         exact: bool,
     ) -> None:
         self._task: str = task
         self._directory: Path | None = directory
-        self._partition: Callable[[str], tuple[str, int]] = partition
+        self._file: CheckpointFile = file
         self._record_time: Callable[[], int] = record_time
         self._exact: bool = exact
         self._stores: dict[str, CustomStore] = {}
@@ -372,23 +390,23 @@ class CustomStores:
         self,
         spec: StoreSpec,
         checkpoint: Mapping[tuple[str, int], int],
-        offsets: MutableMapping[str, int],
-        written: MutableMapping[str, int],
+        opened: Opened,
         unfit: str | None = None,
-    ) -> CustomStore:
-        """Make and open a store, and set the changelog offset to restore from.
+    ) -> None:
+        """Make and open a store, add it to `opened`, and set the offset to restore from.
 
         See CustomStore.open for `unfit`.
         """
         name, directory = spec.name, self._directory
-        own, changelog = None if directory is None else directory / name, self._partition(name)
-        store = self._stores[name] = CustomStore(
-            spec, self._task, own, changelog, self._record_time
+        own = None if directory is None else directory_of(directory, name)
+        # Added first: after an error it is closed with the others.
+        store = opened.stores[name] = self._stores[name] = CustomStore(
+            spec, self._task, own, self._file, self._record_time
         )
-        store.open(checkpoint.get(changelog), exact=self._exact, unfit=unfit)
+        known = checkpoint.get(self._file.partition(name))
+        store.open(known, exact=self._exact, unfit=unfit)
         if store.offset is not None:
-            offsets[name] = written[name] = store.offset
-        return store
+            opened.offsets[name] = opened.written[name] = store.offset
 
     def commit(
         self, offsets: Mapping[str, int], written: MutableMapping[str, int], times: CommitTimes

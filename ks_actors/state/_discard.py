@@ -12,7 +12,7 @@ from ks_actors.lifecycle import component_log
 from ks_actors.topology import StorePlace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
     from pathlib import Path
 
     from ks_actors.topology import StoreSpec
@@ -30,6 +30,11 @@ def without_copy(stores: Iterable[StoreSpec]) -> list[str]:
     ]
 
 
+def logged_on_disk(stores: Iterable[StoreSpec]) -> set[str]:
+    """Return the names of persistent stores with a changelog: the disk has a copy of them."""
+    return {spec.name for spec in stores if spec.place is not StorePlace.MEMORY and spec.logging}
+
+
 def give_up(
     task: str,
     stores: Iterable[StoreSpec],
@@ -37,14 +42,16 @@ def give_up(
     reason: str,
     *,
     fate: str = _RESTORED,
+    others: Collection[str] = (),
 ) -> None:
     """Log that a task's local state is given up, and why; the caller then deletes it.
 
-    `fate` says what happens to the stores. Raises StateError when one of them has no changelog:
-    there is no other copy, so the user decides.
+    `fate` says what happens to the stores. `others` are stores without changelog that go with them,
+    though the topology does not have them. Raises StateError when there are any, or when one of the
+    stores has no changelog: there is no other copy, so the user decides.
     """
     wanted = [spec for spec in stores if spec.place is not StorePlace.MEMORY]
-    only = without_copy(wanted)
+    only = dict.fromkeys([*without_copy(wanted), *others])
     if only:
         raise StateError(
             f"store {', '.join(only)} of task {task} has no changelog, and its only copy, in "

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from ks_actors.state._discard import give_up
 from ks_actors.state._positions import POSITION
 from ks_actors.state.core import Transactional, after
-from ks_actors.state.disk import FACTS, OFFSET, Manifest, StoreFacts, recall, upgrade
+from ks_actors.state.disk import FACTS, OFFSET, Manifest, StoreFacts, read_offset, recall, upgrade
 from ks_actors.topology import StoreKind, StorePlace
 
 if TYPE_CHECKING:
@@ -16,19 +18,23 @@ if TYPE_CHECKING:
 
     from ks_actors.state._custom import CustomStores
     from ks_actors.state._positions import Positions
-    from ks_actors.state.core import Engine, StoreForTasks
+    from ks_actors.state.core import Engine, EngineRow, StoreForTasks
     from ks_actors.state.disk import CheckpointFile
     from ks_actors.topology import StoreSpec
 
 
 class Place(NamedTuple):
-    """The location of a task's stores, and the sources of their offsets and positions."""
+    """The location of a task's stores, and the sources of their offsets and positions.
+
+    `checkpoint` is what the checkpoint file had before the opening, which may remove offsets.
+    """
 
     task: str
     directory: Path | None
     file: CheckpointFile
     custom: CustomStores
     positions: Positions
+    checkpoint: Mapping[tuple[str, int], int]
 
 
 class Opened(NamedTuple):
@@ -45,24 +51,23 @@ def open_stores(
     engine: Engine | None,
     engines: Mapping[str, Engine],
     make: Callable[[StoreSpec, Engine | None], StoreForTasks],
+    opened: Opened,
     *,
     topics: Mapping[str, str],
     unfit: Mapping[str, str],
-) -> Opened:
+) -> None:
     """Make the stores, each with its state on disk: in `engine`, or in one of its own in `engines`.
 
-    A store that is `unfit`, for the reason given, begins empty; the others keep their state.
-    `topics` are the changelogs by store. Blocks. Raises TaskCorrupted when the database cannot be
-    read, StateError for an unusable store without changelog, and any error of custom stores.
+    They are added to `opened` one by one: after an error, close those that are there. A store that
+    is `unfit`, for the reason given, begins empty; the others keep their state. `topics` are the
+    changelogs by store. Blocks. Raises TaskCorrupted when the database cannot be read, StateError
+    for an unusable store without changelog, and any error of custom stores.
     """
-    opened = Opened({}, {}, {})
     manifest = None if engine is None else Manifest.read(engine, place.task)
     known = {} if manifest is None else dict(manifest.stores)
     for spec in specs:
         if spec.kind is StoreKind.CUSTOM:
-            opened.stores[spec.name] = place.custom.open(
-                spec, place.file.read(), opened.offsets, opened.written, unfit.get(spec.name)
-            )
+            place.custom.open(spec, place.checkpoint, opened, unfit.get(spec.name))
         elif (own := engines.get(spec.name)) is not None:
             _open_on_engine(place, spec, own, make, opened, topics, unfit)
         elif engine is None or manifest is None or spec.place is StorePlace.MEMORY:
@@ -70,10 +75,44 @@ def open_stores(
         else:
             store = opened.stores[spec.name] = make(spec, engine)
             _open_on_disk(place, spec, store, engine, manifest, opened, topics, unfit)
-    if engine is not None and manifest is not None and manifest.stores != known:
+    if engine is not None and manifest is not None:
+        here = [spec for spec in specs if spec.place is StorePlace.DATABASE]
+        _record(place, engine, manifest, known, here)
+
+
+def _record(
+    place: Place,
+    engine: Engine,
+    manifest: Manifest,
+    known: Mapping[str, StoreFacts],
+    specs: Sequence[StoreSpec],
+) -> None:
+    """Write the manifest if it is not as `known`, and delete offsets that do not hold any more.
+
+    Those are the offsets of stores without changelog, and of stores that are not among the `specs`,
+    which are all that the task has in this database: their rows do not fit the later changelog,
+    which may lack the deletions until then.
+    """
+    logged = {spec.name for spec in specs if spec.logging}
+    stale = [
+        name
+        for name in manifest.stores
+        if name not in logged and read_offset(engine, name) is not None
+    ]
+    for name in stale:
+        place.file.forget(name)
+        facts = manifest.stores[name]
+        if not facts.changelog and all(spec.name != name for spec in specs):
+            # An earlier layout did not record it. Without it and an offset, the rows would pass for
+            # the only copy.
+            changelog, _ = place.file.partition(name)
+            manifest.stores[name] = msgspec.structs.replace(facts, changelog=changelog)
+    rows: list[EngineRow] = [(OFFSET + name.encode(), None) for name in stale]
+    if manifest.stores != known:
+        rows.append(manifest.row())
+    if rows:
         # durable: a store missing from the manifest is taken for new, even if it has rows
-        engine.write([manifest.row()], durable=True)
-    return opened
+        engine.write(rows, durable=True)
 
 
 def _open_on_engine(
@@ -89,8 +128,7 @@ def _open_on_engine(
     known = dict(manifest.stores)
     store = opened.stores[spec.name] = make(spec, engine)
     _open_on_disk(place, spec, store, engine, manifest, opened, topics, unfit)
-    if manifest.stores != known:
-        engine.write([manifest.row()], durable=True)
+    _record(place, engine, manifest, known, [spec])
 
 
 def _open_on_disk(
@@ -112,6 +150,7 @@ def _open_on_disk(
         reason = None if upgrade(engine, manifest, name, facts, place.task) else reason
     if reason is not None and is_known:
         give_up(place.task, [spec], place.directory, reason)
+        place.file.forget(name)
         prefix = bytes((manifest.stores[name].id,))
         encoded = name.encode()
         engine.write(
@@ -129,7 +168,7 @@ def _open_on_disk(
     offset = recall(
         engine,
         store,
-        place.file.read().get(place.file.partition(name)),
+        place.checkpoint.get(place.file.partition(name)),
         lambda why: give_up(place.task, [spec], place.directory, why),
     )
     if offset is not None:

@@ -91,6 +91,22 @@ def position_row(store: str, position: At) -> EngineRow:
     return (POSITION + store.encode(), pack(position))
 
 
+def vector_of(headers: Headers) -> At | None:
+    """Return the position that `marked` or Kafka Streams appended to a record's headers.
+
+    The names are short, so headers of the user's own may have them, too: return None for these.
+    """
+    if len(headers) < 2 or headers[-2] != (VERSION_HEADER, WITH_VECTOR):  # noqa: PLR2004 - a pair
+        return None
+    name, vector = headers[-1]
+    if name != VECTOR_HEADER or vector is None:
+        return None
+    try:
+        return unpack(vector)
+    except ValueError:
+        return None
+
+
 @final
 class Positions:
     """The committed positions of a task's stores.
@@ -150,7 +166,7 @@ class Positions:
         if data is not None:
             self._at[store] = unpack(data)
         path = None if directory is None else directory / f"{store}{SUFFIX}"
-        if path is None or not path.exists():
+        if path is None or not path.is_file():  # a custom store may have the name
             return
         if data is None and not empty:
             try:
@@ -200,10 +216,10 @@ class Positions:
 
     def unmarked(self, headers: list[Headers]) -> list[Headers]:
         """Return a changelog's headers without positions."""
-        ours = (VERSION_HEADER, VECTOR_HEADER)
         return [
-            tuple(header for header in found if header[0] not in ours)
-            if found and found[-1][0] == VECTOR_HEADER
+            # The comparison first: most records have no position.
+            found[:-2]
+            if found and found[-1][0] == VECTOR_HEADER and vector_of(found) is not None
             else found
             for found in headers
         ]
@@ -214,8 +230,7 @@ class Positions:
         Read the last record first: earlier positions never exceed later ones.
         """
         for header in filter(None, reversed(headers)):
-            known = dict(header)
-            vector = known.get(VECTOR_HEADER)
-            if known.get(VERSION_HEADER) == WITH_VECTOR and vector is not None:
-                self.advance((store,), unpack(vector))
+            position = vector_of(header)
+            if position is not None:
+                self.advance((store,), position)
                 return

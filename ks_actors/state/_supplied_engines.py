@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, final
 
 from ks_actors.state._supplied_engine import SuppliedEngine
+from ks_actors.state.disk import ENGINES
 from ks_actors.topology import StorePlace
 
 if TYPE_CHECKING:
@@ -14,9 +15,6 @@ if TYPE_CHECKING:
 
     from ks_actors.state.core import Engine, StoreForTasks
     from ks_actors.topology import StoreSpec
-
-ENGINES: Final = "engines"
-"""The name of the directory of all of them, below the task's."""
 
 
 @final

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final, final
 from weakref import ref
 
@@ -11,24 +11,26 @@ from ks_actors.records import Batch
 from ks_actors.state._commit_times import CommitTimes
 from ks_actors.state._commit_token import Token
 from ks_actors.state._custom import CustomStores
-from ks_actors.state._discard import give_up
+from ks_actors.state._custom_directory import look_around, note_present
+from ks_actors.state._discard import without_copy
 from ks_actors.state._kinds import MAKERS, codec_of
-from ks_actors.state._open_stores import Place, open_stores
+from ks_actors.state._open_stores import Opened, Place, open_stores
 from ks_actors.state._positions import merged, position_row
 from ks_actors.state._store_set import StoreSet
-from ks_actors.state._supplied_engines import ENGINES, SuppliedEngines, by_engine
+from ks_actors.state._supplied_engines import SuppliedEngines, by_engine
+from ks_actors.state._wipe import wipe
 from ks_actors.state.core import SLICE, TaskMemory, no_record
 from ks_actors.state.disk import (
     BEHIND,
     CheckpointFile,
-    RocksEngine,
     SharedResources,
     facts_row,
     offset_row,
+    open_database,
     raise_if_full,
 )
 from ks_actors.state.timed import FACTS
-from ks_actors.topology import HEADED, StoreKind, StorePlace
+from ks_actors.topology import HEADED, StorePlace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -38,8 +40,6 @@ if TYPE_CHECKING:
     from ks_actors.state._positions import At
     from ks_actors.state.core import Engine, StoreForTasks
     from ks_actors.topology import StoreSpec
-
-DATABASE: Final = "rocksdb"
 
 RESTORING_TAIL: Final = 4
 """The factor by which a restoring task may have more to replay after a crash.
@@ -93,7 +93,7 @@ class TaskStores(StoreSet):
         )
         self._headed: frozenset[str] = frozenset(spec.name for spec in specs if spec.kind in HEADED)
         self._custom: CustomStores = CustomStores(
-            task, directory, self._file.partition, record_time, exact=exact
+            task, directory, self._file, record_time, exact=exact
         )
         self.commit_times: CommitTimes = CommitTimes()
         self._memory: TaskMemory | None = None
@@ -117,34 +117,39 @@ class TaskStores(StoreSet):
 
         Raises StateLocked, TaskCorrupted and StateFull; the directory is then unlocked again.
         """
-        self._offsets, self._written = {}, {}
+        self._stores, self._offsets, self._written = {}, {}, {}
         self.positions.forget()
+        returned = look_around(self.task, self._directory, self._specs)
         in_database = any(spec.place is StorePlace.DATABASE for spec in self._specs)
         if self._supplied.wanted or (in_database and self._directory is not None):
             self._shared = self._shared or SharedResources()
         if in_database and self._directory is not None and self._shared is not None:
-            self._engine = RocksEngine(self.task, self._directory / DATABASE, self._shared)
+            only = bool(without_copy(self._specs))
+            self._engine = open_database(self.task, self._directory, self._shared, careful=only)
         try:
             self._supplied.open()
-            self._open_stores()
+            self._open_stores({**returned, **self.unfit})
             # Last: the file tells the group of this state, so it may name only state that is really
             # open.
             self._file.write(self._written, self._lost)
+            note_present(self._directory, self._specs)
         except BaseException as error:
-            self._release()
+            self._release_after(error)
             raise_if_full(error, f"task {self.task}: the state in {self._directory}")
             raise
 
-    def _open_stores(self) -> None:
-        place = Place(self.task, self._directory, self._file, self._custom, self.positions)
-        self._stores, self._offsets, self._written = open_stores(
+    def _open_stores(self, unfit: Mapping[str, str]) -> None:
+        known = self._file.read()
+        place = Place(self.task, self._directory, self._file, self._custom, self.positions, known)
+        open_stores(
             place,
             self._specs,
             self._engine,
             self._supplied.by_store,
             self._make,
+            Opened(self._stores, self._offsets, self._written),
             topics=self._topics,
-            unfit=self.unfit,
+            unfit=unfit,
         )
         if self._engines and self._shared is not None:
             self._memory = TaskMemory(
@@ -175,16 +180,24 @@ class TaskStores(StoreSet):
         self._file.write(self._written, self._lost)
 
     def _release(self) -> None:
-        if self._memory is not None:
-            self._memory.leave()
-        for store in self._stores.values():
-            store.close()
+        """Close all, even when a custom store or an engine fails. Raises the last such error."""
         engine, self._engine = self._engine, None
-        try:
-            self._supplied.close()
-        finally:
+        with ExitStack() as closing:
             if engine is not None:
-                engine.close()
+                closing.callback(engine.close)
+            closing.callback(self._supplied.close)
+            for store in reversed(self._stores.values()):
+                closing.callback(store.close)
+            if self._memory is not None:
+                closing.callback(self._memory.leave)
+
+    def _release_after(self, error: BaseException) -> None:
+        """Close all after a failed opening, whose error is the one to raise."""
+        try:
+            self._release()
+        except Exception as more:  # noqa: BLE001 - the user's code
+            error.add_note(f"and its stores cannot be closed: {type(more).__name__}: {more}")
+        self._stores = {}
 
     @property
     def _engines(self) -> list[Engine]:
@@ -205,21 +218,7 @@ class TaskStores(StoreSet):
             raise IllegalTransition(f"task {self.task}: close its state before you delete it")
         if self._directory is None or not self._directory.exists():
             return
-        give_up(
-            self.task,
-            [
-                spec
-                for spec in self._specs
-                if spec.place in {StorePlace.DATABASE, StorePlace.ENGINE}
-            ],
-            self._directory,
-            reason,
-        )
-        for data in (self._directory / DATABASE, self._directory / ENGINES):
-            if data.exists():
-                shutil.rmtree(data)
-        # Custom stores have files of their own, which the database's damage does not touch.
-        self._file.retain(spec.name for spec in self._specs if spec.kind is StoreKind.CUSTOM)
+        wipe(self.task, self._directory, self._specs, self._shared, self._file, reason)
 
     # The stores.
 

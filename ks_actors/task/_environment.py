@@ -210,13 +210,14 @@ class Environment:
         """Return the specs of a task's stores, among `specs`.
 
         A store's source topic may have fewer partitions than there are tasks: such a task's store
-        gets neither source topic nor changelog.
+        gets neither source topic nor changelog. It stays empty, so it is in memory: on disk it
+        would pass for the only copy of something.
         """
         return [
             spec
             if spec.source_topic is None
             or task.partition < (self.partitions(spec.source_topic) or 0)
-            else msgspec.structs.replace(spec, logging=False, source_topic=None)
+            else msgspec.structs.replace(spec, logging=False, source_topic=None, type="in_memory")
             for spec in specs
         ]
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from ks_actors import LogError, LogTimeout, StateError
 from ks_actors.log import IsolationLevel, TopicPartition
 from ks_actors.state import SharedResources
-from ks_actors.state._task_stores import DATABASE
 from ks_actors.state.core._key_ranges import after
+from ks_actors.state.disk import DATABASE
 from ks_actors.state.disk._manifest import Manifest, read_offset
 from ks_actors.state.disk._rocksdb import RocksEngine
 from ks_actors.task._store_registry import Role

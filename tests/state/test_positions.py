@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
+from ks_actors import ValueTimestampHeaders
 from ks_actors.records._batch import Batch
+from ks_actors.serdes import STRING
 from ks_actors.state import TaskStores
 from ks_actors.state._positions import Positions, merged, pack, unpack
+from ks_actors.topology import StoreKind
 from tests.state.helpers import Task, key_value, window
 
 if TYPE_CHECKING:
@@ -212,3 +216,43 @@ def test_a_position_file_that_cannot_be_read_is_told(tmp_path: Path, caplog: pyt
     assert task.store.get("a") == 1
     assert "is not a position file; the position of store s is unknown until the store changes" in caplog.text
     task.close()
+
+
+CURRENCY = ("c", b"currency")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        (CURRENCY,),
+        (("v", b"2"), CURRENCY),
+        (("v", b"\0"), CURRENCY),
+        (CURRENCY, ("v", b"\0")),
+        (CURRENCY, ("trace", b"1")),
+        (("v", b"\0"), ("c", None)),
+    ],
+)
+def test_headers_of_the_users_own_are_not_taken_for_a_position(headers: Headers, tmp_path: Path) -> None:
+    """Restored rows have them all, whatever their names are; only the two that a commit appends are taken off."""
+
+    def vectored_with_headers(name: str) -> TaskStores:
+        spec = key_value(value=STRING)
+        spec = msgspec.structs.replace(spec, kind=StoreKind.KEY_VALUE_WITH_HEADERS)
+        made = TaskStores("0_3", [spec], directory=tmp_path / name, shared=None, record_time=lambda: 0, expired=print, vectors=True)
+        made.open()
+        return made
+
+    active, standby = vectored_with_headers("active"), vectored_with_headers("standby")
+    for key in "ab":
+        active.store("s").put(key, ValueTimestampHeaders("x", 1, headers))
+    token = active.freeze(FIRST)
+    batches = [batch for _, batch in active.changelog(token)]
+    active.publish(token, {"s": 2})
+    for batch in batches:
+        standby.restore("s", Batch(batch.keys[:1], batch.values[:1], batch.timestamps[:1], (batch.headers or [])[:1]), 1)
+        assert standby.positions.of("s") == {}
+        standby.restore("s", batch, 2)
+    assert [standby.store("s").get(key).headers for key in "ab"] == [headers, headers]
+    assert standby.positions.of("s") == FIRST
+    for stores in (active, standby):
+        stores.close(clean=False)

@@ -81,18 +81,17 @@ def test_uncommitted_changes_are_gone_after_a_close(make: MakeTask) -> None:
 
 
 def test_a_new_store_starts_at_the_beginning(on_disk: MakeTask) -> None:
-    """Those that were there are where they were; one that the topology has no more keeps its data for when it comes back."""
+    """Those that were there are where they were."""
     task = on_disk(key_value())
     task.store.put("a", 1)
     task.commit()
-    task.specs = [key_value("t", type="rocksdb")]
-    task.logs = {"t": []}
-    task.reopen()
-    assert task.stores.next_offset("t") is None
+    task.specs = [*task.specs, key_value("t", type="rocksdb")]
+    task.logs["t"] = []
+    assert task.reopen() == 0
+    assert (task.stores.next_offset("s"), task.stores.next_offset("t")) == (1, None)
     task["t"].put("a", 2)
     task.commit()
-    task.specs = [key_value(type="rocksdb"), key_value("t", type="rocksdb")]
-    task.reopen()
+    assert task.reopen() == 0
     assert (task["s"].get("a"), task["t"].get("a")) == (1, 2)
     assert task.stores.next_offset("s") == 1
 

@@ -457,13 +457,17 @@ class StateManager(Actor[StateManagerMessage]):
                     message.error,
                 )
             return
-        aside = self._task_directories.set_old_aside(self._cleanup_seconds)
-        if aside:
-            self.ctx.pipe(
-                self.ctx.blocking(partial(self._task_directories.delete, aside)),
-                m.CleanedUp,
-                m.CleanedUp,
-            )
+        directories = self._task_directories
+        if directories.old(self._cleanup_seconds * 1000) or directories.left():
+            self.ctx.pipe(self._delete_old(), m.CleanedUp, m.CleanedUp)
+
+    async def _delete_old(self) -> None:
+        """Delete the directories that nobody has used for long."""
+        directories, seconds = self._task_directories, self._cleanup_seconds
+        # To look takes some ms for each. Then on the loop: a task that comes back is told apart.
+        found = await self.ctx.blocking(partial(directories.look, directories.old(seconds * 1000)))
+        aside = directories.set_old_aside(seconds, found)
+        await self.ctx.blocking(partial(directories.delete, aside))
 
     # --- the end ----------------------------------------------------------------------------------
 

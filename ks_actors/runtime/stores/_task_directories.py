@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import shutil
+from itertools import count
 from typing import TYPE_CHECKING, final
 
+from ks_actors._errors import StateError
 from ks_actors.lifecycle import component_log
 from ks_actors.records import TaskId
-from ks_actors.state import give_up, stored_offsets, without_copy
+from ks_actors.state import (
+    SharedResources,
+    give_up,
+    logged_on_disk,
+    only_copies,
+    stored_offsets,
+    without_copy,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
-    from ks_actors.state import SharedResources
     from ks_actors.topology import StoreSpec
 
 _DELETED = ".deleted"
@@ -26,7 +34,7 @@ class TaskDirectories:
 
     `offsets` has the sum of changelog offsets that a task's state has reached, for tasks with
     closed stores. `stores` returns the stores of a task, None if the topology lacks it.
-    `remember`, `set_aside` and `delete` block.
+    `remember`, `look`, `set_aside` and `delete` block.
     """
 
     def __init__(
@@ -40,13 +48,15 @@ class TaskDirectories:
         self._path: Path = path
         self._wall_time: Callable[[], int] = wall_time
         self._unused_since: dict[TaskId, int] = {}
+        self._shared: SharedResources | None = None
+        self._deleting: set[Path] = set()
 
     def remember(self, shared: SharedResources, max_age_ms: int) -> None:
         """Read the readable directories of earlier runs.
 
         Delete those older than `max_age_ms` (-1: none).
         """
-        now = self._wall_time()
+        now, self._shared = self._wall_time(), shared
         # Left over from a crash between the rename and the deletion.
         self.delete(self._path.glob(f"*{_DELETED}"))
         for task, directory in self._directories():
@@ -56,7 +66,9 @@ class TaskDirectories:
                 f"it has not been used for {(now - since) // 1000} s, longer than "
                 "state_cleanup_dir_max_age_ms"
             )
-            if 0 <= max_age_ms < now - since and self._may_go(task, directory, reason):
+            if 0 <= max_age_ms < now - since and self._may_go(
+                task, directory, reason, self._only_copies(task)
+            ):
                 self.delete((directory,))
                 continue
             self._unused_since[task] = since
@@ -91,41 +103,66 @@ class TaskDirectories:
         now = self._wall_time()
         return [task for task, since in self._unused_since.items() if now - since >= age_ms]
 
-    def set_old_aside(self, seconds: float) -> list[Path]:
+    def look(self, tasks: Iterable[TaskId]) -> dict[TaskId, list[str] | StateError]:
+        """Return which stores the directories have the only copies of, or why they are unreadable.
+
+        Blocks.
+        """
+        return {task: self._only_copies(task) for task in tasks}
+
+    def set_old_aside(
+        self, seconds: float, found: Mapping[TaskId, list[str] | StateError]
+    ) -> list[Path]:
         """Rename directories that have been unused for at least `seconds`; return their new paths.
 
-        The caller deletes them. A task that returns meanwhile begins anew.
+        `found` is what `look` has found. Directories that an earlier deletion has left are among
+        the paths. The caller deletes them. A task that returns meanwhile begins anew.
         """
         gone = []
         for task in self.old(seconds * 1000):
+            if task not in found:
+                continue  # it was not old enough to be looked at
             if self._may_go(
                 task,
                 self._path / str(task),
                 f"it has not been used for {seconds:g} s (state_cleanup_delay_ms)",
+                found[task],
             ):
                 gone.append(task)
             else:
                 del self._unused_since[task]  # it stays, so warn only once
-        return self.set_aside(gone)
+        aside = [*self.left(), *self.set_aside(gone)]
+        self._deleting.update(aside)
+        return aside
 
-    def _may_go(self, task: TaskId, directory: Path, reason: str) -> bool:
+    def left(self) -> list[Path]:
+        """Return the renamed directories that nobody is deleting."""
+        return [path for path in self._path.glob(f"*{_DELETED}") if path not in self._deleting]
+
+    def _may_go(
+        self, task: TaskId, directory: Path, reason: str, only: list[str] | StateError
+    ) -> bool:
         """Log the loss of a directory and return whether to delete it.
 
-        Keep it when a store in it has no changelog.
+        Keep it when it has the `only` copy of a store, even of one that the topology does not have.
         """
         if not directory.exists():
             return True
         stores = self._stores(task)
-        if stores is None:
-            _log.warning(
-                "%s, the local state of task %s, which the topology does not have, is deleted: %s",
-                directory,
-                task,
-                reason,
-            )
-            return True
-        known = list(stores)
-        if only := without_copy(known):
+        if isinstance(only, StateError):
+            # Of a task of the topology the stores are known, and are in changelogs.
+            if stores is None:
+                _log.warning(
+                    "%s, the local state of task %s, which the topology does not have, is kept, "
+                    "although %s: it cannot be read, so its stores may have no changelog. Delete "
+                    "it if you do not need it (%s)",
+                    directory,
+                    task,
+                    reason,
+                    only,
+                )
+                return False
+        elif only:
             _log.warning(
                 "%s, the local state of task %s, is kept, although %s: it has the only copy of "
                 "store %s, which has no changelog. Delete it if you do not need that",
@@ -135,14 +172,35 @@ class TaskDirectories:
                 ", ".join(only),
             )
             return False
+        if stores is None:
+            _log.warning(
+                "%s, the local state of task %s, which the topology does not have, is deleted: %s",
+                directory,
+                task,
+                reason,
+            )
+            return True
         give_up(
             str(task),
-            known,
+            stores,
             directory,
             reason,
             fate="is deleted; its changelog has all of it",
         )
         return True
+
+    def _only_copies(self, task: TaskId) -> list[str] | StateError:
+        """Return the stores that a directory has the only copy of, or why it cannot be read."""
+        known, directory = list(self._stores(task) or ()), self._path / str(task)
+        if not directory.exists():
+            return []
+        if only := without_copy(known):
+            return only
+        self._shared = self._shared or SharedResources()
+        try:
+            return only_copies(str(task), directory, self._shared, logged_on_disk(known))
+        except StateError as error:
+            return error
 
     def set_aside(self, tasks: Iterable[TaskId]) -> list[Path]:
         """Rename the directories of tasks at once; return their new paths, for `delete`."""
@@ -150,21 +208,27 @@ class TaskDirectories:
         for task in tasks:
             directory = self._path / str(task)
             if directory.exists():
-                aside = directory.with_name(f"{task}{_DELETED}")
-                if aside.exists():  # from an earlier, failed deletion
-                    continue
                 # A rename is atomic, so a task that returns never finds a half-deleted directory.
-                found.append(directory.rename(aside))
+                found.append(directory.rename(self._aside(task)))
             self.used(task)
         return found
 
+    def _aside(self, task: TaskId) -> Path:
+        """Return a new name for a directory; an earlier deletion may have failed."""
+        names = (
+            f"{task}.{number}{_DELETED}" if number else f"{task}{_DELETED}" for number in count()
+        )
+        return next(path for name in names if not (path := self._path / name).exists())
+
     def delete(self, directories: Iterable[Path]) -> None:
-        """Delete renamed directories; the next start retries those that cannot be deleted."""
+        """Delete renamed directories; cleanups and the next start retry those that stay."""
         for directory in directories:
             try:
                 shutil.rmtree(directory)
             except OSError as error:
                 _log.warning("could not delete the directory of a task that has left: %s", error)
+            finally:
+                self._deleting.discard(directory)
 
 
 def _changed_ms(directory: Path) -> int:

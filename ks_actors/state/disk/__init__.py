@@ -20,22 +20,32 @@ from ks_actors.state.disk._manifest import (
     read_offset,
     recall,
 )
+from ks_actors.state.disk._only_copies import (
+    ENGINES,
+    OTHERWISE,
+    only_copies,
+    open_database,
+    unlogged_stores,
+)
 from ks_actors.state.disk._rocksdb import (
     BEHIND,
     RocksEngine,
     SharedResources,
     SortedTables,
 )
-from ks_actors.state.disk._rocksdb_errors import raise_if_full
-from ks_actors.state.disk._stored_offsets import DATABASE, has_database, stored_offsets
+from ks_actors.state.disk._rocksdb_errors import raise_if_full, refuse
+from ks_actors.state.disk._stored_offsets import DATABASE, DRAFT, has_database, stored_offsets
 
 __all__ = [
     "BEHIND",
     "DATABASE",
+    "DRAFT",
+    "ENGINES",
     "FACTS",
     "META",
     "NAME",
     "OFFSET",
+    "OTHERWISE",
     "CheckpointFile",
     "Manifest",
     "RocksEngine",
@@ -45,13 +55,17 @@ __all__ = [
     "facts_row",
     "has_database",
     "offset_row",
+    "only_copies",
+    "open_database",
     "raise_if_full",
     "read_checkpoint",
     "read_facts",
     "read_offset",
     "read_offsets",
     "recall",
+    "refuse",
     "stored_offsets",
+    "unlogged_stores",
     "upgrade",
     "write_checkpoint",
 ]

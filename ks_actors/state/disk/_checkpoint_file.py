@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
-from ks_actors._errors import TaskCorrupted
+from ks_actors._errors import StateFull, TaskCorrupted
 from ks_actors.lifecycle import component_log
 from ks_actors.state.disk._rocksdb_errors import refuse
 
@@ -44,15 +44,17 @@ def read_checkpoint(directory: Path) -> dict[tuple[str, int], int]:
 
     Negative offsets are left out: Kafka Streams writes -4 for an unknown one. The offsets are for
     assignment, and as old as the last clean close. An open task uses its stores' own offsets.
-    Raises TaskCorrupted.
+    Raises TaskCorrupted, and StateError for a file that must not be read.
     """
     path = directory / NAME
-    if not path.exists():
-        return {}
     try:
+        if not path.exists():
+            return {}
         return {
             partition: offset for partition, offset in read_offsets(path).items() if offset >= 0
         }
+    except OSError as error:
+        refuse(error, f"the checkpoint file {path}")
     except ValueError as error:
         raise TaskCorrupted(
             f"{path} is not a checkpoint file: {error}; the task is deleted and restored"
@@ -118,6 +120,24 @@ class CheckpointFile:
                     if partition in kept
                 },
             )
+
+    def forget(self, store: str) -> None:
+        """Remove the offset of a store, before its state is deleted.
+
+        On a full disk, remove the whole file: an offset must not outlive the state that it is of.
+        """
+        if self._directory is None:
+            return
+        offsets = self.read()
+        if offsets.pop(self.partition(store), None) is None:
+            return
+        try:
+            write_checkpoint(self._directory, offsets)
+        except StateFull as error:
+            _log.warning(
+                "the file is removed, and stores without stored offsets are restored: %s", error
+            )
+            write_checkpoint(self._directory, {})
 
     def write(self, written: Mapping[str, int], lost: Callable[[str], bool]) -> None:
         """Write the stores' offsets on disk, without stores that are `lost`."""

@@ -11,6 +11,7 @@ import msgspec
 from ks_actors.lifecycle import component_log
 from ks_actors.records import NO_HEADERS
 from ks_actors.state.core import after, pack_time
+from ks_actors.state.disk._manifest import MARK
 
 if TYPE_CHECKING:
     from ks_actors.state.core import Engine
@@ -20,12 +21,6 @@ UNKNOWN: Final = -1
 """The timestamp (ms) of rows of a store that had none, as in Kafka Streams."""
 
 SLICE: Final = 1_000
-_MARK: Final = ":with-headers"
-"""The end of the name that a store's new rows have while there are old ones.
-
-A store's own name has no colon.
-"""
-
 _PLAIN: Final = NO_HEADERS + pack_time(UNKNOWN)
 PREFIXES: Final = {
     ("timestamped_key_value", "timestamped_key_value_with_headers"): NO_HEADERS,
@@ -49,7 +44,7 @@ def upgrade(engine: Engine, manifest: Manifest, name: str, wanted: StoreFacts, t
     added = PREFIXES.get((known.kind, wanted.kind))
     if added is None or manifest.misfit(name, msgspec.structs.replace(wanted, kind=known.kind)):
         return False
-    began, draft = time.perf_counter(), name + _MARK
+    began, draft = time.perf_counter(), name + MARK
     number = manifest.admit(draft, wanted, task)
     old, new = bytes((known.id,)), bytes((number,))
     # Durable: no other store may take the number of rows that are there.
@@ -61,8 +56,7 @@ def upgrade(engine: Engine, manifest: Manifest, name: str, wanted: StoreFacts, t
     # On disk before their offsets count for them: the offsets are there already.
     engine.flush(wait=True)
     del manifest.stores[draft]
-    changelog = wanted.changelog or known.changelog
-    manifest.stores[name] = msgspec.structs.replace(wanted, id=number, changelog=changelog)
+    manifest.stores[name] = msgspec.structs.replace(wanted, id=number)
     engine.write([manifest.row()], [(old, after(old))], durable=True)
     _log.info(
         "task %s: store %s keeps headers now; its %s rows were upgraded in %.1f s",

@@ -21,6 +21,12 @@ STORES: Final = META + b"stores"
 OFFSET: Final = META + b"offset:"
 FACTS: Final = META + b"facts:"
 LAST_ID: Final = 254
+MARK: Final = ":with-headers"
+"""The end of the name that a store's new rows have while there are old ones, in an upgrade.
+
+A store's own name has no colon.
+"""
+
 _offset: Final = struct.Struct(">q")
 
 
@@ -91,7 +97,6 @@ class Manifest(msgspec.Struct):
 
         Raises TaskCorrupted when no id is left.
         """
-        changelog = wanted.changelog
         known = self.stores.get(name)
         if known is None:
             # Stores that left the topology keep their ids: their rows are still there.
@@ -104,10 +109,8 @@ class Manifest(msgspec.Struct):
                 )
             number = free
         else:
-            number, changelog = known.id, changelog or known.changelog
-        self.stores[name] = StoreFacts(
-            number, wanted.kind, wanted.segment_ms, wanted.duplicates, changelog
-        )
+            number = known.id
+        self.stores[name] = msgspec.structs.replace(wanted, id=number)
         return number
 
     def row(self) -> EngineRow:
@@ -146,27 +149,29 @@ def recall(
 ) -> int | None:
     """Load a store's facts from the engine; return the next offset of its changelog.
 
-    Return None without a changelog, or if the store has to be restored. Without an offset of its
-    own, the store takes the `checkpoint` offset of an earlier layout. With neither, its rows come
-    from a write that never completed: report them to `give_up` and delete them, because the
-    changelog has them too.
+    Return None without a changelog, or if the store has to be restored. Rows without an offset
+    take the `checkpoint` offset of an earlier layout. With neither, they do not fit the changelog:
+    report them to `give_up` and delete them, because the changelog has them too.
     """
     offset = None
     if store.logged:
         offset = read_offset(engine, store.name)
-        if offset is None and checkpoint is not None:
-            offset = checkpoint
-            engine.write([offset_row(store.name, offset)])
         if offset is None:
             rows = engine.scan(store.prefix, after(store.prefix))
-            if next(rows, None) is not None:
-                give_up(
-                    "it has no changelog offset: it was written without a changelog, or its first "
-                    "write was interrupted by a crash"
-                )
+            has_rows = next(rows, None) is not None
             rows.close()
-            engine.write((), [(store.prefix, after(store.prefix))])
-            return None
+            # Without rows it is that of a store given up, whose new life was cut short.
+            offset = checkpoint if has_rows else None
+            if offset is None:
+                if has_rows:
+                    give_up(
+                        "it has no changelog offset: it was written without a changelog, it was "
+                        "not in the topology for a time, or its first write was interrupted by a "
+                        "crash"
+                    )
+                engine.write((), [(store.prefix, after(store.prefix))])
+                return None
+            engine.write([offset_row(store.name, offset)])
     facts = read_facts(engine, store.name)
     if facts is not None:
         store.recall(facts)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import rocksdict
 
-from ks_actors._errors import TaskCorrupted
+from ks_actors._errors import StateError
 from ks_actors.state.core import after
 from ks_actors.state.disk._checkpoint_file import read_checkpoint
 from ks_actors.state.disk._manifest import OFFSET, unpack_offset
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ks_actors.state.disk._rocksdb import SharedResources
 
 DATABASE = "rocksdb"
+DRAFT = "rocksdb.ingest"
 
 
 def stored_offsets(directory: Path, shared: SharedResources) -> dict[str, int]:
@@ -29,7 +30,7 @@ def stored_offsets(directory: Path, shared: SharedResources) -> dict[str, int]:
     found = _in_database(directory, shared)
     try:
         checkpoint = read_checkpoint(directory)
-    except TaskCorrupted:
+    except StateError:
         return found
     # A database's own offsets are newer than those in the file.
     return found | {
@@ -47,9 +48,9 @@ def has_database(directory: Path) -> bool:
 def _in_database(directory: Path, shared: SharedResources) -> dict[str, int]:
     database = directory / DATABASE
     found: dict[str, int] = {}
-    if not database.is_dir():
-        return found
     try:
+        if not database.is_dir():
+            return found
         opened = rocksdict.Rdict(
             str(database), shared.options(), access_type=rocksdict.AccessType.read_only()
         )

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any, Final, Self, final
 
 from ks_actors._errors import StateError
 from ks_actors.records import Batch, pack_headers, unpack_headers
-from ks_actors.state._discard import give_up, without_copy
+from ks_actors.state._discard import give_up, logged_on_disk, without_copy
 from ks_actors.state.core import ROWS, TIME_BYTES, after, pack_time, unpack_time
 from ks_actors.state.disk import (
     DATABASE,
+    DRAFT,
     Manifest,
     RocksEngine,
     SortedTables,
@@ -20,6 +22,7 @@ from ks_actors.state.disk import (
     offset_row,
     read_facts,
     read_offset,
+    unlogged_stores,
 )
 from ks_actors.state.disk import NAME as CHECKPOINT_FILE
 from ks_actors.state.timed import ENDS, FACTS, SEGMENT, SHORTEST_SEGMENT_MS, SUFFIX
@@ -55,7 +58,6 @@ TIMESTAMPED: Final = (
     StoreKind.VERSIONED,
 )
 SLICE: Final = 1_000
-_DRAFT: Final = "rocksdb.ingest"
 _TABLES: Final = "tables"
 
 
@@ -239,14 +241,18 @@ class Ingest:
         self._stores: list[StoreSpec] = [
             spec for spec in stores if spec.place is StorePlace.DATABASE
         ]
-        if (only := without_copy(self._stores)) and (directory / DATABASE).exists():
+        only = without_copy(self._stores) if (directory / DATABASE).exists() else []
+        with suppress(StateError):  # of a database that cannot be read nothing can be saved
+            found = unlogged_stores(task, directory, shared)
+            only += sorted(set(found) - {*only, *logged_on_disk(self._stores)})
+        if only:
             raise StateError(
                 f"the database of task {task} in {directory} cannot be replaced: it has the only "
                 f"copy of store {', '.join(only)}, which has no changelog. Move the directory "
                 "away to begin with an empty store"
             )
         self._directory: Path = directory
-        self._draft: Path = directory / _DRAFT
+        self._draft: Path = directory / DRAFT
         self._task: str = task
         if self._draft.exists():
             shutil.rmtree(self._draft)
@@ -304,4 +310,4 @@ class Ingest:
 
 def clear_drafts(directory: Path) -> None:
     """Delete the leftovers of a killed process' ingest from a task's directory. Blocks."""
-    shutil.rmtree(directory / _DRAFT, ignore_errors=True)
+    shutil.rmtree(directory / DRAFT, ignore_errors=True)

@@ -1,0 +1,58 @@
+"""The deletion of a task's database, and of the data of its supplied engines."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from ks_actors._errors import StateError
+from ks_actors.state._discard import give_up, logged_on_disk
+from ks_actors.state.disk import DATABASE, ENGINES, SharedResources, unlogged_stores
+from ks_actors.topology import StoreKind, StorePlace
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from ks_actors.state.disk import CheckpointFile
+    from ks_actors.topology import StoreSpec
+
+
+def wipe(
+    task: str,
+    directory: Path,
+    specs: Sequence[StoreSpec],
+    shared: SharedResources | None,
+    file: CheckpointFile,
+    reason: str,
+) -> None:
+    """Delete them from a task's directory, with a warning that tells the `reason`. Blocks.
+
+    Custom stores stay. Raises StateError, and deletes nothing, when a store in them has no
+    changelog, even one of an earlier topology.
+    """
+    own = [spec for spec in specs if spec.place in {StorePlace.DATABASE, StorePlace.ENGINE}]
+    give_up(task, own, directory, reason, others=_former(task, directory, specs, shared))
+    engines = [directory / ENGINES / spec.name for spec in own if spec.place is StorePlace.ENGINE]
+    for data in (directory / DATABASE, *engines):
+        if data.exists():
+            shutil.rmtree(data)
+    with suppress(OSError):  # unless there are engines of an earlier topology, or none ever were
+        (directory / ENGINES).rmdir()
+    # Custom stores have files of their own, which the database's damage does not touch.
+    file.retain(spec.name for spec in specs if spec.kind is StoreKind.CUSTOM)
+
+
+def _former(
+    task: str, directory: Path, specs: Sequence[StoreSpec], shared: SharedResources | None
+) -> list[str]:
+    """Return the stores of earlier topologies that the database has the only copy of.
+
+    Of a database that cannot be read nothing is known, and nothing can be saved.
+    """
+    try:
+        found = unlogged_stores(task, directory, shared or SharedResources())
+    except StateError:
+        return []
+    return sorted(set(found) - logged_on_disk(specs))

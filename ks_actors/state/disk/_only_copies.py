@@ -1,0 +1,138 @@
+"""State on disk that no changelog has: it must not be deleted, nor taken for none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ks_actors._errors import StateError, TaskCorrupted
+from ks_actors.state.core import after
+from ks_actors.state.disk._checkpoint_file import NAME, read_checkpoint
+from ks_actors.state.disk._manifest import MARK, STORES, Manifest, read_offset
+from ks_actors.state.disk._rocksdb import RocksEngine
+from ks_actors.state.disk._rocksdb_errors import refuse
+from ks_actors.state.disk._stored_offsets import DATABASE, DRAFT
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from pathlib import Path
+
+    from ks_actors.state.disk._rocksdb import SharedResources
+
+ENGINES: Final = "engines"
+"""The name of the directory of all supplied engines, below the task's."""
+
+OTHERWISE: Final = "~"
+"""The end of the name of a custom store's directory where the task needs the name itself."""
+
+
+def open_database(
+    task: str, directory: Path, shared: SharedResources, *, careful: bool
+) -> RocksEngine:
+    """Open the database in a task's directory. Blocks.
+
+    Raises TaskCorrupted, also when there are tables and the database knows no stores. RocksDB takes
+    the rest of a MANIFEST that is cut off for all of it, and deletes the tables that are missing in
+    there. With `careful`, look before it can: take some ms more, and keep them.
+    """
+    directory = directory / DATABASE
+    has_tables = _has_tables(task, directory)
+    if has_tables and careful:
+        looking = RocksEngine(task, directory, shared, read_only=True)
+        try:
+            _check_stores(looking, task, directory)
+        finally:
+            looking.close()
+    engine = RocksEngine(task, directory, shared)
+    if has_tables:
+        try:
+            _check_stores(engine, task, directory)
+        except BaseException:
+            engine.close()
+            raise
+    return engine
+
+
+def _has_tables(task: str, database: Path) -> bool:
+    try:
+        return any(database.glob("*.sst"))
+    except OSError as error:
+        refuse(error, f"task {task}: the state in {database}")
+
+
+def _check_stores(engine: RocksEngine, task: str, directory: Path) -> None:
+    if engine.get(STORES) is None:
+        raise TaskCorrupted(
+            f"task {task}: the state in {directory} is damaged: it is deleted and restored (there "
+            "are tables that its MANIFEST does not have, as if that was cut off)"
+        )
+
+
+def unlogged_stores(task: str, directory: Path, shared: SharedResources) -> list[str]:
+    """Return the stores in a task's database that have rows and no changelog. Blocks, some ms.
+
+    Such rows may be of an earlier topology. Raises StateError if the database cannot be read.
+    """
+    database = directory / DATABASE
+    if not _has_tables(task, database) and not (database / "CURRENT").exists():
+        return []
+    engine = RocksEngine(task, database, shared, read_only=True)
+    try:
+        return [
+            name
+            for name, facts in Manifest.read(engine, task).stores.items()
+            if not facts.changelog
+            and MARK not in name
+            and read_offset(engine, name) is None
+            and _has_rows(engine, facts.id)
+        ]
+    finally:
+        engine.close()
+
+
+def _has_rows(engine: RocksEngine, number: int) -> bool:
+    prefix = bytes((number,))
+    rows = engine.scan(prefix, after(prefix))
+    try:
+        return next(rows, None) is not None
+    finally:
+        rows.close()
+
+
+def only_copies(
+    task: str, directory: Path, shared: SharedResources, logged: Collection[str]
+) -> list[str]:
+    """Return the stores of which a task's directory may have the only copy. Blocks, some ms.
+
+    The stores that are known to be `logged` are none. Nothing tells of an engine or a custom store
+    that it has a changelog, but an offset in the checkpoint file. Raises StateError if the
+    directory cannot be read.
+    """
+    try:
+        found = [*unlogged_stores(task, directory, shared), *_with_files(directory)]
+    except OSError as error:
+        raise StateError(f"task {task}: {directory} cannot be read: {error}") from error
+    return [name for name in dict.fromkeys(found) if name not in logged]
+
+
+def _with_files(directory: Path) -> list[str]:
+    """Return the engines and custom stores with files, but no offset in the checkpoint file."""
+    topics = {topic for topic, _ in read_checkpoint(directory)}
+    engines = directory / ENGINES
+    places = [
+        *(
+            each
+            for each in directory.iterdir()
+            if each.name not in {DATABASE, DRAFT, ENGINES, NAME}
+        ),
+        *(engines.iterdir() if engines.is_dir() else ()),
+    ]
+    names = [
+        each.name.removesuffix(OTHERWISE)
+        for each in places
+        if each.is_dir() and any(each.iterdir())
+    ]
+    return [
+        name
+        for name in names
+        if name not in topics and not any(topic.endswith(f"-{name}-changelog") for topic in topics)
+    ]
