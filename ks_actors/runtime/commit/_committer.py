@@ -20,6 +20,7 @@ from ks_actors._errors import (
 from ks_actors.lifecycle import Outage, RetryBackoff, TaskBackoff, component_log, warn_if_slow
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.commit._awaited_commits import AwaitedCommits, answer
+from ks_actors.runtime.commit._commit_rest import CommitRest
 from ks_actors.runtime.commit._drains import output_ids, undrained
 from ks_actors.runtime.commit._first_commit import CHECK_AGAIN_S, FirstCommit
 from ks_actors.runtime.commit._phases import COMMITTING, Phase, TasksBroken, Uncertain
@@ -40,10 +41,6 @@ if TYPE_CHECKING:
 
 # The log's own error tells more than this timeout, so it gets the time to come first.
 _GRACE = 10.0
-# The longest rest, whether work begins or not.
-_REST_S = 1.0
-# Records of one moment come in several batches: one transaction for each would cost more.
-_GATHER_S = 0.005
 COMMITTER_MAILBOX = Mailbox(capacity=10_000, overflow="fail_system")
 _log = component_log(__name__)
 T = TypeVar("T")
@@ -98,9 +95,6 @@ class Committer(Actor[CommitterMessage]):
         self._rebalancing: bool = False
         # The reason why the tasks cannot be committed any more: they are about to be given up.
         self._void: Exception | None = None
-        # The times (s) since there was nothing to commit, and of the first work after that.
-        self._rests_since: float = 0.0
-        self._begun_at: float | None = None
         self._made_progress: bool = False
         self._backoff = RetryBackoff()
         self._task_backoff = TaskBackoff()
@@ -115,6 +109,7 @@ class Committer(Actor[CommitterMessage]):
         self._twins = twins
         self._matched = matched
         self._metrics = metrics
+        self._rest = CommitRest(metrics, self._interval, transactional=transactional)
         self._first_commit = FirstCommit(metrics.tasks, lambda: metrics.touched().values())
         self._awaited = AwaitedCommits(
             lambda: self.ctx.self_ref.tell(
@@ -147,10 +142,10 @@ class Committer(Actor[CommitterMessage]):
                     self._awaited.drop(self._metrics.tasks)
                     self.ctx.unstash()
             case m.CommitTimer():
-                self._metrics.commits_rest = False
+                self._rest.end()
                 self._set_timer(await self._commit_by_time())
             case m.WorkBegins():
-                self._set_timer(self._after_rest())
+                self._set_timer(self._rest.after(self.ctx.time()))
             case m.WorkersChanged():
                 self._workers = message.workers
                 # A new worker is paused until it knows the epoch; for the others this is no news.
@@ -196,36 +191,6 @@ class Committer(Actor[CommitterMessage]):
         self._on_hold = self._on_hold or any(request.hold for request in requests)
         self._rebalancing = self._rebalancing or any(request.rebalancing for request in requests)
 
-    def _after_rest(self) -> float:
-        """Return the seconds until the commit of work that begins after a rest.
-
-        The interval has passed since the last commit. Exactly once, readers wait for the commit, so
-        it comes as soon as the first records have been gathered. At least once it comes as if the
-        timer had gone on.
-        """
-        now = self.ctx.time()
-        if self._transactional:
-            self._begun_at = now if self._begun_at is None else self._begun_at
-            return min(_GATHER_S, max(0.0, self._begun_at + self._interval - now))
-        return -(now - self._rests_since) % self._interval if self._interval else 0.0
-
-    def _awaits_work(self) -> float | None:
-        """Return the longest wait in seconds for work that has begun after a rest, None for none.
-
-        A commit would have to leave it out, as its calls are in flight or a thread is at it, and
-        the next one would come an interval later.
-        """
-        if self._begun_at is None:
-            return None
-        left = self._begun_at + self._interval - self.ctx.time()
-        if left <= 0 or any(
-            not task.in_flight and (task.commit_needed or task.cached_updates)
-            for task in self._metrics.touched().values()
-        ):
-            self._begun_at = None
-            return None
-        return left
-
     async def _commit_by_time(self) -> float:
         """Commit, or put the commit off a little; return the seconds until the next check."""
         if (error := self._outage.too_long(self.ctx.time())) is not None:
@@ -234,23 +199,8 @@ class Committer(Actor[CommitterMessage]):
             # The next tasks come after the rebalance: the wait for all of them begins anew.
             self._first_commit.forget()
             return self._interval
-        nothing = not any(
-            task.commit_needed or task.in_flight or task.cached_updates
-            for task in self._metrics.tasks.values()
-        )
-        if nothing and not self._metrics.at_work():
-            # Do not wake up each interval.
-            self._metrics.commits_rest, self._rests_since = True, self.ctx.time()
-            self._begun_at = None
-            return max(self._interval, _REST_S)
-        if (left := self._awaits_work()) is not None:
-            self._metrics.commits_rest = True
-            return left
-        if nothing:
-            # Do not pause the workers: what they are at is committed soon after it is done.
-            if self._transactional:
-                self._metrics.commits_rest, self._begun_at = True, self.ctx.time()
-            return self._interval
+        if (seconds := self._rest.wait(self.ctx.time())) is not None:
+            return seconds
         # A start assigns many tasks one after the other. A transaction per task would cost more
         # than a short wait for all of them.
         if self._transactional and self._first_commit.waits(self.ctx.time()):
