@@ -9,16 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 import click
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from ks_actors._errors import KsActorsError
 from ks_actors.batch import SparkSettings
 from ks_actors.batch.backfill import CHOICES
+from ks_actors.cli._stderr import progress_console
 from ks_actors.cli._target import app_of, settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from rich.console import Console
 
     from ks_actors.app import App
     from ks_actors.batch import Backfill, BackfillProgress, Choice
@@ -144,7 +146,7 @@ def backfill(
     """
     on = _spark(spark, spark_conf)
     app = app_of(target, conf, file)
-    console = Console(stderr=True, quiet=quiet)
+    console = progress_console(quiet=quiet)
     try:
         asyncio.run(_run(app, until, allow, (parquet, job), console, on))
     except KsActorsError as error:

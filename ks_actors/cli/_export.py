@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
 
 from ks_actors._errors import KsActorsError
 from ks_actors.cli._bars import Bars, Exporting
+from ks_actors.cli._stderr import progress_console
 from ks_actors.cli._target import app_of
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def export(
         raise click.UsageError("name something to export: --table STORE, --topic TOPIC")
     app = app_of(target, conf, file)
     try:
-        with Bars(Console(stderr=True, quiet=quiet)) as bars:
+        with Bars(progress_console(quiet=quiet)) as bars:
             export = app.export(
                 directory, tables=tables, topics=topics, raw=raw, progress=Exporting(bars)
             )

@@ -11,6 +11,7 @@ import click
 from ks_actors._errors import LogError
 from ks_actors.cli._application import groups_of, of_application
 from ks_actors.cli._output import show
+from ks_actors.cli._stderr import tell
 from ks_actors.log import IsolationLevel, TopicPartition
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ async def _ages(log: Log, positions: Mapping[TopicPartition, int]) -> dict[Topic
 def _tell_unknown(reason: str, partitions: Iterable[TopicPartition]) -> None:
     # Not the end of the command: the lag in records is known all the same.
     names = ", ".join(map(str, sorted(partitions)))
-    click.echo(f"the age of records is unknown for {names}: {reason}", err=True)
+    tell(f"the age of records is unknown for {names}: {reason}")
 
 
 def inputs(topology: Topology, application_id: str, existing: Iterable[str]) -> list[str]:
@@ -170,5 +171,5 @@ def members(application: Application, *, as_json: bool) -> None:
     ]
     show(rows, ("client_id", "host", "partitions"), as_json=as_json)
     if not rows:
-        click.echo(f"{application.config.application_id} has no members", err=True)
+        tell(f"{application.config.application_id} has no members")
         raise SystemExit(3)

@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
 from rich.progress import track
 
 from ks_actors._errors import SnapshotRefused
 from ks_actors.cli._application import of_application
 from ks_actors.cli._output import reported, show
+from ks_actors.cli._stderr import progress_console
 from ks_actors.snapshots import find_snapshots
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def snapshots(application: Application, *, verify: bool, as_json: bool) -> None:
         raise click.UsageError("snapshot_uri is not set: -c snapshot_uri=/var/snapshots")
     with reported(config.application_id), _readable(config.application_id):
         found, refused = find_snapshots(config.snapshot_uri, config.application_id)
-        console = Console(stderr=True)
+        console = progress_console()
         steps = (
             track(found, description="verifying", console=console, transient=True)
             if verify and console.is_terminal

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
+import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -15,10 +18,11 @@ import pytest
 from click.testing import CliRunner
 
 from ks_actors import App, LogError, StreamsConfig
+from ks_actors.cli import _reload
 from ks_actors.cli._formats import FORMATS, from_bytes, to_bytes
 from ks_actors.cli._groups import _ages
 from ks_actors.cli._main import ks_actors
-from ks_actors.cli._reload import times
+from ks_actors.cli._reload import run_reloading, times
 from ks_actors.log import NewTopic, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from tests.cli.jobs import shop
@@ -337,6 +341,49 @@ def test_a_change_of_a_source_is_seen(tmp_path: Path) -> None:
         path.parent.mkdir(exist_ok=True)
         path.write_text("")
     assert {path.relative_to(tmp_path).as_posix() for path in times([tmp_path])} == {"a.py", "e/f.toml"}
+
+
+def test_a_directory_that_vanishes_while_sources_are_looked_at_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """State, builds and tests make and delete directories below the watched one at any time."""
+    for name in ("a.py", "gone/b.py", "kept/c.py"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("")
+    real = os.scandir
+
+    def look(path: Any) -> Any:
+        if str(path).endswith("gone"):
+            shutil.rmtree(path)
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", look)
+    assert {path.relative_to(tmp_path).as_posix() for path in times([tmp_path])} == {"a.py", "kept/c.py"}
+
+
+def test_an_error_while_sources_are_looked_at_ends_the_app_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An app without a parent would hold its log."""
+    children: list[subprocess.Popen[bytes]] = []
+
+    class Noted(subprocess.Popen[bytes]):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            children.append(self)
+
+    def watch(directories: Any) -> dict[Path, int]:
+        if children:
+            raise RuntimeError("the look failed")
+        return times(directories)
+
+    monkeypatch.setattr(subprocess, "Popen", Noted)
+    monkeypatch.setattr(_reload, "times", watch)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        with pytest.raises(RuntimeError, match="the look failed"):
+            run_reloading([SHOP], [tmp_path])
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    assert [child.returncode is not None for child in children] == [True]
 
 
 def test_an_export_needs_no_pyspark(place: Place, tmp_path: Path) -> None:
