@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from ks_actors._errors import KsActorsError
 from ks_actors.batch import SparkSettings
 from ks_actors.batch.backfill import CHOICES
+from ks_actors.cli._output import reported
 from ks_actors.cli._stderr import progress_console
 from ks_actors.cli._target import app_of, settings
 
@@ -147,12 +148,8 @@ def backfill(
     on = _spark(spark, spark_conf)
     app = app_of(target, conf, file)
     console = progress_console(quiet=quiet)
-    try:
+    with reported(app.config.application_id):
         asyncio.run(_run(app, until, allow, (parquet, job), console, on))
-    except KsActorsError as error:
-        raise click.ClickException(
-            f"{app.config.application_id}: {type(error).__name__}: {error}"
-        ) from error
 
 
 async def _run(

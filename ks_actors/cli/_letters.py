@@ -8,7 +8,7 @@ import click
 from rich.progress import Progress
 
 from ks_actors.cli._application import of_application, of_log
-from ks_actors.cli._output import moment, readable, show, show_json
+from ks_actors.cli._output import moment, printable, readable, show, show_json
 from ks_actors.cli._stderr import progress_console, tell
 from ks_actors.letters import read_letter, read_letters, redrive
 from ks_actors.log import TopicPartition
@@ -76,7 +76,7 @@ def show_letter(application: Application, *, letter: str, topic: str | None, as_
         return
     for name, value in row.items():
         if value is not None:
-            text = str(value)
+            text = printable(str(value), keep="\t\n")
             click.echo(f"{name}:" + (f"\n{text}" if "\n" in text else f" {text}"))
 
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from typing import TYPE_CHECKING, Any
+from unicodedata import category
 
 import click
 from rich.console import Console
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 _WIDEST = 100_000
+# Control characters, ends of lines and paragraphs, and halves of characters, which have no bytes.
+_CONTROL = frozenset({"Cc", "Zl", "Zp", "Cs"})
+# These change the order in which all that follows is shown.
+_DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -87,8 +92,23 @@ def _cell(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list | tuple | set | frozenset):
-        return ", ".join(sorted(map(str, value))) or "-"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+        return printable(", ".join(sorted(map(str, value)))) or "-"
+    return f"{value:,}" if isinstance(value, int) else printable(str(value))
+
+
+def printable(text: str, keep: str = "\t") -> str:
+    """Return a text with escapes for control characters and line ends, but those to keep.
+
+    Texts of records could else move the cursor, forge lines, or send a terminal commands.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        each.encode("unicode_escape").decode()
+        if each not in keep and (each in _DIRECTIONS or category(each) in _CONTROL)
+        else each
+        for each in text
+    )
 
 
 def readable(data: bytes | None) -> str | None:
@@ -103,8 +123,10 @@ def readable(data: bytes | None) -> str | None:
 
 @contextmanager
 def reported(application_id: str) -> Iterator[None]:
-    """Turn an error of the library into one line and exit code 1."""
+    """Turn an error of the library, or of a file or a connection, into one line and exit code 1."""
     try:
         yield
-    except KsActorsError as error:
+    except BrokenPipeError:
+        raise  # the reader of stdout has gone: nothing is wrong
+    except (KsActorsError, OSError) as error:
         raise click.ClickException(f"{application_id}: {type(error).__name__}: {error}") from error

@@ -51,7 +51,10 @@ def _token(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def ask(url: str, path: str, given: Mapping[str, str] | None = None) -> Any:
     """Return the answer to a GET. Raises click.ClickException, UsageError for a bad URL."""
-    query = urlencode(given or {})
+    try:
+        query = urlencode(given or {})
+    except UnicodeEncodeError:
+        raise click.UsageError("keys with bytes that are not UTF-8 need --as hex") from None
     return _call(url, f"{path}?{query}" if query else path, "GET", None)
 
 

@@ -16,6 +16,7 @@ from ks_actors.cli._reload import run_reloading
 from ks_actors.cli._remote import TOKEN
 from ks_actors.cli._stderr import progress_console, tell
 from ks_actors.cli._target import app_of
+from ks_actors.config import without_login
 from ks_actors.log import IsolationLevel
 
 if TYPE_CHECKING:
@@ -110,9 +111,18 @@ def run(
         try:
             app.main()
         except KsActorsError as error:
-            raise click.ClickException(
-                f"{app.config.application_id} has ended: {type(error).__name__}: {error}"
-            ) from error
+            raise _ended(app, error) from error
+        except OSError as error:
+            # Those of processing are wrapped: this one is of a place, and may not name it.
+            uri = app.config.snapshot_uri
+            where = "" if uri is None else f"; snapshot_uri is {without_login(uri)}"
+            raise _ended(app, error, where) from error
+
+
+def _ended(app: App, error: Exception, where: str = "") -> click.ClickException:
+    return click.ClickException(
+        f"{app.config.application_id} has ended: {type(error).__name__}: {error}{where}"
+    )
 
 
 @asynccontextmanager
