@@ -26,7 +26,7 @@ def main() -> None:
         raise SystemExit(
             f"ks-actors: the command line needs the package {package}: pip install 'ks-actors[cli]'"
         ) from None
-    from ks_actors.cli._stderr import drop_unwritten  # noqa: PLC0415 - needs it, too
+    from ks_actors.cli._output import drop_unwritten  # noqa: PLC0415 - needs it, too
 
     try:
         ks_actors()

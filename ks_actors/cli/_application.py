@@ -47,7 +47,7 @@ class Application(NamedTuple):
 
     @property
     def missing(self) -> Path | None:
-        """The directory of the embedded log, where there is no log in it yet."""
+        """The directory of an embedded log, if it has none yet."""
         given = None if self.app is None else self.app._given_log
         return missing_directory(self.config) if given is None else None
 
@@ -60,8 +60,8 @@ class Application(NamedTuple):
     ) -> T:
         """Run work on the open log; an error is one line and exit code 1.
 
-        `if_missing` is about the directory of an embedded log: a command that only looks must not
-        create one for a mistyped path. `empty` gives a log in memory instead.
+        `if_missing` is about the directory of an embedded log. A command must not create one for a
+        mistyped path. `empty` gives a log in memory instead.
         """
 
         async def run() -> T:
@@ -89,7 +89,7 @@ class Application(NamedTuple):
 
 
 def no_log(config: StreamsConfig, directory: Path) -> click.ClickException:
-    """Return the error about a directory that has no log."""
+    """Return the error about a directory without a log."""
     return click.ClickException(
         f"{config.application_id}: there is no log in {directory}: check the setting log; the "
         "start of an app, `topics create` and `send` create one"

@@ -14,8 +14,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from ks_actors._errors import KsActorsError
 from ks_actors.batch import SparkSettings
 from ks_actors.batch.backfill import CHOICES
-from ks_actors.cli._output import reported
-from ks_actors.cli._stderr import progress_console
+from ks_actors.cli._output import progress_console, reported
 from ks_actors.cli._target import app_of, settings
 
 if TYPE_CHECKING:

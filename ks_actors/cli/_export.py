@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ks_actors.cli._bars import Bars, Exporting
-from ks_actors.cli._output import reported
-from ks_actors.cli._stderr import progress_console
+from ks_actors.cli._output import progress_console, reported
 from ks_actors.cli._target import app_of
 
 if TYPE_CHECKING:

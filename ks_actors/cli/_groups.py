@@ -10,8 +10,7 @@ import click
 
 from ks_actors._errors import LogError
 from ks_actors.cli._application import groups_of, of_application
-from ks_actors.cli._output import show
-from ks_actors.cli._stderr import tell
+from ks_actors.cli._output import show, tell
 from ks_actors.log import IsolationLevel, TopicPartition
 
 if TYPE_CHECKING:

@@ -8,8 +8,15 @@ import click
 from rich.progress import Progress
 
 from ks_actors.cli._application import of_application, of_log
-from ks_actors.cli._output import moment, printable, readable, show, show_json
-from ks_actors.cli._stderr import progress_console, tell
+from ks_actors.cli._output import (
+    moment,
+    printable,
+    progress_console,
+    readable,
+    show,
+    show_json,
+    tell,
+)
 from ks_actors.letters import read_letter, read_letters, redrive
 from ks_actors.log import TopicPartition
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ks_actors.cli._stderr import tell
+from ks_actors.cli._output import tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -88,7 +88,7 @@ def _wait(
 def times(directories: Iterable[Path]) -> dict[Path, int]:
     """Return when each source below the directories has changed, in ns.
 
-    Directories and files that are deleted meanwhile are left out.
+    Deleted directories and files are left out.
     """
     found = {}
     for directory in directories:

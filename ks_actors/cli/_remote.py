@@ -19,8 +19,7 @@ from urllib.request import (
 
 import click
 
-from ks_actors.cli._output import show, show_json
-from ks_actors.cli._stderr import tell
+from ks_actors.cli._output import show, show_json, tell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

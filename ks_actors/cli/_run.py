@@ -12,9 +12,9 @@ import click
 from ks_actors._errors import ConfigError, KsActorsError
 from ks_actors.cli._bars import Bars, Following, Restoring
 from ks_actors.cli._logging import FORMATS, set_up_logging
+from ks_actors.cli._output import progress_console, tell
 from ks_actors.cli._reload import run_reloading
 from ks_actors.cli._remote import TOKEN
-from ks_actors.cli._stderr import progress_console, tell
 from ks_actors.cli._target import app_of
 from ks_actors.config import without_login
 from ks_actors.log import IsolationLevel
@@ -113,7 +113,7 @@ def run(
         except KsActorsError as error:
             raise _ended(app, error) from error
         except OSError as error:
-            # Those of processing are wrapped: this one is of a place, and may not name it.
+            # Processing errors are wrapped. This one is of a place, and may not name it.
             uri = app.config.snapshot_uri
             where = "" if uri is None else f"; snapshot_uri is {without_login(uri)}"
             raise _ended(app, error, where) from error

@@ -13,8 +13,7 @@ from rich.progress import track
 
 from ks_actors._errors import SnapshotRefused
 from ks_actors.cli._application import of_application
-from ks_actors.cli._output import reported, show
-from ks_actors.cli._stderr import progress_console
+from ks_actors.cli._output import progress_console, reported, show
 from ks_actors.config import without_login
 from ks_actors.snapshots import find_snapshots
 
@@ -69,7 +68,7 @@ def _readable(application_id: str) -> Iterator[None]:
 
 
 def _is_missing(uri: str) -> bool:
-    """Tell whether the place is a local directory that is not there; object stores have none."""
+    """Tell whether the place is a missing local directory; object stores have none."""
     files, path = import_module("fsspec.core").url_to_fs(uri)
     local = import_module("fsspec.implementations.local").LocalFileSystem
     return isinstance(files, local) and not files.exists(path)

@@ -125,7 +125,7 @@ def create(application: Application, *, given: tuple[str, ...], as_json: bool) -
 
 
 def _state(row: Mapping[str, Any], counts: Mapping[str, int]) -> str:
-    """Return the state of a topic, which may have other partitions than are given."""
+    """Return the state of a topic, compared with the given partitions."""
     state, count = str(row["state"]), counts.get(row["topic"])
     if state == "exists" and count is not None and count != row["partitions"]:
         return f"does not fit: it has {row['partitions']} partitions, and --topic gives {count}"

@@ -14,7 +14,7 @@ import pytest
 
 from ks_actors import App, StreamsConfig
 from ks_actors.cli._bars import Bars, Following
-from ks_actors.cli._stderr import drop_unwritten, progress_console, tell
+from ks_actors.cli._output import drop_unwritten, progress_console, tell
 from ks_actors.log import TopicPartition
 from tests.cli.test_run import HERE, ROOT, fill
 from tests.runtime.helpers import counting
