@@ -26,4 +26,9 @@ def main() -> None:
         raise SystemExit(
             f"ks-actors: the command line needs the package {package}: pip install 'ks-actors[cli]'"
         ) from None
-    ks_actors()
+    from ks_actors.cli._output import drop_unwritten  # noqa: PLC0415 - needs it, too
+
+    try:
+        ks_actors()
+    finally:
+        drop_unwritten()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import click
 
@@ -19,8 +19,9 @@ from ks_actors.cli._target import (
     settings,
     wrong_settings,
 )
-from ks_actors.config import StreamsConfig, opened
+from ks_actors.config import StreamsConfig, missing_directory, opened
 from ks_actors.log import ManagesGroups
+from ks_actors.log.embedded import EmbeddedLog
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -44,14 +45,36 @@ class Application(NamedTuple):
         """The topology, where the command line names one."""
         return None if self.app is None else self.app._topology
 
-    def ask(self, work: Callable[[Log], Awaitable[T]], timeout_ms: int | None = None) -> T:
-        """Run work on the open log; an error is one line and exit code 1."""
+    @property
+    def missing(self) -> Path | None:
+        """The directory of an embedded log, if it has none yet."""
+        given = None if self.app is None else self.app._given_log
+        return missing_directory(self.config) if given is None else None
+
+    def ask(
+        self,
+        work: Callable[[Log], Awaitable[T]],
+        timeout_ms: int | None = None,
+        *,
+        if_missing: Literal["refuse", "empty", "create"] = "refuse",
+    ) -> T:
+        """Run work on the open log; an error is one line and exit code 1.
+
+        `if_missing` is about the directory of an embedded log. A command must not create one for a
+        mistyped path. `empty` gives a log in memory instead.
+        """
 
         async def run() -> T:
             # An app that was made with a log, such as an embedded one, is looked at there and not
             # by its settings.
             given = None if self.app is None else self.app._given_log
+            missing = None if if_missing == "create" else self.missing
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                if missing is not None:
+                    if if_missing == "refuse":
+                        raise no_log(self.config, missing)
+                    async with EmbeddedLog() as log:
+                        return await work(log)
                 async with opened(self.config, given) as log:
                     return await work(log)
 
@@ -63,6 +86,14 @@ class Application(NamedTuple):
                     f"{self.config.application_id}: {self.config.log} did not answer within "
                     f"{timeout_ms} ms"
                 ) from None
+
+
+def no_log(config: StreamsConfig, directory: Path) -> click.ClickException:
+    """Return the error about a directory without a log."""
+    return click.ClickException(
+        f"{config.application_id}: there is no log in {directory}: check the setting log; the "
+        "start of an app, `topics create` and `send` create one"
+    )
 
 
 def groups_of(log: Log) -> ManagesGroups:

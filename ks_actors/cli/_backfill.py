@@ -9,16 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 import click
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from ks_actors._errors import KsActorsError
 from ks_actors.batch import SparkSettings
 from ks_actors.batch.backfill import CHOICES
+from ks_actors.cli._output import progress_console, reported
 from ks_actors.cli._target import app_of, settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from rich.console import Console
 
     from ks_actors.app import App
     from ks_actors.batch import Backfill, BackfillProgress, Choice
@@ -144,13 +146,9 @@ def backfill(
     """
     on = _spark(spark, spark_conf)
     app = app_of(target, conf, file)
-    console = Console(stderr=True, quiet=quiet)
-    try:
+    console = progress_console(quiet=quiet)
+    with reported(app.config.application_id):
         asyncio.run(_run(app, until, allow, (parquet, job), console, on))
-    except KsActorsError as error:
-        raise click.ClickException(
-            f"{app.config.application_id}: {type(error).__name__}: {error}"
-        ) from error
 
 
 async def _run(

@@ -14,6 +14,7 @@ from ks_actors.cli._application import of_target
 from ks_actors.cli._output import show
 from ks_actors.config import ProcessingGuarantee, opened
 from ks_actors.log import ManagesGroups, TellsOperations
+from ks_actors.log.embedded import EmbeddedLog
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,6 +58,7 @@ def check(application: Application, *, timeout_ms: int, as_json: bool) -> None:
 
 class _Checks:
     def __init__(self, application: Application) -> None:
+        self._application = application
         self._config = application.config
         self._app = application.app
         assert application.topology is not None
@@ -75,6 +77,13 @@ class _Checks:
             async with asyncio.timeout(timeout_ms / 1000):
                 # An app that was made with a log of its own runs there, whatever its settings say.
                 given_log = None if self._app is None else self._app._given_log
+                missing = self._application.missing
+                if missing is not None:
+                    detail = f"there is no log in {missing}: the start will create it"
+                    self._note("broker", "note", detail)
+                    async with EmbeddedLog() as log:
+                        await self._look(log)
+                    return self._found
                 async with opened(config, given_log) as log:
                     where = config.log if given_log is None else repr(given_log)
                     self._note("broker", "ok", f"{where} answers")

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
 
-from ks_actors._errors import KsActorsError
 from ks_actors.cli._bars import Bars, Exporting
+from ks_actors.cli._output import progress_console, reported
 from ks_actors.cli._target import app_of
 
 if TYPE_CHECKING:
@@ -68,15 +67,10 @@ def export(
     if not tables and not topics:
         raise click.UsageError("name something to export: --table STORE, --topic TOPIC")
     app = app_of(target, conf, file)
-    try:
-        with Bars(Console(stderr=True, quiet=quiet)) as bars:
-            export = app.export(
-                directory, tables=tables, topics=topics, raw=raw, progress=Exporting(bars)
-            )
-            counts = asyncio.run(export)
-    except KsActorsError as error:
-        raise click.ClickException(
-            f"{app.config.application_id}: {type(error).__name__}: {error}"
-        ) from error
+    with reported(app.config.application_id), Bars(progress_console(quiet=quiet)) as bars:
+        export = app.export(
+            directory, tables=tables, topics=topics, raw=raw, progress=Exporting(bars)
+        )
+        counts = asyncio.run(export)
     for name, count in counts.items():
         click.echo(f"{name}: {count:,} rows")

@@ -10,7 +10,7 @@ import click
 
 from ks_actors._errors import LogError
 from ks_actors.cli._application import groups_of, of_application
-from ks_actors.cli._output import show
+from ks_actors.cli._output import show, tell
 from ks_actors.log import IsolationLevel, TopicPartition
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ _PATIENCE_S: Final = 10.0
 def lag(application: Application, *, over: int | None, as_json: bool) -> None:
     """Print how many records each input partition has that are not committed.
 
-    The seconds are the age of the first of them, by its timestamp; - where it could not be read.
+    The seconds are the age of the first of them, by its timestamp; - where it could not be read, or
+    has none.
     With --app the partitions are those that the topology reads, else those that the group has
     committed. Records of open transactions do not count. Works while the app runs or not.
     """
@@ -84,20 +85,23 @@ async def _lags(log: Log, application: Application) -> list[dict[str, Any]]:
             "committed": committed[each],
             "end": ends[each],
             "lag": lags[each],
-            "seconds": round(waiting[each]) if each in waiting else None if lags[each] else 0,
+            "seconds": waiting.get(each) if lags[each] else 0,
             "member": owners.get(each),
         }
         for each in sorted(partitions)
     ]
 
 
-async def _ages(log: Log, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, float]:
+async def _ages(
+    log: Log, positions: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int | None]:
     """Return the age in seconds of the first record at each position, by its timestamp.
 
     It reads one record of each partition, for at most ten seconds in all. Partitions without an
     answer by then are left out, and those whose records cannot be read: a line on stderr says why.
+    A record without a timestamp has the age None.
     """
-    found: dict[TopicPartition, float] = {}
+    found: dict[TopicPartition, int | None] = {}
     if not positions:
         return found
     fetcher = log.fetcher(client_id=_CLIENT, isolation=IsolationLevel.READ_COMMITTED)
@@ -107,8 +111,10 @@ async def _ages(log: Log, positions: Mapping[TopicPartition, int]) -> dict[Topic
             while len(found) < len(positions):
                 for fetched in await fetcher.fetch(max_wait_ms=_WAIT_MS, max_records=1):
                     if len(fetched.batch) and fetched.partition not in found:
-                        age = time.time() - fetched.batch.timestamps[0] / 1000
-                        found[fetched.partition] = max(0.0, age)
+                        at = fetched.batch.timestamps[0]
+                        age = max(0, round(time.time() - at / 1000))
+                        # A record without a timestamp has -1.
+                        found[fetched.partition] = age if at >= 0 else None
                         fetcher.pause((fetched.partition,))
     except TimeoutError:
         _tell_unknown(f"no answer within {_PATIENCE_S:g} s", positions.keys() - found.keys())
@@ -122,7 +128,7 @@ async def _ages(log: Log, positions: Mapping[TopicPartition, int]) -> dict[Topic
 def _tell_unknown(reason: str, partitions: Iterable[TopicPartition]) -> None:
     # Not the end of the command: the lag in records is known all the same.
     names = ", ".join(map(str, sorted(partitions)))
-    click.echo(f"the age of records is unknown for {names}: {reason}", err=True)
+    tell(f"the age of records is unknown for {names}: {reason}")
 
 
 def inputs(topology: Topology, application_id: str, existing: Iterable[str]) -> list[str]:
@@ -170,5 +176,5 @@ def members(application: Application, *, as_json: bool) -> None:
     ]
     show(rows, ("client_id", "host", "partitions"), as_json=as_json)
     if not rows:
-        click.echo(f"{application.config.application_id} has no members", err=True)
+        tell(f"{application.config.application_id} has no members")
         raise SystemExit(3)

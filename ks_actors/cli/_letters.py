@@ -5,11 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
 from rich.progress import Progress
 
 from ks_actors.cli._application import of_application, of_log
-from ks_actors.cli._output import moment, readable, show, show_json
+from ks_actors.cli._output import (
+    moment,
+    printable,
+    progress_console,
+    readable,
+    show,
+    show_json,
+    tell,
+)
 from ks_actors.letters import read_letter, read_letters, redrive
 from ks_actors.log import TopicPartition
 
@@ -76,7 +83,7 @@ def show_letter(application: Application, *, letter: str, topic: str | None, as_
         return
     for name, value in row.items():
         if value is not None:
-            text = str(value)
+            text = printable(str(value), keep="\t\n")
             click.echo(f"{name}:" + (f"\n{text}" if "\n" in text else f" {text}"))
 
 
@@ -112,7 +119,7 @@ def redrive_letters(
             found = await read_letters(log, name, limit=limit)
             if len(found) == limit:
                 text = f"only the newest {limit:,} dead letters are looked at: --limit"
-                click.echo(text, err=True)
+                tell(text)
             # By offset, so that the records of one partition come back in the order in which they
             # failed.
             places = sorted(
@@ -120,7 +127,7 @@ def redrive_letters(
                 for each in found
                 if not each.redriven and each.source is not None
             )
-        with Progress(console=Console(stderr=True), transient=True, disable=as_json) as bars:
+        with Progress(console=progress_console(), transient=True, disable=as_json) as bars:
             bar = bars.add_task("redrive", total=len(places))
             for place, offset in places:
                 application_id = application.config.application_id

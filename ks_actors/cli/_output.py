@@ -1,12 +1,15 @@
-"""Results of commands: tables for people, JSON for programs."""
+"""Results of commands, as tables or JSON; notes and progress on stderr, which may be lost."""
 
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager
+import os
+import sys
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from io import StringIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO, cast, final
+from unicodedata import category
 
 import click
 from rich.console import Console
@@ -20,6 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 _WIDEST = 100_000
+# A broken pipe or a full disk; and a closed stream.
+_LOST = (OSError, ValueError)
+# Control characters, ends of lines and paragraphs, and halves of characters.
+_CONTROL = frozenset({"Cc", "Zl", "Zp", "Cs"})
+# These change the order of the shown text.
+_DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -87,8 +96,23 @@ def _cell(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list | tuple | set | frozenset):
-        return ", ".join(sorted(map(str, value))) or "-"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+        return printable(", ".join(sorted(map(str, value)))) or "-"
+    return f"{value:,}" if isinstance(value, int) else printable(str(value))
+
+
+def printable(text: str, keep: str = "\t") -> str:
+    """Return a text with escapes for control characters and line ends, but for those to keep.
+
+    Records could otherwise move the cursor, forge lines, or send commands to a terminal.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        each.encode("unicode_escape").decode()
+        if each not in keep and (each in _DIRECTIONS or category(each) in _CONTROL)
+        else each
+        for each in text
+    )
 
 
 def readable(data: bytes | None) -> str | None:
@@ -103,8 +127,65 @@ def readable(data: bytes | None) -> str | None:
 
 @contextmanager
 def reported(application_id: str) -> Iterator[None]:
-    """Turn an error of the library into one line and exit code 1."""
+    """Turn an error of the library, or of a file or a connection, into one line and exit code 1."""
     try:
         yield
-    except KsActorsError as error:
+    except BrokenPipeError:
+        raise  # the reader of stdout has gone
+    except (KsActorsError, OSError) as error:
         raise click.ClickException(f"{application_id}: {type(error).__name__}: {error}") from error
+
+
+def tell(text: str) -> None:
+    """Print a line on stderr, or lose it."""
+    with suppress(*_LOST):
+        click.echo(text, err=True)
+
+
+def progress_console(*, quiet: bool = False) -> Console:
+    """Return a console on stderr that raises no error.
+
+    Rich itself ends the process after a broken pipe, and puts /dev/null over stdout.
+    """
+    if sys.stderr is None:
+        return Console(stderr=True, quiet=True)
+    return Console(file=cast("TextIO", _Lossy(sys.stderr)), quiet=quiet)
+
+
+def drop_unwritten() -> None:
+    """Drop the text that stderr cannot write, at the end of the process.
+
+    Python would make 120 of the exit code.
+    """
+    if sys.stderr is None:
+        return
+    try:
+        sys.stderr.flush()
+    except _LOST:
+        with suppress(*_LOST):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+
+
+@final
+class _Lossy:
+    """A stream that loses text instead of raising an error; else it is as the given one."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream: TextIO = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._stream)
+
+    def write(self, text: str) -> int:
+        """Write text, or lose it."""
+        with suppress(*_LOST):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Write what waits, or leave it."""
+        with suppress(*_LOST):
+            self._stream.flush()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from datetime import UTC, datetime
@@ -13,7 +14,7 @@ import click
 from ks_actors._errors import UnknownTopicOrPartition
 from ks_actors.cli._application import of_log
 from ks_actors.cli._formats import FORMATS, from_bytes, to_bytes
-from ks_actors.cli._output import json_text, moment
+from ks_actors.cli._output import json_text, moment, printable
 from ks_actors.log import IsolationLevel, Outgoing, TopicPartition
 from ks_actors.records import Batch, partition
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 _CLIENT = "ks-actors-cli"
 _WAIT_MS = 500
 _AT_ONCE = 1_000
+_LATEST = (1 << 63) - 1
+_OFFSET = re.compile(r"-?\d+")
 
 
 def _formats(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -53,7 +56,7 @@ class _Record(NamedTuple):
 @click.option("--delete", is_flag=True, help="Send the key without a value, which deletes it.")
 @click.option("--header", "-H", "headers", metavar="NAME=TEXT", multiple=True, help="Repeatable.")
 @click.option("--partition", "-p", "number", type=click.IntRange(0), help="Default: by the key.")
-@click.option("--timestamp", type=click.IntRange(0), metavar="MS", help="Default: now.")
+@click.option("--timestamp", type=click.IntRange(0, _LATEST), metavar="MS", help="Default: now.")
 @click.option(
     "--separator",
     default="\t",
@@ -138,7 +141,7 @@ def send(
             await producer.close()
         return dict(zip(batches, ends, strict=True))
 
-    ends = application.ask(work)
+    ends = application.ask(work, if_missing="create")
     rows = {str(place): end for place, end in sorted(ends.items())}
     if as_json:
         click.echo(json.dumps({"records": len(records), "next_offsets": rows}))
@@ -165,7 +168,11 @@ def _header(pair: str) -> tuple[str, bytes | None]:
     name, equals, text = pair.partition("=")
     if not (name and equals):
         raise click.UsageError(f"--header {pair!r} is not name=text")
-    return name, text.encode()
+    try:
+        name.encode()
+        return name, text.encode()
+    except UnicodeEncodeError:
+        raise click.UsageError(f"--header {pair!r} has bytes that are not UTF-8") from None
 
 
 @click.command()
@@ -247,7 +254,7 @@ async def _positions(
         return dict(begins)
     if start == "end":
         return dict(ends)
-    if start.lstrip("-").isdecimal():
+    if _OFFSET.fullmatch(start):
         at = int(start)
         return {
             # -0 is the end, too, and its number does not show the sign. Offsets of before a cleanup
@@ -300,7 +307,9 @@ def _shown(
         else:
             at_time = moment(timestamp)
             text = f"{fetched.partition}@{offset} {at_time} {_plain(key)} {_plain(value)}"
-            text += "".join(f" {name}={from_bytes(each, 'text')}" for name, each in headers)
+            text += "".join(
+                f" {printable(name)}={_plain(from_bytes(each, 'text'))}" for name, each in headers
+            )
         yield _Line(offset, text)
 
 
@@ -308,6 +317,5 @@ def _plain(value: Any) -> str:
     if value is None:
         return "-"
     if isinstance(value, str):
-        # Half of a character has no bytes.
-        return value.encode(errors="backslashreplace").decode()
+        return printable(value)
     return json_text(value)

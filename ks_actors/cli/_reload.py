@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import click
+from ks_actors.cli._output import tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
 
 _LOOK_S: Final = 0.3
 _SKIPPED: Final = {"__pycache__", "node_modules", "site-packages"}
@@ -40,13 +42,17 @@ def run_reloading(arguments: Sequence[str], directories: Iterable[Path]) -> int:
             if not changed:
                 return 0
             names = ", ".join(str(path) for path in changed[:3])
-            click.echo(f"{names} changed: the app starts again", err=True)
+            tell(f"{names} changed: the app starts again")
             child.send_signal(signal.SIGTERM)
             child.wait()
         except KeyboardInterrupt:
             code = _end(child)
             # A signal that came before the child could handle it, as shells tell it.
             return code if code >= 0 else 128 - code
+        finally:
+            # After an error of this process, too: an app without a parent would hold its log.
+            if child.poll() is None:
+                _end(child)
 
 
 def _end(child: subprocess.Popen[bytes]) -> int:
@@ -80,17 +86,21 @@ def _wait(
 
 
 def times(directories: Iterable[Path]) -> dict[Path, int]:
-    """Return when each source below the directories has changed, in ns."""
+    """Return when each source below the directories has changed, in ns.
+
+    Deleted directories and files are left out.
+    """
     found = {}
     for directory in directories:
-        for path in directory.rglob("*"):
-            parts = path.relative_to(directory).parts
-            if path.suffix not in _SUFFIXES or any(
-                part in _SKIPPED or part.startswith(".") for part in parts
-            ):
-                continue
-            try:
-                found[path] = path.stat().st_mtime_ns
-            except OSError:
-                continue  # deleted meanwhile
+        for above, below, names in os.walk(directory):
+            below[:] = [name for name in below if _counts(name)]
+            for name in filter(_counts, names):
+                path = Path(above, name)
+                if path.suffix in _SUFFIXES:
+                    with suppress(OSError):
+                        found[path] = path.stat().st_mtime_ns
     return found
+
+
+def _counts(name: str) -> bool:
+    return name not in _SKIPPED and not name.startswith(".")

@@ -19,12 +19,13 @@ from urllib.request import (
 
 import click
 
-from ks_actors.cli._output import show, show_json
+from ks_actors.cli._output import show, show_json, tell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 TOKEN: Final = "KS_OPS_TOKEN"  # noqa: S105 - the name of a variable
+WAYS: Final = ("auto", "text", "json", "hex", "base64")
 _TIMEOUT_S: Final = 15.0
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
@@ -49,7 +50,10 @@ def _token(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def ask(url: str, path: str, given: Mapping[str, str] | None = None) -> Any:
     """Return the answer to a GET. Raises click.ClickException, UsageError for a bad URL."""
-    query = urlencode(given or {})
+    try:
+        query = urlencode(given or {})
+    except UnicodeEncodeError:
+        raise click.UsageError("keys with bytes that are not UTF-8 need --as hex") from None
     return _call(url, f"{path}?{query}" if query else path, "GET", None)
 
 
@@ -155,9 +159,17 @@ def _task(task: Mapping[str, Any]) -> dict[str, Any]:
 
 @click.command()
 @click.argument("store")
-@click.option("--key", help="One key, as text or JSON.")
+@click.option("--key", help="One key.")
 @click.option("--from", "low", metavar="KEY", help="The lowest key.")
 @click.option("--to", "high", metavar="KEY", help="The highest key.")
+@click.option(
+    "--as",
+    "how",
+    type=click.Choice(WAYS),
+    default="auto",
+    show_default=True,
+    help="The form of the keys that are given; auto: the first form that has rows.",
+)
 @click.option("--time-from", type=int, metavar="MS", help="Of windows, sessions and versions.")
 @click.option("--time-to", type=int, metavar="MS")
 @click.option("--limit", type=click.IntRange(1), default=50, show_default=True)
@@ -169,6 +181,7 @@ def query(
     key: str | None,
     low: str | None,
     high: str | None,
+    how: str,
     time_from: int | None,
     time_to: int | None,
     limit: int,
@@ -184,6 +197,7 @@ def query(
         "key": key,
         "from": low,
         "to": high,
+        "as": how,
         "time_from": time_from,
         "time_to": time_to,
         "limit": limit,
@@ -204,7 +218,7 @@ def query(
         ]
         show(shown, ("key", "value", "at"), as_json=False)
         if found.get("more"):
-            click.echo(f"there are more than {limit} rows: --limit", err=True)
+            tell(f"there are more than {limit} rows: --limit")
     if not rows:
         # A code of its own, by which a script tells this from an error.
         raise SystemExit(3)

@@ -12,8 +12,10 @@ import click
 
 from ks_actors._errors import KsActorsError, ResetIncomplete
 from ks_actors.app import reset as reset_application
+from ks_actors.cli._application import no_log
+from ks_actors.cli._output import reported
 from ks_actors.cli._target import BY_OPTION, app_of, settings, wrong_settings
-from ks_actors.config import ShiftBy, StreamsConfig, duration
+from ks_actors.config import ShiftBy, StreamsConfig, duration, missing_directory
 from ks_actors.log import TopicPartition
 
 if TYPE_CHECKING:
@@ -57,6 +59,17 @@ def _plan_file(
     """Parse lines `topic,partition,offset`, as `kafka-consumer-groups --export` writes them."""
     if file is None:
         return None
+    try:
+        return _offsets_of(context, parameter, file)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise click.BadParameter(
+            f"{file} cannot be read as text in UTF-8: {error}", context, parameter
+        ) from None
+
+
+def _offsets_of(
+    context: click.Context, parameter: click.Parameter, file: Path
+) -> dict[TopicPartition, int]:
     offsets: dict[TopicPartition, int] = {}
     with file.open(newline="", encoding="utf-8") as lines:
         for number, row in enumerate(csv.reader(lines, skipinitialspace=True), 1):
@@ -206,6 +219,11 @@ def reset(context: click.Context, /, **_: object) -> None:
         raise click.UsageError("--execute and --dry-run exclude each other: give one of them")
     to = _target(context)
     app, config = _config(options)
+    if app is None or app._given_log is None:
+        with reported(config.application_id):
+            missing = missing_directory(config)
+        if missing is not None:
+            raise no_log(config, missing)
     work = reset_application(
         config,
         topology=None if app is None else app._topology,

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
 
 from ks_actors._errors import ConfigError, KsActorsError
 from ks_actors.cli._bars import Bars, Following, Restoring
 from ks_actors.cli._logging import FORMATS, set_up_logging
+from ks_actors.cli._output import progress_console, tell
 from ks_actors.cli._reload import run_reloading
 from ks_actors.cli._remote import TOKEN
 from ks_actors.cli._target import app_of
+from ks_actors.config import without_login
 from ks_actors.log import IsolationLevel
 
 if TYPE_CHECKING:
@@ -105,15 +106,23 @@ def run(
     app = app_of(target, conf, file)
     if page is not None:
         app._given_services = (*app._given_services, _page(app, page))
-    console = Console(stderr=True, quiet=quiet)
-    with Bars(console) as bars:
+    with Bars(progress_console(quiet=quiet)) as bars:
         _show(app, bars)
         try:
             app.main()
         except KsActorsError as error:
-            raise click.ClickException(
-                f"{app.config.application_id} has ended: {type(error).__name__}: {error}"
-            ) from error
+            raise _ended(app, error) from error
+        except OSError as error:
+            # Processing errors are wrapped. This one is of a place, and may not name it.
+            uri = app.config.snapshot_uri
+            where = "" if uri is None else f"; snapshot_uri is {without_login(uri)}"
+            raise _ended(app, error, where) from error
+
+
+def _ended(app: App, error: Exception, where: str = "") -> click.ClickException:
+    return click.ClickException(
+        f"{app.config.application_id} has ended: {type(error).__name__}: {error}{where}"
+    )
 
 
 @asynccontextmanager
@@ -133,7 +142,7 @@ async def _page(app: App, port: int) -> AsyncIterator[None]:
             raise ConfigError(f"the page cannot be served at port {port}: {error}") from error
         except ValueError as error:
             raise ConfigError(f"{TOKEN}: {error}") from error
-        click.echo(f"the page is at {page.url}", err=True)
+        tell(f"the page is at {page.url}")
         yield
 
 

@@ -5,22 +5,23 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
 from rich.progress import track
 
 from ks_actors._errors import SnapshotRefused
 from ks_actors.cli._application import of_application
-from ks_actors.cli._output import reported, show
+from ks_actors.cli._output import progress_console, reported, show
+from ks_actors.config import without_login
 from ks_actors.snapshots import find_snapshots
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ks_actors.cli._application import Application
-    from ks_actors.snapshots import SnapshotReader
+from ks_actors.snapshots import SnapshotReader
 
 
 @click.command()
@@ -36,7 +37,12 @@ def snapshots(application: Application, *, verify: bool, as_json: bool) -> None:
         raise click.UsageError("snapshot_uri is not set: -c snapshot_uri=/var/snapshots")
     with reported(config.application_id), _readable(config.application_id):
         found, refused = find_snapshots(config.snapshot_uri, config.application_id)
-        console = Console(stderr=True)
+        if not found and not refused and _is_missing(config.snapshot_uri):
+            place = without_login(config.snapshot_uri)
+            raise click.ClickException(
+                f"{config.application_id}: {place} does not exist; the first snapshot creates it"
+            )
+        console = progress_console()
         steps = (
             track(found, description="verifying", console=console, transient=True)
             if verify and console.is_terminal
@@ -59,6 +65,13 @@ def _readable(application_id: str) -> Iterator[None]:
         raise click.ClickException(
             f"{application_id}: the snapshots cannot be read: {error}"
         ) from error
+
+
+def _is_missing(uri: str) -> bool:
+    """Tell whether the place is a missing local directory; object stores have none."""
+    files, path = import_module("fsspec.core").url_to_fs(uri)
+    local = import_module("fsspec.implementations.local").LocalFileSystem
+    return isinstance(files, local) and not files.exists(path)
 
 
 def _row(found: SnapshotReader, *, verify: bool) -> dict[str, Any]:

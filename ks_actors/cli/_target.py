@@ -41,7 +41,7 @@ def load(target: str) -> Any:
     Puts the working directory first on the import path.
     """
     module, colon, name = target.partition(":")
-    if not (module and colon and name):
+    if not (module and colon and name) or module.startswith("."):
         raise click.UsageError(f"{target!r} is not module:name, such as shop.orders:topology")
     if (here := str(Path.cwd())) not in sys.path:
         # As `python -m` does; the path of an installed command begins with its own directory.

@@ -13,7 +13,7 @@ from ks_actors.log import NewTopic
 from ks_actors.topology import SinkNode, SourceNode
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ks_actors.cli._application import Application
     from ks_actors.log import Log
@@ -34,7 +34,7 @@ def plan(application: Application, *, as_json: bool) -> None:
     Nothing is changed. Exit codes: 0 all of them exist, 3 some are missing, or exist and do not
     fit.
     """
-    found = application.ask(lambda log: _planned(log, application))
+    found = application.ask(lambda log: _planned(log, application), if_missing="empty")
     show(rows_of(found), COLUMNS, as_json=as_json)
     if any(each.state != "exists" for each in found):
         raise SystemExit(3)
@@ -72,8 +72,9 @@ def create(application: Application, *, given: tuple[str, ...], as_json: bool) -
     """Create the missing changelogs and repartition topics, as a start of the app would.
 
     Their partitions come from the source topics. Source and sink topics are created only where
-    --topic gives their partitions. Exit codes: 0 all topics exist now, 1 a topic could not be
-    created, 3 a source or sink topic is missing.
+    --topic gives their partitions; one that exists keeps its own. Exit codes: 0 all topics exist
+    now, 1 a topic could not be created, 3 a source or sink topic is missing, or has other
+    partitions than --topic gives.
     """
     wanted = [_new(each) for each in given]
     names = [topic.name for topic in wanted]
@@ -112,11 +113,23 @@ def create(application: Application, *, given: tuple[str, ...], as_json: bool) -
         return await _planned(log, application)
 
     with reported(application.config.application_id):
-        found = application.ask(work)
-    rows = [{**row, "created": row["topic"] in made} for row in rows_of(found)]
+        found = application.ask(work, if_missing="create")
+    counts = {topic.name: topic.partitions for topic in wanted}
+    rows = [
+        {**row, "state": _state(row, counts), "created": row["topic"] in made}
+        for row in rows_of(found)
+    ]
     show(rows, (*COLUMNS, "created"), as_json=as_json)
-    if any(each.state != "exists" for each in found):
+    if any(row["state"] != "exists" for row in rows):
         raise SystemExit(3)
+
+
+def _state(row: Mapping[str, Any], counts: Mapping[str, int]) -> str:
+    """Return the state of a topic, compared with the given partitions."""
+    state, count = str(row["state"]), counts.get(row["topic"])
+    if state == "exists" and count is not None and count != row["partitions"]:
+        return f"does not fit: it has {row['partitions']} partitions, and --topic gives {count}"
+    return state
 
 
 def _new(pair: str) -> NewTopic:

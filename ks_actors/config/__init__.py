@@ -18,7 +18,7 @@ from ks_actors.config._exception_handlers import (
 )
 from ks_actors.config._kafka import SCHEME
 from ks_actors.config._names import without_login as without_login
-from ks_actors.config._open_log import kafka_options, opened
+from ks_actors.config._open_log import kafka_options, missing_directory, opened
 from ks_actors.config._parsers import ProcessingGuarantee
 from ks_actors.config._reset_to import ResetTo, ShiftBy, clamped, is_target, milliseconds
 from ks_actors.config._settings import Keywords
@@ -46,5 +46,6 @@ __all__ = [
     "log_and_continue",
     "log_and_fail",
     "milliseconds",
+    "missing_directory",
     "opened",
 ]

@@ -10,6 +10,7 @@ from ks_actors.config._kafka import LEVELS, SCHEME
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
 
     from ks_actors.config._config import StreamsConfig
     from ks_actors.log import Log
@@ -70,6 +71,21 @@ def kafka_options(config: StreamsConfig) -> dict[str, Any]:
         "linger_ms": config.linger_ms,
         "max_decompressed_bytes": config.max_decompressed_bytes,
     }
+
+
+def missing_directory(config: StreamsConfig) -> Path | None:
+    """Return the directory of a config's embedded log, if there is no log in it yet.
+
+    Raises ConfigError.
+    """
+    if not config.log.startswith("embedded:"):
+        return None
+    from ks_actors.log.embedded import EmbeddedLog  # noqa: PLC0415 - as above
+
+    log = open_configured(config)
+    directory = log.directory if isinstance(log, EmbeddedLog) else None
+    # The file that RocksDB looks for, too.
+    return None if directory is None or (directory / "CURRENT").exists() else directory
 
 
 @asynccontextmanager

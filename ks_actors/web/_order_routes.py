@@ -85,15 +85,17 @@ def list_snapshots(app: App) -> Callable[[Request], Awaitable[Response]]:
             return answer(Snapshots(None))
         # One look for all callers: no place that does not answer takes the threads that the app
         # itself needs.
-        if looking is None or looking.done():
-            looking = asyncio.create_task(_find(uri, app.config.application_id))
+        look = looking
+        if look is None or look.done():
+            look = looking = asyncio.create_task(_find(uri, app.config.application_id))
             # Its callers may have gone: then nobody asks for its error.
-            looking.add_done_callback(lambda done: done.cancelled() or done.exception())
-        done, _pending = await asyncio.wait({looking}, timeout=_LOOK_S)
+            look.add_done_callback(lambda done: done.cancelled() or done.exception())
+        done, _pending = await asyncio.wait({look}, timeout=_LOOK_S)
         if not done:
             raise Refusal(504, f"the place of snapshots did not answer within {_LOOK_S:g} s")
         try:
-            return answer(looking.result())
+            # Not `looking`: another caller may have begun the next one.
+            return answer(look.result())
         except OSError as error:
             raise Refusal(502, f"the snapshots cannot be listed: {error}") from None
 

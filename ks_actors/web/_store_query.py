@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from ks_actors._errors import QueryFailed
 from ks_actors.serdes import with_default
 from ks_actors.topology import StoreKind
 from ks_actors.web._answers import Refusal, number, plain, whole
+from ks_actors.web._typed_keys import typed_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from starlette.requests import Request
 
@@ -27,8 +29,12 @@ _ROWS: Final = 50
 _MOST_CHARACTERS: Final = 2_000
 _TIMEOUT_S: Final = 5.0
 _FOREVER: Final = (1 << 63) - 1
-_KEY_VALUE = frozenset({StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED_KEY_VALUE})
-_WINDOWS = frozenset({StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW})
+_KEY_VALUE = frozenset(
+    {StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.KEY_VALUE_WITH_HEADERS}
+)
+_WINDOWS = frozenset(
+    {StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW, StoreKind.WINDOW_WITH_HEADERS}
+)
 
 
 class StoreView(msgspec.Struct, frozen=True):
@@ -78,7 +84,8 @@ def store_views(app: App) -> tuple[StoreView, ...]:
 async def query_store(app: App, request: Request) -> Rows:
     """Return rows by the query string: `key`, or `from` and `to`; `time_from` and `time_to` (ms).
 
-    `as` says how the text of keys is meant: text, json, hex or auto. `stale` allows standbys.
+    `as` says how the text of keys is meant: text, json, hex, base64 or auto, which is the first of
+    them that has rows. `stale` allows standbys.
     Raises Refusal, UnknownStore, QueryFailed and NotRunning.
     """
     name = request.path_params["name"]
@@ -88,31 +95,65 @@ async def query_store(app: App, request: Request) -> Rows:
     spec = app.topology.stores.get(name) or app.topology.global_stores[name]
     if spec.kind is StoreKind.CUSTOM:
         raise Refusal(400, f"store {name} is a custom store: only its own processors can read it")
-    asked = _Asked(request, _key_of(app, spec, request))
+    asked = _Asked(request)
+    ways = [
+        _Bounds(asked, keys) for keys in typed_keys(_key_serde(app, spec), asked.texts, asked.how)
+    ]
     try:
         # A range may be large, and a caller's connection must not hold up a scan for ever.
         async with asyncio.timeout(_TIMEOUT_S):
-            return await _answer(store, spec, asked, limit)
+            return await _first_rows(store, spec, ways, limit)
     except TimeoutError:
         text = f"store {name} did not answer within {_TIMEOUT_S:g} s: ask for fewer rows"
         raise Refusal(504, text) from None
 
 
 class _Asked:
-    """The bounds of a query, as objects."""
+    """The bounds of a query, but for its keys."""
 
-    def __init__(self, request: Request, parse: Callable[[str], Any]) -> None:
+    def __init__(self, request: Request) -> None:
         given = request.query_params
-        self.key: Any = parse(given["key"]) if given.get("key") else None
-        self.low: Any = parse(given["from"]) if given.get("from") else None
-        self.high: Any = parse(given["to"]) if given.get("to") else None
         self.time_from: int = _time(given.get("time_from"), "time_from", 0)
         self.time_to: int = _time(given.get("time_to"), "time_to", _FOREVER)
-        self.by_key: bool = bool(given.get("key"))
+        # An empty text is a key as well.
+        names = ("key",) if "key" in given else ("from", "to")
+        self.texts: dict[str, str] = {name: given[name] for name in names if name in given}
+        self.how: str = given.get("as") or "auto"
+
+
+class _Bounds:
+    """The bounds of a query, as objects."""
+
+    def __init__(self, asked: _Asked, keys: Mapping[str, Any]) -> None:
+        self.by_key: bool = "key" in keys
+        self.key: Any = keys.get("key")
+        self.low: Any = keys.get("from")
+        self.high: Any = keys.get("to")
+        self.time_from: int = asked.time_from
+        self.time_to: int = asked.time_to
+
+
+async def _first_rows(
+    store: StoreQueries[Any, Any], spec: StoreSpec, ways: Sequence[_Bounds], limit: int
+) -> Rows:
+    """Return the rows of the first way to read the keys that has rows."""
+    failed: QueryFailed | None = None
+    for bounds in ways:
+        try:
+            found = await _answer(store, spec, bounds, limit)
+        except QueryFailed as error:
+            # Another key may be of another partition, which is here.
+            failed = failed or error
+        else:
+            if found.rows:
+                return found
+    if failed is not None:
+        raise failed
+    return Rows(store.name, (), more=False)
 
 
 async def _answer(
-    store: StoreQueries[Any, Any], spec: StoreSpec, asked: _Asked, limit: int
+    store: StoreQueries[Any, Any], spec: StoreSpec, asked: _Bounds, limit: int
 ) -> Rows:
     if spec.kind in _KEY_VALUE:
         if asked.by_key:
@@ -180,38 +221,6 @@ def _short(value: Any) -> Any:
 
 def _key_serde(app: App, spec: StoreSpec) -> Any:
     return with_default(spec.key, app.config.default_key_serde)
-
-
-def _key_of(app: App, spec: StoreSpec, request: Request) -> Callable[[str], Any]:
-    """Return the function that makes a key of a text: the first reading that the serde takes."""
-    serialize = _key_serde(app, spec).serializer("", is_key=True)
-    how = request.query_params.get("as") or "auto"
-    if how not in {"auto", "text", "json", "hex"}:
-        raise Refusal(400, f"as is {how!r}: give auto, text, json or hex")
-
-    def parse(text: str) -> Any:
-        for candidate in _candidates(text, how):
-            # A serde may raise any error about objects of other types.
-            with suppress(Exception):
-                serialize(candidate)
-                return candidate
-        raise Refusal(400, f"the store's keys are not made of {text[:100]!r}, read as {how}")
-
-    return parse
-
-
-def _candidates(text: str, how: str) -> list[Any]:
-    found: list[Any] = []
-    if how in {"auto", "text"}:
-        found.append(text)
-    if how in {"auto", "json"}:
-        # Too many brackets are no key either.
-        with suppress(ValueError, RecursionError):
-            found.append(json.loads(text))
-    if how in {"auto", "hex"}:
-        with suppress(ValueError):
-            found.append(bytes.fromhex(text))
-    return found
 
 
 def _time(text: str | None, name: str, default: int) -> int:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
+import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -14,12 +17,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from ks_actors import App, LogError, StreamsConfig
+from ks_actors import App, Batch, LogError, StreamsConfig
+from ks_actors.cli import _reload
 from ks_actors.cli._formats import FORMATS, from_bytes, to_bytes
 from ks_actors.cli._groups import _ages
 from ks_actors.cli._main import ks_actors
-from ks_actors.cli._reload import times
-from ks_actors.log import NewTopic, TopicPartition
+from ks_actors.cli._output import show
+from ks_actors.cli._reload import run_reloading, times
+from ks_actors.log import NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from tests.cli.jobs import shop
 
@@ -80,7 +85,7 @@ def test_topics_are_planned_and_created(tmp_path: Path) -> None:
         "shop-counts-repartition": ("repartition", "missing", None),
     }
     assert "totals" in place.run("topics", "create", SHOP, "--topic=orders=2", code=3)
-    made = place.json("topics", "create", SHOP, "--topic=totals=1", "--topic=orders=9")
+    made = place.json("topics", "create", SHOP, "--topic=totals=1", "--topic=orders=2")
     assert [row["topic"] for row in made if row["created"]] == ["totals"]
     planned = {row["topic"]: row for row in place.json("topics", "plan", SHOP)}
     assert {row["state"] for row in planned.values()} == {"exists"}
@@ -88,6 +93,42 @@ def test_topics_are_planned_and_created(tmp_path: Path) -> None:
     assert "cleanup.policy=compact" in planned["shop-counts-changelog"]["configs"]
     place.process()
     assert "--topic 'orders' is not name=partitions" in place.run("topics", "create", SHOP, "--topic=orders", code=2)
+
+
+def test_a_topic_with_other_partitions_than_are_given_is_told(place: Place) -> None:
+    """It keeps them, and the exit code is 3."""
+    found = {row["topic"]: row for row in place.json("topics", "create", SHOP, "--topic=orders=6", code=3)}
+    assert found["orders"]["state"] == "does not fit: it has 2 partitions, and --topic gives 6"
+    assert (found["orders"]["partitions"], found["orders"]["created"]) == (2, False)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("lag", "--app", SHOP),
+        ("members",),
+        ("tail", "orders"),
+        ("dlq", "list", "--topic=dead"),
+        ("dlq", "redrive", "--all", "--topic=dead"),
+        ("reset", "--input-topics=orders"),
+        ("reset", "--app", SHOP, "--execute"),
+    ],
+)
+def test_a_command_that_only_looks_creates_no_log(tmp_path: Path, command: tuple[str, ...]) -> None:
+    """A mistyped path is one line that names it, with exit code 1."""
+    place = Place(tmp_path)
+    assert f"there is no log in {tmp_path / 'log'}" in place.run(*command, code=1)
+    assert not (tmp_path / "log").exists()
+
+
+def test_a_plan_and_a_check_before_the_first_start_create_no_log(tmp_path: Path) -> None:
+    """They tell which topics would be made."""
+    place = Place(tmp_path)
+    assert {row["state"] for row in place.json("topics", "plan", SHOP, code=3)} == {"missing"}
+    found = {row["check"]: row for row in place.json("check", SHOP, code=1) if row["result"] == "note"}
+    assert found["broker"]["detail"] == f"there is no log in {tmp_path / 'log'}: the start will create it"
+    assert "shop-counts-changelog" in found["topics"]["detail"]
+    assert not (tmp_path / "log").exists()
 
 
 def test_only_topics_of_the_topology_are_created(tmp_path: Path) -> None:
@@ -193,6 +234,13 @@ def test_each_record_is_a_line_of_valid_json(place: Place, value: str, form: str
         (("send", "orders", "--delete"), 2, "--delete needs --key, and no --value"),
         (("send", "orders", "--value=x", "-H=y"), 2, "is not name=text"),
         (("tail", "nothing"), 1, "topic nothing does not exist"),
+        (("send", "orders", "--value=x", "-H=y=\udcff"), 2, "--header"),
+        (("send", "orders", "--value=x", f"--timestamp={1 << 63}"), 2, "is not in the range"),
+        (("tail", "orders", "--from=--5"), 2, "--from '--5' is not begin, end, an offset, -N, or a time"),
+        (("run", ".m:x"), 2, "'.m:x' is not module:name"),
+        (("run", SHOP, "-q", "-csnapshot_uri=ftp://ann:s3cret@127.0.0.1:1/x"), 1, "refused; snapshot_uri is ftp://***@127.0.0.1:1/x"),
+        (("export", SHOP, "--topic=orders", "--to=/dev/null/x"), 1, "shop: NotADirectoryError: "),
+        (("backfill", SHOP, "-csnapshot_uri=/dev/null/x"), 1, "shop: NotADirectoryError: "),
         (("tail", "orders", "--from=soon"), 2, "--from 'soon' is not begin, end, an offset, -N, or a time"),
         (("topology", "diff", SHOP, f"{JOBS}:none"), 2, "has no none"),
         (("snapshots",), 2, "snapshot_uri is not set"),
@@ -202,6 +250,21 @@ def test_each_record_is_a_line_of_valid_json(place: Place, value: str, form: str
 def test_wrong_command_lines_are_told(place: Place, arguments: tuple[str, ...], code: int, said: str) -> None:
     """The error names the fault, and where it is."""
     assert said in place.run(*arguments, code=code)
+
+
+def test_a_record_is_one_line_without_control_characters(place: Place) -> None:
+    """Its key, value and headers forge no line and send a terminal no command; JSON has them all."""
+    place.run("send", "orders", "--key=a\x1b[31m", "--value=x\norders-0@9 y\r\u202ez\tü", "-Hna\nme=\x9bm", "--timestamp=0", "-p0")
+    (line,) = place.run("tail", "orders", "--from=begin", "--until-end").split("\n")[:-1]
+    assert line.endswith(r" a\x1b[31m x\norders-0@9 y\r\u202ez" + "\tü " + r"na\nme=\x9bm")
+    (found,) = place.run("tail", "orders", "--from=begin", "--until-end", "--json").splitlines()
+    assert json.loads(found)["value"] == "x\norders-0@9 y\r\u202ez\tü"
+
+
+def test_a_cell_of_a_table_is_one_line_without_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
+    """Texts of errors, keys and values come from records."""
+    show([{"key": "a\x1b[2J\nb", "parts": ["c\nd"]}], ("key", "parts"), as_json=False)
+    assert [line.split() for line in capsys.readouterr().out.split("\n")] == [["KEY", "PARTS"], [r"a\x1b[2J\nb", r"c\nd"], []]
 
 
 def test_a_line_of_stdin_that_is_wrong_is_named(place: Place) -> None:
@@ -221,6 +284,16 @@ def test_lag_in_seconds_is_the_age_of_the_first_record_that_waits(place: Place) 
     assert 3600 <= late["seconds"] < 4200
     assert {row["seconds"] for row in rows if not row["lag"]} == {0}
     assert "SECONDS" in place.run("lag", "--app", SHOP)
+
+
+async def test_a_record_without_a_timestamp_has_no_age() -> None:
+    """Its timestamp is -1, which is no time."""
+    partition = TopicPartition("in", 0)
+    async with EmbeddedLog() as log:
+        await log.create_topics([NewTopic("in", 1)])
+        producer = await log.producer(client_id="test")
+        await producer.send([Outgoing(partition, Batch([b"k"], [b"v"], [-1]))])
+        assert await _ages(log, {partition: 0}) == {partition: None}
 
 
 async def test_a_partition_that_cannot_be_read_has_no_age_and_stderr_says_why(capsys: pytest.CaptureFixture[str]) -> None:
@@ -274,6 +347,14 @@ def test_a_place_of_snapshots_that_cannot_be_read_is_told(place: Place, tmp_path
     file.write_text("")
     place.settings["snapshot_uri"] = f"file://{file}/below"
     assert "the snapshots cannot be read: " in place.run("snapshots", "--app", SHOP, code=1)
+
+
+def test_a_place_of_snapshots_that_does_not_exist_is_exit_code_1(place: Place, tmp_path: Path) -> None:
+    """A mistyped path, or a volume that is not mounted, is no empty list; a directory without snapshots is."""
+    place.settings["snapshot_uri"] = str(tmp_path / "nowhere")
+    assert f"{tmp_path / 'nowhere'} does not exist" in place.run("snapshots", code=1)
+    (tmp_path / "nowhere").mkdir()
+    assert place.json("snapshots") == []
 
 
 def test_versions_of_a_topology_are_compared(place: Place) -> None:
@@ -337,6 +418,49 @@ def test_a_change_of_a_source_is_seen(tmp_path: Path) -> None:
         path.parent.mkdir(exist_ok=True)
         path.write_text("")
     assert {path.relative_to(tmp_path).as_posix() for path in times([tmp_path])} == {"a.py", "e/f.toml"}
+
+
+def test_a_directory_that_vanishes_while_sources_are_looked_at_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """State, builds and tests make and delete directories below the watched one at any time."""
+    for name in ("a.py", "gone/b.py", "kept/c.py"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("")
+    real = os.scandir
+
+    def look(path: Any) -> Any:
+        if str(path).endswith("gone"):
+            shutil.rmtree(path)
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", look)
+    assert {path.relative_to(tmp_path).as_posix() for path in times([tmp_path])} == {"a.py", "kept/c.py"}
+
+
+def test_an_error_while_sources_are_looked_at_ends_the_app_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An app without a parent would hold its log."""
+    children: list[subprocess.Popen[bytes]] = []
+
+    class Noted(subprocess.Popen[bytes]):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            children.append(self)
+
+    def watch(directories: Any) -> dict[Path, int]:
+        if children:
+            raise RuntimeError("the look failed")
+        return times(directories)
+
+    monkeypatch.setattr(subprocess, "Popen", Noted)
+    monkeypatch.setattr(_reload, "times", watch)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        with pytest.raises(RuntimeError, match="the look failed"):
+            run_reloading([SHOP], [tmp_path])
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    assert [child.returncode is not None for child in children] == [True]
 
 
 def test_an_export_needs_no_pyspark(place: Place, tmp_path: Path) -> None:

@@ -158,6 +158,11 @@ def test_a_wrong_address_is_one_line(url: str, code: int, said: str) -> None:
     assert said in invoke(url, "tasks", code=code)
 
 
+def test_a_key_that_is_no_text_is_one_line() -> None:
+    """Bytes of a command line that are not UTF-8 have another form."""
+    assert "keys with bytes that are not UTF-8 need --as hex" in invoke("http://127.0.0.1:1", "query", "counts", "--key=\udcff", code=2)
+
+
 def test_a_server_of_another_protocol_is_one_line() -> None:
     """The error says what it answered instead."""
     with answering(b"SSH-2.0-x\r\n") as (url, _):

@@ -378,3 +378,12 @@ async def test_snapshots_of_the_old_changelogs_go(tmp_path: Path) -> None:
         assert [place.rpartition("/")[2] for place in plan.snapshots] == [taken.name]
         assert [path.name for path in (tmp_path / "snapshots" / "counter").iterdir()] == [done.snapshot.name]
         assert any(each.endswith("it is of a backfill, for App.seed") for each in plan.left)
+
+
+def test_a_file_of_offsets_that_is_no_text_is_told(tmp_path: Path) -> None:
+    """In one line that names it, with exit code 2."""
+    file = tmp_path / "offsets.csv"
+    file.write_bytes(b"in,\xff,1\n")
+    result = CliRunner().invoke(ks_actors, ["reset", "--application-id=counter", f"--from-file={file}"])
+    assert result.exit_code == 2
+    assert f"{file} cannot be read as text in UTF-8" in " ".join(result.output.split())

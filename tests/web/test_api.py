@@ -186,7 +186,7 @@ async def test_stores_are_asked_by_keys_that_a_person_types(tmp_path: Path) -> N
         ("/api/stores/none", 404, "the topology has no store 'none'"),
         ("/api/stores/per-page?limit=0", 400, "limit is '0': give a whole number from 1 to 1000"),
         ("/api/stores/per-page?limit=x", 400, "limit is 'x'"),
-        ("/api/stores/per-page?as=xml&key=1", 400, "as is 'xml': give auto, text, json or hex"),
+        ("/api/stores/per-page?as=xml&key=1", 400, "as is 'xml': give auto, text, json, hex or base64"),
         ("/api/stores/per-page?as=json&key=[", 400, "the store's keys are not made of '[', read as json"),
         ("/api/stores/per-minute?time_from=yesterday", 400, "time_from is 'yesterday'"),
         ("/api/dead-letters?limit=1001", 400, "limit is '1001'"),
@@ -270,6 +270,17 @@ async def test_snapshots_are_taken_and_listed(tmp_path: Path) -> None:
         taken = await here.post("/api/snapshots")
         assert (taken["tasks"], taken["rows"]) == (4, 4)
         assert (await here.get("/api/snapshots"))["snapshots"] == [taken]
+
+
+async def test_callers_at_once_are_all_answered_with_the_snapshots(tmp_path: Path) -> None:
+    """Each is answered by its own look, also when another one has begun since."""
+    async with site(tmp_path, snapshot_uri=f"file://{tmp_path}/snapshots") as here:
+
+        async def caller() -> None:
+            for _ in range(20):
+                assert (await here.get("/api/snapshots"))["snapshots"] == []
+
+        await asyncio.gather(*(caller() for _ in range(20)))
 
 
 async def test_a_place_of_snapshots_that_does_not_answer_takes_one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
