@@ -153,6 +153,42 @@ def test_two_operators_at_once_redrive_a_letter_once() -> None:
     run_app(test, parsing(Parser()), topics=TOPICS, **SETTINGS)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_operators_with_different_ids_at_once_redrive_a_letter_once(seed: int) -> None:
+    """The topic may be shared by applications: the marker that comes first counts, the others are refused."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce_all("in", [TestRecord("a", "bad", 7)])
+        await harness.caught_up()
+        ids = ("one", "two", "three", "app")
+        outcomes = await asyncio.gather(*(redrive(harness.log, DEAD, 0, application_id=each) for each in ids), return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes if not isinstance(outcome, Letter)] == [RedriveRefused] * 3
+        assert len(await harness.read("in")) == 2
+
+    run_app(test, parsing(Mended()), topics=TOPICS, seed=seed, **SETTINGS)
+
+
+def test_a_redrive_that_is_given_up_lets_the_next_one_write() -> None:
+    """A marker that was aborted does not count, and a redrive that cannot wait longer for it writes nothing."""
+
+    async def test(harness: AppHarness) -> None:
+        log = harness.log
+        await harness.produce_all("in", [TestRecord("a", "bad", 7)])
+        await harness.caught_up()
+        other = await log.transactional_producer("other-redrive", client_id="other", timeout_ms=60_000)
+        await other.send([Outgoing(DEAD, Batch([None], [None], [1], [(("__ks_actors.redriven", b"0"),)]))])
+        with pytest.raises(LogTimeout, match="a transaction is open in dead-0"):
+            await redrive(log, DEAD, 0, application_id="app", timeout_ms=500)
+        waiting = asyncio.create_task(redrive(log, DEAD, 0, application_id="app"))
+        await asyncio.sleep(0.1)
+        await other.abort()
+        assert (await waiting).offset == 0
+        await other.close()
+        assert len(await harness.read("in")) == 2
+
+    run_app(test, parsing(Mended()), topics=TOPICS, **SETTINGS)
+
+
 @pytest.mark.parametrize("ends", [True, False])
 def test_an_open_transaction_hides_no_marker(*, ends: bool) -> None:
     """A redrive waits for the transactions of other writers in the topic; if they stay open it fails, and writes nothing."""
